@@ -1,0 +1,26 @@
+// The register block of the matrix product: rule M2 inside one tile of the contraction.
+// Included inside each instruction set's namespace.
+
+// a is [k][rows], b is [k][columns], psum is [rows][columns]. Each output's sum starts at +0 and runs
+// through k in order with a fused multiply-add; then it is added to PSUM (M2).
+inline void dot_block(const float* a, const float* b, int64_t k, float* psum) {
+    constexpr int columns = dot_block_vectors * Vec::lanes;
+    Vec acc[dot_block_rows][dot_block_vectors];
+    for (auto& row : acc)
+        for (Vec& v : row) v = Vec::zero();
+    for (int64_t i = 0; i < k; ++i) {
+        Vec b_row[dot_block_vectors];
+        for (int j = 0; j < dot_block_vectors; ++j)
+            b_row[j] = Vec::load(b + i * columns + j * Vec::lanes);
+        for (int row = 0; row < dot_block_rows; ++row) {
+            const Vec a_element = Vec::splat(a[i * dot_block_rows + row]);
+            for (int j = 0; j < dot_block_vectors; ++j)
+                acc[row][j] = fma(a_element, b_row[j], acc[row][j]);
+        }
+    }
+    for (int row = 0; row < dot_block_rows; ++row)
+        for (int j = 0; j < dot_block_vectors; ++j) {
+            float* p = psum + row * columns + j * Vec::lanes;
+            add(Vec::load(p), acc[row][j]).store(p);
+        }
+}

@@ -1,0 +1,16 @@
+// A persistent thread pool that splits outputs, never a sum, so no bit depends on it (D1).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace neuronsim {
+
+int thread_count();
+void set_thread_count(int n);  // n >= 1
+
+// Runs body(begin, end) over disjoint ranges that cover [0, n), each a multiple of `grain` long but
+// for the last. The floating-point environment is pinned around every call of body.
+void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
+
+}  // namespace neuronsim

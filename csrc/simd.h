@@ -1,0 +1,96 @@
+// One vector of float32 with a fused multiply-add: the only place that owns intrinsics for arithmetic.
+// Included inside each instruction set's namespace.
+
+#if defined(__AVX512F__)
+
+struct Vec {
+    static constexpr int lanes = 16;
+    __m512 v;
+    static Vec zero() { return {_mm512_setzero_ps()}; }
+    static Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
+    static Vec splat(float x) { return {_mm512_set1_ps(x)}; }
+    void store(float* p) const { _mm512_storeu_ps(p, v); }
+};
+inline Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline constexpr int dot_block_rows = 12, dot_block_vectors = 2;
+
+#elif defined(__AVX2__) && defined(__FMA__)
+
+struct Vec {
+    static constexpr int lanes = 8;
+    __m256 v;
+    static Vec zero() { return {_mm256_setzero_ps()}; }
+    static Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
+    static Vec splat(float x) { return {_mm256_set1_ps(x)}; }
+    void store(float* p) const { _mm256_storeu_ps(p, v); }
+};
+inline Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
+inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+inline constexpr int dot_block_rows = 6, dot_block_vectors = 2;
+
+#elif defined(__SSE2__)
+
+struct Vec {
+    static constexpr int lanes = 4;
+    __m128 v;
+    static Vec zero() { return {_mm_setzero_ps()}; }
+    static Vec load(const float* p) { return {_mm_loadu_ps(p)}; }
+    static Vec splat(float x) { return {_mm_set1_ps(x)}; }
+    void store(float* p) const { _mm_storeu_ps(p, v); }
+};
+inline Vec add(Vec a, Vec b) { return {_mm_add_ps(a.v, b.v)}; }
+
+// a * b + c rounded to odd in float64: the product is exact, TwoSum gives the sum's error, and an
+// inexact even sum steps towards it. From there one rounding to float32 is that of the exact value.
+inline __m128d fma_to_odd(__m128d a, __m128d b, __m128d c) {
+    const __m128d product = _mm_mul_pd(a, b);
+    const __m128d sum = _mm_add_pd(product, c);
+    const __m128d c_part = _mm_sub_pd(sum, product);
+    const __m128d error =
+        _mm_add_pd(_mm_sub_pd(product, _mm_sub_pd(sum, c_part)), _mm_sub_pd(c, c_part));
+    const __m128d zero = _mm_setzero_pd();
+    const __m128i inexact =
+        _mm_castpd_si128(_mm_or_pd(_mm_cmplt_pd(error, zero), _mm_cmpgt_pd(error, zero)));
+    // +1 to the bits moves away from zero, -1 towards it; all ones is -1.
+    const __m128i towards_zero = _mm_castpd_si128(
+        _mm_xor_pd(_mm_cmplt_pd(error, zero), _mm_cmplt_pd(sum, zero)));
+    const __m128i one = _mm_set1_epi64x(1);
+    const __m128i bits = _mm_castpd_si128(sum);
+    const __m128i even = _mm_sub_epi64(_mm_and_si128(bits, one), one);
+    const __m128i step = _mm_or_si128(towards_zero, one);
+    return _mm_castsi128_pd(
+        _mm_add_epi64(bits, _mm_and_si128(step, _mm_and_si128(inexact, even))));
+}
+inline Vec fma(Vec a, Vec b, Vec c) {
+    const __m128d low = fma_to_odd(_mm_cvtps_pd(a.v), _mm_cvtps_pd(b.v), _mm_cvtps_pd(c.v));
+    const __m128d high =
+        fma_to_odd(_mm_cvtps_pd(_mm_movehl_ps(a.v, a.v)), _mm_cvtps_pd(_mm_movehl_ps(b.v, b.v)),
+                   _mm_cvtps_pd(_mm_movehl_ps(c.v, c.v)));
+    return {_mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high))};
+}
+inline constexpr int dot_block_rows = 4, dot_block_vectors = 1;
+
+#else  // aarch64 and others whose compiler turns the builtin into one instruction
+
+struct Vec {
+    static constexpr int lanes = 4;
+    float v[lanes];
+    static Vec zero() { return {{0, 0, 0, 0}}; }
+    static Vec load(const float* p) { return {{p[0], p[1], p[2], p[3]}}; }
+    static Vec splat(float x) { return {{x, x, x, x}}; }
+    void store(float* p) const {
+        for (int i = 0; i < lanes; ++i) p[i] = v[i];
+    }
+};
+inline Vec add(Vec a, Vec b) {
+    for (int i = 0; i < Vec::lanes; ++i) a.v[i] += b.v[i];
+    return a;
+}
+inline Vec fma(Vec a, Vec b, Vec c) {
+    for (int i = 0; i < Vec::lanes; ++i) c.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
+    return c;
+}
+inline constexpr int dot_block_rows = 6, dot_block_vectors = 4;
+
+#endif

@@ -1,0 +1,58 @@
+#include "view.h"
+
+namespace neuronsim {
+
+void collapse(std::vector<int64_t>& shape, std::vector<View>& views) {
+    size_t kept = 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+        if (shape[d] == 1) continue;
+        bool merges = kept > 0;
+        for (const View& v : views)
+            merges = merges && v.strides[kept - (kept > 0)] == v.strides[d] * shape[d];
+        if (merges) {
+            shape[kept - 1] *= shape[d];
+            for (View& v : views) v.strides[kept - 1] = v.strides[d];
+        } else {
+            shape[kept] = shape[d];
+            for (View& v : views) v.strides[kept] = v.strides[d];
+            ++kept;
+        }
+    }
+    shape.resize(kept);
+    for (View& v : views) v.strides.resize(kept);
+}
+
+namespace {
+
+// Loads a run in pieces of at most `row`, writing each where the last ended: a tile's elements have
+// one size per domain, so a shifted tile is the same kernel's target.
+Tile& shifted(Tile& t, Domain domain, int by) {
+    const int size = domain == Domain::float32 ? 4 : 8;
+    return *reinterpret_cast<Tile*>(reinterpret_cast<char*>(&t) + by * size);
+}
+
+}  // namespace
+
+void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, int64_t begin,
+              int n, Tile& out) {
+    const LoadKernel load = k.load[static_cast<int>(view.dtype)];
+    const Domain domain = domain_of(view.dtype);
+    const int rank = static_cast<int>(shape.size());
+    if (rank == 0) return load(view.data, 0, n, out);
+    const int64_t row = shape[rank - 1];
+    const int64_t row_stride = view.strides[rank - 1];
+    for (int done = 0; done < n;) {
+        const int64_t column = (begin + done) % row;
+        int64_t outer = (begin + done) / row;
+        const char* source = view.data + column * row_stride;
+        for (int d = rank - 2; d >= 0; --d) {
+            source += outer % shape[d] * view.strides[d];
+            outer /= shape[d];
+        }
+        const int piece = row - column < n - done ? static_cast<int>(row - column) : n - done;
+        load(source, row_stride, piece, shifted(out, domain, done));
+        done += piece;
+    }
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,31 @@
+// A strided view of N-dimensional storage, and reading runs of its elements into a tile.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "formats.h"
+#include "kernels.h"
+
+namespace neuronsim {
+
+struct View {
+    const char* data;
+    DType dtype;
+    std::vector<int64_t> strides;  // in bytes, one per dimension of the shape it is used with
+};
+
+inline int64_t element_count(const std::vector<int64_t>& shape) {
+    int64_t n = 1;
+    for (const int64_t d : shape) n *= d;
+    return n;
+}
+
+// Merges neighbouring dimensions that every view walks as one, and drops those of length 1.
+void collapse(std::vector<int64_t>& shape, std::vector<View>& views);
+
+// Loads the elements [begin, begin + n) of the view in row-major order, n <= tile_elements.
+void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, int64_t begin,
+              int n, Tile& out);
+
+}  // namespace neuronsim

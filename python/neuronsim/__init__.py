@@ -1,0 +1,83 @@
+"""neuronsim: what do the Neuron compiler's casts do to a model, found out on a laptop.
+
+Three things on one core: an array backend (`import neuronsim as np`), an executor for XLA HLO graphs
+with the casts of `neuronx-cc`, and a tuner that says which setting to use. Every bit follows a rule of
+docs/numerics.md.
+
+>>> import neuronsim as np
+>>> np.matmul(np.ones((2, 3), dtype=np.bfloat16), np.ones((3, 2), dtype=np.bfloat16))
+Array([[3., 3.],
+       [3., 3.]], dtype=bfloat16)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from neuronsim.arrays import nn
+from neuronsim.arrays.array import Array, default_dtype, set_default_dtype
+from neuronsim.arrays.functions import *  # noqa: F403
+from neuronsim.arrays.functions import __all__ as _functions
+from neuronsim.dtypes import (
+    DType,
+    bfloat16,
+    complex64,
+    complex128,
+    float8_e3m4,
+    float8_e4m3,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    result_type,
+    tfloat32,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from neuronsim.dtypes import boolean as bool  # noqa: A004
+from neuronsim.errors import NeuronSimError, nearest
+from neuronsim.processor import available_isas, isa, num_threads, set_isa, set_num_threads
+from neuronsim.profiles import Profile, current_profile, use_profile
+
+__version__ = "0.1.0"
+
+# Loaded on first use, so that `import neuronsim` stays an array backend.
+_LAZY = {
+    "compile": "neuronsim.api",
+    "load": "neuronsim.api",
+    "plan": "neuronsim.api",
+    "tune": "neuronsim.api",
+    "CompiledProgram": "neuronsim.api",
+    "TuneResult": "neuronsim.api",
+    "Plan": "neuronsim.casting.plan",
+    "Target": "neuronsim.targets",
+    "Release": "neuronsim.targets",
+}
+
+__all__ = [
+    *_functions,
+    *_LAZY,
+    *("Array", "DType", "NeuronSimError", "Profile", "available_isas", "bfloat16", "bool"),
+    *("complex64", "complex128", "current_profile", "default_dtype", "float8_e3m4", "float8_e4m3"),
+    *("float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64", "int8", "int16", "int32"),
+    *("int64", "isa", "nn", "num_threads", "result_type", "set_default_dtype", "set_isa"),
+    *("set_num_threads", "tfloat32", "uint8", "uint16", "uint32", "uint64", "use_profile"),
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"neuronsim has no {name!r}{nearest(name, __all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

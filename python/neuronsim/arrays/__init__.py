@@ -1,0 +1,1 @@
+"""The array backend: NumPy's names on the device's number formats."""

@@ -1,0 +1,359 @@
+"""Array: an ndarray of storage bits and the type that they encode.
+
+>>> x = asarray([1.0, 2.5, 1 / 3], dtype="bfloat16")
+>>> x
+Array([1., 2.5, 0.333984], dtype=bfloat16)
+>>> x + 1
+Array([2., 3.5, 1.335938], dtype=bfloat16)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import dtypes, ops
+from neuronsim.dtypes import DType, DTypeLike, as_dtype, result_type
+from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
+from neuronsim.reference.formats import from_float
+
+_default_float = dtypes.float32
+
+
+def set_default_dtype(dtype: DTypeLike) -> None:
+    """The type that Python floats, and creation functions without `dtype`, give."""
+    global _default_float
+    found = as_dtype(dtype)
+    if found.kind != "float":
+        raise InvalidArgument(f"the default type is a float type, not {found.name}")
+    _default_float = found
+
+
+def default_dtype() -> DType:
+    """The type that Python floats give: float32 unless `set_default_dtype` changed it."""
+    return _default_float
+
+
+class Array:
+    """An n-dimensional array of one element type. Make one with `asarray`."""
+
+    __slots__ = ("_bits",)
+    __array_priority__ = 1000
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, bits: ops.Bits) -> None:
+        self._bits = bits
+
+    @property
+    def bits(self) -> ops.Bits:
+        """The storage bits and their type, not copied."""
+        return self._bits
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self._bits.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
+        return self._bits.data.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self._bits.data.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._bits.data.size
+
+    @property
+    def T(self) -> Array:  # noqa: N802 (NumPy's name)
+        """The array with its axes reversed."""
+        return Array(ops.Bits(self._bits.data.T, self.dtype))
+
+    def astype(self, dtype: DTypeLike) -> Array:
+        """The elements converted by rules C, rounded once."""
+        return convert(self, as_dtype(dtype))
+
+    def reshape(self, *shape: int | tuple[int, ...]) -> Array:
+        """The same elements in another shape; one length may be -1."""
+        dims = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        try:
+            return Array(ops.Bits(self._bits.data.reshape(dims), self.dtype))  # type: ignore[arg-type]
+        except ValueError as error:
+            raise InvalidArgument(f"{self._bits.type} cannot take the shape {dims}") from error
+
+    def tobytes(self) -> bytes:
+        """The storage bits, row-major."""
+        return self._bits.data.tobytes()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers, exact."""
+        return np.asarray(self).astype(_exact_numpy(self.dtype)).tolist()
+
+    def item(self) -> Any:
+        """The only element as a Python number, exact."""
+        if self.size != 1:
+            raise InvalidArgument(f"item() of an array of {self.size} elements")
+        return self.reshape(()).tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        native = self._bits.data.view(self.dtype.numpy)
+        if dtype is not None and np.dtype(dtype) != native.dtype:
+            if copy is False:
+                raise ValueError(f"a {self.dtype.name} array does not become {dtype} without a copy")
+            return native.astype(dtype)
+        return native.copy() if copy else native
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Array:
+        # NumPy's functions act by name; nothing falls back to NumPy's own arithmetic.
+        name = {"true_divide": "divide"}.get(ufunc.__name__, ufunc.__name__)
+        if method != "__call__" or kwargs:
+            raise UnsupportedType(f"numpy.{ufunc.__name__}.{method} on neuronsim arrays: not there yet")
+        if name == "matmul":
+            return matmul(*inputs)
+        if name not in ops.OPS:
+            raise UnsupportedType(
+                f"neuronsim has no numpy.{ufunc.__name__}{nearest(name, ops.OPS)}"
+            )
+        return elementwise(name, *inputs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        raise UnsupportedType(
+            f"numpy.{func.__name__} does not compute on neuronsim arrays: call neuronsim."
+            f"{func.__name__}, or numpy.asarray the array first to use the host's numerics"
+        )
+
+    def __getitem__(self, key: Any) -> Array:
+        if isinstance(key, Array):
+            key = np.asarray(key)
+        return Array(ops.Bits(np.asarray(self._bits.data[key]), self.dtype))
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("len() of an array without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        shown = np.asarray(self).astype(_exact_numpy(self.dtype))
+        text = np.array2string(shown, separator=", ", precision=6, prefix="Array(")
+        return f"Array({text}, dtype={self.dtype.name})"
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in ("signed", "unsigned"):
+            raise TypeError(f"a {self.dtype.name} array is not an index")
+        return int(self.item())
+
+    def __neg__(self) -> Array:
+        return elementwise("negative", self)
+
+    def __pos__(self) -> Array:
+        return self
+
+    def __abs__(self) -> Array:
+        return elementwise("abs", self)
+
+    def __invert__(self) -> Array:
+        return elementwise("bitwise_invert", self)
+
+    def __matmul__(self, other: Any) -> Array:
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Array:
+        return matmul(other, self)
+
+
+def _exact_numpy(dtype: DType) -> Any:
+    """A NumPy type that holds every value of the type and prints it."""
+    return np.float64 if dtype.kind == "float" else dtype.numpy
+
+
+def _dunder(name: str, *, reflected: bool) -> Callable[[Array, Any], Any]:
+    def method(self: Array, other: Any) -> Any:
+        if not isinstance(other, Array | np.ndarray | np.generic | bool | int | float):
+            return NotImplemented
+        return elementwise(name, other, self) if reflected else elementwise(name, self, other)
+
+    return method
+
+
+def _install_operators() -> None:
+    dunders = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "&": "and", "|": "or", "^": "xor"}
+    comparisons = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+    for row in ops.OPS.values():
+        if row.operator in comparisons:
+            name = f"__{comparisons[row.operator]}__"
+            setattr(Array, name, _dunder(row.name, reflected=False))
+        elif row.operator is not None:
+            base = dunders[row.operator]
+            setattr(Array, f"__{base}__", _dunder(row.name, reflected=False))
+            setattr(Array, f"__r{base}__", _dunder(row.name, reflected=True))
+
+
+_install_operators()
+
+
+# ---- from and to other types -------------------------------------------------------------------
+
+
+def asarray(x: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
+    """An Array of `x`: an Array, an ndarray (ml_dtypes' types too), a number or nested lists of them.
+
+    Python floats take the default type and ints int64; an ndarray keeps its own type. With `dtype`
+    every element is rounded once from its exact value (C1). Raises UnsupportedType for types that
+    neuronsim does not have.
+
+    >>> asarray([1, 2]).dtype.name, asarray(0.1).dtype.name
+    ('int64', 'float32')
+    """
+    target = None if dtype is None else as_dtype(dtype)
+    if isinstance(x, Array):
+        bits = ops.Bits(x.bits.data.copy(), x.dtype) if copy else x.bits
+        return Array(bits) if target is None else convert(Array(bits), target)
+    native = isinstance(x, np.ndarray | np.generic)
+    if not native and _holds_array(x):
+        x = [np.asarray(asarray(v)) for v in x]
+    array = np.array(x) if copy else np.asarray(x)
+    if array.dtype == object and target is not None:
+        encoded = [from_float(target.name, v) for v in array.ravel().tolist()]
+        word = np.array(encoded, f"u{target.itemsize}").view(target.storage)
+        return Array(ops.Bits(word.reshape(array.shape), target))
+    source = as_dtype(array.dtype)
+    result = Array(ops.Bits(np.ascontiguousarray(array).reshape(array.shape).view(source.storage), source))
+    if target is None and not native and source is dtypes.float64:
+        target = _default_float
+    return result if target is None else convert(result, target)
+
+
+def _holds_array(x: Any) -> bool:
+    return isinstance(x, list | tuple) and any(isinstance(v, Array) for v in x)
+
+
+def convert(x: Array, dtype: DType) -> Array:
+    """`x` in another type by rules C; complex and float64 to and from each other by NumPy (H1)."""
+    if dtype is x.dtype:
+        return x
+    if "complex" in (dtype.kind, x.dtype.kind):
+        if x.dtype.kind == "complex" and dtype.kind != "complex":
+            raise UnsupportedType(f"{x.dtype.name} to {dtype.name} (C6): take the real part first")
+        data = x.bits.data if x.dtype.kind == "complex" else convert(x, dtypes.float64).bits.data
+        return Array(ops.Bits(data.astype(dtype.numpy), dtype))
+    result: ops.Bits = ops.apply("convert", [x.bits], dtype=dtype)
+    return Array(result)
+
+
+def _scalar(value: bool | int | float, beside: DType) -> Array:
+    """A Python number in the type of the array beside it (C8)."""
+    if isinstance(value, bool):
+        target = beside
+    elif isinstance(value, int):
+        target = dtypes.int64 if beside is dtypes.boolean else beside
+        if target.kind in ("signed", "unsigned"):
+            info = np.iinfo(target.numpy)
+            if not info.min <= value <= info.max:
+                raise OverflowError(f"{value} is outside {target.name}")
+    else:
+        target = beside if beside.kind in ("float", "complex") else _default_float
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return asarray(np.array(value, object), target)
+    return asarray(value, target)
+
+
+def elementwise(name: str, *operands: Any) -> Array:
+    """Evaluate an elementwise row of `ops` on arrays and numbers, broadcast, in their common type."""
+    for x in operands:
+        if hasattr(x, "__neuronsim_apply__"):
+            recorded: Array = ops.apply(name, operands)
+            return recorded
+    weak = [isinstance(x, bool | int | float) and not isinstance(x, np.generic) for x in operands]
+    arrays = [None if w else asarray(x) for x, w in zip(operands, weak, strict=True)]
+    condition = arrays[:1] if name == "select" else []
+    typed = [a for a in arrays[len(condition) :] if a is not None]
+    if not typed:
+        typed = [asarray(x) for x in operands[len(condition) :]]
+    common = typed[0].dtype
+    for a in typed[1:]:
+        common = result_type(common, a.dtype)
+    filled = [
+        _scalar(x, common) if a is None else a for x, a in zip(operands, arrays, strict=True)
+    ]
+    for a in filled[len(condition) :]:
+        common = result_type(common, a.dtype)
+    if name == "divide" and common.kind in ("signed", "unsigned", "bool"):
+        common = _default_float  # NumPy's true division
+    values = [a if i < len(condition) else convert(a, common) for i, a in enumerate(filled)]
+    try:
+        dims = np.broadcast_shapes(*(a.shape for a in values))
+    except ValueError as error:
+        shapes = ", ".join(str(a.shape) for a in values)
+        raise InvalidArgument(f"{name}: the shapes {shapes} do not broadcast") from error
+    if not common.exponent_bits and common.kind in ("float", "complex"):
+        return _host(name, values)
+    bits = [ops.Bits(np.broadcast_to(a.bits.data, dims), a.dtype) for a in values]
+    return Array(ops.apply(name, bits))
+
+
+def _host(name: str, values: list[Array]) -> Array:
+    """NumPy's arithmetic for the host's types (H1)."""
+    if name == "rsqrt":
+        data = 1 / np.sqrt(values[0].bits.data)
+    elif name == "select":
+        data = np.where(*(a.bits.data for a in values))
+    else:
+        data = getattr(np, name)(*(a.bits.data for a in values))
+    return Array(ops.Bits(np.asarray(data), as_dtype(data.dtype)))
+
+
+def matmul(x1: Any, x2: Any) -> Array:
+    """The matrix product by rule M2, batched as NumPy's matmul is.
+
+    >>> float(matmul(asarray([1.0, 2.0]), asarray([3.0, 4.0])))
+    11.0
+    """
+    a, b = asarray(x1), asarray(x2)
+    if a.ndim == 0 or b.ndim == 0:
+        raise InvalidArgument("matmul needs arrays with at least one axis: use * for scalars")
+    row, column = a.ndim == 1, b.ndim == 1
+    left = a.reshape((1, *a.shape)) if row else a
+    right = b.reshape((*b.shape, 1)) if column else b
+    if left.shape[-1] != right.shape[-2]:
+        raise InvalidArgument(f"matmul: {a.bits.type} and {b.bits.type} do not contract")
+    try:
+        batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    except ValueError as error:
+        raise InvalidArgument(f"matmul: {a.shape} and {b.shape} do not broadcast") from error
+    operands = [
+        ops.Bits(np.broadcast_to(v.bits.data, (*batch, *v.shape[-2:])), v.dtype)
+        for v in (left, right)
+    ]
+    axes = tuple(range(len(batch)))
+    n = len(batch)
+    dims = ops.DotDimensions((n + 1,), (n,), axes, axes)
+    common = result_type(a.dtype, b.dtype)
+    if not common.exponent_bits and common.kind in ("float", "complex"):
+        return asarray(np.matmul(np.asarray(a), np.asarray(b)))
+    result = Array(ops.apply("dot", operands, dot_dimensions=dims))
+    shape = list(result.shape)
+    if column:
+        shape.pop(-1)
+    if row:
+        shape.pop(-1 if column else -2)
+    return result.reshape(tuple(shape))

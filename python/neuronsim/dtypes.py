@@ -1,0 +1,184 @@
+"""Element types: the device's number formats (rule F), integers, bool, and the host's types.
+
+>>> bfloat16.mantissa_bits, bfloat16.max
+(7, 3.3895313892515355e+38)
+>>> result_type(bfloat16, float16).name
+'float32'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from neuronsim import _core
+from neuronsim.errors import UnsupportedType, nearest
+
+Kind = Literal["float", "signed", "unsigned", "bool", "complex"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DType:
+    """One element type. Instances are unique, so `is` and `==` agree.
+
+    `storage` is the NumPy type of the bits in memory, `numpy` the type that `__array__` gives;
+    `code` is the core's number for it (None for types that only the host computes with).
+    """
+
+    name: str
+    kind: Kind
+    bits: int
+    storage: np.dtype
+    numpy: np.dtype
+    code: int | None
+    device: bool
+    exponent_bits: int = 0
+    mantissa_bits: int = 0
+    has_inf: bool = False
+    nan_bits: int = 0
+
+    def __repr__(self) -> str:
+        return f"neuronsim.{self.name}"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in storage."""
+        return self.storage.itemsize
+
+    @property
+    def max(self) -> float:
+        """The largest finite value of a device float format.
+
+        >>> float16.max, float8_e4m3.max, float8_e4m3fn.max
+        (65504.0, 240.0, 448.0)
+        """
+        top = (1 << self.exponent_bits) - 1 - (1 if self.has_inf else 0)
+        # Without Inf the top exponent holds numbers too; its last significand is the NaN.
+        significand = 2 - 2.0**-self.mantissa_bits * (1 if self.has_inf else 2)
+        bias = (1 << (self.exponent_bits - 1)) - 1
+        return float(significand * 2.0 ** (top - bias))
+
+    @property
+    def eps(self) -> float:
+        """The distance from 1 to the next larger value of a device float format."""
+        return 2.0**-self.mantissa_bits
+
+
+def _format_row(row: tuple[str, int, int, int, bool, int, int]) -> DType:
+    name, exponent_bits, mantissa_bits, _, has_inf, nan_bits, storage_bytes = row
+    wide = name in ("float32", "tfloat32")
+    own = {"tfloat32": np.float32, "float32": np.float32, "float16": np.float16}
+    return DType(
+        name=name,
+        kind="float",
+        bits=1 + exponent_bits + mantissa_bits,
+        storage=np.dtype(np.float32 if wide else f"u{storage_bytes}"),
+        numpy=np.dtype(own.get(name) or getattr(ml_dtypes, name)),
+        code=_core.DTYPES.index(name),
+        # Trn1 has no e4m3fn (NCC_EVRF051): it is read and cast, not computed with.
+        device=name != "float8_e4m3fn",
+        exponent_bits=exponent_bits,
+        mantissa_bits=mantissa_bits,
+        has_inf=has_inf,
+        nan_bits=nan_bits,
+    )
+
+
+def _plain(name: str, kind: Kind, device: bool) -> DType:
+    numpy = np.dtype(name)
+    code = _core.DTYPES.index(name) if name in _core.DTYPES else None
+    bits = 1 if kind == "bool" else 8 * numpy.itemsize
+    return DType(name, kind, bits, numpy, numpy, code, device)
+
+
+_FORMATS = {row[0]: _format_row(row) for row in _core.FORMATS}
+float32, tfloat32 = _FORMATS["float32"], _FORMATS["tfloat32"]
+bfloat16, float16 = _FORMATS["bfloat16"], _FORMATS["float16"]
+float8_e5m2, float8_e4m3 = _FORMATS["float8_e5m2"], _FORMATS["float8_e4m3"]
+float8_e3m4, float8_e4m3fn = _FORMATS["float8_e3m4"], _FORMATS["float8_e4m3fn"]
+float64 = _plain("float64", "float", device=False)
+int8, int16 = _plain("int8", "signed", True), _plain("int16", "signed", True)
+int32, int64 = _plain("int32", "signed", True), _plain("int64", "signed", True)
+uint8, uint16 = _plain("uint8", "unsigned", True), _plain("uint16", "unsigned", True)
+uint32, uint64 = _plain("uint32", "unsigned", True), _plain("uint64", "unsigned", True)
+boolean = _plain("bool", "bool", True)
+complex64 = _plain("complex64", "complex", device=False)
+complex128 = _plain("complex128", "complex", device=False)
+
+DTYPES: dict[str, DType] = {
+    t.name: t
+    for t in (
+        *_FORMATS.values(),
+        *(float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, boolean),
+        *(complex64, complex128),
+    )
+}
+_BY_NUMPY = {t.numpy: t for t in DTYPES.values() if t is not tfloat32}
+
+DTypeLike: TypeAlias = DType | str | type | np.dtype
+
+
+def as_dtype(x: DTypeLike) -> DType:
+    """The DType that a name, a NumPy type or a DType stands for.
+
+    Raises UnsupportedType for anything else.
+
+    >>> as_dtype("bfloat16") is as_dtype(ml_dtypes.bfloat16)
+    True
+    """
+    if isinstance(x, DType):
+        return x
+    if isinstance(x, str) and x in DTYPES:
+        return DTYPES[x]
+    if not isinstance(x, str):
+        try:
+            found = _BY_NUMPY.get(np.dtype(x))
+        except TypeError:
+            found = None
+        if found is not None:
+            return found
+    raise UnsupportedType(f"{x!r} is not an element type of neuronsim{nearest(str(x), DTYPES)}")
+
+
+def _float_pair(a: DType, b: DType) -> DType | None:
+    if float64 in (a, b):
+        return float64
+    if a.bits == b.bits == 8:
+        return bfloat16  # two kinds of float8
+    low, high = (a, b) if a.bits < b.bits else (b, a)
+    if low.bits == 8:
+        return high
+    if high is float32 or low.bits == high.bits == 16:
+        return float32  # bfloat16 with float16 holds neither in the other
+    return tfloat32 if high is tfloat32 else None
+
+
+def result_type(a: DType, b: DType) -> DType:
+    """The type of an operation on two arrays: the small lattice of `design.md`.
+
+    Raises UnsupportedType for a pair that is not in it.
+    """
+    if a is b:
+        return a
+    if a.kind == "bool":
+        return b
+    if b.kind == "bool":
+        return a
+    found: DType | None = None
+    if a.kind == b.kind == "float":
+        found = _float_pair(a, b)
+    elif a.kind in ("signed", "unsigned") and b.kind in ("signed", "unsigned"):
+        numpy = np.result_type(a.numpy, b.numpy)
+        found = _BY_NUMPY[numpy] if numpy.kind in "iu" else None
+    elif "complex" not in (a.kind, b.kind):
+        found = a if a.kind == "float" else b
+    else:
+        found = _BY_NUMPY.get(np.result_type(a.numpy, b.numpy))
+    if found is None:
+        raise UnsupportedType(
+            f"{a.name} and {b.name} have no common type: convert one of them with astype"
+        )
+    return found

@@ -1,0 +1,49 @@
+"""The errors of neuronsim: each message says what, where, why and what to do.
+
+>>> from neuronsim.errors import InvalidArgument, NeuronSimError
+>>> issubclass(InvalidArgument, NeuronSimError) and issubclass(InvalidArgument, ValueError)
+True
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class NeuronSimError(Exception):
+    """Every error that neuronsim raises on purpose."""
+
+
+class InvalidArgument(NeuronSimError, ValueError):
+    """An argument of a function has a value, shape or type that it cannot have."""
+
+
+class InvalidModel(NeuronSimError):
+    """A model file is damaged, or its graph contradicts itself."""
+
+
+class InvalidData(NeuronSimError):
+    """Input data do not fit the model."""
+
+
+class InvalidFlag(NeuronSimError):
+    """A compiler flag is unknown, has a value that it cannot have, or contradicts another."""
+
+
+class UnsupportedOperator(NeuronSimError):
+    """A graph has an operator, or a form of one, that neuronsim does not execute."""
+
+
+class UnsupportedType(NeuronSimError):
+    """A value has an element type that the device, or the operation, does not have."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A clause that names the closest known spelling, or nothing.
+
+    >>> nearest("matmull", ["matmult", "all"])
+    " (did you mean 'matmult'?)"
+    """
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,249 @@
+"""Elementwise arithmetic (rules E): operands as float32 bits, one rounding to float32.
+
+>>> hex(FLOAT["add"](0x3F800000, 0x33800000))  # 1 + 2^-24 is a tie and goes to even
+'0x3f800000'
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Context, Decimal
+from fractions import Fraction
+
+from neuronsim.reference.formats import Number, decode, round_number
+
+NAN = 0x7FC00000
+INF = 0x7F800000
+SIGN = 0x80000000
+
+
+def _pair(a: int, b: int) -> tuple[Number, Number]:
+    return decode("float32", a), decode("float32", b)
+
+
+def _round(value: Fraction, *, zero_negative: bool) -> int:
+    negative = value < 0 or (value == 0 and zero_negative)
+    return round_number("float32", Number("finite", negative, abs(value)))
+
+
+def add(a: int, b: int) -> int:
+    x, y = _pair(a, b)
+    if "nan" in (x.kind, y.kind):
+        return NAN
+    if "inf" in (x.kind, y.kind):
+        if x.kind == y.kind and x.negative != y.negative:
+            return NAN
+        return a if x.kind == "inf" else b
+    return _round(x.value + y.value, zero_negative=x.negative and y.negative)
+
+
+def subtract(a: int, b: int) -> int:
+    return add(a, b ^ SIGN)
+
+
+def multiply(a: int, b: int) -> int:
+    x, y = _pair(a, b)
+    negative = x.negative != y.negative
+    if "nan" in (x.kind, y.kind):
+        return NAN
+    if "inf" in (x.kind, y.kind):
+        finite_zero = any(v.kind == "finite" and v.magnitude == 0 for v in (x, y))
+        return NAN if finite_zero else INF | (SIGN if negative else 0)
+    return _round(x.value * y.value, zero_negative=negative)
+
+
+def divide(a: int, b: int) -> int:
+    x, y = _pair(a, b)
+    negative = x.negative != y.negative
+    sign = SIGN if negative else 0
+    if "nan" in (x.kind, y.kind) or x.kind == y.kind == "inf":
+        return NAN
+    if y.kind == "inf":
+        return sign
+    if x.kind == "inf":
+        return INF | sign
+    if y.magnitude == 0:
+        return NAN if x.magnitude == 0 else INF | sign
+    return _round(x.value / y.value, zero_negative=negative)
+
+
+def fma(a: int, b: int, c: int) -> int:
+    """a * b + c with one rounding (M2)."""
+    x, y = _pair(a, b)
+    z = decode("float32", c)
+    if "inf" in (x.kind, y.kind, z.kind) or "nan" in (x.kind, y.kind, z.kind):
+        product = multiply(a, b)
+        # A finite product cannot change an infinite c; its overflow must not meet it either.
+        if decode("float32", product).kind == "inf" and "inf" not in (x.kind, y.kind):
+            product = 0
+        return add(product, c)
+    negative = x.negative != y.negative
+    return _round(x.value * y.value + z.value, zero_negative=negative and z.negative)
+
+
+def maximum(a: int, b: int) -> int:
+    """E7: NaN wins, +0 is above -0."""
+    x, y = _pair(a, b)
+    if "nan" in (x.kind, y.kind):
+        return NAN
+    return a if total_order(a) >= total_order(b) else b
+
+
+def minimum(a: int, b: int) -> int:
+    x, y = _pair(a, b)
+    if "nan" in (x.kind, y.kind):
+        return NAN
+    return a if total_order(a) <= total_order(b) else b
+
+
+def total_order(bits: int) -> int:
+    """A key that orders float32 bits as TOTALORDER does (E7)."""
+    return ~bits & 0xFFFFFFFF if bits & SIGN else bits | SIGN
+
+
+def negative(a: int) -> int:
+    return a ^ SIGN
+
+
+def absolute(a: int) -> int:
+    return a & ~SIGN
+
+
+def sqrt(a: int) -> int:
+    x = decode("float32", a)
+    if x.kind == "nan" or (x.negative and (x.kind == "inf" or x.magnitude)):
+        return NAN
+    if x.kind == "inf" or x.magnitude == 0:
+        return a
+    return _decide(lambda c: c.sqrt(_to_decimal(x.magnitude, c)))
+
+
+def rsqrt(a: int) -> int:
+    """E3: at -0 it is -Inf."""
+    x = decode("float32", a)
+    if x.kind == "finite" and x.magnitude == 0:
+        return INF | (a & SIGN)
+    if x.kind == "nan" or x.negative:
+        return NAN
+    if x.kind == "inf":
+        return 0
+    return _decide(lambda c: c.divide(Decimal(1), c.sqrt(_to_decimal(x.magnitude, c))))
+
+
+def exp(a: int) -> int:
+    x = decode("float32", a)
+    if x.kind == "nan":
+        return NAN
+    if x.kind == "inf":
+        return 0 if x.negative else INF
+    clamped = max(min(x.value, Fraction(200)), Fraction(-200))  # both ends far outside float32
+    return _decide(lambda c: c.exp(_to_decimal(clamped, c)))
+
+
+def tanh(a: int) -> int:
+    x = decode("float32", a)
+    sign = a & SIGN
+    if x.kind == "nan":
+        return NAN
+    if x.kind == "inf" or x.magnitude > 50:
+        return sign | 0x3F800000
+    if x.magnitude < Fraction(2) ** -40:
+        # tanh x = x - x^3/3 + ...: nearer to x than half a unit, but not past x.
+        return a
+    magnitude = x.magnitude
+
+    def quotient(c: Context) -> Decimal:
+        e = c.exp(c.multiply(Decimal(2), _to_decimal(magnitude, c)))
+        return c.divide(c.subtract(e, Decimal(1)), c.add(e, Decimal(1)))
+
+    return sign | _decide(quotient, lost_digits=15)
+
+
+def _to_decimal(x: Fraction, context: Context) -> Decimal:
+    return context.divide(Decimal(x.numerator), Decimal(x.denominator))
+
+
+def _decide(evaluate: Callable[[Context], Decimal], *, lost_digits: int = 3) -> int:
+    """Raise the precision until both ends of the error interval round to the same float32 (E3)."""
+    digits = 40
+    while True:
+        y = Fraction(evaluate(Context(prec=digits, Emin=-9999, Emax=9999)))
+        error = abs(y) / 10 ** (digits - lost_digits)
+        low, high = (_round(v, zero_negative=False) for v in (y - error, y + error))
+        if low == high:
+            return low
+        digits *= 2
+
+
+FLOAT: dict[str, Callable[..., int]] = {
+    "add": add,
+    "subtract": subtract,
+    "multiply": multiply,
+    "divide": divide,
+    "maximum": maximum,
+    "minimum": minimum,
+    "sqrt": sqrt,
+    "rsqrt": rsqrt,
+    "exp": exp,
+    "tanh": tanh,
+    "negative": negative,
+    "abs": absolute,
+}
+
+COMPARISON: dict[str, Callable[[Fraction | float | int, Fraction | float | int], bool]] = {
+    "equal": lambda a, b: a == b,
+    "not_equal": lambda a, b: a != b,
+    "less": lambda a, b: a < b,
+    "less_equal": lambda a, b: a <= b,
+    "greater": lambda a, b: a > b,
+    "greater_equal": lambda a, b: a >= b,
+}
+
+
+def compare(name: str, a: int, b: int) -> bool:
+    """E7, FLOAT order on float32 bits: NaN compares false but for not_equal; -0 equals +0."""
+    x, y = _pair(a, b)
+    if "nan" in (x.kind, y.kind):
+        return name == "not_equal"
+
+    def key(v: Number) -> Fraction | float:
+        return math.copysign(math.inf, -1 if v.negative else 1) if v.kind == "inf" else v.value
+
+    return COMPARISON[name](key(x), key(y))
+
+
+def divide_integer(a: int, b: int) -> int:
+    """E8: x/0 is -1 or all ones; the quotient truncates. The caller wraps."""
+    if b == 0:
+        return -1
+    quotient = abs(a) // abs(b)
+    return -quotient if (a < 0) != (b < 0) else quotient
+
+
+INTEGER: dict[str, Callable[..., int]] = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": divide_integer,
+    "maximum": max,
+    "minimum": min,
+    "negative": lambda a: -a,
+    "abs": abs,
+    "bitwise_and": lambda a, b: a & b,
+    "bitwise_or": lambda a, b: a | b,
+    "bitwise_xor": lambda a, b: a ^ b,
+    "bitwise_invert": lambda a: ~a,
+}
+
+# E8 on bool: add and maximum are or, multiply and minimum are and.
+BOOL: dict[str, Callable[..., int]] = {
+    "add": lambda a, b: a | b,
+    "multiply": lambda a, b: a & b,
+    "maximum": lambda a, b: a | b,
+    "minimum": lambda a, b: a & b,
+    "bitwise_and": lambda a, b: a & b,
+    "bitwise_or": lambda a, b: a | b,
+    "bitwise_xor": lambda a, b: a ^ b,
+    "bitwise_invert": lambda a: 1 - a,
+}

@@ -1,0 +1,151 @@
+"""Formats and conversions (rules F and C): decode to an exact value, round an exact value once.
+
+>>> hex(from_float("bfloat16", 1 + 2**-8 + 2**-40))
+'0x3f81'
+>>> hex(round_number("float8_e4m3", Number("finite", False, Fraction(248))))
+'0x78'
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class FormatRow:
+    """A format as rule F gives it; `shift` places the encoding in its storage word."""
+
+    exponent_bits: int
+    mantissa_bits: int
+    has_inf: bool
+    nan_bits: int
+    shift: int = 0
+
+    @property
+    def bias(self) -> int:
+        return int(2 ** (self.exponent_bits - 1)) - 1
+
+    @property
+    def sign_bit(self) -> int:
+        return 1 << (self.exponent_bits + self.mantissa_bits + self.shift)
+
+
+FORMATS = {
+    "float32": FormatRow(8, 23, True, 0x7FC00000),
+    "tfloat32": FormatRow(8, 10, True, 0x7FC00000, shift=13),
+    "bfloat16": FormatRow(8, 7, True, 0x7FC0),
+    "float16": FormatRow(5, 10, True, 0x7E00),
+    "float8_e5m2": FormatRow(5, 2, True, 0x7E),
+    "float8_e4m3": FormatRow(4, 3, True, 0x7C),
+    "float8_e3m4": FormatRow(3, 4, True, 0x78),
+    "float8_e4m3fn": FormatRow(4, 3, False, 0x7F),
+    "float64": FormatRow(11, 52, True, 0x7FF8000000000000),
+}
+
+
+@dataclass(frozen=True)
+class Number:
+    """The exact value of an encoding: `magnitude` counts for the kind `finite`, zero included."""
+
+    kind: Literal["finite", "inf", "nan"]
+    negative: bool
+    magnitude: Fraction = Fraction(0)
+
+    @property
+    def value(self) -> Fraction:
+        return -self.magnitude if self.negative else self.magnitude
+
+
+def decode(format_name: str, bits: int) -> Number:
+    """The exact value of storage bits."""
+    f = FORMATS[format_name]
+    negative = bool(bits & f.sign_bit)
+    field = (bits & (f.sign_bit - 1)) >> f.shift
+    exponent, mantissa = field >> f.mantissa_bits, field & ((1 << f.mantissa_bits) - 1)
+    top = (1 << f.exponent_bits) - 1
+    if f.has_inf and exponent == top:
+        return Number("nan" if mantissa else "inf", negative)
+    if not f.has_inf and field == f.nan_bits >> f.shift:
+        return Number("nan", negative)
+    if exponent == 0:
+        scale, significand = 1 - f.bias, mantissa
+    else:
+        scale, significand = exponent - f.bias, mantissa + (1 << f.mantissa_bits)
+    return Number("finite", negative, significand * Fraction(2) ** (scale - f.mantissa_bits))
+
+
+def round_number(format_name: str, x: Number) -> int:
+    """The format's nearest value, ties to even (C2), as storage bits; overflow by C3, NaN by C5."""
+    f = FORMATS[format_name]
+    sign = f.sign_bit if x.negative else 0
+    top = ((1 << f.exponent_bits) - 1) << f.mantissa_bits
+    overflow = top << f.shift if f.has_inf else f.nan_bits
+    if x.kind == "nan":
+        return sign | f.nan_bits
+    if x.kind == "inf":
+        return sign | overflow
+    if x.magnitude == 0:
+        return sign
+    exponent = _floor_log2(x.magnitude)
+    unit = Fraction(2) ** (max(exponent, 1 - f.bias) - f.mantissa_bits)
+    steps = round(x.magnitude / unit)  # Fraction rounds to nearest, ties to even
+    # The encodings are in the order of the values, so counting units past the binade's start, which a
+    # carry into the next binade does too, gives the encoding.
+    field = steps + max(exponent + f.bias - 1, 0) * (1 << f.mantissa_bits)
+    largest = top - 1 if f.has_inf else (f.nan_bits >> f.shift) - 1
+    return sign | (overflow if field > largest else field << f.shift)
+
+
+def _floor_log2(x: Fraction) -> int:
+    e = x.numerator.bit_length() - x.denominator.bit_length()
+    return e if Fraction(2) ** e <= x else e - 1
+
+
+def exact(x: float | int) -> Number:
+    """The exact value of a Python number."""
+    if isinstance(x, int):
+        return Number("finite", x < 0, Fraction(abs(x)))
+    negative = math.copysign(1.0, x) < 0
+    if math.isnan(x):
+        return Number("nan", negative)
+    if math.isinf(x):
+        return Number("inf", negative)
+    return Number("finite", negative, Fraction(abs(x)))
+
+
+def from_float(format_name: str, x: float | int) -> int:
+    """A Python number rounded once (C1)."""
+    return round_number(format_name, exact(x))
+
+
+def convert(source: str, target: str, bits: int) -> int:
+    """Float to float (C1-C5); the same type moves bits."""
+    return bits if source == target else round_number(target, decode(source, bits))
+
+
+def integer_to_float(target: str, value: int, *, bits: int, via_float32: bool = True) -> int:
+    """An integer of a type of `bits` bits to a float (C1, field `int_to_float`)."""
+    if via_float32 and bits <= 32:
+        return convert("float32", target, from_float("float32", value))
+    return from_float(target, value)
+
+
+def float_to_integer(source: str, encoding: int, *, bits: int, signed: bool) -> int:
+    """Truncates toward zero, saturates, NaN to 0 (C6); the result is the integer's value."""
+    x = decode(source, encoding)
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    if x.kind == "nan":
+        return 0
+    if x.kind == "inf":
+        return low if x.negative else high
+    truncated = math.trunc(x.value)
+    return min(max(truncated, low), high)
+
+
+def wrap(value: int, *, bits: int, signed: bool) -> int:
+    """The value modulo 2^bits (E8, C6)."""
+    low = value & ((1 << bits) - 1)
+    return low - (1 << bits) if signed and low >> (bits - 1) else low
