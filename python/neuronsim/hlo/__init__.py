@@ -1,0 +1,1 @@
+"""HLO as XLA defines it: the module, its protobuf and text forms, and its verifier."""

@@ -1,0 +1,259 @@
+"""The IR: a module of computations of instructions, static and immutable.
+
+>>> parameter = Instruction("x", "parameter", Shape(dtypes.float32, (2,)), (), {"number": 0})
+>>> double = Instruction("y", "add", Shape(dtypes.float32, (2,)), ("x", "x"))
+>>> entry = Computation("main", (parameter, double), root="y")
+>>> Module("doubled", "main", (entry,)).parameters[0].name
+'x'
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from neuronsim import dtypes, ops
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidModel
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Element type, dimensions and layout (minor-most dimension first; None is row-major)."""
+
+    dtype: DType
+    dims: tuple[int, ...] = ()
+    layout: tuple[int, ...] | None = None
+
+    @property
+    def type(self) -> ops.ArrayType:
+        return ops.ArrayType(self.dtype, self.dims)
+
+
+@dataclass(frozen=True)
+class TupleShape:
+    """The shape of a tuple; an empty one also stands for a token."""
+
+    elements: tuple[AnyShape, ...]
+
+
+AnyShape: TypeAlias = Shape | TupleShape
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Where an instruction came from."""
+
+    op_type: str = ""
+    op_name: str = ""
+    source_file: str = ""
+    source_line: int = 0
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One operation. Operands are names in the same computation, defined before it.
+
+    `unread` holds protobuf fields that neuronsim does not interpret; the writer gives them back.
+    """
+
+    name: str
+    opcode: str
+    shape: AnyShape
+    operands: tuple[str, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Metadata = Metadata()
+    unread: bytes = b""
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The names of the computations that this instruction calls."""
+        return tuple(self.attributes.get("called", ()))
+
+    @property
+    def array(self) -> Shape:
+        """The shape of an instruction that is known to be an array."""
+        if not isinstance(self.shape, Shape):
+            raise InvalidModel(f"{self.name}: {self.opcode} cannot give a tuple")
+        return self.shape
+
+    def replace(self, **changes: Any) -> Instruction:
+        """A copy with other fields."""
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Computation:
+    """Instructions in an order where each follows its operands."""
+
+    name: str
+    instructions: tuple[Instruction, ...]
+    root: str
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Instruction]:
+        """Instructions by name."""
+        return {i.name: i for i in self.instructions}
+
+    @cached_property
+    def parameters(self) -> tuple[Instruction, ...]:
+        """The parameters in order of their numbers."""
+        found = [i for i in self.instructions if i.opcode == "parameter"]
+        return tuple(sorted(found, key=lambda i: int(i.attributes["number"])))
+
+    def users(self) -> dict[str, list[Instruction]]:
+        """For every instruction, those that read it."""
+        found: dict[str, list[Instruction]] = {i.name: [] for i in self.instructions}
+        for i in self.instructions:
+            for operand in dict.fromkeys(i.operands):
+                found[operand].append(i)
+        return found
+
+
+@dataclass(frozen=True)
+class Module:
+    """A program. Computations are in an order where each follows those that it calls."""
+
+    name: str
+    entry: str
+    computations: tuple[Computation, ...]
+    parameter_names: tuple[str, ...] = ()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Computation]:
+        """Computations by name."""
+        return {c.name: c for c in self.computations}
+
+    @property
+    def entry_computation(self) -> Computation:
+        return self.by_name[self.entry]
+
+    @property
+    def parameters(self) -> tuple[Instruction, ...]:
+        """The entry computation's parameters in order."""
+        return self.entry_computation.parameters
+
+    @property
+    def root(self) -> Instruction:
+        """The instruction whose value the program returns."""
+        return self.entry_computation.by_name[self.entry_computation.root]
+
+    def replace_entry(self, entry: Computation) -> Module:
+        """A copy with another entry computation."""
+        others = tuple(c for c in self.computations if c.name != self.entry)
+        return dataclasses.replace(self, entry=entry.name, computations=(*others, entry))
+
+    def input_names(self) -> tuple[str, ...]:
+        """The names that data may use for the parameters: the instruction's, without its number.
+
+        XLA numbers names (`x.1`); the part before the number is kept where it stays unique.
+        """
+        names = [p.name for p in self.parameters]
+        short = [n.rpartition(".")[0] if n.rpartition(".")[2].isdecimal() else n for n in names]
+        short = [s or n for s, n in zip(short, names, strict=True)]
+        return tuple(s if short.count(s) == 1 else n for s, n in zip(short, names, strict=True))
+
+
+def sort_by_dependency(
+    names: Iterable[str], needs: Callable[[str], Iterable[str]], what: str
+) -> list[str]:
+    """Names in an order where each follows what it needs; raises InvalidModel on a cycle."""
+    order: list[str] = []
+    state: dict[str, bool] = {}  # False while on the path, True when placed
+    for start in names:
+        path = [(start, iter(needs(start)))] if start not in state else []
+        state.setdefault(start, False)
+        while path:
+            name, rest = path[-1]
+            following = next(rest, None)
+            if following is None:
+                state[name] = True
+                order.append(name)
+                path.pop()
+            elif state.get(following) is False:
+                raise InvalidModel(f"{what} {following!r} needs itself")
+            elif following not in state:
+                state[following] = False
+                path.append((following, iter(needs(following))))
+    return order
+
+
+def simple_reducer(computation: Computation) -> str | None:
+    """The row of `ops` that a computation applies to its two parameters, if it is one (R2).
+
+    Converts to a wider float and back around it are ignored.
+    """
+    by_name = computation.by_name
+
+    def strip(name: str) -> Instruction:
+        i = by_name[name]
+        while i.opcode == "convert" and _is_float_pair(by_name, i):
+            i = by_name[i.operands[0]]
+        return i
+
+    body = strip(computation.root)
+    if body.opcode not in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"):
+        return None
+    sources = [strip(name) for name in body.operands]
+    if len(computation.parameters) != 2 or {s.opcode for s in sources} != {"parameter"}:
+        return None
+    if {s.attributes["number"] for s in sources} != {0, 1}:
+        return None
+    declared = {p.shape for p in computation.parameters}
+    if len(declared) != 1 or by_name[computation.root].shape not in declared:
+        return None
+    return ops.by_opcode(body.opcode, {}).name
+
+
+def _is_float_pair(by_name: Mapping[str, Instruction], convert: Instruction) -> bool:
+    types = (convert.array.dtype, by_name[convert.operands[0]].array.dtype)
+    return all(t.kind == "float" for t in types) and dtypes.float32 in types
+
+
+def inline_calls(module: Module) -> Module:
+    """The module with every `call` of its entry computation replaced by the callee's instructions.
+
+    An inlined instruction is named `call/instruction`, so that its origin stays visible.
+    """
+    inlined: dict[str, Computation] = {}
+    for computation in module.computations:  # callees come first
+        body: list[Instruction] = []
+        renamed: dict[str, str] = {}
+        for i in computation.instructions:
+            operands = tuple(renamed.get(o, o) for o in i.operands)
+            if i.opcode != "call":
+                body.append(i.replace(operands=operands))
+                continue
+            callee = inlined[i.called[0]]
+            local: dict[str, str] = {}
+            for inner in callee.instructions:
+                if inner.opcode == "parameter":
+                    local[inner.name] = operands[int(inner.attributes["number"])]
+                    continue
+                local[inner.name] = f"{i.name}/{inner.name}"
+                body.append(
+                    inner.replace(
+                        name=local[inner.name], operands=tuple(local[o] for o in inner.operands)
+                    )
+                )
+            renamed[i.name] = local[callee.root]
+        root = renamed.get(computation.root, computation.root)
+        inlined[computation.name] = Computation(computation.name, tuple(body), root)
+    computations = tuple(inlined[c.name] for c in module.computations)
+    reachable = _reachable(module.entry, {c.name: c for c in computations})
+    kept = tuple(c for c in computations if c.name in reachable)
+    return dataclasses.replace(module, computations=kept)
+
+
+def _reachable(entry: str, by_name: Mapping[str, Computation]) -> set[str]:
+    found, pending = {entry}, [entry]
+    while pending:
+        for i in by_name[pending.pop()].instructions:
+            for name in i.called:
+                if name not in found:
+                    found.add(name)
+                    pending.append(name)
+    return found

@@ -1,0 +1,108 @@
+"""The verifier: every instruction has the operands, attributes and type that its opcode asks for."""
+
+from __future__ import annotations
+
+from neuronsim import ops
+from neuronsim.errors import InvalidArgument, InvalidModel, UnsupportedOperator, UnsupportedType
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
+
+
+def verify(module: Module) -> None:
+    """Raises InvalidModel for a graph that contradicts itself, UnsupportedOperator for one that
+    neuronsim cannot execute. The latter lists every such operator.
+    """
+    unknown: dict[str, list[str]] = {}
+    for computation in module.computations:
+        for i in computation.instructions:
+            if i.opcode not in STRUCTURE and i.opcode not in ops.OPCODES:
+                unknown.setdefault(i.opcode, []).append(i.name)
+    if unknown:
+        listed = "; ".join(
+            f"{opcode} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})"
+            for opcode, names in sorted(unknown.items())
+        )
+        raise UnsupportedOperator(
+            f"[NCC_EVRF001] neuronsim does not execute these operators of {module.name!r} yet: "
+            f"{listed}. `neuronsim list-operators` prints those that it does."
+        )
+    for computation in module.computations:
+        _verify_computation(module, computation)
+
+
+def _verify_computation(module: Module, computation: Computation) -> None:
+    numbers = [p.attributes["number"] for p in computation.parameters]
+    if numbers != list(range(len(numbers))):
+        raise InvalidModel(f"computation {computation.name!r} numbers its parameters {numbers}")
+    for i in computation.instructions:
+        where = f"{computation.name}/{i.name}"
+        try:
+            _verify_instruction(module, computation, i)
+        except InvalidArgument as error:
+            raise InvalidModel(f"[NCC_EVRF064] {where} ({i.opcode}): {error}") from error
+        except (UnsupportedOperator, UnsupportedType) as error:
+            raise type(error)(f"{where} ({i.opcode}): {error}") from error
+
+
+def _verify_instruction(module: Module, computation: Computation, i: Instruction) -> None:
+    operands = [computation.by_name[o] for o in i.operands]
+    if i.opcode in STRUCTURE:
+        _verify_structure(module, i, operands)
+        return
+    op = row(i)
+    if op.arity >= 0 and len(operands) != op.arity:
+        raise InvalidArgument(f"takes {op.arity} operands, not {len(operands)}")
+    if op.arity < 0 and not operands:
+        raise InvalidArgument("takes at least one operand")
+    inferred = op.infer([o.array.type for o in operands], row_attributes(module, i))
+    if inferred != i.array.type:
+        raise InvalidArgument(f"its operands give {inferred}, the file says {i.array.type}")
+    if op.core is not None:
+        ops.core_step(op, operands[-1].array.dtype, i.array.dtype)
+
+
+def _verify_structure(module: Module, i: Instruction, operands: list[Instruction]) -> None:
+    if i.opcode in ("parameter", "constant"):
+        if operands:
+            raise InvalidArgument("takes no operands")
+        if i.opcode == "constant" and i.attributes["literal"].type != i.array.type:
+            raise InvalidArgument(f"its literal is {i.attributes['literal'].type}, not {i.array.type}")
+    elif i.opcode == "tuple":
+        if not isinstance(i.shape, TupleShape) or len(i.shape.elements) != len(operands):
+            raise InvalidArgument("its shape is not the tuple of its operands' shapes")
+        for element, operand in zip(i.shape.elements, operands, strict=True):
+            _require_equal(element, operand)
+    elif i.opcode == "get-tuple-element":
+        index = i.attributes["tuple_index"]
+        shapes = operands[0].shape.elements if len(operands) == 1 and isinstance(
+            operands[0].shape, TupleShape
+        ) else ()
+        if not 0 <= index < len(shapes):
+            raise InvalidArgument(f"element {index} of a value that has {len(shapes)}")
+        _require_same_type(shapes[index], i)
+    elif i.opcode == "call":
+        callee = module.by_name[i.called[0]]
+        if len(callee.parameters) != len(operands):
+            raise InvalidArgument(f"{callee.name!r} takes {len(callee.parameters)} arguments")
+        for parameter, operand in zip(callee.parameters, operands, strict=True):
+            _require_equal(parameter.shape, operand)
+        _require_equal(i.shape, callee.by_name[callee.root])
+
+
+def _types(shape: Shape | TupleShape) -> object:
+    """A shape without its layout, which changes no value."""
+    if isinstance(shape, Shape):
+        return shape.type
+    return tuple(_types(e) for e in shape.elements)
+
+
+def _require_equal(expected: Shape | TupleShape, operand: Instruction) -> None:
+    if _types(expected) != _types(operand.shape):
+        raise InvalidArgument(f"operand {operand.name!r} has another shape than is expected of it")
+
+
+def _require_same_type(expected: Shape | TupleShape, i: Instruction) -> None:
+    if _types(expected) != _types(i.shape):
+        raise InvalidArgument("the file gives it another shape than the tuple's element has")
+
+
