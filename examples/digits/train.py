@@ -136,9 +136,7 @@ def main() -> None:
     print(f"XLA float32 accuracy {np.mean(np.argmax(logits, axis=1) == test_labels):.4f}")
     lowered = jax.jit(classify).lower(jax.ShapeDtypeStruct((BATCH, 8, 8), np.float32))
     here = Path(__file__).parent
-    (here / "model.hlo.pb").write_bytes(
-        lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
-    )
+    (here / "model.hlo.pb").write_bytes(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
     np.savez_compressed(here / "test.npz", x=test_x.astype(np.uint8), labels=test_labels)
 
 

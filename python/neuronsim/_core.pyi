@@ -14,7 +14,9 @@ class TileProgram:
         outputs: list[int],
         integers_via_float32: bool,
     ) -> None: ...
-    def run(self, inputs: list[npt.NDArray[np.generic]], outputs: list[npt.NDArray[np.generic]]) -> None: ...
+    def run(
+        self, inputs: list[npt.NDArray[np.generic]], outputs: list[npt.NDArray[np.generic]]
+    ) -> None: ...
 
 def reduce(
     op: int,

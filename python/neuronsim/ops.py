@@ -249,6 +249,7 @@ def _dot_kind(dtype: DType) -> str:
 
 # ---- evaluation --------------------------------------------------------------------------------
 
+CONVERT = _core.CONVERT  # the tile-program opcode of a conversion to the step's result type
 _CORE = {name: index for index, (name, _, _) in enumerate(_core.OPS)}
 _CORE_KINDS = {name: kind for name, _, kind in _core.OPS}
 
@@ -299,9 +300,7 @@ def run_tile_program(
     return outputs
 
 
-def _run_one(
-    opcode: int, operands: Sequence[Bits], result: ArrayType, profile: Profile
-) -> BitsArray:
+def _run_one(opcode: int, operands: Sequence[Bits], result: ArrayType, profile: Profile) -> BitsArray:
     codes = tuple(core_code(x.dtype, "an operand") for x in operands)
     step = (opcode, core_code(result.dtype, "the result"), tuple(range(len(operands))))
     via_float32 = profile.int_to_float == "via_float32"
@@ -324,7 +323,7 @@ def _evaluate_convert(
 ) -> BitsArray:
     if operands[0].dtype is result.dtype:
         return operands[0].data
-    return _run_one(_core.CONVERT, operands, result, profile)
+    return _run_one(CONVERT, operands, result, profile)
 
 
 def _evaluate_reduce_precision(
@@ -340,8 +339,8 @@ def reduce_precision_steps(
 ) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     """C9 as tile-program steps on value 0: to the format and back, in float32 storage."""
     target = _reduced_format(dtype, attributes)
-    there = (_core.CONVERT, core_code(target, "reduce-precision"), (0,))
-    back = (_core.CONVERT, core_code(dtypes.float32, "reduce-precision"), (1,))
+    there = (CONVERT, core_code(target, "reduce-precision"), (0,))
+    back = (CONVERT, core_code(dtypes.float32, "reduce-precision"), (1,))
     return there, back
 
 
@@ -399,7 +398,7 @@ def _evaluate_iota(
     (axis,) = attributes["dimensions"]
     count = Bits(np.arange(result.dims[axis], dtype=np.int64), dtypes.int64)
     line_type = ArrayType(result.dtype, (result.dims[axis],))
-    line = Bits(_run_one(_core.CONVERT, [count], line_type, profile), result.dtype)
+    line = Bits(_run_one(CONVERT, [count], line_type, profile), result.dtype)
     return _evaluate_broadcast([line], {"dimensions": (axis,)}, result, profile)
 
 
@@ -419,9 +418,7 @@ def _evaluate_reduce(
         and reducer.name in ("add", "multiply")
     )  # R3
     moved = array.data.transpose(kept + reduced)
-    _core.reduce(
-        opcode, code, moved, len(kept), initial.data, output, profile.reduce_tile, round_tiles
-    )
+    _core.reduce(opcode, code, moved, len(kept), initial.data, output, profile.reduce_tile, round_tiles)
     return output
 
 

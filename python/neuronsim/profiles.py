@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from neuronsim.errors import InvalidArgument, nearest
 
@@ -78,7 +78,10 @@ class Profile:
         "R2", "inferred", (512,), "The engines' limit of 512 elements in the free dimension."
     )
     mixed_precision_accumulation: str = _choice(
-        "R3", "documented", ("on", "off"), "--enable-mixed-precision-accumulation, on from SDK 2.27."
+        "R3",
+        "documented",
+        ("on", "off"),
+        "--enable-mixed-precision-accumulation, on from SDK 2.27.",
     )
     fp32_matmul: str = _choice(
         "M3", "assumed", ("fma",), "The four-pass algorithm of FP32 products is not public."
@@ -114,7 +117,7 @@ class Profile:
                 raise InvalidArgument(
                     f"Profile has no field {name!r}{nearest(name, names)}; it has {', '.join(names)}"
                 )
-        return cast(Profile, dataclasses.replace(self, **fields))
+        return dataclasses.replace(self, **fields)
 
     def describe(self) -> list[dict[str, Any]]:
         """Every field with its value, rule, evidence, possible values and source.

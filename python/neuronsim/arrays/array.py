@@ -37,12 +37,29 @@ def default_dtype() -> DType:
     return _default_float
 
 
+def _operators(symbol: str) -> tuple[Callable[[Array, Any], Any], Callable[[Array, Any], Any]]:
+    """The method of a binary operator and its reflection, from the op table."""
+    name = next(row.name for row in ops.OPS.values() if row.operator == symbol)
+
+    def method(self: Array, other: Any) -> Any:
+        return elementwise(name, self, other) if _is_operand(other) else NotImplemented
+
+    def reflected(self: Array, other: Any) -> Any:
+        return elementwise(name, other, self) if _is_operand(other) else NotImplemented
+
+    return method, reflected
+
+
+def _is_operand(x: Any) -> bool:
+    return isinstance(x, Array | np.ndarray | np.generic | bool | int | float)
+
+
 class Array:
     """An n-dimensional array of one element type. Make one with `asarray`."""
 
     __slots__ = ("_bits",)
     __array_priority__ = 1000
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # == is elementwise
 
     def __init__(self, bits: ops.Bits) -> None:
         self._bits = bits
@@ -119,9 +136,7 @@ class Array:
         if name == "matmul":
             return matmul(*inputs)
         if name not in ops.OPS:
-            raise UnsupportedType(
-                f"neuronsim has no numpy.{ufunc.__name__}{nearest(name, ops.OPS)}"
-            )
+            raise UnsupportedType(f"neuronsim has no numpy.{ufunc.__name__}{nearest(name, ops.OPS)}")
         return elementwise(name, *inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -174,6 +189,20 @@ class Array:
     def __invert__(self) -> Array:
         return elementwise("bitwise_invert", self)
 
+    __add__, __radd__ = _operators("+")
+    __sub__, __rsub__ = _operators("-")
+    __mul__, __rmul__ = _operators("*")
+    __truediv__, __rtruediv__ = _operators("/")
+    __and__, __rand__ = _operators("&")
+    __or__, __ror__ = _operators("|")
+    __xor__, __rxor__ = _operators("^")
+    __eq__, _ = _operators("==")
+    __ne__, _ = _operators("!=")
+    __lt__, _ = _operators("<")
+    __le__, _ = _operators("<=")
+    __gt__, _ = _operators(">")
+    __ge__, _ = _operators(">=")
+
     def __matmul__(self, other: Any) -> Array:
         return matmul(self, other)
 
@@ -184,31 +213,6 @@ class Array:
 def _exact_numpy(dtype: DType) -> Any:
     """A NumPy type that holds every value of the type and prints it."""
     return np.float64 if dtype.kind == "float" else dtype.numpy
-
-
-def _dunder(name: str, *, reflected: bool) -> Callable[[Array, Any], Any]:
-    def method(self: Array, other: Any) -> Any:
-        if not isinstance(other, Array | np.ndarray | np.generic | bool | int | float):
-            return NotImplemented
-        return elementwise(name, other, self) if reflected else elementwise(name, self, other)
-
-    return method
-
-
-def _install_operators() -> None:
-    dunders = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "&": "and", "|": "or", "^": "xor"}
-    comparisons = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-    for row in ops.OPS.values():
-        if row.operator in comparisons:
-            name = f"__{comparisons[row.operator]}__"
-            setattr(Array, name, _dunder(row.name, reflected=False))
-        elif row.operator is not None:
-            base = dunders[row.operator]
-            setattr(Array, f"__{base}__", _dunder(row.name, reflected=False))
-            setattr(Array, f"__r{base}__", _dunder(row.name, reflected=True))
-
-
-_install_operators()
 
 
 # ---- from and to other types -------------------------------------------------------------------
@@ -237,7 +241,9 @@ def asarray(x: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None)
         word = np.array(encoded, f"u{target.itemsize}").view(target.storage)
         return Array(ops.Bits(word.reshape(array.shape), target))
     source = as_dtype(array.dtype)
-    result = Array(ops.Bits(np.ascontiguousarray(array).reshape(array.shape).view(source.storage), source))
+    result = Array(
+        ops.Bits(np.ascontiguousarray(array).reshape(array.shape).view(source.storage), source)
+    )
     if target is None and not native and source is dtypes.float64:
         target = _default_float
     return result if target is None else convert(result, target)
@@ -292,9 +298,7 @@ def elementwise(name: str, *operands: Any) -> Array:
     common = typed[0].dtype
     for a in typed[1:]:
         common = result_type(common, a.dtype)
-    filled = [
-        _scalar(x, common) if a is None else a for x, a in zip(operands, arrays, strict=True)
-    ]
+    filled = [_scalar(x, common) if a is None else a for x, a in zip(operands, arrays, strict=True)]
     for a in filled[len(condition) :]:
         common = result_type(common, a.dtype)
     if name == "divide" and common.kind in ("signed", "unsigned", "bool"):
@@ -341,8 +345,7 @@ def matmul(x1: Any, x2: Any) -> Array:
     except ValueError as error:
         raise InvalidArgument(f"matmul: {a.shape} and {b.shape} do not broadcast") from error
     operands = [
-        ops.Bits(np.broadcast_to(v.bits.data, (*batch, *v.shape[-2:])), v.dtype)
-        for v in (left, right)
+        ops.Bits(np.broadcast_to(v.bits.data, (*batch, *v.shape[-2:])), v.dtype) for v in (left, right)
     ]
     axes = tuple(range(len(batch)))
     n = len(batch)

@@ -94,9 +94,7 @@ def _reduce(reducer: str, x: Array, axis: Axis, keepdims: bool) -> Array:
     if not x.dtype.device:
         raise UnsupportedType(f"reductions of {x.dtype.name} arrays are not there yet")
     initial = _identity(reducer, x, reduced)
-    result = Array(
-        ops.apply("reduce", [x.bits, initial.bits], dimensions=reduced, reducer=reducer)
-    )
+    result = Array(ops.apply("reduce", [x.bits, initial.bits], dimensions=reduced, reducer=reducer))
     kept = tuple(1 if d in reduced else n for d, n in enumerate(x.shape))
     return result.reshape(kept) if keepdims else result
 
@@ -144,7 +142,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:  # noqa:
 
 
 def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """sum / n in float32 steps, rounded once at the end (R7)."""
+    """Sum / n in float32 steps, rounded once at the end (R7)."""
     a = asarray(x)
     if a.dtype.kind != "float":
         raise UnsupportedType(f"mean of {a.dtype.name}: convert to a float type first")

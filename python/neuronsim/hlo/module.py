@@ -30,7 +30,12 @@ class Shape:
 
     @property
     def type(self) -> ops.ArrayType:
+        """The element type and dimensions."""
         return ops.ArrayType(self.dtype, self.dims)
+
+    def arrays(self) -> tuple[Shape, ...]:
+        """The array shapes inside: itself."""
+        return (self,)
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,10 @@ class TupleShape:
     """The shape of a tuple; an empty one also stands for a token."""
 
     elements: tuple[AnyShape, ...]
+
+    def arrays(self) -> tuple[Shape, ...]:
+        """The array shapes inside, in order."""
+        return tuple(s for e in self.elements for s in e.arrays())
 
 
 AnyShape: TypeAlias = Shape | TupleShape

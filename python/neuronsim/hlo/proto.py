@@ -323,7 +323,8 @@ def write_message(message: Message, table: Mapping[int, Field]) -> bytes:
                     else write_message(v, f.table or {})
                 )  # fmt: skip
                 out += _write_length(number, data)
-    return bytes(out) + message.get("unread", b"")
+    out += message.get("unread", b"")
+    return bytes(out)
 
 
 # ---- reading a module --------------------------------------------------------------------------
@@ -386,8 +387,8 @@ def _module(message: Message) -> Module:
         raise InvalidModel("two computations have the same id")
     if not protos:
         raise InvalidModel("not an HloModuleProto: it has no computations")
-    computations = {names[id_]: _computation(c, names) for id_, c in protos.items()}
-    entry = message.get("entry_computation_name")
+    computations = {names[id_]: _computation(c, names[id_], names) for id_, c in protos.items()}
+    entry: str = message.get("entry_computation_name", "")
     if "entry_computation_id" in message:
         entry = names.get(message["entry_computation_id"], entry)
     if entry not in computations:
@@ -406,12 +407,13 @@ def _module(message: Message) -> Module:
     )
 
 
-def _computation(message: Message, computation_names: Mapping[int, str]) -> Computation:
-    where = message.get("name", "a computation")
+def _computation(message: Message, where: str, computation_names: Mapping[int, str]) -> Computation:
     protos = {i.get("id", 0): i for i in message.get("instructions", [])}
     if len(protos) != len(message.get("instructions", [])):
         raise InvalidModel(f"{where}: two instructions have the same id")
-    names = {id_: i.get("name", f"{i.get('opcode')}.{id_}") for id_, i in protos.items()}
+    names: dict[int, str] = {
+        id_: i.get("name", f"{i.get('opcode')}.{id_}") for id_, i in protos.items()
+    }
     _unique(list(names.values()), f"instructions of {where}")
     instructions = {}
     for id_, proto in protos.items():
@@ -423,7 +425,7 @@ def _computation(message: Message, computation_names: Mapping[int, str]) -> Comp
         raise InvalidModel(f"{where}: its root does not exist")
     order = sort_by_dependency(instructions, lambda n: instructions[n].operands, "instruction")
     return Computation(
-        message.get("name", where),
+        where,
         tuple(instructions[n] for n in order),
         names[message.get("root_id", 0)],
     )
@@ -598,9 +600,7 @@ def _instruction_message(
         "name": i.name,
         "opcode": i.opcode,
         "shape": _shape_message(i.shape),
-        "metadata": {
-            k: v for k, v in vars(i.metadata).items() if v
-        },
+        "metadata": {k: v for k, v in vars(i.metadata).items() if v},
         "id": ids[i.name],
         "operand_ids": [ids[o] for o in i.operands],
         "called_computation_ids": [computations[c] for c in i.called],

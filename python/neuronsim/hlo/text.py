@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, TupleShape
 
 _NAMES = {
     dtypes.boolean: "pred",

@@ -74,9 +74,11 @@ def _verify_structure(module: Module, i: Instruction, operands: list[Instruction
             _require_equal(element, operand)
     elif i.opcode == "get-tuple-element":
         index = i.attributes["tuple_index"]
-        shapes = operands[0].shape.elements if len(operands) == 1 and isinstance(
-            operands[0].shape, TupleShape
-        ) else ()
+        shapes = (
+            operands[0].shape.elements
+            if len(operands) == 1 and isinstance(operands[0].shape, TupleShape)
+            else ()
+        )
         if not 0 <= index < len(shapes):
             raise InvalidArgument(f"element {index} of a value that has {len(shapes)}")
         _require_same_type(shapes[index], i)
@@ -104,5 +106,3 @@ def _require_equal(expected: Shape | TupleShape, operand: Instruction) -> None:
 def _require_same_type(expected: Shape | TupleShape, i: Instruction) -> None:
     if _types(expected) != _types(i.shape):
         raise InvalidArgument("the file gives it another shape than the tuple's element has")
-
-

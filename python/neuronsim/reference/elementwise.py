@@ -69,7 +69,7 @@ def divide(a: int, b: int) -> int:
 
 
 def fma(a: int, b: int, c: int) -> int:
-    """a * b + c with one rounding (M2)."""
+    """A * b + c with one rounding (M2)."""
     x, y = _pair(a, b)
     z = decode("float32", c)
     if "inf" in (x.kind, y.kind, z.kind) or "nan" in (x.kind, y.kind, z.kind):

@@ -42,9 +42,7 @@ def reduce_float(
     return convert("float32", format_name, total)
 
 
-def reduce_integer(
-    reducer: Callable[..., int], elements: Sequence[int], initial: int
-) -> int:
+def reduce_integer(reducer: Callable[..., int], elements: Sequence[int], initial: int) -> int:
     """One output of a simple reduction of integers; the caller wraps (E8)."""
     total = initial
     for x in elements:

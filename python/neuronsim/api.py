@@ -1,0 +1,360 @@
+"""The public functions: compile, plan, tune, load. The only place that joins the floors below.
+
+>>> program = compile("examples/digits/model.hlo.pb", auto_cast="none")  # doctest: +SKIP
+>>> program(x=images).shape  # doctest: +SKIP
+(64, 10)
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuronsim import ops, processor
+from neuronsim.arrays.array import Array, asarray
+from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES, CastSettings, parse_flags
+from neuronsim.casting.plan import Plan, make_plan
+from neuronsim.casting.policy import Policy, neuron_policy
+from neuronsim.errors import InvalidArgument, InvalidData, InvalidFlag, InvalidModel, nearest
+from neuronsim.executor.compile import compile_module
+from neuronsim.executor.run import Program, TupleValue, Value, run_program
+from neuronsim.hlo import proto
+from neuronsim.hlo.module import Module
+from neuronsim.hlo.verify import verify
+from neuronsim.profiles import Profile
+from neuronsim.targets import Release, Target, find_release, find_target
+from neuronsim.tuning.dataset import Dataset, load_dataset
+from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
+
+DEFAULT_SDK = "2.26"
+SAVED_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The records that `compile` freezes into a program, beside the plan."""
+
+    settings: CastSettings
+    release: Release
+    target: Target
+    profile: Profile
+    without_effect: tuple[str, ...] = ()
+
+
+class CompiledProgram:
+    """A model compiled under one setting. Call it with arrays, by position or by name."""
+
+    def __init__(self, model: Module, plan: Plan, setup: Setup) -> None:
+        self._model = model
+        self._plan = plan
+        self._setup = setup
+        self._module = apply_plan(model, plan)
+        self._program: Program = compile_module(self._module, setup.profile, setup.target)
+        self._truncated: dict[str, int] = {}
+
+    @property
+    def inputs(self) -> dict[str, ops.ArrayType]:
+        """The entry parameters' names and types."""
+        types = (t for _, t in self._program.inputs)
+        return dict(zip(self._model.input_names(), types, strict=True))
+
+    @property
+    def outputs(self) -> tuple[ops.ArrayType, ...]:
+        """The types of the results."""
+        return tuple(s.type for s in self._module.root.shape.arrays())
+
+    @property
+    def model(self) -> Module:
+        """The module as it was given."""
+        return self._model
+
+    @property
+    def module(self) -> Module:
+        """The planned module: the model with its converts, as it is executed."""
+        return self._module
+
+    @property
+    def plan(self) -> Plan:
+        """Which types each instruction uses, and why."""
+        return self._plan
+
+    @property
+    def setup(self) -> Setup:
+        """The settings, release, target and profile that the program was compiled with."""
+        return self._setup
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """What the last call met: 64-bit integers that C7 truncated, by instruction."""
+        return {"int64_truncated": dict(self._truncated)}
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the constants as the program keeps them."""
+        return self._program.constant_bytes
+
+    def __call__(self, *arrays: Any, **named: Any) -> Array | tuple[Any, ...]:
+        """Run the program; returns an Array, or a tuple where the module's root is one.
+
+        Raises InvalidData for inputs that do not fit.
+        """
+        counts: dict[str, int] = {}
+        value = run_program(self._program, self._bind(arrays, named), counts)
+        self._truncated = counts
+        return _wrap(value)
+
+    def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, ops.Bits]:
+        names = list(self.inputs)
+        if len(arrays) > len(names):
+            raise InvalidData(f"the model takes {len(names)} inputs, {len(arrays)} were given")
+        given: dict[str, Any] = dict(zip(names, arrays, strict=False))
+        for name, value in named.items():
+            if name not in names:
+                listed = ", ".join(names)
+                raise InvalidData(
+                    f"no input is named {name!r}{nearest(name, names)}; there are {listed}"
+                )
+            if name in given:
+                raise InvalidData(f"input {name!r} is given twice")
+            given[name] = value
+        missing = [n for n in names if n not in given]
+        if missing:
+            raise InvalidData(f"inputs missing: {', '.join(missing)}")
+        bound = {}
+        pairs = zip(self._program.inputs, names, strict=True)
+        for (parameter, expected), name in pairs:
+            array = asarray(given[name])
+            if array.dtype is not expected.dtype:
+                array = _convert_input(array, expected, name)
+            if array.shape != expected.dims:
+                raise InvalidData(f"input {name!r} is {array.bits.type}, the model takes {expected}")
+            bound[parameter] = array.bits
+        return bound
+
+    def save(self, path: str | Path) -> None:
+        """Write the program as a `.nsim` file that `load` reads without the model.
+
+        Raises InvalidArgument if the file cannot be written.
+        """
+        setup = self._setup
+        header = {
+            "version": SAVED_VERSION,
+            "settings": asdict(setup.settings),
+            "release": asdict(setup.release),
+            "target": setup.target.name,
+            "profile": asdict(setup.profile),
+            "without_effect": list(setup.without_effect),
+        }
+        try:
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+                for name, data in (
+                    ("program.json", json.dumps(header, indent=1).encode()),
+                    ("plan.json", self._plan.to_json().encode()),
+                    ("model.hlo.pb", proto.to_bytes(self._model)),
+                ):
+                    # A fixed date: the same program gives the same file.
+                    archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+        except OSError as error:
+            raise InvalidArgument(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def _wrap(value: Value) -> Array | tuple[Any, ...]:
+    if isinstance(value, TupleValue):
+        return tuple(_wrap(v) for v in value.elements)
+    return Array(value)
+
+
+def _convert_input(array: Array, expected: ops.ArrayType, name: str) -> Array:
+    """Data may be integers of any width where the model takes floats, and wider or narrower floats."""
+    kinds = (array.dtype.kind, expected.dtype.kind)
+    integers = ("signed", "unsigned")
+    if kinds[1] == "float" and kinds[0] in ("float", *integers, "bool"):
+        return array.astype(expected.dtype)
+    if kinds[0] in integers and kinds[1] in integers:
+        info = np.iinfo(expected.dtype.numpy)
+        data = np.asarray(array)
+        if data.size == 0 or (int(data.min()) >= info.min and int(data.max()) <= info.max):
+            return array.astype(expected.dtype)
+        raise InvalidData(f"input {name!r} has values outside {expected.dtype.name}")
+    raise InvalidData(f"input {name!r} is {array.dtype.name}, the model takes {expected.dtype.name}")
+
+
+def read_model(model: str | Path | bytes | Module) -> Module:
+    """The verified module of a file, its bytes, or a Module. Raises InvalidModel and others."""
+    if isinstance(model, Module):
+        module = model
+    else:
+        module = proto.from_bytes(model) if isinstance(model, bytes) else proto.read(model)
+    verify(module)
+    return module
+
+
+def _resolve(
+    flags: str | Sequence[str],
+    auto_cast: str | None,
+    auto_cast_type: str | None,
+    sdk: str,
+    target: str,
+    profile: Profile | None,
+) -> Setup:
+    release, device = find_release(sdk), find_target(target)
+    parsed = parse_flags(flags, release)
+    words = flags.replace("=", " ").split() if isinstance(flags, str) else list(flags)
+    settings = parsed.settings
+    for name, value, known in (
+        ("auto_cast", auto_cast, list(AUTO_CASTS)),
+        ("auto_cast_type", auto_cast_type, list(CAST_TYPES)),
+    ):
+        if value is None:
+            continue
+        flag = "--" + name.replace("_", "-")
+        if value not in known:
+            raise InvalidFlag(
+                f"{name} ({flag}) cannot be {value!r}{nearest(value, known)}: it accepts "
+                + ", ".join(known)
+            )
+        chosen = AUTO_CASTS.get(value, value)
+        if flag in words and getattr(settings, name) != chosen:
+            raise InvalidFlag(
+                f"{name}={value!r} contradicts {flag} {getattr(settings, name)} in the flags: "
+                "give one of them"
+            )
+        settings = replace(settings, **{name: chosen})  # type: ignore[arg-type]
+    if profile is None:
+        accumulation = "on" if settings.mixed_precision_accumulation else "off"
+        profile = Profile(
+            int64="truncate" if device.truncates_int64 else "keep",
+            mixed_precision_accumulation=accumulation,
+        )
+    return Setup(settings, release, device, profile, parsed.without_effect)
+
+
+def compile(  # noqa: A001 (the public API's name)
+    model: str | Path | bytes | Module,
+    *,
+    flags: str | Sequence[str] = "",
+    auto_cast: str | None = None,
+    auto_cast_type: str | None = None,
+    sdk: str = DEFAULT_SDK,
+    target: str = "trn1",
+    policy: Policy | None = None,
+    plan: Plan | None = None,
+    profile: Profile | None = None,
+    threads: int | None = None,
+) -> CompiledProgram:
+    """Compile a model under a setting of the Neuron compiler.
+
+    `model` is an `.hlo.pb` file, its bytes or a Module. The casts are those of `plan`, else of
+    `policy`, else of `flags` (a `neuronx-cc` option line) and of `auto_cast` ("none", "matmult", "all")
+    and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of the release `sdk`.
+    Raises InvalidModel, UnsupportedOperator, UnsupportedType, InvalidFlag or InvalidArgument.
+    """
+    setup = _resolve(flags, auto_cast, auto_cast_type, sdk, target, profile)
+    if threads is not None:
+        processor.set_num_threads(threads)
+    module = read_model(model)
+    if plan is None:
+        plan = make_plan(module, policy or _policy(setup))
+    return CompiledProgram(module, plan, setup)
+
+
+def _policy(setup: Setup) -> Policy:
+    s = setup.settings
+    return neuron_policy(s.auto_cast, s.auto_cast_type, setup.profile.auto_cast_all)
+
+
+def plan(
+    model: str | Path | bytes | Module,
+    *,
+    flags: str | Sequence[str] = "",
+    auto_cast: str | None = None,
+    auto_cast_type: str | None = None,
+    sdk: str = DEFAULT_SDK,
+    policy: Policy | None = None,
+) -> Plan:
+    """What a setting casts in a model, and why; see `compile` for the arguments."""
+    setup = _resolve(flags, auto_cast, auto_cast_type, sdk, "trn1", None)
+    return make_plan(read_model(model), policy or _policy(setup))
+
+
+def load(path: str | Path) -> CompiledProgram:
+    """The program that `CompiledProgram.save` wrote. Raises InvalidModel for any other file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            header = json.loads(archive.read("program.json"))
+            plan_text = archive.read("plan.json").decode()
+            model = archive.read("model.hlo.pb")
+        if header["version"] != SAVED_VERSION:
+            raise InvalidModel(
+                f"{path} has version {header['version']}, this neuronsim reads {SAVED_VERSION}: "
+                "compile the model again"
+            )
+        setup = Setup(
+            CastSettings(**header["settings"]),
+            Release(**header["release"]),
+            find_target(header["target"]),
+            Profile(**header["profile"]),
+            tuple(header["without_effect"]),
+        )
+    except OSError as error:
+        raise InvalidModel(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError) as error:
+        raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
+    return CompiledProgram(read_model(model), Plan.from_json(plan_text), setup)
+
+
+def tune(
+    model: str | Path | bytes | Module,
+    data: str | Path | Mapping[str, Any],
+    labels: Any = None,
+    *,
+    metric: str | None = None,
+    tolerance: float = 0.01,
+    sdk: str = DEFAULT_SDK,
+    target: str = "trn1",
+    profile: Profile | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> TuneResult:
+    """Measure the vendor's ladder of settings on data and recommend a rung.
+
+    `data` is an `.npz` file or a mapping whose keys are the entry parameters' names (a sole parameter
+    may be `x`), plus optional `labels`; the leading axis is samples. `metric` is "top1" (needs labels)
+    or "relative_error"; the default is the first that the data allow. The recommended rung has the
+    lowest estimated time among those whose metric is within `tolerance` of float32's: for top1 the
+    accuracy lost, for relative_error the relative Frobenius error itself.
+    Raises NeuronSimError for a model or data that do not fit.
+    """
+    if threads is not None:
+        processor.set_num_threads(threads)
+    module = read_model(model)
+    dataset: Dataset = load_dataset(data, labels)
+
+    release = find_release(sdk)
+    settings = [CastSettings(a, t, release.mixed_precision_accumulation) for a, t in LADDER]
+
+    def build(s: CastSettings) -> CompiledProgram:
+        setup = _resolve("", s.auto_cast, s.auto_cast_type, sdk, target, profile)
+        return CompiledProgram(module, make_plan(module, _policy(setup)), setup)
+
+    return measure_rungs(
+        module,
+        dataset,
+        settings,
+        build,
+        metric=metric,
+        tolerance=tolerance,
+        release=str(release),
+        target=find_target(target),
+        progress=progress,
+    )
+
+
+__all__ = ["CompiledProgram", "RungResult", "TuneResult", "compile", "load", "plan", "tune"]

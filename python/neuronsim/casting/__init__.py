@@ -1,0 +1,1 @@
+"""What the compilers' flags cast: flags, policies, plans and their application to a module."""

@@ -1,0 +1,244 @@
+"""The command `neuronsim`. Every error is one paragraph on stderr and exit status 2."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import neuronsim
+from neuronsim import api, ops
+from neuronsim.arrays.array import Array
+from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES
+from neuronsim.casting.plan import describe, load_plan
+from neuronsim.errors import InvalidArgument, InvalidFlag, NeuronSimError
+from neuronsim.profiles import Profile
+from neuronsim.tuning.dataset import bind_inputs, read_npz
+from neuronsim.tuning.ladder import METRICS
+from neuronsim.tuning.report import print_ladder
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors as exceptions, so that they look like all others; no abbreviated options."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "allow_abbrev": False})
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidFlag(f"{message} (see `{self.prog} --help`)")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="neuronsim", description="What do the Neuron compiler's casts do to a model?")
+    parser.add_argument("--version", action="version", version=f"neuronsim {neuronsim.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> _Parser:
+        sub: _Parser = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        return sub
+
+    tune = command("tune", _tune, "Measure every auto-cast setting on data and recommend one.")
+    tune.add_argument("model", help="an HLO module (.hlo.pb)")
+    tune.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
+    tune.add_argument("--metric", choices=METRICS, help="default: top1 with labels")
+    tune.add_argument("--tolerance", type=float, default=0.01, help="default: 0.01")
+    tune.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
+    _add_common(tune)
+
+    run = command("run", _run, "Run a model on inputs under one setting.")
+    run.add_argument("model", help="an HLO module (.hlo.pb) or a saved program (.nsim)")
+    run.add_argument("--inputs", required=True, help=".npz: inputs by name")
+    run.add_argument("--output", required=True, help=".npz to write")
+    _add_casts(run)
+    _add_common(run)
+
+    compile_ = command("compile", _compile, "Compile a model under one setting to a .nsim file.")
+    compile_.add_argument("model", help="an HLO module (.hlo.pb)")
+    compile_.add_argument("--output", required=True, help="the .nsim file to write")
+    _add_casts(compile_)
+    _add_common(compile_)
+
+    explain = command("explain", _explain, "Print what a setting casts, and why.")
+    explain.add_argument("model", nargs="?", help="an HLO module; without it the profile is printed")
+    _add_casts(explain)
+    _add_common(explain)
+
+    command("list-operators", _list_operators, "Print the operators that neuronsim executes.")
+    return parser
+
+
+def _add_common(parser: _Parser) -> None:
+    parser.add_argument("--sdk", default=api.DEFAULT_SDK, help=f"default: {api.DEFAULT_SDK}")
+    parser.add_argument("--target", default="trn1", help="default: trn1")
+    parser.add_argument("--threads", type=int, help="default: all cores")
+
+
+def _add_casts(parser: _Parser) -> None:
+    parser.add_argument("--auto-cast", help=", ".join(dict.fromkeys(AUTO_CASTS.values())))
+    parser.add_argument("--auto-cast-type", help=", ".join(CAST_TYPES))
+    parser.add_argument("--flags", default="", help="a line of neuronx-cc options")
+    parser.add_argument("--plan", help="a plan in JSON, instead of the flags")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    errors = Console(stderr=True, highlight=False)
+    try:
+        options = _parser().parse_args(arguments)
+        options.run(options)
+    except NeuronSimError as error:
+        errors.print(f"neuronsim: {error}", style="red", markup=False, soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        errors.print("neuronsim: interrupted; nothing was written", style="red")
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    return 0
+
+
+def _check_writable(path: str | None) -> None:
+    """Before any work: raises InvalidArgument if a file cannot be written there."""
+    if path is None or path == "-":
+        return
+    folder = Path(path).parent
+    if Path(path).is_dir() or not folder.is_dir():
+        raise InvalidArgument(f"cannot write {path!r}: not a file in an existing folder")
+    if path.endswith(".neff"):
+        raise InvalidArgument(
+            f"cannot write {path!r}: neuronsim makes no NEFFs, which only neuronx-cc does; use .nsim"
+        )
+    existed = Path(path).exists()
+    try:
+        with open(path, "ab"):
+            pass
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {path!r}: {error.strerror}") from error
+    if not existed:
+        Path(path).unlink()
+
+
+@contextmanager
+def _progress_bar(total_unknown: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on stderr, on a terminal only."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(total_unknown, total=None)
+        yield lambda name, done, total: bar.update(task, description=name, completed=done, total=total)
+
+
+def _tune(options: argparse.Namespace) -> None:
+    _check_writable(options.json)
+    with _progress_bar("reading") as progress:
+        result = api.tune(
+            options.model,
+            options.data,
+            metric=options.metric,
+            tolerance=options.tolerance,
+            sdk=options.sdk,
+            target=options.target,
+            threads=options.threads,
+            progress=progress,
+        )
+    if options.json == "-":
+        print(result.to_json())
+        return
+    print_ladder(result, Console())
+    if options.json is not None:
+        Path(options.json).write_text(result.to_json() + "\n")
+
+
+def _program(options: argparse.Namespace) -> api.CompiledProgram:
+    if options.model.endswith(".nsim"):
+        if options.flags or options.auto_cast or options.auto_cast_type or options.plan:
+            raise InvalidFlag(f"{options.model} is compiled already: its casts cannot be changed")
+        return api.load(options.model)
+    return api.compile(
+        options.model,
+        flags=options.flags,
+        auto_cast=options.auto_cast,
+        auto_cast_type=options.auto_cast_type,
+        sdk=options.sdk,
+        target=options.target,
+        threads=options.threads,
+        plan=None if options.plan is None else load_plan(options.plan),
+    )
+
+
+def _run(options: argparse.Namespace) -> None:
+    _check_writable(options.output)
+    program = _program(options)
+    inputs = bind_inputs(program.model, read_npz(Path(options.inputs)))
+    result = program(**inputs)
+    outputs = result if isinstance(result, tuple) else (result,)
+    arrays = {f"output_{n}": _storable(a) for n, a in enumerate(outputs)}
+    np.savez(options.output, **arrays)  # type: ignore[arg-type]
+    setup = program.setup
+    print(f"{setup.settings.flag_line} ({setup.release}): {_listing(arrays)} in {options.output}")
+    for name, count in program.diagnostics["int64_truncated"].items():
+        print(
+            f"warning: {name}: {count} 64-bit integers lost their high 32 bits (C7)",
+            file=sys.stderr,
+        )
+
+
+def _storable(array: Array) -> np.ndarray[Any, Any]:
+    """NumPy's file format has no narrow floats: their bits are stored, bfloat16 and float8 widened."""
+    native = np.asarray(array)
+    return native if native.dtype.isbuiltin else native.astype(np.float32)
+
+
+def _listing(arrays: dict[str, np.ndarray[Any, Any]]) -> str:
+    return ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in arrays.items())
+
+
+def _compile(options: argparse.Namespace) -> None:
+    if not options.output.endswith((".nsim", ".neff")):
+        raise InvalidArgument(f"the output {options.output!r} must end in .nsim")
+    _check_writable(options.output)
+    program = _program(options)
+    program.save(options.output)
+    setup = program.setup
+    print(f"{setup.settings.flag_line} ({setup.release}): wrote {options.output}")
+    for name in setup.without_effect:
+        print(f"note: {name} changes no value", file=sys.stderr)
+
+
+def _explain(options: argparse.Namespace) -> None:
+    console = Console()
+    if options.model is None:
+        table = Table("field", "value", "rule", "evidence", "source")
+        for f in Profile().describe():
+            table.add_row(f["field"], str(f["value"]), f["rule"], f["evidence"], f["source"])
+        console.print(table)
+        return
+    program = _program(options)
+    table = Table("instruction", "operands", "sums", "result", "reason")
+    for d in describe(program.plan):
+        table.add_row(d["instruction"], d["operand"], d["accumulate"], d["output"], d["reason"])
+    console.print(table if table.row_count else "The setting casts nothing.")
+
+
+def _list_operators(options: argparse.Namespace) -> None:
+    for name in sorted({op.xla_builder for op in ops.OPS.values()} | {"Constant", "Tuple"}):
+        print(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

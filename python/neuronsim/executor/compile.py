@@ -1,0 +1,238 @@
+"""From a verified, planned module to steps: constants folded, elementwise chains grouped.
+
+The values are those of evaluating instruction by instruction (D2): a chain rounds every result as its
+instruction is typed.
+"""
+
+from __future__ import annotations
+
+import math
+
+from neuronsim import ops
+from neuronsim.errors import UnsupportedType
+from neuronsim.executor.run import (
+    Call,
+    Chain,
+    MakeTuple,
+    Program,
+    Step,
+    TakeElement,
+    Value,
+    is_int64,
+    run_step,
+    truncate_int64,
+)
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, inline_calls
+from neuronsim.hlo.opcodes import row, row_attributes
+from neuronsim.ops import Bits
+from neuronsim.profiles import Profile
+from neuronsim.targets import Target
+
+MAX_CHAIN = 48
+# A constant expression is folded unless its value would be larger than this.
+MAX_FOLDED_ELEMENTS = 1 << 24
+
+
+def check_types(module: Module, target: Target) -> None:
+    """Raises UnsupportedType, with AWS's code, for element types that the target does not have."""
+    found: dict[str, list[str]] = {}
+    for c in module.computations:
+        for i in c.instructions:
+            if isinstance(i.shape, Shape) and i.shape.dtype not in target.types:
+                found.setdefault(i.shape.dtype.name, []).append(i.name)
+    if found:
+        name, where = next(iter(found.items()))
+        code = {"float8_e4m3fn": "NCC_EVRF051", "complex64": "NCC_EVRF004"}.get(name, "NCC_ESPP004")
+        raise UnsupportedType(
+            f"[{code}] {target.name} has no {name}: instruction {where[0]}"
+            f"{f' and {len(where) - 1} more' if len(where) > 1 else ''} of {module.name!r} gives it. "
+            "Convert the model to a device type, or use target 'host' to run it without a device"
+        )
+
+
+def check_memory(module: Module, target: Target) -> None:
+    """Raises UnsupportedType for an array that is larger than the target's memory."""
+    for i in module.entry_computation.instructions:
+        if isinstance(i.shape, Shape):
+            size = math.prod(i.shape.dims) * i.shape.dtype.itemsize
+            if size > target.memory:
+                raise UnsupportedType(
+                    f"[NCC_EOOM001] {i.name} is {i.shape.type}: {size / 2**30:.0f} GiB do not fit in "
+                    f"the {target.memory / 2**30:.0f} GiB of {target.name}"
+                )
+
+
+def compile_module(module: Module, profile: Profile, target: Target) -> Program:
+    """The program of a verified module. Raises NeuronSimError for what the target cannot run."""
+    flat = inline_calls(module)
+    check_types(flat, target)
+    check_memory(flat, target)
+    return _Compiler(flat, profile).run()
+
+
+class _Compiler:
+    def __init__(self, module: Module, profile: Profile) -> None:
+        self.module = module
+        self.profile = profile
+        self.entry: Computation = module.entry_computation
+        self.constants: dict[str, Value] = {}
+        self.truncated: dict[str, int] = {}
+
+    def run(self) -> Program:
+        entry = self.entry
+        live = _needed(entry)
+        steps: list[Step] = []
+        chains = _chains(entry, self.profile)
+        for i in entry.instructions:
+            if i.name not in live or i.opcode == "parameter":
+                continue
+            if i.opcode == "constant":
+                self._add_constant(i)
+            elif self._folds(i):
+                self._fold(i)
+            elif i.name in chains:
+                if chains[i.name][-1] is i:
+                    steps.append(self._chain(chains[i.name]))
+            else:
+                steps.append(self._step(i))
+        inputs = tuple((p.name, p.array.type) for p in entry.parameters)
+        read = {o for s in steps for o in s.operands} | {entry.root}
+        constants = {name: value for name, value in self.constants.items() if name in read}
+        return Program(
+            inputs=inputs,
+            constants=constants,
+            steps=_with_frees(steps, entry.root),
+            root=entry.root,
+            profile=self.profile,
+            truncated=self.truncated,
+        )
+
+    def _add_constant(self, i: Instruction) -> None:
+        value: Bits = i.attributes["literal"]
+        if self.profile.int64 == "truncate":
+            value, changed = truncate_int64(value)
+            if changed:
+                self.truncated[i.name] = changed
+        self.constants[i.name] = value
+
+    def _folds(self, i: Instruction) -> bool:
+        if any(o not in self.constants for o in i.operands):
+            return False
+        if not isinstance(i.shape, Shape):
+            return True
+        moves = i.opcode == "broadcast"
+        return moves or math.prod(i.shape.dims) <= MAX_FOLDED_ELEMENTS
+
+    def _fold(self, i: Instruction) -> None:
+        step = self._step(i)
+        counts: dict[str, int] = {}
+        value = run_step(step, [self.constants[o] for o in i.operands], self.profile, counts)
+        self.constants[i.name] = value
+        self.truncated.update(counts)
+
+    def _step(self, i: Instruction) -> Step:
+        action: Call | MakeTuple | TakeElement
+        if i.opcode == "tuple":
+            action = MakeTuple()
+        elif i.opcode == "get-tuple-element":
+            action = TakeElement(i.attributes["tuple_index"])
+        else:
+            action = Call(row(i), row_attributes(self.module, i))
+        result = i.shape.type if isinstance(i.shape, Shape) else None
+        return Step(i.name, action, i.operands, result, (i.name,))
+
+    def _chain(self, members: list[Instruction]) -> Step:
+        """A tree of elementwise instructions as one tile program."""
+        inside = {m.name for m in members}
+        inputs: dict[str, int] = {}
+        for m in members:
+            for o in m.operands:
+                if o not in inside:
+                    inputs.setdefault(o, len(inputs))
+        numbers = dict(inputs)
+        steps: list[tuple[int, int, tuple[int, ...]]] = []
+
+        def push(step: tuple[int, int, tuple[int, ...]]) -> int:
+            steps.append(step)
+            return len(inputs) + len(steps) - 1
+
+        for m in members:
+            op = row(m)
+            operands = tuple(numbers[o] for o in m.operands)
+            if op.name == "reduce_precision":
+                there, back = ops.reduce_precision_steps(m.array.dtype, m.attributes)
+                middle = push((there[0], there[1], operands))
+                numbers[m.name] = push((back[0], back[1], (middle,)))
+            elif op.name == "convert":
+                code = ops.core_code(m.array.dtype, m.name)
+                numbers[m.name] = push((ops.CONVERT, code, operands))
+            else:
+                last = self.entry.by_name[m.operands[-1]].array.dtype
+                numbers[m.name] = push((*ops.core_step(op, last, m.array.dtype), operands))
+        root = members[-1]
+        names = tuple(m.name for m in members)
+        return Step(root.name, Chain(tuple(steps)), tuple(inputs), root.array.type, names)
+
+
+def _needed(entry: Computation) -> set[str]:
+    """The instructions that the root depends on."""
+    found, pending = {entry.root}, [entry.root]
+    while pending:
+        for o in entry.by_name[pending.pop()].operands:
+            if o not in found:
+                found.add(o)
+                pending.append(o)
+    return found
+
+
+def _chains(entry: Computation, profile: Profile) -> dict[str, list[Instruction]]:
+    """The chain of every instruction that is in one: a tree whose inner results have one reader of
+    the same dimensions. Its last member is its root.
+    """
+    users = entry.users()
+    chains: dict[str, list[Instruction]] = {}
+    for i in entry.instructions:
+        if not _is_elementwise(i, entry, profile):
+            continue
+        chain: list[Instruction] = []
+        for o in dict.fromkeys(i.operands):
+            inner = chains.get(o)
+            if (
+                inner is not None
+                and o != entry.root
+                and len(users[o]) == 1
+                and inner[-1].name == o
+                and inner[-1].array.dims == i.array.dims
+                and len(chain) + len(inner) < MAX_CHAIN
+            ):
+                chain += inner
+        chain.append(i)
+        for member in chain:
+            chains[member.name] = chain
+    return chains
+
+
+def _is_elementwise(i: Instruction, entry: Computation, profile: Profile) -> bool:
+    if i.opcode not in ops.OPCODES or not isinstance(i.shape, Shape):
+        return False
+    op = row(i)
+    types = [i.shape.dtype, *(entry.by_name[o].array.dtype for o in i.operands)]
+    if profile.int64 == "truncate" and any(is_int64(t) for t in types):
+        return False  # each is counted on its own (C7)
+    if any(t.code is None for t in types):
+        return False
+    return op.core is not None or op.name in ("convert", "reduce_precision")
+
+
+def _with_frees(steps: list[Step], root: str) -> tuple[Step, ...]:
+    last: dict[str, int] = {}
+    for n, step in enumerate(steps):
+        for o in step.operands:
+            last[o] = n
+    freed = [
+        tuple(o for o in step.operands if last[o] == n and o != root) for n, step in enumerate(steps)
+    ]
+    return tuple(
+        Step(s.name, s.action, s.operands, s.result, s.members, f)
+        for s, f in zip(steps, freed, strict=True)
+    )

@@ -1,0 +1,171 @@
+"""Running a compiled program: the steps, the values that they pass, and rule C7's accounting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from neuronsim import dtypes, ops
+from neuronsim.errors import NeuronSimError
+from neuronsim.ops import ArrayType, Attributes, Bits, BitsArray
+from neuronsim.profiles import Profile
+
+
+@dataclass(frozen=True)
+class TupleValue:
+    """A tuple while it is being executed."""
+
+    elements: tuple[Value, ...]
+
+
+Value = Bits | TupleValue
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Elementwise instructions run as one tile program. Inputs are the step's operands."""
+
+    steps: tuple[tuple[int, int, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One instruction run by its row of the op table."""
+
+    op: ops.Op
+    attributes: Attributes
+
+
+@dataclass(frozen=True)
+class MakeTuple:
+    """The instruction `tuple`."""
+
+
+@dataclass(frozen=True)
+class TakeElement:
+    """The instruction `get-tuple-element`."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to run on which values. `frees` are the values that nothing reads afterwards."""
+
+    name: str
+    action: Chain | Call | MakeTuple | TakeElement
+    operands: tuple[str, ...]
+    result: ArrayType | None
+    members: tuple[str, ...]
+    frees: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Program:
+    """The compiled form: inputs by name, constants with their values, steps, the root's name."""
+
+    inputs: tuple[tuple[str, ArrayType], ...]
+    constants: Mapping[str, Value]
+    steps: tuple[Step, ...]
+    root: str
+    profile: Profile
+    truncated: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of the constants, each stored once in its own type."""
+        return sum(_stored_bytes(v) for v in self.constants.values())
+
+
+def _stored_bytes(value: Value) -> int:
+    if isinstance(value, TupleValue):
+        return sum(_stored_bytes(v) for v in value.elements)
+    data = value.data
+    distinct = math.prod(n for n, s in zip(data.shape, data.strides, strict=True) if s != 0)
+    return int(distinct * data.itemsize)
+
+
+def run_step(step: Step, operands: list[Value], profile: Profile, truncated: dict[str, int]) -> Value:
+    """The value of a step. 64-bit integers that C7 changes are counted in `truncated`."""
+    action = step.action
+    if isinstance(action, MakeTuple):
+        return TupleValue(tuple(operands))
+    if isinstance(action, TakeElement):
+        (source,) = operands
+        assert isinstance(source, TupleValue)
+        return source.elements[action.index]
+    arrays = [o for o in operands if isinstance(o, Bits)]
+    assert step.result is not None
+    if isinstance(action, Chain):
+        codes = tuple(ops.core_code(a.dtype, step.name) for a in arrays)
+        via_float32 = profile.int_to_float == "via_float32"
+        outputs = (len(codes) + len(action.steps) - 1,)
+        program = ops.tile_program(codes, action.steps, outputs, via_float32)
+        data = ops.run_tile_program(program, [a.data for a in arrays], [step.result])
+        return Bits(data[0], step.result.dtype)
+    try:
+        value = ops.evaluate(action.op, arrays, action.attributes, profile, step.result)
+    except NeuronSimError as error:
+        raise type(error)(f"{step.name} ({action.op.opcode}): {error}") from error
+    if profile.int64 == "truncate" and is_int64(value.dtype):
+        value, changed = _truncate_result(action, arrays, value, profile)
+        if changed:
+            truncated[step.name] = changed
+    return value
+
+
+def is_int64(dtype: dtypes.DType) -> bool:
+    return dtype in (dtypes.int64, dtypes.uint64)
+
+
+def truncate_int64(value: Bits) -> tuple[Bits, int]:
+    """C7: 64-bit integers become their low 32 bits extended; with the count of changed elements."""
+    if not is_int64(value.dtype):
+        return value, 0
+    narrow = np.int32 if value.dtype is dtypes.int64 else np.uint32
+    low: BitsArray = value.data.astype(narrow).astype(value.dtype.storage)
+    changed = int(np.count_nonzero(low != value.data))
+    return (Bits(low, value.dtype) if changed else value), changed
+
+
+def _truncate_result(
+    action: Call, arrays: list[Bits], value: Bits, profile: Profile
+) -> tuple[Bits, int]:
+    # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats,
+    # which saturate in 32 bits.
+    if action.op.name == "convert" and arrays[0].dtype.kind == "float":
+        narrow = dtypes.int32 if value.dtype is dtypes.int64 else dtypes.uint32
+        small = ops.evaluate(action.op, arrays, {"dtype": narrow}, profile)
+        wide = small.data.astype(value.dtype.storage)
+        return Bits(wide, value.dtype), int(np.count_nonzero(wide != value.data))
+    return truncate_int64(value)
+
+
+def run_program(
+    program: Program, inputs: Mapping[str, Bits], truncated: dict[str, int] | None = None
+) -> Value:
+    """The root's value for these inputs, which have the program's types. `truncated` receives the
+    number of 64-bit integers that C7 changed, by instruction.
+    """
+    counts = {} if truncated is None else truncated
+    counts.update(program.truncated)
+    values: dict[str, Any] = dict(program.constants)
+    for name, _ in program.inputs:
+        value = inputs[name]
+        if program.profile.int64 == "truncate":
+            value, changed = truncate_int64(value)
+            if changed:
+                counts[name] = changed
+        values[name] = value
+    for step in program.steps:
+        operands = [values[o] for o in step.operands]
+        values[step.name] = run_step(step, operands, program.profile, counts)
+        for name in step.frees:
+            if name not in program.constants:
+                del values[name]
+    root: Value = values[program.root]
+    return root

@@ -1,0 +1,145 @@
+"""Target: what a device can do; Release: which compiler, and what its flags default to.
+
+Facts are those of `reference/neuron.md` in the project's research notes: sections 1.3 (releases),
+3.1 (types), 6.1 and 6.2 (clocks, memory), all from AWS's documentation.
+
+>>> find_release("2.26").auto_cast, find_release("2.27").auto_cast
+('matmult', 'none')
+>>> find_release("2.3.0.4").compiler
+'2.3.0.4'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from neuronsim.dtypes import DTYPES, DType
+from neuronsim.errors import InvalidArgument, nearest
+
+AutoCast = Literal["none", "matmult", "all"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One NeuronCore of a device, or the host. Clocks in GHz, memory in bytes, bandwidth in bytes/s.
+
+    `truncates_int64` is rule C7; a target without engines (the host) takes every type and has no
+    cost.
+    """
+
+    name: str
+    description: str
+    types: frozenset[DType]
+    truncates_int64: bool
+    clocks: dict[str, float]
+    memory: int
+    bandwidth: float
+    partitions: int = 128
+
+
+_DEVICE_TYPES = frozenset(t for t in DTYPES.values() if t.device)
+
+TARGETS = {
+    "trn1": Target(
+        name="trn1",
+        description="one NeuronCore-v2 of Trainium1",
+        types=_DEVICE_TYPES,
+        truncates_int64=True,
+        clocks={"tensor": 2.8, "vector": 1.12, "scalar": 1.4, "gpsimd": 1.4},
+        memory=16 * 2**30,  # 32 GiB of HBM for two cores
+        bandwidth=820 * 2**30 / 2,
+    ),
+    "host": Target(
+        name="host",
+        description="no device: float64 and complex values are allowed (rule H1)",
+        types=frozenset(DTYPES.values()),
+        truncates_int64=False,
+        clocks={},
+        memory=16 * 2**30,
+        bandwidth=0.0,
+    ),
+}
+
+
+def find_target(name: str) -> Target:
+    """The target of this name; raises InvalidArgument with the known ones."""
+    if name not in TARGETS:
+        raise InvalidArgument(
+            f"unknown target {name!r}{nearest(name, TARGETS)}: neuronsim knows {', '.join(TARGETS)}"
+        )
+    return TARGETS[name]
+
+
+@dataclass(frozen=True)
+class Release:
+    """An SDK release with its neuronx-cc: what its flags default to.
+
+    `compiler` is empty where AWS's notes do not give the version.
+    """
+
+    sdk: str
+    compiler: str
+    date: str
+    auto_cast: AutoCast
+    auto_cast_type: str
+    mixed_precision_accumulation: bool
+
+    def __str__(self) -> str:
+        compiler = f"neuronx-cc {self.compiler}" if self.compiler else "its neuronx-cc"
+        return f"SDK {self.sdk}, {compiler}" if self.sdk else compiler
+
+
+def _row(sdk: str, compiler: str, date: str) -> Release:
+    modern = bool(sdk) and _version(sdk) >= (2, 27)
+    return Release(
+        sdk=sdk,
+        compiler=compiler,
+        date=date,
+        auto_cast="none" if modern else "matmult",
+        auto_cast_type="bf16",
+        mixed_precision_accumulation=modern,
+    )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+RELEASES = (
+    _row("2.3", "2.1.0.76", "2022-10-05"),
+    _row("", "2.2.0.73", "2022-10-27"),
+    _row("", "2.3.0.4", "2022-12-09"),
+    _row("2.8", "2.4.0.21", "2023-02-24"),
+    _row("2.9", "2.5.0.28", "2023-03-28"),
+    _row("2.10", "2.6.0.19", "2023-05-01"),
+    _row("2.11", "2.7.0.40", "2023-06-14"),
+    _row("2.12", "2.8.0.25", "2023-07-19"),
+    _row("2.13", "2.9.0.16", "2023-08-28"),
+    _row("2.14", "2.10.0.34", "2023-09-15"),
+    _row("2.15", "2.11.0.34", "2023-10-26"),
+    _row("2.16", "2.12.54.0", "2023-12-21"),
+    _row("2.18", "2.13.66.0", "2024-04-01"),
+    _row("2.25", "2.20.9961.0", "2025-07-31"),
+    _row("2.26", "", ""),
+    _row("2.27", "2.22.12471.0", "2025-12-19"),
+    _row("2.29", "2.24.5133.0", "2026-04-09"),
+    _row("2.30", "", "2026-05-21"),
+    _row("2.32", "2.27.5334.0", "2026-08-17"),
+)
+
+
+def find_release(version: str) -> Release:
+    """The release of an SDK version (two parts) or a compiler version (four parts).
+
+    Raises InvalidArgument with the known ones.
+    """
+    for r in RELEASES:
+        if version and version in (r.sdk, r.compiler):
+            return r
+    known = [r.sdk for r in RELEASES if r.sdk] + [r.compiler for r in RELEASES if r.compiler]
+    raise InvalidArgument(
+        f"unknown release {version!r}{nearest(version, known)}: neuronsim knows the SDK versions "
+        f"{', '.join(r.sdk for r in RELEASES if r.sdk)} and the compiler versions "
+        f"{', '.join(r.compiler for r in RELEASES if r.compiler)}"
+    )

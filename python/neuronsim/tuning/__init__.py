@@ -1,0 +1,1 @@
+"""Measuring what settings cost in accuracy and gain in time, and choosing one."""

@@ -1,0 +1,133 @@
+"""A first cost model: the documented cycle formulas of NKI's instructions on one NeuronCore-v2.
+
+Formulas: `reference/neuron.md` 6.3 of the project's notes (AWS's NKI documentation of SDK 2.25), with N
+the elements of a partition. What the model leaves out: docs/limitations.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.apply import STORED_SUFFIX
+from neuronsim.casting.plan import Plan
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.opcodes import STRUCTURE, row
+from neuronsim.targets import Target
+
+FIXED_OVERHEAD = 100  # cycles of any instruction
+MINIMUM_INTERVAL = 64  # cycles between instructions of an engine
+STATIONARY, MOVING = 128, 512  # the largest free sizes of the tensor engine's operands
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated seconds of one run of a module, and where they go."""
+
+    seconds: float
+    by_engine: dict[str, float]
+    weight_seconds: float
+
+
+def estimate(module: Module, plan: Plan, weight_bytes: int, target: Target) -> Estimate:
+    """The time of a module to which the plan was applied: its instructions one after another, or the
+    time to load its weights if that is longer.
+    """
+    by_engine: dict[str, float] = {}
+    entry = module.entry_computation
+    for i in entry.instructions:
+        engine, seconds = instruction_seconds(i, entry, plan, target)
+        if seconds:
+            by_engine[engine] = by_engine.get(engine, 0.0) + seconds
+    weights = weight_bytes / target.bandwidth if target.bandwidth else 0.0
+    return Estimate(max(math.fsum(by_engine.values()), weights), by_engine, weights)
+
+
+def instruction_seconds(
+    i: Instruction, entry: Computation, plan: Plan, target: Target
+) -> tuple[str, float]:
+    """The engine that runs an instruction, and for how long."""
+    if i.opcode in STRUCTURE or not target.clocks or not isinstance(i.shape, Shape):
+        return "none", 0.0
+    op = row(i)
+    operands = [entry.by_name[o] for o in i.operands]
+    if op.cost == "none" or all(o.opcode == "constant" for o in operands):
+        return "none", 0.0  # no work, or done once when the model is loaded
+    if op.engine == "dma":
+        size = math.prod(i.shape.dims) * i.shape.dtype.itemsize
+        return "dma", 2 * size / target.bandwidth
+    if op.cost == "tensor_copy" and all(_casts_on_store(o) for o in operands):
+        return "none", 0.0
+    cycles = _cycles(op, i, operands, plan, target.partitions)
+    return op.engine, (FIXED_OVERHEAD + cycles) / (target.clocks[op.engine] * 1e9)
+
+
+def _casts_on_store(producer: Instruction) -> bool:
+    """Engines cast without overhead as they write a result (neuron.md 4.2)."""
+    return producer.opcode not in STRUCTURE and row(producer).engine in (
+        "tensor",
+        "vector",
+        "scalar",
+    )
+
+
+def _cycles(
+    op: ops.Op, i: Instruction, operands: Sequence[Instruction], plan: Plan, partitions: int
+) -> float:
+    n = math.ceil(math.prod(i.array.dims) / partitions)
+    all_bf16 = all(o.array.dtype is dtypes.bfloat16 for o in [i, *operands])
+    match op.cost:
+        case "nc_matmul":
+            shapes = (operands[0].array, operands[1].array)
+            return _matmul_cycles(i, *shapes, _passes(i, operands, plan), partitions)
+        case "tensor_reduce":
+            depth = math.ceil(math.prod(operands[0].array.dims) / partitions)
+            return max(MINIMUM_INTERVAL, depth / 2 if all_bf16 else depth)
+        case "tensor_tensor":
+            if any(_is_scalar(o) for o in operands):
+                return max(MINIMUM_INTERVAL, n)  # tensor_scalar
+            fast = all_bf16 and op.name in ("add", "subtract", "multiply")
+            return max(MINIMUM_INTERVAL, n if fast else 2 * n)
+        case "reciprocal":  # divide: a reciprocal, then a product
+            return max(MINIMUM_INTERVAL, 8 * n) + max(MINIMUM_INTERVAL, 2 * n)
+        case "copy_predicated":
+            return max(MINIMUM_INTERVAL, 2 * n)
+        case "iota":
+            return 50 + n
+        case _:  # activation, tensor_scalar, tensor_copy
+            return max(MINIMUM_INTERVAL, n)
+
+
+def _is_scalar(i: Instruction) -> bool:
+    return i.opcode == "broadcast" and not i.attributes["dimensions"]
+
+
+def _passes(i: Instruction, operands: Sequence[Instruction], plan: Plan) -> int:
+    """A float32 product takes four passes. HLO carries tfloat32 in float32: the plan knows it."""
+    decision = plan.decisions.get(i.name.removesuffix(STORED_SUFFIX))
+    read = [o.array.dtype for o in operands] if decision is None else [decision.operand]
+    return 4 if dtypes.float32 in read else 1
+
+
+def _matmul_cycles(i: Instruction, lhs: Shape, rhs: Shape, passes: int, partitions: int) -> float:
+    d: ops.DotDimensions = i.attributes["dot_dimensions"]
+    batch = math.prod(lhs.dims[a] for a in d.lhs_batch)
+    depth = math.prod(lhs.dims[a] for a in d.lhs_contracting)
+    rows = math.prod(lhs.dims) // max(batch * depth, 1)
+    columns = math.prod(rhs.dims) // max(batch * depth, 1)
+    sides = ((rows, columns), (columns, rows))  # either operand may be the stationary one
+    one = min(_tiled_cycles(stationary, moving) for stationary, moving in sides)
+    return float(batch * math.ceil(depth / partitions) * one * passes)
+
+
+def _tiled_cycles(stationary: int, moving: int) -> int:
+    total = 0
+    for s in _tiles(stationary, STATIONARY):
+        total += sum(max(min(MINIMUM_INTERVAL, s), m) for m in _tiles(moving, MOVING))
+    return total
+
+
+def _tiles(n: int, size: int) -> list[int]:
+    return [min(size, n - at) for at in range(0, n, size)]

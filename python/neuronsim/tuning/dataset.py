@@ -1,0 +1,145 @@
+"""Data for a model: arrays whose leading axis is samples, cut into the model's batches.
+
+>>> data = load_dataset({"x": np.zeros((5, 3)), "labels": np.zeros(5, int)})
+>>> data.count, sorted(data.inputs)
+(5, ['x'])
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim.errors import InvalidData, nearest
+from neuronsim.hlo.module import Module
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Samples by input name, and their labels if there are any."""
+
+    inputs: Mapping[str, npt.NDArray[Any]]
+    labels: npt.NDArray[np.int64] | None
+    source: str
+
+    @property
+    def count(self) -> int:
+        """The number of samples."""
+        return len(next(iter(self.inputs.values())))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of names, types, shapes and values."""
+        digest = hashlib.sha256()
+        arrays = dict(self.inputs) | ({} if self.labels is None else {"labels": self.labels})
+        for name, array in sorted(arrays.items()):
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:16]
+
+
+def load_dataset(data: str | Path | Mapping[str, Any], labels: Any = None) -> Dataset:
+    """The dataset of an `.npz` file or a mapping; `labels` wins over the key of that name.
+
+    Raises InvalidData if the file cannot be read or its arrays have different lengths.
+    """
+    source = "memory" if isinstance(data, Mapping) else str(data)
+    arrays = (
+        {k: np.asarray(v) for k, v in data.items()}
+        if isinstance(data, Mapping)
+        else read_npz(Path(data))
+    )
+    found = arrays.pop("labels", None)
+    if labels is not None:
+        found = np.asarray(labels)
+    if not arrays:
+        raise InvalidData(f"{source} holds no input arrays: its keys are the model's input names")
+    lengths = {k: (len(v) if v.ndim else 0) for k, v in arrays.items()}
+    if found is not None:
+        if found.ndim != 1 or found.dtype.kind not in "iu":
+            raise InvalidData(
+                f"{source}: labels are {found.dtype}{list(found.shape)}; they must be class numbers, "
+                "one a sample"
+            )
+        lengths["labels"] = len(found)
+        found = found.astype(np.int64)
+    if len(set(lengths.values())) != 1 or 0 in lengths.values():
+        raise InvalidData(f"{source}: the leading axis is samples, but the lengths are {lengths}")
+    return Dataset(arrays, found, source)
+
+
+def read_npz(path: Path) -> Arrays:
+    """The arrays of an `.npz` file; raises InvalidData for anything else."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise InvalidData(f"{path} is a single array; save a named one with numpy.savez")
+            return {name: archive[name] for name in archive.files}
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidData(f"cannot read the data {str(path)!r}: {reason}") from error
+    except (ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
+        raise InvalidData(f"{path} is not an .npz file of plain arrays: {error}") from error
+
+
+def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """The arrays under the model's input names; a sole parameter's may be called `x`.
+
+    Raises InvalidData that lists names that are missing or too many.
+    """
+    names = module.input_names()
+    full = {p.name: n for p, n in zip(module.parameters, names, strict=True)}
+    if len(names) == 1 and set(inputs) == {"x"}:
+        return {names[0]: inputs["x"]}
+    bound: Arrays = {}
+    for key, array in inputs.items():
+        name = full.get(key, key)
+        if name not in names:
+            raise InvalidData(
+                f"the data have an array {key!r}{nearest(key, names)}; the model's inputs are "
+                f"{', '.join(names) or 'none'}"
+            )
+        bound[name] = array
+    missing = [n for n in names if n not in bound]
+    if missing:
+        raise InvalidData(f"the data lack the model's inputs {', '.join(missing)}")
+    return bound
+
+
+def batches(module: Module, dataset: Dataset) -> Iterator[tuple[Arrays, int]]:
+    """The inputs of each batch and how many of its samples count.
+
+    The last batch is filled up with its last sample. Raises InvalidData for shapes that do not fit.
+    """
+    inputs = bind_inputs(module, dataset.inputs)
+    shapes = {n: p.array.dims for n, p in zip(module.input_names(), module.parameters, strict=True)}
+    sizes = {dims[0] if dims else 0 for dims in shapes.values()}
+    if len(sizes) != 1 or 0 in sizes:
+        raise InvalidData(f"the model's inputs {shapes} have no common leading axis of samples")
+    (size,) = sizes
+    for name, array in inputs.items():
+        if array.shape[1:] != shapes[name][1:]:
+            raise InvalidData(
+                f"samples of {name!r} are {list(array.shape[1:])}, the model takes "
+                f"{list(shapes[name][1:])}"
+            )
+    for start in range(0, dataset.count, size):
+        counted = min(size, dataset.count - start)
+        rows = np.minimum(np.arange(start, start + size), dataset.count - 1)
+        yield {name: array[rows] for name, array in inputs.items()}, counted
+
+
+def batch_count(module: Module, dataset: Dataset) -> int:
+    """How many batches `batches` gives."""
+    dims = module.parameters[0].array.dims if module.parameters else ()
+    return math.ceil(dataset.count / dims[0]) if dims and dims[0] else 0

@@ -1,0 +1,228 @@
+"""The vendor's ladder: every setting of auto-cast measured on data, and the choice of a rung."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim.casting.flags import CastSettings
+from neuronsim.casting.plan import Plan
+from neuronsim.errors import InvalidArgument, InvalidData
+from neuronsim.hlo.module import Module
+from neuronsim.targets import AutoCast, Target
+from neuronsim.tuning.cost import estimate
+from neuronsim.tuning.dataset import Dataset, batch_count, batches
+from neuronsim.tuning.metrics import error_metrics, predictions, top1
+
+# AWS's table of option combinations in the order of falling accuracy (`reference/neuron.md` 1.5).
+LADDER: tuple[tuple[AutoCast, str], ...] = (
+    ("none", "bf16"),
+    ("matmult", "tf32"),
+    ("all", "tf32"),
+    ("matmult", "fp16"),
+    ("all", "fp16"),
+    ("matmult", "bf16"),
+    ("all", "bf16"),
+)
+METRICS = ("top1", "relative_error")
+Progress = Callable[[str, int, int], None]
+SCHEMA = "neuronsim.tune/1"
+
+
+class Runnable(Protocol):
+    """What the ladder needs of a compiled program."""
+
+    @property
+    def module(self) -> Module: ...
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    def __call__(self, **named: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class RungResult:
+    """One setting's figures. `top1` is None without labels; errors are against float32."""
+
+    name: str
+    flags: str
+    top1: float | None
+    relative_error: float
+    max_error: float
+    not_finite: int
+    top1_agreement: float
+    weight_bytes: int
+    estimated_seconds: float
+    estimated_speedup: float
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """The measured ladder and the recommended rung."""
+
+    model: str
+    data: str
+    data_fingerprint: str
+    samples: int
+    release: str
+    target: str
+    metric: str
+    tolerance: float
+    rungs: tuple[RungResult, ...]
+    recommended: str
+    seconds: Mapping[str, float]
+
+    @property
+    def recommended_rung(self) -> RungResult:
+        """The rung to use."""
+        return next(r for r in self.rungs if r.name == self.recommended)
+
+    @property
+    def flag_line(self) -> str:
+        """The recommended options, for NEURON_CC_FLAGS."""
+        return self.recommended_rung.flags
+
+    def to_json(self) -> str:
+        """Every figure as JSON; numbers that are not finite are null. `seconds` is the time taken
+        here, the only part that two runs do not share.
+        """
+        body = asdict(self) | {"schema": SCHEMA, "flag_line": self.flag_line}
+        return json.dumps(_finite(body), indent=1, sort_keys=True, allow_nan=False)
+
+
+def _finite(x: Any) -> Any:
+    if isinstance(x, dict):
+        return {k: _finite(v) for k, v in x.items()}
+    if isinstance(x, list | tuple):
+        return [_finite(v) for v in x]
+    return None if isinstance(x, float) and not math.isfinite(x) else x
+
+
+def measure_rungs(
+    module: Module,
+    dataset: Dataset,
+    settings: Sequence[CastSettings],
+    build: Callable[[CastSettings], Runnable],
+    *,
+    metric: str | None,
+    tolerance: float,
+    release: str,
+    target: Target,
+    progress: Progress | None = None,
+) -> TuneResult:
+    """Run every setting on the data; the first is the reference. See `api.tune`."""
+    chosen = _check_metric(metric, dataset)
+    if not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf):
+        raise InvalidArgument(f"the tolerance is a number of at least 0, not {tolerance!r}")
+    _check_outputs(module)
+    per_rung = batch_count(module, dataset)
+    rungs: list[RungResult] = []
+    seconds: dict[str, float] = {}
+    reference: npt.NDArray[np.float64] | None = None
+    for n, s in enumerate(settings):
+        name = rung_name(s)
+        start = time.perf_counter()
+
+        def report(done: int, name: str = name, n: int = n) -> None:
+            if progress is not None:
+                progress(name, n * per_rung + done, len(settings) * per_rung)
+
+        report(0)
+        program = build(s)
+        outputs = run_on(program, module, dataset, report)
+        reference = outputs if reference is None else reference
+        figures = error_metrics(outputs, reference)
+        agreement = top1(outputs, predictions(reference))
+        cost = estimate(program.module, program.plan, program.weight_bytes, target)
+        baseline = rungs[0].estimated_seconds if rungs else cost.seconds
+        rungs.append(
+            RungResult(
+                name=name,
+                flags=s.flag_line,
+                top1=None if dataset.labels is None else top1(outputs, dataset.labels),
+                top1_agreement=agreement,
+                weight_bytes=program.weight_bytes,
+                estimated_seconds=cost.seconds,
+                estimated_speedup=baseline / cost.seconds if cost.seconds else 1.0,
+                **figures,
+            )
+        )
+        seconds[name] = time.perf_counter() - start
+    return TuneResult(
+        model=module.name,
+        data=dataset.source,
+        data_fingerprint=dataset.fingerprint,
+        samples=dataset.count,
+        release=release,
+        target=target.name,
+        metric=chosen,
+        tolerance=tolerance,
+        rungs=tuple(rungs),
+        recommended=recommend(rungs, chosen, tolerance).name,
+        seconds=seconds,
+    )
+
+
+def rung_name(s: CastSettings) -> str:
+    """`none`, or the two values with a slash."""
+    return "none" if s.auto_cast == "none" else f"{s.auto_cast}/{s.auto_cast_type}"
+
+
+def _check_metric(metric: str | None, dataset: Dataset) -> str:
+    if metric is None:
+        return "relative_error" if dataset.labels is None else "top1"
+    if metric not in METRICS:
+        raise InvalidArgument(f"the metric is one of {', '.join(METRICS)}, not {metric!r}")
+    if metric == "top1" and dataset.labels is None:
+        raise InvalidData("the metric top1 needs labels: add an array `labels` to the data")
+    return metric
+
+
+def _check_outputs(module: Module) -> None:
+    size = module.parameters[0].array.dims[:1] if module.parameters else ()
+    for shape in module.root.shape.arrays():
+        if not shape.dims or shape.dims[:1] != size or shape.dtype.kind == "complex":
+            raise InvalidData(
+                f"the model's output {shape.type} does not have the samples of its input "
+                f"{list(size)} along its leading axis: neuronsim cannot tell padding from results"
+            )
+
+
+def run_on(
+    program: Runnable, module: Module, dataset: Dataset, report: Callable[[int], None]
+) -> npt.NDArray[np.float64]:
+    """The outputs of all samples, [samples, values]; several outputs lie side by side."""
+    collected = []
+    for done, (inputs, counted) in enumerate(batches(module, dataset), start=1):
+        result = program(**inputs)
+        parts = [result] if not isinstance(result, tuple) else _flatten(result)
+        rows = [np.asarray(p, np.float64)[:counted].reshape(counted, -1) for p in parts]
+        collected.append(np.concatenate(rows, axis=1))
+        report(done)
+    return np.concatenate(collected)
+
+
+def _flatten(value: tuple[Any, ...]) -> list[Any]:
+    return [x for v in value for x in (_flatten(v) if isinstance(v, tuple) else [v])]
+
+
+def recommend(rungs: Sequence[RungResult], metric: str, tolerance: float) -> RungResult:
+    """The lowest estimated time within the tolerance; ties take the smaller error."""
+    first = rungs[0]
+
+    def loss(r: RungResult) -> float:
+        if metric == "top1":
+            return (first.top1 or 0.0) - (r.top1 or 0.0)
+        return r.relative_error
+
+    # A difference of accuracies is off by a few units in the last place of a float64.
+    fitting = [r for r in rungs if loss(r) <= tolerance + 1e-12]
+    return min(fitting, key=lambda r: (r.estimated_seconds, r.relative_error))
