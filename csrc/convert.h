@@ -29,8 +29,7 @@ inline uint32_t encode(uint32_t x) {
         r = magnitude;
     } else {
         // Adding half a unit less one, plus the parity, carries exactly where RNE rounds up.
-        const uint32_t rounded =
-            magnitude + ((1u << (drop - 1)) - 1) + ((magnitude >> drop) & 1);
+        const uint32_t rounded = magnitude + ((1u << (drop - 1)) - 1) + ((magnitude >> drop) & 1);
         if constexpr (f.exponent_bits == 8) {
             r = rounded >> drop;  // overflow carries into Inf by itself (C3), subnormals stay (C4)
         } else {
@@ -63,8 +62,8 @@ inline uint32_t decode(uint32_t x) {
         return sign | (field > inf_bits ? canonical_nan : field);
     } else {
         // Multiplying rebiases the exponent and normalises subnormals in one exact step.
-        const uint32_t finite = bits_as<uint32_t>(
-            bits_as<float>(field) * bits_as<float>(power_of_two_bits(127 - f.bias)));
+        const uint32_t finite =
+            bits_as<uint32_t>(bits_as<float>(field) * bits_as<float>(power_of_two_bits(127 - f.bias)));
         constexpr uint32_t all_ones = ((1u << f.exponent_bits) - 1) << 23;
         constexpr uint32_t nan_field = (f.nan_bits >> storage_shift(f)) << up;
         if constexpr (f.has_inf) {
@@ -79,13 +78,21 @@ inline uint32_t decode(uint32_t x) {
 template <int Bytes>
 struct Storage;
 template <>
-struct Storage<1> { using type = uint8_t; };
+struct Storage<1> {
+    using type = uint8_t;
+};
 template <>
-struct Storage<2> { using type = uint16_t; };
+struct Storage<2> {
+    using type = uint16_t;
+};
 template <>
-struct Storage<4> { using type = uint32_t; };
+struct Storage<4> {
+    using type = uint32_t;
+};
 template <>
-struct Storage<8> { using type = uint64_t; };
+struct Storage<8> {
+    using type = uint64_t;
+};
 
 template <class S>
 inline S read(const char* p) {
@@ -146,7 +153,8 @@ void store(const Tile& in, char* target, int n) {
     for (int i = 0; i < n; ++i) {
         S x;
         if constexpr (T == DType::float32 || T == DType::tfloat32) x = source[i];
-        else if constexpr (is_device_float(T)) x = static_cast<S>(encode<static_cast<int>(T)>(source[i]));
+        else if constexpr (is_device_float(T))
+            x = static_cast<S>(encode<static_cast<int>(T)>(source[i]));
         else if constexpr (T == DType::float64) x = bits_as<S>(source[i]);
         else x = static_cast<S>(source[i]);
         __builtin_memcpy(target + i * static_cast<ptrdiff_t>(sizeof(S)), &x, sizeof x);
@@ -204,9 +212,8 @@ void to_float32(Tile& out, const Tile& in, int n, Narrowing narrowing) {
         } else {
             x = to_odd_float64(in.u64[i]);
         }
-        const uint32_t bits = narrowing == Narrowing::odd
-                                  ? to_odd_float32(x)
-                                  : bits_as<uint32_t>(static_cast<float>(x));
+        const uint32_t bits =
+            narrowing == Narrowing::odd ? to_odd_float32(x) : bits_as<uint32_t>(static_cast<float>(x));
         const uint32_t sign = bits & sign_bit;
         out.f32_bits[i] = x == x ? bits : sign | canonical_nan;  // C5
     }
@@ -240,7 +247,8 @@ void to_integer(Tile& out, const Tile& in, int n) {
             uint64_t r;
             if (!(x == x)) r = 0;
             else if (x >= limit) r = top;
-            else if constexpr (is_signed) r = x <= -limit ? ~top : static_cast<uint64_t>(static_cast<int64_t>(x));
+            else if constexpr (is_signed)
+                r = x <= -limit ? ~top : static_cast<uint64_t>(static_cast<int64_t>(x));
             else r = x <= 0 ? 0 : static_cast<uint64_t>(x);
             out.u64[i] = r;
         }

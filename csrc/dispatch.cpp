@@ -5,11 +5,19 @@
 namespace neuronsim {
 
 #if defined(__x86_64__)
-namespace x86_64 { extern const Kernels kernels; }
-namespace x86_64_v3 { extern const Kernels kernels; }
-namespace x86_64_v4 { extern const Kernels kernels; }
+namespace x86_64 {
+extern const Kernels kernels;
+}
+namespace x86_64_v3 {
+extern const Kernels kernels;
+}
+namespace x86_64_v4 {
+extern const Kernels kernels;
+}
 #else
-namespace native { extern const Kernels kernels; }
+namespace native {
+extern const Kernels kernels;
+}
 #endif
 
 namespace {
@@ -25,8 +33,7 @@ std::vector<Candidate> candidates() {
     return {
         {&x86_64::kernels, true},
         {&x86_64_v3::kernels, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
-        {&x86_64_v4::kernels, __builtin_cpu_supports("avx512f") &&
-                                  __builtin_cpu_supports("avx512bw") &&
+        {&x86_64_v4::kernels, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                                   __builtin_cpu_supports("avx512dq") &&
                                   __builtin_cpu_supports("avx512vl")},
     };

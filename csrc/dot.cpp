@@ -29,10 +29,8 @@ void pack(const Kernels& k, const View& view, int64_t vector_stride, int64_t dep
     for (int64_t j = 0; j < width; ++j)
         for (int64_t at = 0; at < depth; at += tile_elements) {
             const int n = static_cast<int>(depth - at < tile_elements ? depth - at : tile_elements);
-            if (j < count)
-                load(data + j * vector_stride + at * depth_stride, depth_stride, n, tile);
-            for (int i = 0; i < n; ++i)
-                panel[(at + i) * width + j] = j < count ? tile.f32[i] : 0.0f;
+            if (j < count) load(data + j * vector_stride + at * depth_stride, depth_stride, n, tile);
+            for (int i = 0; i < n; ++i) panel[(at + i) * width + j] = j < count ? tile.f32[i] : 0.0f;
         }
 }
 
@@ -42,8 +40,8 @@ struct Panels {
     std::unique_ptr<float[]> data;
 };
 
-Panels pack_panels(const Kernels& k, const View& view, int64_t batch, int64_t vectors,
-                   int64_t depth, int64_t vector_stride, int64_t depth_stride, int width) {
+Panels pack_panels(const Kernels& k, const View& view, int64_t batch, int64_t vectors, int64_t depth,
+                   int64_t vector_stride, int64_t depth_stride, int width) {
     Panels p{width, blocks(vectors, width), nullptr};
     p.data.reset(new float[static_cast<size_t>(batch * p.count * depth * width)]);
     parallel_for(batch * p.count, 1 + 16384 / (depth * width + 1), [&](int64_t begin, int64_t end) {
@@ -94,7 +92,8 @@ void dot_float(const DotShape& s, const View& a, const View& b, DType result, in
                 k.store[static_cast<int>(result)](
                     row_tile,
                     output + ((batch * s.rows + row_block * rows + row) * s.columns +
-                              column_block * columns) * size,
+                              column_block * columns) *
+                                 size,
                     n);
             }
         }
@@ -134,8 +133,7 @@ void dot_integer(const DotShape& s, const View& a, const View& b, DType result, 
 
 }  // namespace
 
-void dot(const DotShape& s, const View& a, const View& b, DType result, int64_t tile,
-         char* output) {
+void dot(const DotShape& s, const View& a, const View& b, DType result, int64_t tile, char* output) {
     if (tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
     if (is_device_float(result)) dot_float(s, a, b, result, tile, output);
     else dot_integer(s, a, b, result, output);

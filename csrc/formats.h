@@ -17,14 +17,10 @@ struct Format {
 
 // Rows in the order of DType below.
 inline constexpr Format formats[] = {
-    {"float32", 8, 23, 127, true, 0x7FC00000u, 4},
-    {"tfloat32", 8, 10, 127, true, 0x7FC00000u, 4},
-    {"bfloat16", 8, 7, 127, true, 0x7FC0u, 2},
-    {"float16", 5, 10, 15, true, 0x7E00u, 2},
-    {"float8_e5m2", 5, 2, 15, true, 0x7Eu, 1},
-    {"float8_e4m3", 4, 3, 7, true, 0x7Cu, 1},
-    {"float8_e3m4", 3, 4, 3, true, 0x78u, 1},
-    {"float8_e4m3fn", 4, 3, 7, false, 0x7Fu, 1},
+    {"float32", 8, 23, 127, true, 0x7FC00000u, 4}, {"tfloat32", 8, 10, 127, true, 0x7FC00000u, 4},
+    {"bfloat16", 8, 7, 127, true, 0x7FC0u, 2},     {"float16", 5, 10, 15, true, 0x7E00u, 2},
+    {"float8_e5m2", 5, 2, 15, true, 0x7Eu, 1},     {"float8_e4m3", 4, 3, 7, true, 0x7Cu, 1},
+    {"float8_e3m4", 3, 4, 3, true, 0x78u, 1},      {"float8_e4m3fn", 4, 3, 7, false, 0x7Fu, 1},
 };
 inline constexpr int format_count = sizeof(formats) / sizeof(formats[0]);
 
@@ -51,9 +47,9 @@ enum class DType : uint8_t {
 };
 inline constexpr int dtype_count = static_cast<int>(DType::boolean) + 1;
 inline constexpr const char* dtype_names[dtype_count] = {
-    "float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3",
-    "float8_e3m4", "float8_e4m3fn", "float64", "int8", "int16", "int32",
-    "int64", "uint8", "uint16", "uint32", "uint64", "bool",
+    "float32",     "tfloat32",      "bfloat16", "float16", "float8_e5m2", "float8_e4m3",
+    "float8_e3m4", "float8_e4m3fn", "float64",  "int8",    "int16",       "int32",
+    "int64",       "uint8",         "uint16",   "uint32",  "uint64",      "bool",
 };
 
 constexpr bool is_device_float(DType t) { return static_cast<int>(t) < format_count; }

@@ -69,19 +69,19 @@ constexpr Kernels make_kernels() {
     k.fold[static_cast<int>(Op::name)][static_cast<int>(domain)] = fold<kernel::name##_##suffix>;
 #define SET_INTEGERS(name) SET(name, i64, signed_integer) SET(name, u64, unsigned_integer)
 #define SET_ALL(name) SET(name, f32, float32) SET_INTEGERS(name)
-#define ARITHMETIC(name, arity, f, s, u)                                          \
-    SET_ALL(name)                                                                 \
-    if constexpr (arity == 2) {                                                   \
-        SET_FOLD(name, f32, float32)                                              \
-        SET_FOLD(name, i64, signed_integer)                                       \
-        SET_FOLD(name, u64, unsigned_integer)                                     \
+#define ARITHMETIC(name, arity, f, s, u)      \
+    SET_ALL(name)                             \
+    if constexpr (arity == 2) {               \
+        SET_FOLD(name, f32, float32)          \
+        SET_FOLD(name, i64, signed_integer)   \
+        SET_FOLD(name, u64, unsigned_integer) \
     }
 #define FLOATING(name, arity, f) SET(name, f32, float32)
-#define INTEGRAL(name, arity, u)                                                  \
-    SET_INTEGERS(name)                                                            \
-    if constexpr (arity == 2) {                                                   \
-        SET_FOLD(name, i64, signed_integer)                                       \
-        SET_FOLD(name, u64, unsigned_integer)                                     \
+#define INTEGRAL(name, arity, u)              \
+    SET_INTEGERS(name)                        \
+    if constexpr (arity == 2) {               \
+        SET_FOLD(name, i64, signed_integer)   \
+        SET_FOLD(name, u64, unsigned_integer) \
     }
 #define BITWISE(name, arity, f, s, u) SET_ALL(name)
 #define COMPARISON(name, body) SET_ALL(name)

@@ -52,11 +52,11 @@ using FoldKernel = void (*)(Tile& acc, const Tile& in, int n);
 
 struct Kernels {
     const char* isa;
-    int dot_rows;     // the register block of dot_block
+    int dot_rows;  // the register block of dot_block
     int dot_columns;
     LoadKernel load[dtype_count];
-    StoreKernel store[dtype_count];    // the elements are values of the type already
-    RoundKernel round[dtype_count];    // float32 to the format's values (C2-C5), integers wrapped (E8)
+    StoreKernel store[dtype_count];  // the elements are values of the type already
+    RoundKernel round[dtype_count];  // float32 to the format's values (C2-C5), integers wrapped (E8)
     OpKernel op[op_count][domain_count];
     FoldKernel fold[op_count][domain_count];
     NarrowKernel to_float32[domain_count];

@@ -83,8 +83,8 @@ void run_reduce(int op, int dtype, const py::array& input, int kept, const py::a
 void run_dot(const py::array& a, int a_dtype, const py::array& b, int b_dtype, py::array output,
              int result_dtype, int64_t tile) {
     if (a.ndim() != 3 || b.ndim() != 3 || output.ndim() != 3 || a.shape(0) != b.shape(0) ||
-        a.shape(2) != b.shape(1) || output.shape(0) != a.shape(0) ||
-        output.shape(1) != a.shape(1) || output.shape(2) != b.shape(2))
+        a.shape(2) != b.shape(1) || output.shape(0) != a.shape(0) || output.shape(1) != a.shape(1) ||
+        output.shape(2) != b.shape(2))
         throw std::invalid_argument("the shapes do not contract");
     const DType types[] = {dtype_code(a_dtype), dtype_code(b_dtype), dtype_code(result_dtype)};
     for (const DType t : types)
@@ -131,12 +131,10 @@ PYBIND11_MODULE(_core, m) {
                  return TileProgram(std::move(input_types), std::move(list), std::move(outputs),
                                     integers_via_float32);
              }),
-             py::arg("inputs"), py::arg("steps"), py::arg("outputs"),
-             py::arg("integers_via_float32"))
+             py::arg("inputs"), py::arg("steps"), py::arg("outputs"), py::arg("integers_via_float32"))
         .def("run", &run_program, py::arg("inputs"), py::arg("outputs"));
-    m.def("reduce", &run_reduce, py::arg("op"), py::arg("dtype"), py::arg("input"),
-          py::arg("kept"), py::arg("initial"), py::arg("output"), py::arg("tile"),
-          py::arg("round_tiles"));
+    m.def("reduce", &run_reduce, py::arg("op"), py::arg("dtype"), py::arg("input"), py::arg("kept"),
+          py::arg("initial"), py::arg("output"), py::arg("tile"), py::arg("round_tiles"));
     m.def("dot", &run_dot, py::arg("a"), py::arg("a_dtype"), py::arg("b"), py::arg("b_dtype"),
           py::arg("output"), py::arg("result_dtype"), py::arg("tile"));
     m.def("isa", [] { return std::string(kernels().isa); });

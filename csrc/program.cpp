@@ -19,8 +19,8 @@ bool is_kind(int op, const char* kind) { return op_rows[op].kind == std::string(
 
 void check_step(const Step& step, const std::vector<DType>& dtypes) {
     const auto fail = [&](const std::string& why) {
-        throw std::invalid_argument(
-            (step.op == convert_op ? "convert" : op_rows[step.op].name) + std::string(": ") + why);
+        throw std::invalid_argument((step.op == convert_op ? "convert" : op_rows[step.op].name) +
+                                    std::string(": ") + why);
     };
     for (const int v : step.operands)
         if (v < 0 || v >= static_cast<int>(dtypes.size())) fail("an operand is not computed yet");
@@ -45,8 +45,8 @@ void check_step(const Step& step, const std::vector<DType>& dtypes) {
 
 }  // namespace
 
-TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps,
-                         std::vector<int> outputs, bool integers_via_float32)
+TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std::vector<int> outputs,
+                         bool integers_via_float32)
     : inputs_(std::move(inputs)),
       steps_(std::move(steps)),
       outputs_(std::move(outputs)),
@@ -88,8 +88,8 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps,
     }
 }
 
-void TileProgram::run_step(const Kernels& k, const Step& step, Tile& out,
-                           const Tile* const* operands, int n) const {
+void TileProgram::run_step(const Kernels& k, const Step& step, Tile& out, const Tile* const* operands,
+                           int n) const {
     const DType source = dtypes_[static_cast<size_t>(step.operands.back())];
     const int from = static_cast<int>(domain_of(source));
     const int target = static_cast<int>(step.result);
@@ -105,9 +105,9 @@ void TileProgram::run_step(const Kernels& k, const Step& step, Tile& out,
             __builtin_memcpy(&out, operands[0], sizeof(Tile));
         } else {
             // C1: an integer of 32 bits or fewer goes through float32 unless the profile says exact.
-            const bool through_float32 = step.result == DType::float32 ||
-                                         (integers_via_float32_ && source != DType::float64 &&
-                                          storage_bytes(source) <= 4);
+            const bool through_float32 =
+                step.result == DType::float32 ||
+                (integers_via_float32_ && source != DType::float64 && storage_bytes(source) <= 4);
             k.to_float32[from](out, *operands[0], n,
                                through_float32 ? Narrowing::nearest : Narrowing::odd);
         }
@@ -145,8 +145,8 @@ void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<
             }
             for (size_t o = 0; o < outputs.size(); ++o) {
                 const DType t = output_dtype(o);
-                k.store[static_cast<int>(t)](tile(outputs_[o]),
-                                             outputs[o] + at * storage_bytes(t), count);
+                k.store[static_cast<int>(t)](tile(outputs_[o]), outputs[o] + at * storage_bytes(t),
+                                             count);
             }
         }
     };

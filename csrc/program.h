@@ -40,10 +40,10 @@ private:
     std::vector<DType> inputs_;
     std::vector<Step> steps_;
     std::vector<int> outputs_;
-    std::vector<DType> dtypes_;    // of every value
-    std::vector<int> registers_;   // the tile that holds every value
+    std::vector<DType> dtypes_;   // of every value
+    std::vector<int> registers_;  // the tile that holds every value
     int register_count_ = 0;
-    bool integers_via_float32_;    // Profile.int_to_float (C1)
+    bool integers_via_float32_;  // Profile.int_to_float (C1)
 };
 
 }  // namespace neuronsim

@@ -46,8 +46,8 @@ struct Chains {
 
     // Folds `count` elements at `walk` of `lanes` neighbouring chains, `stride` bytes apart, left to
     // right from the first element (R2).
-    void fold_tile(const char* data, Odometer walk, int64_t count, int64_t stride, int lanes,
-                   Tile& acc, Tile& scratch) const {
+    void fold_tile(const char* data, Odometer walk, int64_t count, int64_t stride, int lanes, Tile& acc,
+                   Tile& scratch) const {
         load(data + walk.offset(), stride, lanes, acc);
         for (int64_t i = 1; i < count; ++i) {
             walk.advance();
@@ -97,8 +97,8 @@ void reduce(const Reduction& r, const std::vector<int64_t>& shape, int kept, con
             if (depth == 0) __builtin_memcpy(&total, &scratch, sizeof(Tile));
             for (int64_t at = 0; at < depth; at += r.tile) {
                 const int64_t count = depth - at < r.tile ? depth - at : r.tile;
-                const Odometer walk(reduced_shape.data(), reduced_view[0].strides.data(),
-                                    reduced_rank, at);
+                const Odometer walk(reduced_shape.data(), reduced_view[0].strides.data(), reduced_rank,
+                                    at);
                 Tile& into = at == 0 ? total : acc;
                 chains.fold_tile(data, walk, count, row_stride, lanes, into, scratch);
                 if (r.round_tiles) chains.round(into, lanes);
@@ -113,7 +113,8 @@ void reduce(const Reduction& r, const std::vector<int64_t>& shape, int kept, con
         }
     };
     const int64_t pieces = n == 0 ? 0 : n / row * pieces_per_row;
-    const int64_t grain = depth > 0 ? 1 + 65536 / (depth * (row < max_lanes ? row : max_lanes)) : pieces + 1;
+    const int64_t grain =
+        depth > 0 ? 1 + 65536 / (depth * (row < max_lanes ? row : max_lanes)) : pieces + 1;
     parallel_for(pieces, grain, body);
 }
 

@@ -53,14 +53,13 @@ inline __m128d fma_to_odd(__m128d a, __m128d b, __m128d c) {
     const __m128i inexact =
         _mm_castpd_si128(_mm_or_pd(_mm_cmplt_pd(error, zero), _mm_cmpgt_pd(error, zero)));
     // +1 to the bits moves away from zero, -1 towards it; all ones is -1.
-    const __m128i towards_zero = _mm_castpd_si128(
-        _mm_xor_pd(_mm_cmplt_pd(error, zero), _mm_cmplt_pd(sum, zero)));
+    const __m128i towards_zero =
+        _mm_castpd_si128(_mm_xor_pd(_mm_cmplt_pd(error, zero), _mm_cmplt_pd(sum, zero)));
     const __m128i one = _mm_set1_epi64x(1);
     const __m128i bits = _mm_castpd_si128(sum);
     const __m128i even = _mm_sub_epi64(_mm_and_si128(bits, one), one);
     const __m128i step = _mm_or_si128(towards_zero, one);
-    return _mm_castsi128_pd(
-        _mm_add_epi64(bits, _mm_and_si128(step, _mm_and_si128(inexact, even))));
+    return _mm_castsi128_pd(_mm_add_epi64(bits, _mm_and_si128(step, _mm_and_si128(inexact, even))));
 }
 inline Vec fma(Vec a, Vec b, Vec c) {
     const __m128d low = fma_to_odd(_mm_cvtps_pd(a.v), _mm_cvtps_pd(b.v), _mm_cvtps_pd(c.v));

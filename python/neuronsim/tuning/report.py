@@ -21,12 +21,12 @@ def print_ladder(result: TuneResult, console: Console) -> None:
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,
-        padding=(0, 1),
+        padding=(0, 0, 0, 1),
         pad_edge=False,
     )
     table.add_column("setting", no_wrap=True)
     names = ["accuracy"] if labelled else []
-    for name in (*names, "rel. error", "max error", "agreement", "MB", "speed-up"):
+    for name in (*names, "rel error", "max error", "top-1 same", "MB", "speed-up"):
         table.add_column(name, justify="right", no_wrap=True)
     for r in result.rungs:
         chosen = r.name == result.recommended
@@ -39,7 +39,7 @@ def print_ladder(result: TuneResult, console: Console) -> None:
 
 def _caption(result: TuneResult) -> str:
     return (
-        "errors and top-1 agreement are against float32 (setting none); MB are the weights; the "
+        "errors and equal top-1 classes are against float32 (setting none); MB are the weights; the "
         "speed-up is estimated "
         f"for {TARGETS[result.target].description}; flag defaults of {result.release}"
     )
