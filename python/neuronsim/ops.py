@@ -234,7 +234,7 @@ def _infer_dot(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTy
     operand_kinds = {_dot_kind(lhs.dtype), _dot_kind(rhs.dtype)}
     if operand_kinds != {_dot_kind(dtype)} or "host" in operand_kinds:
         raise UnsupportedType(
-            f"dot of {lhs.dtype.name} and {rhs.dtype.name} to {dtype.name}: operands and result are "
+            f"dot of {lhs.dtype.name} and {rhs.dtype.name} to {dtype.name}: operands and result must be "
             "all device floats, or all integers or bool (M1, M7)"
         )
     batch = tuple(lhs.dims[i] for i in d.lhs_batch)
@@ -244,7 +244,7 @@ def _infer_dot(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTy
 def _dot_kind(dtype: DType) -> str:
     if dtype.kind in ("signed", "unsigned", "bool"):
         return "integer"
-    return "float" if dtype.exponent_bits else "host"
+    return "float" if dtype.exponent_bits and dtype.device else "host"
 
 
 # ---- evaluation --------------------------------------------------------------------------------
