@@ -25,14 +25,15 @@ inline ReducedExp reduce_exp(double x) {
     p = p * r + 0.5;
     p = p * r * r + r;
     const uint64_t exponent = static_cast<uint64_t>(index >> 4) << 52;
-    const int j = static_cast<int>(index & 15);
+    const int64_t j = index & 15;
     return {bits_as<double>(bits_as<uint64_t>(power_high[j]) + exponent),
             power_low[j] * bits_as<double>(bits_as<uint64_t>(1.0) + exponent), p};
 }
 
 inline float exp(float x) {
     // Beyond these bounds the result is Inf or below half of the smallest subnormal.
-    double y = x > 89.0f ? 89.0 : static_cast<double>(x);
+    double y = x;
+    y = y > 89.0 ? 89.0 : y;
     y = y < -105.0 ? -105.0 : y;
     const ReducedExp e = reduce_exp(y);
     return static_cast<float>(e.high + (e.low + e.high * e.p));

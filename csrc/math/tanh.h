@@ -5,7 +5,8 @@ inline float tanh(float x) {
     const uint32_t bits = bits_as<uint32_t>(x);
     const float magnitude = bits_as<float>(bits & ~sign_bit);
     // tanh(10) rounds to 1.
-    const double y = magnitude > 10.0f ? 20.0 : 2.0 * static_cast<double>(magnitude);
+    double y = magnitude;
+    y = y > 10.0 ? 20.0 : 2.0 * y;
     const ReducedExp e = reduce_exp(y);
     // high - 1 is exact for small results, where the relative error matters.
     const double minus_one = (e.high - 1.0) + (e.low + e.high * e.p);

@@ -289,6 +289,13 @@ def elementwise(name: str, *operands: Any) -> Array:
         if hasattr(x, "__neuronsim_apply__"):
             recorded: Array = ops.apply(name, operands)
             return recorded
+    first = operands[0]
+    if (
+        type(first) is Array
+        and first.dtype.exponent_bits
+        and all(type(x) is Array and x.dtype is first.dtype and x.shape == first.shape for x in operands)
+    ):
+        return Array(ops.apply(name, [x.bits for x in operands]))
     weak = [isinstance(x, bool | int | float) and not isinstance(x, np.generic) for x in operands]
     arrays = [None if w else asarray(x) for x, w in zip(operands, weak, strict=True)]
     condition = arrays[:1] if name == "select" else []
