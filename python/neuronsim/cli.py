@@ -16,12 +16,11 @@ from rich.table import Table
 
 import neuronsim
 from neuronsim import api, ops
-from neuronsim.arrays.array import Array
 from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES
 from neuronsim.casting.plan import describe, load_plan
-from neuronsim.errors import InvalidArgument, InvalidFlag, NeuronSimError
+from neuronsim.errors import InvalidArgument, InvalidFlag, NeuronSimError, nearest
 from neuronsim.profiles import Profile
-from neuronsim.tuning.dataset import bind_inputs, read_npz
+from neuronsim.tuning.dataset import load_dataset, run_batches
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
 
@@ -33,7 +32,12 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
-        raise InvalidFlag(f"{message} (see `{self.prog} --help`)")
+        hint = '; write it as --flags="..."' if message.startswith("argument --flags") else ""
+        raise InvalidFlag(f"{message}{hint} (see `{self.prog} --help`)")
+
+    def options(self) -> list[str]:
+        """The option strings of this parser."""
+        return [text for action in self._actions for text in action.option_strings]
 
 
 def _parser() -> _Parser:
@@ -43,7 +47,7 @@ def _parser() -> _Parser:
 
     def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> _Parser:
         sub: _Parser = commands.add_parser(name, help=text, description=text)
-        sub.set_defaults(run=run)
+        sub.set_defaults(run=run, parser=sub)
         return sub
 
     tune = command("tune", _tune, "Measure every auto-cast setting on data and recommend one.")
@@ -56,7 +60,7 @@ def _parser() -> _Parser:
 
     run = command("run", _run, "Run a model on inputs under one setting.")
     run.add_argument("model", help="an HLO module (.hlo.pb) or a saved program (.nsim)")
-    run.add_argument("--inputs", required=True, help=".npz: inputs by name")
+    run.add_argument("--inputs", required=True, help=".npz: inputs by name, any number of samples")
     run.add_argument("--output", required=True, help=".npz to write")
     _add_casts(run)
     _add_common(run)
@@ -93,7 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     errors = Console(stderr=True, highlight=False)
     try:
-        options = _parser().parse_args(arguments)
+        options, unknown = _parser().parse_known_args(arguments)
+        if unknown:
+            known = options.parser.options()
+            raise InvalidFlag(
+                f"{options.parser.prog} has no {unknown[0]!r}{nearest(unknown[0], known)}: it takes "
+                + ", ".join(o for o in known if o.startswith("--"))
+            )
         options.run(options)
     except NeuronSimError as error:
         errors.print(f"neuronsim: {error}", style="red", markup=False, soft_wrap=True)
@@ -187,9 +197,8 @@ def _program(options: argparse.Namespace) -> api.CompiledProgram:
 def _run(options: argparse.Namespace) -> None:
     _check_writable(options.output)
     program = _program(options)
-    inputs = bind_inputs(program.model, read_npz(Path(options.inputs)))
-    result = program(**inputs)
-    outputs = result if isinstance(result, tuple) else (result,)
+    dataset = load_dataset(options.inputs)
+    outputs = run_batches(program, program.model, dataset)
     arrays = {f"output_{n}": _storable(a) for n, a in enumerate(outputs)}
     np.savez(options.output, **arrays)  # type: ignore[arg-type]
     setup = program.setup
@@ -201,10 +210,9 @@ def _run(options: argparse.Namespace) -> None:
         )
 
 
-def _storable(array: Array) -> np.ndarray[Any, Any]:
-    """NumPy's file format has no narrow floats: their bits are stored, bfloat16 and float8 widened."""
-    native = np.asarray(array)
-    return native if native.dtype.isbuiltin else native.astype(np.float32)
+def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """NumPy's file format has no bfloat16 and float8: float32 holds their values."""
+    return array if array.dtype.isbuiltin == 1 else array.astype(np.float32)
 
 
 def _listing(arrays: dict[str, np.ndarray[Any, Any]]) -> str:

@@ -293,7 +293,9 @@ def elementwise(name: str, *operands: Any) -> Array:
     if (
         type(first) is Array
         and first.dtype.exponent_bits
-        and all(type(x) is Array and x.dtype is first.dtype and x.shape == first.shape for x in operands)
+        and all(
+            type(x) is Array and x.dtype is first.dtype and x.shape == first.shape for x in operands
+        )
     ):
         return Array(ops.apply(name, [x.bits for x in operands]))
     weak = [isinstance(x, bool | int | float) and not isinstance(x, np.generic) for x in operands]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuronsim.errors import InvalidData, nearest
+from neuronsim.dtypes import as_dtype
+from neuronsim.errors import InvalidData, UnsupportedType, nearest
 from neuronsim.hlo.module import Module
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -64,6 +65,8 @@ def load_dataset(data: str | Path | Mapping[str, Any], labels: Any = None) -> Da
         found = np.asarray(labels)
     if not arrays:
         raise InvalidData(f"{source} holds no input arrays: its keys are the model's input names")
+    for name, array in arrays.items():
+        _check_values(source, name, array)
     lengths = {k: (len(v) if v.ndim else 0) for k, v in arrays.items()}
     if found is not None:
         if found.ndim != 1 or found.dtype.kind not in "iu":
@@ -78,6 +81,19 @@ def load_dataset(data: str | Path | Mapping[str, Any], labels: Any = None) -> Da
     return Dataset(arrays, found, source)
 
 
+def _check_values(source: str, name: str, array: npt.NDArray[Any]) -> None:
+    try:
+        as_dtype(array.dtype)
+    except UnsupportedType as error:
+        raise InvalidData(f"{source}: {name!r} holds {array.dtype}, which is no number") from error
+    if array.dtype.kind in "fc" and np.isnan(array).any():
+        where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
+        raise InvalidData(
+            f"{source}: {name!r} is NaN at {list(where)}: every setting would agree on NaN, so the "
+            "figures would mean nothing; remove such samples"
+        )
+
+
 def read_npz(path: Path) -> Arrays:
     """The arrays of an `.npz` file; raises InvalidData for anything else."""
     try:
@@ -89,7 +105,9 @@ def read_npz(path: Path) -> Arrays:
         reason = error.strerror or str(error)
         raise InvalidData(f"cannot read the data {str(path)!r}: {reason}") from error
     except (ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
-        raise InvalidData(f"{path} is not an .npz file of plain arrays: {error}") from error
+        raise InvalidData(
+            f"{path} is not an .npz file of plain arrays: save the arrays with numpy.savez"
+        ) from error
 
 
 def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Arrays:
@@ -137,6 +155,40 @@ def batches(module: Module, dataset: Dataset) -> Iterator[tuple[Arrays, int]]:
         counted = min(size, dataset.count - start)
         rows = np.minimum(np.arange(start, start + size), dataset.count - 1)
         yield {name: array[rows] for name, array in inputs.items()}, counted
+
+
+def run_batches(
+    program: Callable[..., Any],
+    module: Module,
+    dataset: Dataset,
+    report: Callable[[int], None] = lambda done: None,
+) -> list[npt.NDArray[Any]]:
+    """Run a program on every sample: each of its outputs as an array [samples, ...].
+
+    Raises InvalidData if an output has no axis of samples: padding could not be told from results.
+    """
+    _check_outputs(module)
+    collected: list[list[npt.NDArray[Any]]] = []
+    for done, (inputs, counted) in enumerate(batches(module, dataset), start=1):
+        result = program(**inputs)
+        parts = _flatten(result) if isinstance(result, tuple) else [result]
+        collected.append([np.asarray(p)[:counted] for p in parts])
+        report(done)
+    return [np.concatenate(parts) for parts in zip(*collected, strict=True)]
+
+
+def _check_outputs(module: Module) -> None:
+    size = module.parameters[0].array.dims[:1] if module.parameters else ()
+    for shape in module.root.shape.arrays():
+        if not shape.dims or shape.dims[:1] != size or shape.dtype.kind == "complex":
+            raise InvalidData(
+                f"the model's output {shape.type} does not have the samples of its input "
+                f"{list(size)} along its leading axis: neuronsim cannot tell padding from results"
+            )
+
+
+def _flatten(value: tuple[Any, ...]) -> list[Any]:
+    return [x for v in value for x in (_flatten(v) if isinstance(v, tuple) else [v])]
 
 
 def batch_count(module: Module, dataset: Dataset) -> int:

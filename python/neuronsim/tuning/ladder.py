@@ -18,7 +18,7 @@ from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.hlo.module import Module
 from neuronsim.targets import AutoCast, Target
 from neuronsim.tuning.cost import estimate
-from neuronsim.tuning.dataset import Dataset, batch_count, batches
+from neuronsim.tuning.dataset import Dataset, batch_count, run_batches
 from neuronsim.tuning.metrics import error_metrics, predictions, top1
 
 # AWS's table of option combinations in the order of falling accuracy (`reference/neuron.md` 1.5).
@@ -122,7 +122,6 @@ def measure_rungs(
     chosen = _check_metric(metric, dataset)
     if not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf):
         raise InvalidArgument(f"the tolerance is a number of at least 0, not {tolerance!r}")
-    _check_outputs(module)
     per_rung = batch_count(module, dataset)
     rungs: list[RungResult] = []
     seconds: dict[str, float] = {}
@@ -137,7 +136,7 @@ def measure_rungs(
 
         report(0)
         program = build(s)
-        outputs = run_on(program, module, dataset, report)
+        outputs = _side_by_side(run_batches(program, module, dataset, report))
         reference = outputs if reference is None else reference
         figures = error_metrics(outputs, reference)
         agreement = top1(outputs, predictions(reference))
@@ -186,32 +185,9 @@ def _check_metric(metric: str | None, dataset: Dataset) -> str:
     return metric
 
 
-def _check_outputs(module: Module) -> None:
-    size = module.parameters[0].array.dims[:1] if module.parameters else ()
-    for shape in module.root.shape.arrays():
-        if not shape.dims or shape.dims[:1] != size or shape.dtype.kind == "complex":
-            raise InvalidData(
-                f"the model's output {shape.type} does not have the samples of its input "
-                f"{list(size)} along its leading axis: neuronsim cannot tell padding from results"
-            )
-
-
-def run_on(
-    program: Runnable, module: Module, dataset: Dataset, report: Callable[[int], None]
-) -> npt.NDArray[np.float64]:
-    """The outputs of all samples, [samples, values]; several outputs lie side by side."""
-    collected = []
-    for done, (inputs, counted) in enumerate(batches(module, dataset), start=1):
-        result = program(**inputs)
-        parts = [result] if not isinstance(result, tuple) else _flatten(result)
-        rows = [np.asarray(p, np.float64)[:counted].reshape(counted, -1) for p in parts]
-        collected.append(np.concatenate(rows, axis=1))
-        report(done)
-    return np.concatenate(collected)
-
-
-def _flatten(value: tuple[Any, ...]) -> list[Any]:
-    return [x for v in value for x in (_flatten(v) if isinstance(v, tuple) else [v])]
+def _side_by_side(outputs: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+    """Several outputs as one array [samples, values]."""
+    return np.concatenate([o.astype(np.float64).reshape(len(o), -1) for o in outputs], axis=1)
 
 
 def recommend(rungs: Sequence[RungResult], metric: str, tolerance: float) -> RungResult:
