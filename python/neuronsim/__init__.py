@@ -74,6 +74,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "bench":
+        return importlib.import_module("neuronsim.bench")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"neuronsim has no {name!r}{nearest(name, __all__)}")

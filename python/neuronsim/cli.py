@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from rich.table import Table
 
 import neuronsim
 from neuronsim import api, ops
+from neuronsim.bench import PEERS, measure
+from neuronsim.bench.report import print_measurements
 from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES
 from neuronsim.casting.plan import describe, load_plan
 from neuronsim.errors import InvalidArgument, InvalidFlag, NeuronSimError, nearest
@@ -75,6 +78,16 @@ def _parser() -> _Parser:
     explain.add_argument("model", nargs="?", help="an HLO module; without it the profile is printed")
     _add_casts(explain)
     _add_common(explain)
+
+    bench = command("bench", _bench, "Time a kernel, alone or against a peer in the same run.")
+    bench.add_argument("--op", required=True, help="a kernel such as add, convert, sum, matmul")
+    bench.add_argument("--shape", default="4096x4096", help="lengths; matmul: ROWSxDEPTHxCOLUMNS")
+    bench.add_argument("--dtype", default="float32", help="a type; convert: SOURCE:TARGET")
+    bench.add_argument("--axis", type=int, help="of a reduction; default: all axes")
+    bench.add_argument("--isa", help="default: the widest of this processor")
+    bench.add_argument("--threads", type=int, default=1, help="default: 1")
+    bench.add_argument("--peer", help=", ".join(PEERS))
+    bench.add_argument("--json", action="store_true", help="print all figures as JSON")
 
     command("list-operators", _list_operators, "Print the operators that neuronsim executes.")
     return parser
@@ -244,6 +257,25 @@ def _explain(options: argparse.Namespace) -> None:
     for d in describe(program.plan):
         table.add_row(d["instruction"], d["operand"], d["accumulate"], d["output"], d["reason"])
     console.print(table if table.row_count else "The setting casts nothing.")
+
+
+def _bench(options: argparse.Namespace) -> None:
+    parts = options.shape.lower().split("x")
+    if not all(p.isdecimal() for p in parts):
+        raise InvalidArgument(f"--shape is lengths such as 4096x1024, not {options.shape!r}")
+    result = measure(
+        options.op,
+        tuple(int(p) for p in parts),
+        options.dtype,
+        axis=options.axis,
+        threads=options.threads,
+        isa=options.isa,
+        peer=options.peer,
+    )
+    if options.json:
+        print(json.dumps(result.to_dict(), indent=1))
+    else:
+        print_measurements([result], Console(width=None if sys.stdout.isatty() else 120))
 
 
 def _list_operators(options: argparse.Namespace) -> None:

@@ -1,0 +1,139 @@
+"""Timing a kernel, its peer and the machine's limit alternately in one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from neuronsim import processor
+from neuronsim.bench.kernels import make_case
+from neuronsim.bench.peers import peer_run
+from neuronsim.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The best of the repeats. `seconds` is ours, `peer_seconds` the peer's (None without one).
+
+    `copy_seconds` is NumPy's copy of as many bytes on one thread: the limit of work that only moves
+    data. `ratio` is peer time over our time: above 1 neuronsim is faster.
+    """
+
+    op: str
+    shape: tuple[int, ...]
+    dtype: str
+    isa: str
+    threads: int
+    peer: str | None
+    repeats: int
+    seconds: float
+    peer_seconds: float | None
+    copy_seconds: float
+    elements: int
+    bytes: int
+    flops: int
+
+    @property
+    def ns_per_element(self) -> float:
+        """Nanoseconds for each element."""
+        return 1e9 * self.seconds / self.elements
+
+    @property
+    def gb_per_s(self) -> float:
+        """Bytes that must be read and written, in 10^9 a second."""
+        return self.bytes / self.seconds / 1e9
+
+    @property
+    def gflop_per_s(self) -> float:
+        """Arithmetic operations, in 10^9 a second."""
+        return self.flops / self.seconds / 1e9
+
+    @property
+    def of_copy(self) -> float:
+        """The bandwidth as a fraction of a plain copy's."""
+        return self.copy_seconds / self.seconds
+
+    @property
+    def ratio(self) -> float | None:
+        """The peer's time over ours."""
+        return None if self.peer_seconds is None else self.peer_seconds / self.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every figure, also the derived ones."""
+        derived = ("ns_per_element", "gb_per_s", "gflop_per_s", "of_copy", "ratio")
+        return asdict(self) | {name: getattr(self, name) for name in derived}
+
+
+def measure(
+    op: str,
+    shape: tuple[int, ...],
+    dtype: str = "float32",
+    *,
+    axis: int | None = None,
+    threads: int = 1,
+    isa: str | None = None,
+    peer: str | None = None,
+    repeats: int = 7,
+) -> Measurement:
+    """Time one kernel; with `peer` alternately with the same kernel there, both with fresh outputs.
+
+    `op` is one of `kernel_names()`; `shape` its operands' (matmul: rows, depth, columns); `dtype` a
+    type or, for convert, "source:target"; `axis` a reduction's. The threads and the instruction set are
+    restored afterwards. Raises NeuronSimError for what does not exist.
+
+    >>> measure("add", (1000,), "bfloat16", repeats=1).bytes
+    6000
+    """
+    if repeats < 1:
+        raise InvalidArgument(f"the number of repeats is at least 1, not {repeats}")
+    before = (processor.num_threads(), processor.isa())
+    try:
+        processor.set_num_threads(threads)
+        if isa is not None:
+            processor.set_isa(isa)
+        case = make_case(op, shape, dtype, axis)
+        block = np.ones(max(case.bytes // 2, 1), np.uint8)
+        runs: list[Callable[[], Any]] = [case.run, block.copy]
+        if peer is not None:
+            runs.append(peer_run(peer, case, threads))
+        best = _alternate(runs, repeats)
+        return Measurement(
+            op=op,
+            shape=shape,
+            dtype=dtype,
+            isa=processor.isa(),
+            threads=threads,
+            peer=peer,
+            repeats=repeats,
+            seconds=best[0],
+            copy_seconds=best[1],
+            peer_seconds=best[2] if peer is not None else None,
+            elements=case.elements,
+            bytes=case.bytes,
+            flops=case.flops,
+        )
+    finally:
+        processor.set_num_threads(before[0])
+        processor.set_isa(before[1])
+
+
+def _alternate(runs: list[Callable[[], Any]], repeats: int) -> list[float]:
+    """The shortest time of each, all taking turns, short ones repeated within a turn."""
+    loops = []
+    for run in runs:
+        start = time.perf_counter()
+        run()
+        once = time.perf_counter() - start
+        loops.append(max(1, int(2e-4 / max(once, 1e-7))))
+    best = [float("inf")] * len(runs)
+    for _ in range(repeats):
+        for i, run in enumerate(runs):
+            start = time.perf_counter()
+            for _ in range(loops[i]):
+                run()
+            best[i] = min(best[i], (time.perf_counter() - start) / loops[i])
+    return best

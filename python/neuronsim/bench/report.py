@@ -1,0 +1,34 @@
+"""Measurements as a table in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from neuronsim.bench.measure import Measurement
+
+
+def print_measurements(measurements: Sequence[Measurement], console: Console) -> None:
+    """Print one row for each measurement."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    table.add_column("kernel", no_wrap=True)
+    for name in ("isa", "threads", "ns/element", "GB/s", "GFLOP/s", "of copy", "peer", "ratio"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for m in measurements:
+        shape = "x".join(map(str, m.shape))
+        ratio = "" if m.ratio is None else f"{m.ratio:.2f}"
+        table.add_row(
+            f"{m.op} {m.dtype} {shape}",
+            m.isa,
+            str(m.threads),
+            f"{m.ns_per_element:.3f}",
+            f"{m.gb_per_s:.1f}",
+            f"{m.gflop_per_s:.1f}",
+            f"{m.of_copy:.2f}",
+            m.peer or "",
+            ratio,
+        )
+    console.print(table)
