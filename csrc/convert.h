@@ -219,11 +219,18 @@ void to_float32(Tile& out, const Tile& in, int n, Narrowing narrowing) {
     }
 }
 
+// float32 to float64: exact, NaN made quiet with its sign (C5).
+inline double widen_float(uint32_t bits) {
+    const double x = bits_as<float>(bits);
+    constexpr uint64_t quiet = 0x7FF8000000000000u;
+    return x == x ? x : bits_as<double>(quiet | static_cast<uint64_t>(bits & sign_bit) << 32);
+}
+
 template <Domain D>
 void to_float64(Tile& out, const Tile& in, int n) {
     for (int i = 0; i < n; ++i) {
         double x;
-        if constexpr (D == Domain::float32) x = in.f32[i];
+        if constexpr (D == Domain::float32) x = widen_float(in.f32_bits[i]);
         else if constexpr (D == Domain::signed_integer) x = static_cast<double>(in.i64[i]);
         else x = static_cast<double>(in.u64[i]);
         out.f64[i] = x;

@@ -63,6 +63,12 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
     for (int s = 0; s < static_cast<int>(steps_.size()); ++s)
         for (const int v : steps_[static_cast<size_t>(s)].operands)
             last_use[static_cast<size_t>(v)] = s;
+    // A value that is only stored need not be rounded before: storing a narrow float rounds it.
+    for (int v = input_count; v < values; ++v) {
+        const DType t = dtypes_[static_cast<size_t>(v)];
+        const bool is_read = last_use[static_cast<size_t>(v)] >= 0;
+        rounds_.push_back(is_read || !is_device_float(t) || storage_bytes(t) == 4);
+    }
     for (const int v : outputs_) {
         if (v < 0 || v >= values) throw std::invalid_argument("an output is not computed");
         last_use[static_cast<size_t>(v)] = values;
@@ -88,14 +94,15 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
     }
 }
 
-void TileProgram::run_step(const Kernels& k, const Step& step, Tile& out, const Tile* const* operands,
+void TileProgram::run_step(const Kernels& k, size_t index, Tile& out, const Tile* const* operands,
                            int n) const {
+    const Step& step = steps_[index];
     const DType source = dtypes_[static_cast<size_t>(step.operands.back())];
     const int from = static_cast<int>(domain_of(source));
     const int target = static_cast<int>(step.result);
     if (step.op != convert_op) {
         k.op[step.op][from](out, operands, n);
-        k.round[target](out, n);
+        if (rounds_[index]) k.round[target](out, n);
         return;
     }
     if (step.result == source) {
@@ -111,7 +118,7 @@ void TileProgram::run_step(const Kernels& k, const Step& step, Tile& out, const 
             k.to_float32[from](out, *operands[0], n,
                                through_float32 ? Narrowing::nearest : Narrowing::odd);
         }
-        k.round[target](out, n);
+        if (rounds_[index]) k.round[target](out, n);
     } else if (step.result == DType::float64) {
         k.to_float64[from](out, *operands[0], n);
     } else if (step.result == DType::boolean) {
@@ -141,7 +148,7 @@ void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<
                 const Tile* operands[max_arity] = {};
                 for (size_t i = 0; i < steps_[s].operands.size(); ++i)
                     operands[i] = &tile(steps_[s].operands[i]);
-                run_step(k, steps_[s], tile(static_cast<int>(inputs_.size() + s)), operands, count);
+                run_step(k, s, tile(static_cast<int>(inputs_.size() + s)), operands, count);
             }
             for (size_t o = 0; o < outputs.size(); ++o) {
                 const DType t = output_dtype(o);

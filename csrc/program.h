@@ -34,13 +34,13 @@ public:
              const std::vector<char*>& outputs) const;
 
 private:
-    void run_step(const Kernels& k, const Step& step, Tile& out, const Tile* const* operands,
-                  int n) const;
+    void run_step(const Kernels& k, size_t index, Tile& out, const Tile* const* operands, int n) const;
 
     std::vector<DType> inputs_;
     std::vector<Step> steps_;
     std::vector<int> outputs_;
     std::vector<DType> dtypes_;   // of every value
+    std::vector<bool> rounds_;    // of every step: whether its result is rounded before it is stored
     std::vector<int> registers_;  // the tile that holds every value
     int register_count_ = 0;
     bool integers_via_float32_;  // Profile.int_to_float (C1)

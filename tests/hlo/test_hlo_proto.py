@@ -293,7 +293,8 @@ def test_known_fields_of_an_opcode_without_a_row_are_written_back() -> None:
 
 def wrapped_in_hlo_proto(module: bytes, rest: bytes = b"") -> bytes:
     """`HloProto`: the module is field 1."""
-    return b"\x0a" + proto._write_varint(len(module)) + module + rest
+    inside = {1: proto.Field("module", "bytes")}
+    return proto.write_message({"module": module}, inside) + rest
 
 
 def test_hlo_proto_around_the_module_is_opened() -> None:

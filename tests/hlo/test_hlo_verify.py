@@ -1,0 +1,542 @@
+"""The verifier: one bad module for each thing that it must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuronsim import dtypes, ops
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedOperator, UnsupportedType
+from neuronsim.executor.compile import compile_module
+from neuronsim.hlo import proto
+from neuronsim.hlo.module import (
+    AnyShape,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    TupleShape,
+    simple_reducer,
+)
+from neuronsim.hlo.verify import verify
+from neuronsim.profiles import Profile
+from neuronsim.targets import find_target
+
+F32, S32, PRED = dtypes.float32, dtypes.int32, dtypes.boolean
+SCALAR, VECTOR, MATRIX = Shape(F32), Shape(F32, (3,)), Shape(F32, (2, 3))
+
+
+def inst(
+    name: str, opcode: str, shape: AnyShape, operands: tuple[str, ...] = (), **attributes: Any
+) -> Instruction:
+    return Instruction(name, opcode, shape, operands, attributes)
+
+
+def parameter(name: str, shape: AnyShape, number: int = 0) -> Instruction:
+    return inst(name, "parameter", shape, number=number)
+
+
+def zero(name: str = "zero", dtype: DType = F32) -> Instruction:
+    literal = ops.Bits(np.zeros((), dtype.storage), dtype)
+    return inst(name, "constant", Shape(dtype), literal=literal)
+
+
+def computation(name: str, *instructions: Instruction) -> Computation:
+    return Computation(name, instructions, instructions[-1].name)
+
+
+def reducer(name: str, opcode: str = "add", dtype: DType = F32) -> Computation:
+    scalar = Shape(dtype)
+    a, b = parameter("a", scalar, 0), parameter("b", scalar, 1)
+    return computation(name, a, b, inst("both", opcode, scalar, ("a", "b")))
+
+
+def module_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) -> Module:
+    return Module("bad", "main", (*others, computation("main", *instructions)))
+
+
+X, Y = parameter("x", MATRIX, 0), parameter("y", MATRIX, 1)
+SUM = reducer("sum")
+
+
+def bad(name: str, *instructions: Instruction, others: tuple[Computation, ...] = ()) -> Any:
+    return pytest.param(module_of(*instructions, others=others), id=name)
+
+
+def dot(shape: Shape, *dimensions: tuple[int, ...]) -> Instruction:
+    return inst("d", "dot", shape, ("x", "y"), dot_dimensions=ops.DotDimensions(*dimensions))
+
+
+WRONG = [
+    bad("one operand of two", X, inst("z", "add", MATRIX, ("x",))),
+    bad("three operands of two", X, inst("z", "add", MATRIX, ("x", "x", "x"))),
+    bad("no operand of one", inst("z", "negate", MATRIX)),
+    bad("concatenate of nothing", inst("z", "concatenate", MATRIX, (), dimensions=(0,))),
+    bad("operands of two shapes", X, parameter("v", VECTOR, 1), inst("z", "add", MATRIX, ("x", "v"))),
+    bad(
+        "operands of two types",
+        X,
+        parameter("v", Shape(S32, (2, 3)), 1),
+        inst("z", "add", MATRIX, ("x", "v")),
+    ),
+    bad("result of another shape", X, Y, inst("z", "add", VECTOR, ("x", "y"))),
+    bad("result of another type", X, Y, inst("z", "add", Shape(S32, (2, 3)), ("x", "y"))),
+    bad(
+        "compare that gives floats",
+        X,
+        inst("z", "compare", MATRIX, ("x", "x"), comparison_direction="LT"),
+    ),
+    bad("select by a float", X, inst("z", "select", MATRIX, ("x", "x", "x"))),
+    bad(
+        "select by another shape",
+        X,
+        parameter("p", Shape(PRED, (3,)), 1),
+        inst("z", "select", MATRIX, ("p", "x", "x")),
+    ),
+    bad("broadcast along a missing axis", X, inst("z", "broadcast", VECTOR, ("x",), dimensions=(0, 1))),
+    bad("broadcast twice along one axis", X, inst("z", "broadcast", MATRIX, ("x",), dimensions=(1, 1))),
+    bad(
+        "broadcast of one axis to another length",
+        parameter("v", Shape(F32, (1,))),
+        inst("z", "broadcast", VECTOR, ("v",), dimensions=(0,)),
+    ),
+    bad("broadcast by a negative axis", X, inst("z", "broadcast", MATRIX, ("x",), dimensions=(-2, -1))),
+    bad("reshape to fewer elements", X, inst("z", "reshape", Shape(F32, (5,)), ("x",))),
+    bad("transpose by one axis", X, inst("z", "transpose", MATRIX, ("x",), dimensions=(0,))),
+    bad("transpose with an axis twice", X, inst("z", "transpose", MATRIX, ("x",), dimensions=(0, 0))),
+    bad("transpose that forgets the shape", X, inst("z", "transpose", MATRIX, ("x",), dimensions=(1, 0))),
+    bad("reverse of a missing axis", X, inst("z", "reverse", MATRIX, ("x",), dimensions=(2,))),
+    bad("slice with one range", X, inst("z", "slice", MATRIX, ("x",), slice=((0, 2, 1),))),
+    bad(
+        "slice past the end",
+        X,
+        inst("z", "slice", Shape(F32, (2, 4)), ("x",), slice=((0, 2, 1), (0, 4, 1))),
+    ),
+    bad(
+        "slice with stride 0", X, inst("z", "slice", MATRIX, ("x",), slice=((0, 2, 1), (0, 3, 0)))
+    ),
+    bad(
+        "slice from a negative start",
+        X,
+        inst("z", "slice", Shape(F32, (2, 1)), ("x",), slice=((0, 2, 1), (-1, 0, 1))),
+    ),
+    bad(
+        "concatenate of different widths",
+        X,
+        parameter("w", Shape(F32, (2, 4)), 1),
+        inst("z", "concatenate", Shape(F32, (4, 3)), ("x", "w"), dimensions=(0,)),
+    ),
+    bad(
+        "concatenate along two axes",
+        X,
+        inst("z", "concatenate", MATRIX, ("x",), dimensions=(0, 1)),
+    ),
+    bad("concatenate along no axis", X, inst("z", "concatenate", MATRIX, ("x",), dimensions=())),
+    bad("iota along a missing axis", inst("z", "iota", VECTOR, (), dimensions=(1,))),
+    bad("iota along no axis", inst("z", "iota", VECTOR, (), dimensions=())),
+    bad("iota along two axes", inst("z", "iota", MATRIX, (), dimensions=(0, 1))),
+    bad("dot of axes of different lengths", X, Y, dot(Shape(F32, (2, 3)), (1,), (0,))),
+    bad("dot of unequal numbers of axes", X, Y, dot(Shape(F32, (2,)), (1, 0), (1,))),
+    bad("dot with an axis as batch and contracted", X, Y, dot(SCALAR, (1,), (1,), (1,), (1,))),
+    bad("dot with a wrong result", X, Y, dot(Shape(F32, (3, 3)), (1,), (1,))),
+    bad(
+        "reduce over a missing axis",
+        X,
+        zero(),
+        inst("z", "reduce", VECTOR, ("x", "zero"), dimensions=(2,), called=("sum",)),
+        others=(SUM,),
+    ),
+    bad(
+        "reduce from a value of another type",
+        X,
+        zero(dtype=S32),
+        inst("z", "reduce", VECTOR, ("x", "zero"), dimensions=(0,), called=("sum",)),
+        others=(SUM,),
+    ),
+    bad(
+        "reduce from an array",
+        X,
+        inst("z", "reduce", VECTOR, ("x", "x"), dimensions=(0,), called=("sum",)),
+        others=(SUM,),
+    ),
+    bad(
+        "reduce with a wrong result",
+        X,
+        zero(),
+        inst("z", "reduce", VECTOR, ("x", "zero"), dimensions=(1,), called=("sum",)),
+        others=(SUM,),
+    ),
+    bad(
+        "reduce of floats by a computation on integers",
+        X,
+        zero(),
+        inst("z", "reduce", VECTOR, ("x", "zero"), dimensions=(0,), called=("sum",)),
+        others=(reducer("sum", dtype=S32),),
+    ),
+    bad(
+        "tuple of too few",
+        X,
+        inst("z", "tuple", TupleShape((MATRIX, MATRIX)), ("x",)),
+    ),
+    bad("tuple with another shape", X, inst("z", "tuple", TupleShape((VECTOR,)), ("x",))),
+    bad("tuple that says it is an array", X, inst("z", "tuple", MATRIX, ("x",))),
+    bad(
+        "element past the end",
+        X,
+        inst("t", "tuple", TupleShape((MATRIX,)), ("x",)),
+        inst("z", "get-tuple-element", MATRIX, ("t",), tuple_index=1),
+    ),
+    bad(
+        "element before the start",
+        X,
+        inst("t", "tuple", TupleShape((MATRIX,)), ("x",)),
+        inst("z", "get-tuple-element", MATRIX, ("t",), tuple_index=-1),
+    ),
+    bad("element of an array", X, inst("z", "get-tuple-element", MATRIX, ("x",), tuple_index=0)),
+    bad(
+        "element of another shape",
+        X,
+        inst("t", "tuple", TupleShape((MATRIX,)), ("x",)),
+        inst("z", "get-tuple-element", VECTOR, ("t",), tuple_index=0),
+    ),
+    bad(
+        "arithmetic on a tuple",
+        X,
+        inst("t", "tuple", TupleShape((MATRIX,)), ("x",)),
+        inst("z", "negate", MATRIX, ("t",)),
+    ),
+    bad("arithmetic that gives a tuple", X, inst("z", "negate", TupleShape((MATRIX,)), ("x",))),
+    bad("parameter with an operand", X, inst("z", "parameter", MATRIX, ("x",), number=1)),
+    bad("parameter numbers with a gap", X, parameter("z", MATRIX, 2)),
+    bad("two parameters with one number", X, parameter("z", MATRIX, 0)),
+    bad("a negative parameter number", X, parameter("z", MATRIX, -1)),
+    bad(
+        "constant of another shape than its literal",
+        inst("z", "constant", VECTOR, literal=ops.Bits(np.zeros(2, np.float32), F32)),
+    ),
+    bad(
+        "call with too few arguments",
+        parameter("s", SCALAR),
+        inst("z", "call", SCALAR, ("s",), called=("sum",)),
+        others=(SUM,),
+    ),
+    bad(
+        "call with an argument of another shape",
+        parameter("s", SCALAR),
+        parameter("v", VECTOR, 1),
+        inst("z", "call", SCALAR, ("s", "v"), called=("sum",)),
+        others=(SUM,),
+    ),
+    bad(
+        "call with another result",
+        parameter("s", SCALAR),
+        inst("z", "call", VECTOR, ("s", "s"), called=("sum",)),
+        others=(SUM,),
+    ),
+]
+
+
+@pytest.mark.parametrize("module", WRONG)
+def test_contradiction_is_an_invalid_model_that_names_the_place(module: Module) -> None:
+    with pytest.raises(InvalidModel, match=r"\bmain\b"):
+        verify(module)
+
+
+def test_message_names_computation_instruction_and_reason() -> None:
+    with pytest.raises(InvalidModel) as error:
+        verify(module_of(X, Y, inst("z", "add", VECTOR, ("x", "y"))))
+    for part in ("main/z", "add", "float32[2,3]", "float32[3]", "NCC_EVRF064"):
+        assert part in str(error.value)
+
+
+def test_contradictions_inside_a_called_computation_are_found_too() -> None:
+    inner = computation("inner", parameter("a", SCALAR), inst("r", "negate", VECTOR, ("a",)))
+    with pytest.raises(InvalidModel, match="inner/r"):
+        verify(
+            module_of(
+                parameter("s", SCALAR),
+                inst("z", "call", VECTOR, ("s",), called=("inner",)),
+                others=(inner,),
+            )
+        )
+
+
+def test_unknown_opcodes_are_all_listed_with_aws_code() -> None:
+    module = module_of(
+        X,
+        inst("f1", "fft", MATRIX, ("x",)),
+        inst("f2", "fft", MATRIX, ("f1",)),
+        inst("s", "sort", MATRIX, ("f2",)),
+    )
+    with pytest.raises(UnsupportedOperator) as error:
+        verify(module)
+    for part in ("NCC_EVRF001", "fft (f1 and 1 more)", "sort (s)", "list-operators"):
+        assert part in str(error.value)
+
+
+def test_unknown_direction_of_compare_is_refused() -> None:
+    equal = inst("z", "compare", Shape(PRED, (2, 3)), ("x", "x"), comparison_direction="SAME")
+    with pytest.raises(UnsupportedOperator):
+        verify(module_of(X, equal))
+
+
+def test_totalorder_is_refused_until_it_is_executed_E7() -> None:
+    order = {"comparison_direction": "LT", "comparison_type": "TOTALORDER"}
+    with pytest.raises(UnsupportedOperator, match="TOTALORDER"):
+        verify(module_of(X, inst("z", "compare", Shape(PRED, (2, 3)), ("x", "x"), **order)))
+
+
+def test_reduce_by_several_operations_is_refused_until_it_is_executed_R2() -> None:
+    a, b = parameter("a", SCALAR, 0), parameter("b", SCALAR, 1)
+    two = computation(
+        "two", a, b, inst("p", "multiply", SCALAR, ("a", "b")), inst("r", "add", SCALAR, ("p", "b"))
+    )
+    reduce = inst("z", "reduce", VECTOR, ("x", "zero"), dimensions=(0,), called=("two",))
+    with pytest.raises(UnsupportedOperator, match="'two'"):
+        verify(module_of(X, zero(), reduce, others=(two,)))
+
+
+@pytest.mark.parametrize("opcode", ["exponential", "sqrt", "tanh", "rsqrt"])
+def test_float_functions_of_integers_are_refused(opcode: str) -> None:
+    whole = Shape(S32, (3,))
+    with pytest.raises(UnsupportedType):
+        verify(module_of(parameter("n", whole), inst("z", opcode, whole, ("n",))))
+
+
+def test_bit_operations_on_floats_are_refused() -> None:
+    with pytest.raises(UnsupportedType):
+        verify(module_of(X, inst("z", "xor", MATRIX, ("x", "x"))))
+
+
+def test_layouts_do_not_matter_to_the_verifier() -> None:
+    column_major = Shape(F32, (2, 3), layout=(0, 1))
+    verify(module_of(X, inst("z", "negate", column_major, ("x",))))
+
+
+# ---- simple reducers (R2) ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opcode", ["add", "multiply", "maximum", "minimum"])
+def test_R2_one_operation_on_both_parameters_is_simple(opcode: str) -> None:
+    assert simple_reducer(reducer("r", opcode)) == opcode
+
+
+def test_R2_converts_to_a_wider_float_and_back_are_ignored() -> None:
+    low = Shape(dtypes.bfloat16)
+    wide = computation(
+        "r",
+        parameter("a", low, 0),
+        parameter("b", low, 1),
+        inst("wa", "convert", SCALAR, ("a",)),
+        inst("wb", "convert", SCALAR, ("b",)),
+        inst("s", "add", SCALAR, ("wa", "wb")),
+        inst("r", "convert", low, ("s",)),
+    )
+    assert simple_reducer(wide) == "add"
+
+
+def test_R2_converts_to_a_narrower_float_are_not_ignored() -> None:
+    # float32 parameters summed in bfloat16 round at every step: that is not one sum in float32.
+    low = Shape(dtypes.bfloat16)
+    narrow = computation(
+        "r",
+        parameter("a", SCALAR, 0),
+        parameter("b", SCALAR, 1),
+        inst("na", "convert", low, ("a",)),
+        inst("nb", "convert", low, ("b",)),
+        inst("s", "add", low, ("na", "nb")),
+        inst("r", "convert", SCALAR, ("s",)),
+    )
+    assert simple_reducer(narrow) is None
+
+
+@pytest.mark.parametrize("operands", [("a", "a"), ("b", "b")])
+def test_R2_one_parameter_twice_is_not_simple(operands: tuple[str, str]) -> None:
+    a, b = parameter("a", SCALAR, 0), parameter("b", SCALAR, 1)
+    assert simple_reducer(computation("r", a, b, inst("s", "add", SCALAR, operands))) is None
+
+
+def test_R2_subtract_is_not_simple() -> None:
+    assert simple_reducer(reducer("r", "subtract")) is None
+
+
+# ---- what the reader refuses before the verifier sees it -------------------------------------------
+
+
+def message_of(module: Module) -> proto.Message:
+    return proto.read_message(memoryview(proto.to_bytes(module)), proto.MODULE)
+
+
+def reread(message: Mapping[str, Any]) -> Module:
+    return proto.from_bytes(proto.write_message(dict(message), proto.MODULE))
+
+
+def two_step_message() -> tuple[proto.Message, proto.Message, list[proto.Message]]:
+    message = message_of(
+        module_of(X, inst("y", "negate", MATRIX, ("x",)), inst("z", "negate", MATRIX, ("y",)))
+    )
+    main = message["computations"][0]
+    return message, main, main["instructions"]
+
+
+def test_cycle_among_instructions() -> None:
+    message, _, (_, y, z) = two_step_message()
+    y["operand_ids"] = [z["id"]]
+    with pytest.raises(InvalidModel, match="needs itself"):
+        reread(message)
+
+
+def test_instruction_that_reads_itself() -> None:
+    message, _, (_, y, _) = two_step_message()
+    y["operand_ids"] = [y["id"]]
+    with pytest.raises(InvalidModel, match="needs itself"):
+        reread(message)
+
+
+def test_cycle_among_computations() -> None:
+    module = module_of(
+        parameter("s", SCALAR),
+        inst("z", "call", SCALAR, ("s",), called=("one",)),
+        others=(
+            computation("two", parameter("s", SCALAR), inst("n", "negate", SCALAR, ("s",))),
+            computation(
+                "one", parameter("s", SCALAR), inst("n", "call", SCALAR, ("s",), called=("two",))
+            ),
+        ),
+    )
+    message = message_of(module)
+    two, one = message["computations"][:2]
+    two["instructions"][1].update(opcode="call", called_computation_ids=[one["id"]])
+    with pytest.raises(InvalidModel, match="needs itself"):
+        reread(message)
+
+
+def test_two_instructions_with_one_name() -> None:
+    message, _, (_, y, z) = two_step_message()
+    z["name"] = y["name"]
+    with pytest.raises(InvalidModel, match="'y'"):
+        reread(message)
+
+
+def test_two_instructions_with_one_id() -> None:
+    message, _, (_, y, z) = two_step_message()
+    z["id"] = y["id"]
+    with pytest.raises(InvalidModel, match="same id"):
+        reread(message)
+
+
+def test_two_computations_with_one_name_or_id() -> None:
+    module = module_of(parameter("s", SCALAR), others=(reducer("a"), reducer("b")))
+    for key, value in (("name", "a"), ("id", 1)):
+        message = message_of(module)
+        message["computations"][1][key] = value
+        with pytest.raises(InvalidModel, match="two computations|same id"):
+            reread(message)
+
+
+def test_operand_root_entry_and_callee_that_do_not_exist() -> None:
+    message, main, (_, y, _) = two_step_message()
+    y["operand_ids"] = [99]
+    with pytest.raises(InvalidModel, match="operand 99"):
+        reread(message)
+    message, main, _ = two_step_message()
+    main["root_id"] = 99
+    with pytest.raises(InvalidModel, match="root"):
+        reread(message)
+    message, main, _ = two_step_message()
+    del message["entry_computation_id"]
+    message["entry_computation_name"] = "nowhere"
+    with pytest.raises(InvalidModel, match="nowhere"):
+        reread(message)
+    message, main, (_, y, _) = two_step_message()
+    y.update(opcode="call", called_computation_ids=[99])
+    with pytest.raises(InvalidModel, match="99"):
+        reread(message)
+
+
+def test_call_of_nothing() -> None:
+    message, _, (_, y, _) = two_step_message()
+    y["opcode"] = "call"
+    with pytest.raises(InvalidModel, match="calls no computation"):
+        reread(message)
+
+
+def constant_message() -> tuple[proto.Message, proto.Message]:
+    data = ops.Bits(np.arange(6, dtype=np.float32).reshape(2, 3), F32)
+    message = message_of(module_of(inst("c", "constant", MATRIX, literal=data)))
+    return message, message["computations"][0]["instructions"][0]
+
+
+@pytest.mark.parametrize("elements", [0, 1, 5, 7])
+def test_literal_with_a_wrong_number_of_elements(elements: int) -> None:
+    message, c = constant_message()
+    c["literal"]["f32s"] = np.zeros(elements, np.float32).tobytes()
+    with pytest.raises(InvalidModel, match="elements"):
+        reread(message)
+
+
+def test_literal_that_ends_inside_an_element() -> None:
+    message, c = constant_message()
+    c["literal"]["f32s"] = b"\0" * 22
+    with pytest.raises(InvalidModel):
+        reread(message)
+
+
+def test_literal_of_another_type() -> None:
+    message, c = constant_message()
+    c["literal"]["shape"]["element_type"] = 4
+    with pytest.raises(InvalidModel, match="literal"):
+        reread(message)
+
+
+def test_constant_without_a_literal() -> None:
+    message, c = constant_message()
+    del c["literal"]
+    with pytest.raises(InvalidModel, match="literal"):
+        reread(message)
+
+
+def test_tuple_constant_is_refused_in_words() -> None:
+    message, c = constant_message()
+    c["shape"] = {"element_type": 13, "tuple_shapes": [c["shape"]]}
+    with pytest.raises(NeuronSimError, match="tuple"):
+        reread(message)
+
+
+def shaped(**changes: Any) -> proto.Message:
+    message = message_of(module_of(X))
+    main = message["computations"][0]
+    main["instructions"][0]["shape"].update(changes)
+    return message
+
+
+@pytest.mark.parametrize(
+    "dims", [[2**62, 2**62], [2**63 - 1], [-1], [2**62] * 64, [1] * 65], ids=lambda d: f"{d[:2]}x{len(d)}"
+)
+def test_dimensions_without_measure_are_refused_or_do_not_fit(dims: list[int]) -> None:
+    message = shaped(dimensions=dims, layout={}, is_dynamic_dimension=[])
+    with pytest.raises(NeuronSimError):
+        module = reread(message)
+        verify(module)
+        compile_module(module, Profile(), find_target("trn1"))
+
+
+def test_dynamic_shape_has_aws_code() -> None:
+    with pytest.raises(InvalidModel, match="NCC_EMOD025"):
+        reread(shaped(is_dynamic_dimension=[1, 0]))
+
+
+@pytest.mark.parametrize(("number", "name"), [(21, "s4"), (22, "u4"), (24, "f8e5m2fnuz"), (99, "99")])
+def test_element_types_that_are_not_read_are_named(number: int, name: str) -> None:
+    with pytest.raises(InvalidModel, match=rf"NCC_ESPP047.*{name}"):
+        reread(shaped(element_type=number))
+
+
+@pytest.mark.parametrize("layout", [[0], [0, 0], [0, 2], [0, 1, 2], [-1, 0]], ids=str)
+def test_layout_that_orders_other_dimensions(layout: list[int]) -> None:
+    with pytest.raises(InvalidModel, match="layout"):
+        reread(shaped(layout={"minor_to_major": layout}))
