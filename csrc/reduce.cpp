@@ -113,8 +113,8 @@ void reduce(const Reduction& r, const std::vector<int64_t>& shape, int kept, con
         }
     };
     const int64_t pieces = n == 0 ? 0 : n / row * pieces_per_row;
-    const int64_t grain =
-        depth > 0 ? 1 + 65536 / (depth * (row < max_lanes ? row : max_lanes)) : pieces + 1;
+    const int64_t work = depth * (row < max_lanes ? row : max_lanes);
+    const int64_t grain = 1 + 65536 / (work + 1);
     parallel_for(pieces, grain, body);
 }
 

@@ -1,0 +1,36 @@
+"""Fixtures that choose the processor's path and put it back afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from neuronsim import processor
+
+
+@pytest.fixture(params=processor.available_isas())
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The test runs once on each instruction set of this processor."""
+    before = processor.isa()
+    processor.set_isa(request.param)
+    yield request.param
+    processor.set_isa(before)
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The test runs once with each number of threads."""
+    before = processor.num_threads()
+    processor.set_num_threads(request.param)
+    yield request.param
+    processor.set_num_threads(before)
+
+
+@pytest.fixture
+def restored_processor() -> Iterator[None]:
+    """The test may change the instruction set and the number of threads."""
+    before = processor.isa(), processor.num_threads()
+    yield
+    processor.set_isa(before[0])
+    processor.set_num_threads(before[1])

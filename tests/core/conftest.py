@@ -1,0 +1,95 @@
+"""The core seen from the tests: every array is an ndarray of words (unsigned storage bits)."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from neuronsim import dtypes, ops
+from neuronsim.profiles import Profile
+from neuronsim.reference.formats import FORMATS
+
+Words = npt.NDArray[Any]
+
+
+class Evaluate(Protocol):
+    def __call__(
+        self,
+        name: str,
+        *operands: tuple[str, Words],
+        profile: Profile = ...,
+        result: str | None = None,
+        **attributes: Any,
+    ) -> Words: ...
+
+
+class RandomWords(Protocol):
+    def __call__(
+        self, rng: np.random.Generator, type_name: str, shape: Any, mode: str = ...
+    ) -> Words: ...
+
+
+@pytest.fixture(scope="session")
+def evaluate() -> Evaluate:
+    """Evaluate a row of the op table on (type name, words) operands; gives words."""
+
+    def run(
+        name: str,
+        *operands: tuple[str, Words],
+        profile: Profile = Profile(),  # noqa: B008 (frozen)
+        result: str | None = None,
+        **attributes: Any,
+    ) -> Words:
+        op = ops.by_name(name)
+        bits = []
+        for type_name, words in operands:
+            t = dtypes.DTYPES[type_name]
+            bits.append(ops.Bits(words.view(t.storage), t))
+        stated = op.infer([x.type for x in bits], attributes)
+        if result is not None:
+            stated = stated._replace(dtype=dtypes.DTYPES[result])
+        data = ops.evaluate(op, bits, attributes, profile, stated).data
+        assert data.dtype == stated.dtype.storage
+        assert data.shape == stated.dims
+        return data.view(f"u{data.itemsize}")
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def random_words() -> RandomWords:
+    """Random encodings: `any` has all bit patterns, `near` exponents within a few binades of 1 (so
+    that additions meet), `special` mostly zeros, subnormals, extremes, Inf and NaN.
+    """
+
+    def draw(rng: np.random.Generator, type_name: str, shape: Any, mode: str = "any") -> Words:
+        t = dtypes.DTYPES[type_name]
+        word = np.dtype(f"u{t.itemsize}")
+        if t is dtypes.boolean:
+            return rng.integers(0, 2, shape, word)
+        words = rng.integers(0, np.iinfo(word).max, shape, word, endpoint=True)
+        if t.kind != "float":
+            return words
+        f = FORMATS[type_name]
+        shift, all_ones = f.shift, int(np.iinfo(word).max)
+        words &= word.type(all_ones ^ ((1 << shift) - 1))
+        m, top = f.mantissa_bits + shift, (1 << f.exponent_bits) - 1
+        if mode == "near":
+            bias = top >> 1
+            spread = min(6, bias - 1)
+            exponent = rng.integers(bias - spread, bias + spread, shape)
+            words = (words & word.type(all_ones ^ (top << m))) | exponent.astype(word) << word.type(m)
+        elif mode == "special":
+            one = 1 << shift
+            largest = (top << m if f.has_inf else f.nan_bits) - one
+            table = [0, one, (1 << m) - one, 1 << m, (top >> 1) << m, largest, top << m]
+            table += [f.nan_bits, f.nan_bits | one, (top << m) | one]
+            values = np.array([v | s for v in table for s in (0, 1 << (8 * t.itemsize - 1))], word)
+            chosen = rng.integers(0, len(values), shape)
+            words = np.where(rng.random(shape) < 0.7, values[chosen], words)
+        return words
+
+    return draw

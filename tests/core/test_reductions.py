@@ -1,0 +1,183 @@
+"""Rules R2 and R3: reductions against the twin, on every instruction set."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import neuronsim as ns
+from neuronsim import _core, dtypes, processor
+from neuronsim.profiles import Profile
+from neuronsim.reference import sums
+from neuronsim.reference.elementwise import BOOL, INTEGER
+from neuronsim.reference.formats import wrap
+
+Words = npt.NDArray[Any]
+FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+REDUCERS = ["add", "multiply", "maximum", "minimum"]
+
+
+def twin_reduce(
+    reducer: str, type_name: str, words: Words, axes: tuple[int, ...], initial: int, **options: Any
+) -> Words:
+    """The reduction of words over ascending axes, last fastest."""
+    t = dtypes.DTYPES[type_name]
+    kept = [d for d in range(words.ndim) if d not in axes]
+    moved = words.transpose([*kept, *sorted(axes)])
+    depth = math.prod(moved.shape[len(kept) :])
+    rows = moved.reshape([*moved.shape[: len(kept)], depth])
+    out = np.empty(rows.shape[:-1], words.dtype)
+    for i in np.ndindex(out.shape):
+        elements = rows[i].tolist()
+        if t.kind == "float":
+            out[i] = sums.reduce_float(reducer, type_name, elements, initial, **options)
+        else:
+            out[i] = _twin_integer(reducer, t, elements, initial)
+    return out
+
+
+def _twin_integer(reducer: str, t: dtypes.DType, elements: list[int], initial: int) -> int:
+    if t.kind == "bool":
+        return sums.reduce_integer(BOOL[reducer], elements, initial)
+    signed = t.kind == "signed"
+    values = [wrap(v, bits=t.bits, signed=signed) for v in [*elements, initial]]
+    total = sums.reduce_integer(INTEGER[reducer], values[:-1], values[-1])
+    return total & ((1 << t.bits) - 1)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_reduce_R2_equals_the_twin(seed: int, evaluate: Any, random_words: Any) -> None:
+    """Random shapes, axes, types, layouts and special values; R3 on and off."""
+    rng = np.random.default_rng(seed)
+    type_name = str(rng.choice(FLOATS if seed % 4 else [*INTEGERS, "bool"]))
+    t = dtypes.DTYPES[type_name]
+    reducers = (
+        REDUCERS if t.kind == "float" else [*REDUCERS, "bitwise_and", "bitwise_or", "bitwise_xor"]
+    )
+    reducer = str(rng.choice(reducers))
+    rank = int(rng.integers(1, 5))
+    shape = [int(n) for n in rng.integers(0 if seed % 10 == 0 else 1, 9, rank)]
+    axes = tuple(int(a) for a in rng.permutation(rank)[: rng.integers(0, rank + 1)])
+    x = random_words(rng, type_name, shape, str(rng.choice(["any", "near", "special"])))
+    if seed % 3 == 1:
+        x = np.asfortranarray(x)
+    elif seed % 3 == 2 and rank > 1:
+        x = x[::-1, ..., ::2]
+    initial = random_words(rng, type_name, (), "near")
+    setting = str(rng.choice(["on", "off"]))
+    found = evaluate(
+        "reduce", (type_name, x), (type_name, np.asarray(initial)), dimensions=axes, reducer=reducer,
+        profile=Profile(mixed_precision_accumulation=setting),
+    )  # fmt: skip
+    rounds = setting == "off" and t.kind == "float" and t.bits <= 16 and reducer in ("add", "multiply")
+    options = {"round_tiles": rounds} if t.kind == "float" else {}
+    np.testing.assert_array_equal(
+        found, twin_reduce(reducer, type_name, x, axes, int(initial), **options)
+    )
+
+
+@pytest.mark.parametrize("length", [1, 511, 512, 513, 1023, 1024, 1025, 1600])
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
+def test_reduce_R2_around_the_tile(
+    length: int, type_name: str, evaluate: Any, random_words: Any, isa: str
+) -> None:
+    rng = np.random.default_rng(length)
+    x = random_words(rng, type_name, (3, length), "near")
+    zero = np.zeros((), x.dtype)
+    for setting, rounds in (("on", False), ("off", type_name != "float32")):
+        found = evaluate(
+            "reduce", (type_name, x), (type_name, zero), dimensions=(1,), reducer="add",
+            profile=Profile(mixed_precision_accumulation=setting),
+        )  # fmt: skip
+        expected = twin_reduce("add", type_name, x, (1,), 0, round_tiles=rounds)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_reduce_R2_order_shows(evaluate: Any, random_words: Any) -> None:
+    # Controls: another tile length, the init first, or one long fold give other bits on this data.
+    rng = np.random.default_rng(5)
+    x = random_words(rng, "float32", (16, 1500), "near")
+    one = np.array(0x3F800000, np.uint32)
+    found = evaluate("reduce", ("float32", x), ("float32", one), dimensions=(1,), reducer="add")
+    expected = twin_reduce("add", "float32", x, (1,), 0x3F800000)
+    np.testing.assert_array_equal(found, expected)
+    for tile in (256, 511, 1500):
+        assert np.any(found != twin_reduce("add", "float32", x, (1,), 0x3F800000, tile=tile))
+    first = np.concatenate([np.full((16, 1), one), x], axis=1)
+    assert np.any(found != twin_reduce("add", "float32", first, (1,), 0))
+
+
+def test_reduce_R3_rounding_of_tiles_shows(evaluate: Any, random_words: Any) -> None:
+    x = random_words(np.random.default_rng(6), "bfloat16", (16, 1500), "near")
+    zero = np.zeros((), np.uint16)
+    on, off = (
+        evaluate(
+            "reduce", ("bfloat16", x), ("bfloat16", zero), dimensions=(1,), reducer="add",
+            profile=Profile(mixed_precision_accumulation=setting),
+        )
+        for setting in ("on", "off")
+    )  # fmt: skip
+    assert np.any(on != off)
+
+
+def test_reduce_R2_several_axes_are_walked_last_fastest(evaluate: Any, random_words: Any) -> None:
+    # 40 x 50 elements in one output: tiles of 512 run across the rows.
+    x = random_words(np.random.default_rng(7), "float32", (40, 3, 50), "near")
+    zero = np.zeros((), np.uint32)
+    for axes in ((0, 2), (2, 0)):
+        found = evaluate("reduce", ("float32", x), ("float32", zero), dimensions=axes, reducer="add")
+        np.testing.assert_array_equal(found, twin_reduce("add", "float32", x, (0, 2), 0))
+
+
+@pytest.mark.parametrize("reducer", REDUCERS)
+def test_reduce_R2_of_nothing_is_the_initial_value(reducer: str, evaluate: Any) -> None:
+    empty = np.zeros((4, 0), np.uint16)
+    initial = np.array(0x8000, np.uint16)  # -0
+    found = evaluate(
+        "reduce", ("float16", empty), ("float16", initial), dimensions=(1,), reducer=reducer
+    )
+    np.testing.assert_array_equal(found, np.full(4, 0x8000, np.uint16))
+
+
+def test_sum_R2_of_minus_zero_is_plus_zero() -> None:
+    # Array functions start from the identity: -0 + +0 is +0.
+    assert ns.sum(ns.asarray([-0.0])).tobytes() == b"\0\0\0\0"
+
+
+def test_reduce_E7_maximum_of_nan_and_zeros(evaluate: Any) -> None:
+    x = np.array([[0x80000000, 0, 0x80000000], [0, 0x7FC12345, 0x7F800000]], np.uint32)
+    low = np.array(0xFF800000, np.uint32)
+    found = evaluate("reduce", ("float32", x), ("float32", low), dimensions=(1,), reducer="maximum")
+    assert [hex(v) for v in found] == ["0x0", "0x7fc00000"]
+
+
+def test_reduce_large_arrays_agree_on_every_path(random_words: Any, restored_processor: None) -> None:
+    """Rows, columns and all of a large array: the same bits on every path, the twin's on samples."""
+    x = random_words(np.random.default_rng(8), "float32", (700, 900), "near")
+    array = ns.asarray(x.view(np.float32))
+    zero = [sums.reduce_float("add", "float32", x[r].tolist(), 0) for r in (0, 399, 699)]
+    seen = set()
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        for threads in (1, 2):
+            processor.set_num_threads(threads)
+            rows, columns, total = (ns.sum(array, axis).tobytes() for axis in (1, 0, None))
+            seen.add((rows, columns, total))
+            words = np.frombuffer(rows, np.uint32)
+            assert [int(words[r]) for r in (0, 399, 699)] == zero
+            column = np.frombuffer(columns, np.uint32)[17]
+            assert int(column) == sums.reduce_float("add", "float32", x[:, 17].tolist(), 0)
+    assert len(seen) == 1
+
+
+def test_reduce_refuses_what_is_no_reducer() -> None:
+    names = [name for name, _, _ in _core.OPS]
+    zero, out = np.zeros((), np.float32), np.zeros((), np.float32)
+    for name in ("exp", "less", "select"):
+        with pytest.raises(ValueError, match="not a reduction"):
+            _core.reduce(names.index(name), 0, np.zeros(3, np.float32), 0, zero, out, 512, False)
