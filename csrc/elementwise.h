@@ -49,6 +49,26 @@ inline uint32_t canonical(float x) { return x == x ? bits_as<uint32_t>(x) : cano
         for (int i = 0; i < n; ++i) out.member[i] = condition[i] ? b[i] : c[i];  \
     }
 
+// The float32 bodies of two operands as functions, for the folds of reduce_kernels.h.
+namespace body {
+
+#define ARITHMETIC(name, arity, f, s, u) \
+    inline float name(float a, float b) { return f; }
+#define FLOATING(name, arity, f)
+#define INTEGRAL(name, arity, u)
+#define BITWISE(name, arity, f, s, u)
+#define COMPARISON(name, body)
+#define SELECTION(name)
+#include "ops.def"
+#undef ARITHMETIC
+#undef FLOATING
+#undef INTEGRAL
+#undef BITWISE
+#undef COMPARISON
+#undef SELECTION
+
+}  // namespace body
+
 namespace kernel {
 
 #define ARITHMETIC(name, arity, f, s, u)        \

@@ -20,6 +20,8 @@ namespace math {
 }  // namespace math
 
 #include "elementwise.h"
+//
+#include "fold.h"
 #include "simd.h"
 //
 #include "matmul.h"
@@ -44,6 +46,14 @@ constexpr void fill_dtypes(Kernels& k) {
     }
 }
 
+template <float (*Body)(float, float), int I = 0>
+constexpr void fill_chains(ChainsKernel* row) {
+    if constexpr (I < format_count) {
+        row[I] = fold_chains<I, Body>;
+        fill_chains<Body, I + 1>(row);
+    }
+}
+
 template <Domain D>
 constexpr void fill_domain(Kernels& k) {
     constexpr int d = static_cast<int>(D);
@@ -63,6 +73,10 @@ constexpr Kernels make_kernels() {
     fill_domain<f64>(k);
     fill_domain<i64>(k);
     fill_domain<u64>(k);
+    fill_chains<body::add>(k.fold_chains[static_cast<int>(Op::add)]);
+    fill_chains<body::multiply>(k.fold_chains[static_cast<int>(Op::multiply)]);
+    fill_chains<body::maximum>(k.fold_chains[static_cast<int>(Op::maximum)]);
+    fill_chains<body::minimum>(k.fold_chains[static_cast<int>(Op::minimum)]);
 #define SET(name, domain, suffix) \
     k.op[static_cast<int>(Op::name)][static_cast<int>(domain)] = kernel::name##_##suffix;
 #define SET_FOLD(name, domain, suffix) \

@@ -50,6 +50,10 @@ using NarrowKernel = void (*)(Tile& out, const Tile& in, int n, Narrowing narrow
 // acc[i] = op(acc[i], in[i])
 using FoldKernel = void (*)(Tile& acc, const Tile& in, int n);
 
+// The folds of `chains` chains of elements in memory: fold.h says how they lie.
+using ChainsKernel = void (*)(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int64_t count,
+                              int chains, float* acc);
+
 struct Kernels {
     const char* isa;
     int dot_rows;  // the register block of dot_block
@@ -59,6 +63,7 @@ struct Kernels {
     RoundKernel round[dtype_count];  // float32 to the format's values (C2-C5), integers wrapped (E8)
     OpKernel op[op_count][domain_count];
     FoldKernel fold[op_count][domain_count];
+    ChainsKernel fold_chains[op_count][format_count];  // of float types, where the op is a reducer
     NarrowKernel to_float32[domain_count];
     ConvertKernel to_float64[domain_count];
     ConvertKernel to_integer[domain_count][dtype_count];  // truncate and saturate (C6); wrap
