@@ -65,7 +65,7 @@ class DotDimensions:
 
 
 Infer: TypeAlias = Callable[[Sequence[ArrayType], Attributes], ArrayType]
-Evaluate: TypeAlias = Callable[[Sequence[Bits], Attributes, ArrayType, Profile], BitsArray]
+Evaluate: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, ArrayType, Profile], BitsArray]
 
 
 @dataclass(frozen=True)
@@ -308,18 +308,15 @@ def _run_one(opcode: int, operands: Sequence[Bits], result: ArrayType, profile: 
     return run_tile_program(program, [x.data for x in operands], [result])[0]
 
 
-def _evaluate_elementwise(row: Callable[[], Op]) -> Evaluate:
-    def evaluate(
-        operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
-    ) -> BitsArray:
-        opcode, _ = core_step(row(), operands[-1].dtype, result.dtype)
-        return _run_one(opcode, operands, result, profile)
-
-    return evaluate
+def _evaluate_elementwise(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+) -> BitsArray:
+    opcode, _ = core_step(op, operands[-1].dtype, result.dtype)
+    return _run_one(opcode, operands, result, profile)
 
 
 def _evaluate_convert(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     if operands[0].dtype is result.dtype:
         return operands[0].data
@@ -327,7 +324,7 @@ def _evaluate_convert(
 
 
 def _evaluate_reduce_precision(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     step = reduce_precision_steps(operands[0].dtype, attributes)
     program = tile_program((dtypes.float32.code or 0,), step, (len(step),), True)
@@ -345,13 +342,13 @@ def reduce_precision_steps(
 
 
 def _evaluate_copy(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     return operands[0].data
 
 
 def _evaluate_broadcast(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     x = operands[0].data
     order = sorted(range(x.ndim), key=lambda i: int(attributes["dimensions"][i]))
@@ -363,47 +360,47 @@ def _evaluate_broadcast(
 
 
 def _evaluate_reshape(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     return operands[0].data.reshape(result.dims)
 
 
 def _evaluate_transpose(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     return operands[0].data.transpose(attributes["dimensions"])
 
 
 def _evaluate_reverse(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     return np.flip(operands[0].data, tuple(attributes["dimensions"]))
 
 
 def _evaluate_slice(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     return operands[0].data[tuple(slice(*r) for r in attributes["slice"])]
 
 
 def _evaluate_concatenate(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     return np.concatenate([x.data for x in operands], axis=attributes["dimensions"][0])
 
 
 def _evaluate_iota(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     (axis,) = attributes["dimensions"]
     count = Bits(np.arange(result.dims[axis], dtype=np.int64), dtypes.int64)
     line_type = ArrayType(result.dtype, (result.dims[axis],))
     line = Bits(_run_one(CONVERT, [count], line_type, profile), result.dtype)
-    return _evaluate_broadcast([line], {"dimensions": (axis,)}, result, profile)
+    return _evaluate_broadcast(op, [line], {"dimensions": (axis,)}, result, profile)
 
 
 def _evaluate_reduce(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     array, initial = operands
     reducer = by_name(attributes["reducer"])
@@ -423,7 +420,7 @@ def _evaluate_reduce(
 
 
 def _evaluate_dot(
-    operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     lhs, rhs = operands
     d: DotDimensions = attributes["dot_dimensions"]
@@ -471,7 +468,7 @@ def _elementwise(
         cast="compute",
         cost=cost,
         infer=infer,
-        evaluate=_evaluate_elementwise(lambda: OPS[name]),
+        evaluate=_evaluate_elementwise,
         core=core or name,
         **more,
     )
@@ -563,7 +560,7 @@ def evaluate(
     """Evaluate a row on bits. `result` is the type that a graph states; else it is inferred."""
     if result is None:
         result = op.infer([x.type for x in operands], attributes)
-    return Bits(op.evaluate(operands, attributes, result, profile), result.dtype)
+    return Bits(op.evaluate(op, operands, attributes, result, profile), result.dtype)
 
 
 def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
