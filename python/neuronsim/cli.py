@@ -121,9 +121,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NeuronSimError as error:
         errors.print(f"neuronsim: {error}", style="red", markup=False, soft_wrap=True)
         return 2
-    except MemoryError:
-        errors.print("neuronsim: the model's arrays do not fit in this machine's memory", style="red")
-        return 2
     except KeyboardInterrupt:
         errors.print("neuronsim: interrupted; nothing was written", style="red")
         return 130

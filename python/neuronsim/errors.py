@@ -39,6 +39,10 @@ class UnsupportedType(NeuronSimError):
     """A value has an element type that the device, or the operation, does not have."""
 
 
+class OutOfMemory(NeuronSimError, MemoryError):
+    """An array does not fit in this machine's memory, or in the target's."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A clause that names the closest known spelling, or nothing.
 

@@ -151,6 +151,14 @@ def _check_axes(axes: Sequence[int], rank: int, what: str) -> None:
         raise InvalidArgument(f"{what} {tuple(axes)} are not distinct axes of {rank} dimensions")
 
 
+def _sole_axis(attributes: Attributes, rank: int) -> int:
+    axes: Sequence[int] = attributes["dimensions"]
+    _check_axes(axes, rank, "dimensions")
+    if len(axes) != 1:
+        raise InvalidArgument(f"dimensions {tuple(axes)} must be one axis")
+    return axes[0]
+
+
 def _infer_broadcast(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     dims, mapping = attributes["dims"], attributes["dimensions"]
     _check_axes(mapping, len(dims), "dimensions")
@@ -191,9 +199,8 @@ def _infer_slice(operands: Sequence[ArrayType], attributes: Attributes) -> Array
 
 
 def _infer_concatenate(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
-    (axis,) = attributes["dimensions"]
     first = operands[0]
-    _check_axes((axis,), len(first.dims), "dimensions")
+    axis = _sole_axis(attributes, len(first.dims))
     for t in operands[1:]:
         if (
             t.dtype is not first.dtype
@@ -207,7 +214,7 @@ def _infer_concatenate(operands: Sequence[ArrayType], attributes: Attributes) ->
 
 def _infer_iota(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     dims = tuple(attributes["dims"])
-    _check_axes(attributes["dimensions"], len(dims), "dimensions")
+    _sole_axis(attributes, len(dims))
     return ArrayType(attributes["dtype"], dims)
 
 
@@ -267,7 +274,7 @@ def core_step(op: Op, operand: DType, result: DType) -> tuple[int, int]:
     `operand` is the type of the last operand. Raises UnsupportedType where the operation does not
     exist for the type.
     """
-    if operand.name in ("float64", "complex64", "complex128") or not operand.device:
+    if not operand.device:
         raise UnsupportedType(f"{op.opcode} of {operand.name}: the device has no such type (rule F)")
     name = op.on_bool if operand is dtypes.boolean and op.on_bool else op.core
     assert name is not None

@@ -47,7 +47,7 @@ def evaluate() -> Evaluate:
         bits = []
         for type_name, words in operands:
             t = dtypes.DTYPES[type_name]
-            bits.append(ops.Bits(words.view(t.storage), t))
+            bits.append(ops.Bits(np.asarray(words).view(t.storage), t))
         stated = op.infer([x.type for x in bits], attributes)
         if result is not None:
             stated = stated._replace(dtype=dtypes.DTYPES[result])
@@ -68,9 +68,8 @@ def random_words() -> RandomWords:
     def draw(rng: np.random.Generator, type_name: str, shape: Any, mode: str = "any") -> Words:
         t = dtypes.DTYPES[type_name]
         word = np.dtype(f"u{t.itemsize}")
-        if t is dtypes.boolean:
-            return rng.integers(0, 2, shape, word)
-        words = rng.integers(0, np.iinfo(word).max, shape, word, endpoint=True)
+        top_word = 1 if t is dtypes.boolean else np.iinfo(word).max
+        words = np.asarray(rng.integers(0, top_word, shape, word, endpoint=True))
         if t.kind != "float":
             return words
         f = FORMATS[type_name]
@@ -90,6 +89,6 @@ def random_words() -> RandomWords:
             values = np.array([v | s for v in table for s in (0, 1 << (8 * t.itemsize - 1))], word)
             chosen = rng.integers(0, len(values), shape)
             words = np.where(rng.random(shape) < 0.7, values[chosen], words)
-        return words
+        return np.asarray(words)
 
     return draw

@@ -126,13 +126,19 @@ class _Rewriter:
             return name
         new = f"{name}.{_SHORT.get(dtype, dtype.name)}"
         old = self.module.by_name[name]
+        # Instruction names are unique in a module, so the copies need their own.
+        names = {i.name: f"{i.name}.{new}" for i in old.instructions}
         body = tuple(
-            i.replace(shape=dataclasses.replace(i.array, dtype=dtype))
-            if i.array.dtype is dtypes.float32
-            else i
+            i.replace(
+                name=names[i.name],
+                operands=tuple(names[o] for o in i.operands),
+                shape=dataclasses.replace(
+                    i.array, dtype=dtype if i.array.dtype is dtypes.float32 else i.array.dtype
+                ),
+            )
             for i in old.instructions
         )
-        self.reducers[new] = Computation(new, body, old.root)
+        self.reducers[new] = Computation(new, body, names[old.root])
         return new
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from neuronsim import ops
-from neuronsim.errors import UnsupportedType
+from neuronsim.errors import OutOfMemory, UnsupportedType
 from neuronsim.executor.run import (
     Call,
     Chain,
@@ -20,6 +20,7 @@ from neuronsim.executor.run import (
     Value,
     is_int64,
     run_step,
+    stored_bytes,
     truncate_int64,
 )
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, inline_calls
@@ -29,8 +30,8 @@ from neuronsim.profiles import Profile
 from neuronsim.targets import Target
 
 MAX_CHAIN = 48
-# A constant expression is folded unless its value would be larger than this.
-MAX_FOLDED_ELEMENTS = 1 << 24
+# A constant expression is folded if its value is this small, or not much larger than its operands.
+SMALL_ELEMENTS = 1 << 16
 
 
 def check_types(module: Module, target: Target) -> None:
@@ -51,14 +52,14 @@ def check_types(module: Module, target: Target) -> None:
 
 
 def check_memory(module: Module, target: Target) -> None:
-    """Raises UnsupportedType for an array that is larger than the target's memory."""
+    """Raises OutOfMemory for an array that is larger than the target's memory."""
     for i in module.entry_computation.instructions:
         if isinstance(i.shape, Shape):
             size = math.prod(i.shape.dims) * i.shape.dtype.itemsize
             if size > target.memory:
-                raise UnsupportedType(
-                    f"[NCC_EOOM001] {i.name} is {i.shape.type}: {size / 2**30:.0f} GiB do not fit in "
-                    f"the {target.memory / 2**30:.0f} GiB of {target.name}"
+                raise OutOfMemory(
+                    f"[NCC_EOOM001] {i.name} is {i.shape.type}: {size >> 30} GiB do not fit in the "
+                    f"{target.memory >> 30} GiB of {target.name}"
                 )
 
 
@@ -120,8 +121,11 @@ class _Compiler:
             return False
         if not isinstance(i.shape, Shape):
             return True
-        moves = i.opcode == "broadcast"
-        return moves or math.prod(i.shape.dims) <= MAX_FOLDED_ELEMENTS
+        if i.opcode == "broadcast":
+            return True  # a view
+        held = sum(stored_bytes(self.constants[o]) for o in i.operands)
+        size = math.prod(i.shape.dims)
+        return size <= SMALL_ELEMENTS or size * i.shape.dtype.itemsize <= 2 * held
 
     def _fold(self, i: Instruction) -> None:
         step = self._step(i)
@@ -230,7 +234,8 @@ def _with_frees(steps: list[Step], root: str) -> tuple[Step, ...]:
         for o in step.operands:
             last[o] = n
     freed = [
-        tuple(o for o in step.operands if last[o] == n and o != root) for n, step in enumerate(steps)
+        tuple(dict.fromkeys(o for o in step.operands if last[o] == n and o != root))
+        for n, step in enumerate(steps)
     ]
     return tuple(
         Step(s.name, s.action, s.operands, s.result, s.members, f)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.errors import NeuronSimError
+from neuronsim.errors import NeuronSimError, OutOfMemory
 from neuronsim.ops import ArrayType, Attributes, Bits, BitsArray
 from neuronsim.profiles import Profile
 
@@ -78,12 +78,13 @@ class Program:
     @property
     def constant_bytes(self) -> int:
         """Bytes of the constants, each stored once in its own type."""
-        return sum(_stored_bytes(v) for v in self.constants.values())
+        return sum(stored_bytes(v) for v in self.constants.values())
 
 
-def _stored_bytes(value: Value) -> int:
+def stored_bytes(value: Value) -> int:
+    """Bytes that a value takes; what a broadcast repeats counts once."""
     if isinstance(value, TupleValue):
-        return sum(_stored_bytes(v) for v in value.elements)
+        return sum(stored_bytes(v) for v in value.elements)
     data = value.data
     distinct = math.prod(n for n, s in zip(data.shape, data.strides, strict=True) if s != 0)
     return int(distinct * data.itemsize)
@@ -100,15 +101,28 @@ def run_step(step: Step, operands: list[Value], profile: Profile, truncated: dic
         return source.elements[action.index]
     arrays = [o for o in operands if isinstance(o, Bits)]
     assert step.result is not None
+    try:
+        return _run_arrays(step, step.result, arrays, profile, truncated)
+    except MemoryError as error:
+        raise OutOfMemory(
+            f"{step.name}: {step.result} does not fit in this machine's memory: {error}"
+        ) from error
+
+
+def _run_arrays(
+    step: Step, result: ArrayType, arrays: list[Bits], profile: Profile, truncated: dict[str, int]
+) -> Value:
+    action = step.action
     if isinstance(action, Chain):
         codes = tuple(ops.core_code(a.dtype, step.name) for a in arrays)
         via_float32 = profile.int_to_float == "via_float32"
         outputs = (len(codes) + len(action.steps) - 1,)
         program = ops.tile_program(codes, action.steps, outputs, via_float32)
-        data = ops.run_tile_program(program, [a.data for a in arrays], [step.result])
-        return Bits(data[0], step.result.dtype)
+        data = ops.run_tile_program(program, [a.data for a in arrays], [result])
+        return Bits(data[0], result.dtype)
+    assert isinstance(action, Call)
     try:
-        value = ops.evaluate(action.op, arrays, action.attributes, profile, step.result)
+        value = ops.evaluate(action.op, arrays, action.attributes, profile, result)
     except NeuronSimError as error:
         raise type(error)(f"{step.name} ({action.op.opcode}): {error}") from error
     if profile.int64 == "truncate" and is_int64(value.dtype):

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -50,6 +51,7 @@ class TupleShape:
 
 
 AnyShape: TypeAlias = Shape | TupleShape
+MAX_INSTRUCTIONS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,9 @@ class Module:
         """
         names = [p.name for p in self.parameters]
         short = [n.rpartition(".")[0] if n.rpartition(".")[2].isdecimal() else n for n in names]
-        short = [s or n for s, n in zip(short, names, strict=True)]
-        return tuple(s if short.count(s) == 1 else n for s, n in zip(short, names, strict=True))
+        counts = Counter([*short, *names])
+        pairs = zip(short, names, strict=True)
+        return tuple(s if s and counts[s] == (2 if s == n else 1) else n for s, n in pairs)
 
 
 def sort_by_dependency(
@@ -197,16 +200,20 @@ def simple_reducer(computation: Computation) -> str | None:
     """
     by_name = computation.by_name
 
-    def strip(name: str) -> Instruction:
+    def strip(name: str, *, widening: bool) -> Instruction:
         i = by_name[name]
-        while i.opcode == "convert" and _is_float_pair(by_name, i):
-            i = by_name[i.operands[0]]
+        while i.opcode == "convert":
+            source = by_name[i.operands[0]]
+            narrow, wide = (source, i) if widening else (i, source)
+            if not _holds(wide.array.dtype, narrow.array.dtype):
+                break
+            i = source
         return i
 
-    body = strip(computation.root)
+    body = strip(computation.root, widening=False)
     if body.opcode not in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"):
         return None
-    sources = [strip(name) for name in body.operands]
+    sources = [strip(name, widening=True) for name in body.operands]
     if len(computation.parameters) != 2 or {s.opcode for s in sources} != {"parameter"}:
         return None
     if {s.attributes["number"] for s in sources} != {0, 1}:
@@ -217,16 +224,21 @@ def simple_reducer(computation: Computation) -> str | None:
     return ops.by_opcode(body.opcode, {}).name
 
 
-def _is_float_pair(by_name: Mapping[str, Instruction], convert: Instruction) -> bool:
-    types = (convert.array.dtype, by_name[convert.operands[0]].array.dtype)
-    return all(t.kind == "float" for t in types) and dtypes.float32 in types
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether float32 or a wider type holds every value of a narrower float."""
+    return (
+        wide in (dtypes.float32, dtypes.float64) and narrow.kind == "float" and narrow.bits <= wide.bits
+    )
 
 
 def inline_calls(module: Module) -> Module:
     """The module with every `call` of its entry computation replaced by the callee's instructions.
 
-    An inlined instruction is named `call/instruction`, so that its origin stays visible.
+    An inlined instruction is named `call.instruction`, so that its origin stays visible. Raises
+    InvalidModel if more than MAX_INSTRUCTIONS would result.
     """
+    _check_inlined_size(module)
+    taken = {i.name for c in module.computations for i in c.instructions}
     inlined: dict[str, Computation] = {}
     for computation in module.computations:  # callees come first
         body: list[Instruction] = []
@@ -242,7 +254,7 @@ def inline_calls(module: Module) -> Module:
                 if inner.opcode == "parameter":
                     local[inner.name] = operands[int(inner.attributes["number"])]
                     continue
-                local[inner.name] = f"{i.name}/{inner.name}"
+                local[inner.name] = _fresh(f"{i.name}.{inner.name}", taken)
                 body.append(
                     inner.replace(
                         name=local[inner.name], operands=tuple(local[o] for o in inner.operands)
@@ -255,6 +267,28 @@ def inline_calls(module: Module) -> Module:
     reachable = _reachable(module.entry, {c.name: c for c in computations})
     kept = tuple(c for c in computations if c.name in reachable)
     return dataclasses.replace(module, computations=kept)
+
+
+def _check_inlined_size(module: Module) -> None:
+    sizes: dict[str, int] = {}
+    for c in module.computations:
+        calls = sum(sizes[i.called[0]] for i in c.instructions if i.opcode == "call")
+        sizes[c.name] = len(c.instructions) + calls
+    if sizes[module.entry] > MAX_INSTRUCTIONS:
+        raise InvalidModel(
+            f"[NCC_EVRF007] {module.name!r} has {sizes[module.entry]} instructions when its calls are "
+            f"inlined: neuronsim executes up to {MAX_INSTRUCTIONS}"
+        )
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    """The name, with a number if it is taken; then it is."""
+    found, number = name, 0
+    while found in taken:
+        number += 1
+        found = f"{name}.{number}"
+    taken.add(found)
+    return found
 
 
 def _reachable(entry: str, by_name: Mapping[str, Computation]) -> set[str]:

@@ -44,10 +44,12 @@ def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
         attributes["dims"] = instruction.shape.dims
         attributes["dtype"] = instruction.shape.dtype
     if instruction.opcode == "reduce":
+        if len(instruction.operands) > 2:
+            raise UnsupportedOperator("a reduce of several arrays at once is not executed yet")
         attributes["reducer"] = simple_reducer(module.by_name[instruction.called[0]])
         if attributes["reducer"] is None:
             raise UnsupportedOperator(
-                f"{instruction.name}: a reduce whose computation {instruction.called[0]!r} is not one "
+                f"a reduce whose computation {instruction.called[0]!r} is not one "
                 "add, multiply, maximum, minimum, and, or, xor is not executed yet"
             )
     return attributes

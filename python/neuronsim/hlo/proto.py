@@ -7,6 +7,7 @@ table are kept as they are and written back.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from neuronsim.hlo.module import (
     sort_by_dependency,
 )
 from neuronsim.hlo.opcodes import ATTRIBUTES
+from neuronsim.ops import OPCODES
 
 Message = dict[str, Any]
 Kind = Literal["int", "string", "bytes", "float", "message", "elements"]
@@ -173,6 +175,20 @@ TUPLE, TOKEN = 13, 17
 _OTHER_TYPES = {14: "opaque", 21: "s4", 22: "u4", 23: "f8e4m3b11fnuz", 24: "f8e5m2fnuz",
                 25: "f8e4m3fnuz", 26: "s2", 27: "u2"}  # fmt: skip
 
+# The field of an instruction that holds each attribute.
+_ATTRIBUTE_FIELDS = {
+    "number": "parameter_number",
+    "literal": "literal",
+    "tuple_index": "tuple_index",
+    "dimensions": "dimensions",
+    "slice": "slice_dimensions",
+    "dot_dimensions": "dot_dimension_numbers",
+    **{
+        name: name
+        for name in ("exponent_bits", "mantissa_bits", "comparison_direction", "comparison_type")
+    },
+}
+
 MAX_DEPTH = 64
 MAX_RANK = 64
 MAX_DIMENSION = 2**62
@@ -182,6 +198,8 @@ MAX_DIMENSION = 2**62
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1  # most numbers of a file are this small
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
@@ -212,6 +230,14 @@ def _varints(data: memoryview) -> npt.NDArray[np.uint64]:
     places = np.arange(raw.size) - np.repeat(starts, ends - starts + 1)
     parts = (raw & 0x7F).astype(np.uint64) << (7 * places).astype(np.uint64)
     return np.bitwise_or.reduceat(parts, starts)
+
+
+def _packed_ints(data: memoryview) -> list[int]:
+    values, at = [], 0
+    while at < len(data):
+        value, at = _varint(data, at)
+        values.append(_signed(value))
+    return values
 
 
 def _read_field(data: memoryview, at: int) -> tuple[int, int, Any, int]:
@@ -261,7 +287,7 @@ def _store(message: Message, f: Field, wire: int, value: Any, depth: int) -> Non
         return
     decoded: Any
     if f.kind == "int" and f.repeated and packed:
-        message.setdefault(f.name, []).extend(_varints(value).view(np.int64).tolist())
+        message.setdefault(f.name, []).extend(_packed_ints(value))
         return
     if f.kind == "int" and wire == 0:
         decoded = _signed(value)
@@ -281,9 +307,9 @@ def _store(message: Message, f: Field, wire: int, value: Any, depth: int) -> Non
 
 
 def _read_elements(f: Field, wire: int, value: Any) -> npt.NDArray[Any]:
-    if f.element == "varint":
+    if f.element == "varint" and wire in (0, 2):
         return _varints(value) if wire == 2 else np.array([value], np.uint64)
-    if wire not in (1, 2, 5) or len(value) % np.dtype(f.element).itemsize:
+    if f.element == "varint" or wire not in (1, 2, 5) or len(value) % np.dtype(f.element).itemsize:
         raise InvalidModel(f"literal field {f.name!r} does not hold whole elements")
     return np.frombuffer(value, f.element)
 
@@ -347,35 +373,28 @@ def read(path: str | Path) -> Module:
 
 def from_bytes(data: bytes) -> Module:
     """The module of serialized `HloModuleProto` or `HloProto` bytes; raises InvalidModel."""
-    view = memoryview(data)
     try:
-        message = read_message(view, MODULE)
+        message = _wrapped(memoryview(data)) or read_message(memoryview(data), MODULE)
     except InvalidModel as error:
-        try:
-            message = read_message(_wrapped(view), MODULE)
-        except InvalidModel:
-            raise InvalidModel(f"not an HloModuleProto: {error}") from error
+        raise InvalidModel(f"not an HloModuleProto: {error}") from error
     if not message.get("computations"):
-        try:
-            message = read_message(_wrapped(view), MODULE)
-        except InvalidModel:
-            raise InvalidModel("not an HloModuleProto: it has no computations") from None
+        raise InvalidModel("not an HloModuleProto: it has no computations")
     return _module(message)
 
 
-def _wrapped(view: memoryview) -> memoryview:
-    """The module inside an `HloProto`: its field 1."""
-    if len(view) == 0:
-        raise InvalidModel("the file is empty")
-    number, wire, value, _ = _read_field(view, 0)
-    if (number, wire) != (1, 2):
-        raise InvalidModel("not an HloProto")
-    return memoryview(value)
+def _wrapped(view: memoryview) -> Message | None:
+    """The module inside an `HloProto`, whose field 1 it is; in a module field 1 is the name."""
+    try:
+        number, wire, value, _ = _read_field(view, 0)
+        message = read_message(value, MODULE) if (number, wire) == (1, 2) else {}
+    except InvalidModel:
+        return None
+    return message if message.get("computations") else None
 
 
 def _unique(names: list[str], what: str) -> None:
     if len(set(names)) != len(names):
-        twice = next(n for n in names if names.count(n) > 1)
+        twice = Counter(names).most_common(1)[0][0]
         raise InvalidModel(f"two {what} are named {twice!r}")
 
 
@@ -385,8 +404,6 @@ def _module(message: Message) -> Module:
     _unique(list(names.values()), "computations")
     if len(protos) != len(message.get("computations", [])):
         raise InvalidModel("two computations have the same id")
-    if not protos:
-        raise InvalidModel("not an HloModuleProto: it has no computations")
     computations = {names[id_]: _computation(c, names[id_], names) for id_, c in protos.items()}
     entry: str = message.get("entry_computation_name", "")
     if "entry_computation_id" in message:
@@ -445,7 +462,9 @@ def _instruction(
     attributes = {}
     if message.get("called_computation_ids"):
         attributes["called"] = tuple(computations[c] for c in message["called_computation_ids"])
-    for attribute in ATTRIBUTES.get(opcode, ()):
+    # An opcode that neuronsim does not execute keeps what the file gives, so that it can be written.
+    present = tuple(a for a, name in _ATTRIBUTE_FIELDS.items() if name in message)
+    for attribute in ATTRIBUTES.get(opcode, () if opcode in OPCODES else present):
         if attribute != "called":
             attributes[attribute] = _attribute(attribute, message, shape)
         elif "called" not in attributes:

@@ -85,6 +85,8 @@ def _attributes(i: Instruction) -> list[str]:
     for name, value in i.attributes.items():
         if name == "called":
             found.append(f"to_apply=%{value[0]}")
+        elif name == "dimensions" and i.opcode == "iota":
+            found.append(f"iota_dimension={value[0]}")
         elif name == "dimensions":
             found.append(f"dimensions={_braces(value)}")
         elif name == "dot_dimensions":
@@ -103,7 +105,8 @@ def _attributes(i: Instruction) -> list[str]:
         elif name in ("exponent_bits", "mantissa_bits"):
             found.append(f"{name}={value}")
     if i.metadata.op_name:
-        found.append(f'metadata={{op_name="{i.metadata.op_name}"}}')
+        escaped = i.metadata.op_name.replace("\\", "\\\\").replace('"', '\\"')
+        found.append(f'metadata={{op_name="{escaped}"}}')
     return found
 
 
@@ -121,7 +124,8 @@ def _nested(numbers: Any, is_float: bool, dtype: dtypes.DType) -> str:
         return "true" if numbers else "false"
     if is_float:
         # Nine digits identify a float32, seventeen a float64, and so every narrower value.
-        return f"{float(numbers):.{17 if dtype is dtypes.float64 else 9}g}"
+        text = f"{float(numbers):.{17 if dtype is dtypes.float64 else 9}g}"
+        return "-0.0" if text == "-0" else text  # a bare -0 is read as an integer
     if dtype.kind == "complex":
         return f"({numbers.real}, {numbers.imag})"
     return str(int(np.asarray(numbers)))

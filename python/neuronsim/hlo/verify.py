@@ -38,7 +38,7 @@ def _verify_computation(module: Module, computation: Computation) -> None:
         where = f"{computation.name}/{i.name}"
         try:
             _verify_instruction(module, computation, i)
-        except InvalidArgument as error:
+        except (InvalidArgument, InvalidModel) as error:
             raise InvalidModel(f"[NCC_EVRF064] {where} ({i.opcode}): {error}") from error
         except (UnsupportedOperator, UnsupportedType) as error:
             raise type(error)(f"{where} ({i.opcode}): {error}") from error
@@ -49,16 +49,25 @@ def _verify_instruction(module: Module, computation: Computation, i: Instruction
     if i.opcode in STRUCTURE:
         _verify_structure(module, i, operands)
         return
-    op = row(i)
+    op, attributes = row(i), row_attributes(module, i)
     if op.arity >= 0 and len(operands) != op.arity:
         raise InvalidArgument(f"takes {op.arity} operands, not {len(operands)}")
     if op.arity < 0 and not operands:
         raise InvalidArgument("takes at least one operand")
-    inferred = op.infer([o.array.type for o in operands], row_attributes(module, i))
+    if i.opcode == "reduce":
+        _verify_reducer(module, i, operands[0])
+    inferred = op.infer([o.array.type for o in operands], attributes)
     if inferred != i.array.type:
         raise InvalidArgument(f"its operands give {inferred}, the file says {i.array.type}")
     if op.core is not None:
         ops.core_step(op, operands[-1].array.dtype, i.array.dtype)
+
+
+def _verify_reducer(module: Module, i: Instruction, array: Instruction) -> None:
+    scalar = ops.ArrayType(array.array.dtype, ())
+    for parameter in module.by_name[i.called[0]].parameters:
+        if parameter.array.type != scalar:
+            raise InvalidArgument(f"its computation takes {parameter.array.type}, not {scalar}")
 
 
 def _verify_structure(module: Module, i: Instruction, operands: list[Instruction]) -> None:

@@ -1,0 +1,138 @@
+"""The Array itself: shape, indexing, conversion to Python and NumPy, text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+import neuronsim as np
+from neuronsim.errors import InvalidArgument
+
+X = np.asarray(numpy.arange(24, dtype=numpy.float32).reshape(2, 3, 4))
+
+
+def test_shape_ndim_size_len_and_transpose() -> None:
+    assert (X.shape, X.ndim, X.size, len(X)) == ((2, 3, 4), 3, 24, 2)
+    assert X.T.shape == (4, 3, 2)
+    assert X.T.T.tolist() == X.tolist()
+    assert np.asarray(1.0).shape == ()
+    with pytest.raises(TypeError, match="len"):
+        len(np.asarray(1.0))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        0,
+        -1,
+        (1, 2, 3),
+        slice(1, None),
+        (slice(None), 1),
+        (..., slice(None, None, -1)),
+        None,
+        [1, 0],
+        (slice(None), [0, 2]),
+        numpy.array([True, False]),
+    ],
+    ids=repr,
+)
+def test_indexing_is_numpys(key: Any) -> None:
+    expected = numpy.asarray(X)[key]
+    found = X[key]
+    assert isinstance(found, np.Array)
+    assert found.dtype is np.float32
+    assert (found.shape, found.tolist()) == (expected.shape, expected.tolist())
+
+
+def test_indexing_by_arrays() -> None:
+    assert X[np.asarray([1, 0])].tolist() == [X[1].tolist(), X[0].tolist()]
+    assert X[np.asarray([0, 1]), np.asarray([2, 0])].tolist() == [X[0, 2].tolist(), X[1, 0].tolist()]
+    mask = X > 20
+    assert X[mask].tolist() == [21, 22, 23]
+
+
+def test_index_out_of_bounds() -> None:
+    with pytest.raises(IndexError):
+        X[2]
+
+
+def test_iteration_and_containment() -> None:
+    assert [row.tolist() for row in X[0]] == X[0].tolist()
+    assert 3.0 in X[0, 0]
+    assert 3.5 not in X[0, 0]
+
+
+def test_reshape() -> None:
+    assert X.reshape(6, 4).shape == X.reshape((6, 4)).shape == (6, 4)
+    assert X.reshape(-1).shape == (24,)
+    assert X.reshape((2, -1)).tolist() == np.reshape(X, (2, 12)).tolist()
+    assert X.reshape([4, 6]).shape == (4, 6)
+    with pytest.raises(InvalidArgument, match=r"float32\[2,3,4\].*\(5, 5\)"):
+        X.reshape(5, 5)
+
+
+def test_numbers_of_one_element() -> None:
+    assert (np.asarray([2.5]).item(), float(np.asarray(2.5)), int(np.asarray(2.5))) == (2.5, 2.5, 2)
+    assert bool(np.asarray([[True]]))
+    assert not np.asarray(0.0)
+    assert [10, 20, 30][np.asarray(1)] == 20
+    assert type(np.asarray(3).item()) is int
+    assert type(np.asarray(0.1, dtype="bfloat16").item()) is float
+
+
+def test_numbers_of_more_elements_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="24"):
+        X.item()
+    with pytest.raises(InvalidArgument):
+        bool(X)
+    with pytest.raises(TypeError, match="float32"):
+        [1, 2][np.asarray(1.0)]
+
+
+def test_tolist_is_exact() -> None:
+    assert np.asarray([0.1], dtype="bfloat16").tolist() == [0.10009765625]
+    assert np.asarray([2**63 - 1]).tolist() == [2**63 - 1]
+    assert np.asarray([1 - 2j]).tolist() == [1 - 2j]
+    assert np.asarray([True]).tolist() == [True]
+
+
+def test_arrays_are_not_hashable_and_compare_elementwise() -> None:
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(X)
+    equal = X == X
+    assert isinstance(equal, np.Array)
+    assert equal.dtype is np.bool
+    assert not X == None  # noqa: E711, SIM201 (None is no array: identity, as NumPy's scalars)
+
+
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (np.asarray([1.0, 2.5], dtype="bfloat16"), "Array([1., 2.5], dtype=bfloat16)"),
+        (np.asarray([[1, 2]]), "Array([[1, 2]], dtype=int64)"),
+        (np.asarray(0.1, dtype="float16"), "Array(0.099976, dtype=float16)"),
+        (np.asarray([True, False]), "Array([ True, False], dtype=bool)"),
+        (np.asarray([], dtype="float8_e4m3"), "Array([], dtype=float8_e4m3)"),
+        (np.asarray([numpy.inf, -numpy.inf]), "Array([ inf, -inf], dtype=float32)"),
+    ],
+    ids=lambda x: None if isinstance(x, str) else x.dtype.name,
+)
+def test_repr(array: np.Array, text: str) -> None:
+    assert repr(array).replace("1. , ", "1., ") == text
+
+
+def test_missing_names_say_which_is_near() -> None:
+    with pytest.raises(AttributeError, match="did you mean 'matmul'"):
+        np.matmull  # noqa: B018
+    with pytest.raises(AttributeError, match="neuronsim has no 'zzzz'"):
+        np.zzzz  # noqa: B018
+    assert not hasattr(np, "linalg")
+
+
+def test_every_public_name_exists() -> None:
+    for name in np.__all__:
+        assert getattr(np, name) is not None
+    assert set(np.__all__) <= set(dir(np))
+    assert len(set(np.__all__)) == len(np.__all__)

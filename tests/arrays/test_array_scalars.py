@@ -1,0 +1,209 @@
+"""Mixed operands: the lattice of types, and Python scalars, which are weak (C8)."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import neuronsim as np
+from neuronsim.dtypes import DTYPES, DType, result_type
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.reference import elementwise, formats
+
+ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+DEVICE_FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
+INTEGERS = [t for t in DTYPES.values() if t.kind in ("signed", "unsigned")]
+
+
+def word(x: np.Array) -> int:
+    return int(x.bits.data.reshape(-1).view(f"u{x.dtype.itemsize}")[0])
+
+
+# ---- Python scalars (C8) ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DEVICE_FLOATS, ids=lambda t: t.name)
+@pytest.mark.parametrize("name", ["add", "multiply", "divide", "subtract"])
+def test_C8_scalar_takes_the_arrays_type_before_the_operation(dtype: DType, name: str) -> None:
+    x = np.asarray([1.25], dtype=dtype)
+    for scalar in (0.1, 3, 1 / 3, True):
+        rounded = formats.convert(dtype.name, "float32", formats.from_float(dtype.name, scalar))
+        own = formats.convert(dtype.name, "float32", word(x))
+        expected = formats.convert("float32", dtype.name, elementwise.FLOAT[name](own, rounded))
+        found = getattr(np, name)(x, scalar)
+        assert found.dtype is dtype
+        assert word(found) == expected
+
+
+@pytest.mark.parametrize("symbol", ARITHMETIC)
+def test_scalars_on_either_side(symbol: str) -> None:
+    op: Callable[[Any, Any], Any] = ARITHMETIC[symbol]
+    x = np.asarray([1.5, -2.0, 4.0])
+    assert op(x, 2).tolist() == [op(v, 2) for v in (1.5, -2.0, 4.0)]
+    assert op(2, x).tolist() == [op(2, v) for v in (1.5, -2.0, 4.0)]
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_comparisons_with_scalars_on_either_side(compare: Callable[[Any, Any], Any]) -> None:
+    x = np.asarray([1.0, 2.0, numpy.nan], dtype="bfloat16")
+    assert compare(x, 2).tolist() == [compare(v, 2.0) for v in (1.0, 2.0, numpy.nan)]
+    assert compare(2.0, x).tolist() == [compare(2.0, v) for v in (1.0, 2.0, numpy.nan)]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda t: t.name)
+def test_C8_int_outside_an_integer_type_is_an_overflow(dtype: DType) -> None:
+    x = np.ones(2, dtype=dtype)
+    info = numpy.iinfo(dtype.numpy)
+    assert (x + int(info.max)).dtype is dtype
+    for value in (int(info.max) + 1, int(info.min) - 1, 2**70):
+        with pytest.raises(OverflowError, match=dtype.name):
+            x + value
+
+
+def test_C8_int_of_any_size_beside_a_float_array() -> None:
+    assert (np.asarray([0.0]) + 2**70).tolist() == [2.0**70]
+    assert (np.asarray([0.0], dtype="float16") + 10**6).tolist() == [numpy.inf]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda t: t.name)
+def test_C8_float_beside_an_integer_array_gives_the_default_type(dtype: DType) -> None:
+    found = np.ones(1, dtype=dtype) + 0.5
+    assert (found.dtype.name, found.tolist()) == ("float32", [1.5])
+
+
+def test_C8_scalars_beside_bool() -> None:
+    mask = np.asarray([True, False])
+    assert (mask + 1).dtype is np.int64
+    assert (mask + 1).tolist() == [2, 1]
+    assert (mask * 0.5).tolist() == [0.5, 0.0]
+    assert (mask & True).tolist() == [True, False]
+
+
+def test_two_scalars_take_their_default_types() -> None:
+    assert np.add(1, 2).dtype is np.int64
+    assert np.add(1, 0.5).dtype is np.float32
+    assert np.exp(0).item() == 1.0
+    assert np.sqrt(4.0).dtype is np.float32
+
+
+def test_numpy_scalars_are_not_weak() -> None:
+    assert (np.ones(1, dtype="bfloat16") + numpy.float32(0.5)).dtype is np.float32
+    assert (np.ones(1) + numpy.float64(0.5)).dtype is np.float64
+
+
+def test_integer_division_gives_the_default_float_type() -> None:
+    assert (np.asarray([7]) / 2).tolist() == [3.5]
+    assert (np.asarray([7], dtype="int8") / np.asarray([2], dtype="int8")).dtype is np.float32
+
+
+# ---- the lattice ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("bfloat16", "float16", "float32"),
+        ("bfloat16", "float32", "float32"),
+        ("bfloat16", "tfloat32", "tfloat32"),
+        ("tfloat32", "float32", "float32"),
+        ("float8_e4m3", "float8_e5m2", "bfloat16"),
+        ("float8_e4m3", "bfloat16", "bfloat16"),
+        ("float8_e3m4", "float16", "float16"),
+        ("int64", "bfloat16", "bfloat16"),
+        ("uint8", "int8", "int16"),
+        ("bool", "uint8", "uint8"),
+        ("bool", "float8_e5m2", "float8_e5m2"),
+        ("float32", "float64", "float64"),
+        ("float32", "complex64", "complex64"),
+    ],
+)
+def test_pairs_have_a_common_type(a: str, b: str, expected: str) -> None:
+    for pair in ((a, b), (b, a)):
+        assert result_type(*(DTYPES[n] for n in pair)).name == expected
+        x, y = (np.ones(1, dtype=n) for n in pair)
+        assert (x * y).dtype.name == expected
+
+
+@pytest.mark.parametrize(("a", "b"), [("float16", "tfloat32"), ("uint64", "int64")])
+def test_pairs_without_a_common_type_say_what_to_do(a: str, b: str) -> None:
+    with pytest.raises(UnsupportedType, match=f"{a} and {b}.*astype"):
+        np.ones(1, dtype=a) + np.ones(1, dtype=b)
+
+
+def test_common_type_does_not_depend_on_the_order_of_two() -> None:
+    for a, b in itertools.combinations(DTYPES.values(), 2):
+        results = []
+        for pair in ((a, b), (b, a)):
+            try:
+                results.append(result_type(*pair).name)
+            except UnsupportedType:
+                results.append("none")
+        assert results[0] == results[1], (a, b)
+
+
+# ---- broadcasting, select, operators ------------------------------------------------------------------
+
+
+def test_broadcasting_is_numpys() -> None:
+    a, b = numpy.arange(3.0, dtype="f4"), numpy.arange(2.0, dtype="f4").reshape(2, 1)
+    assert np.add(np.asarray(a), np.asarray(b)).tolist() == (a + b).tolist()
+    assert (np.zeros((0, 3)) + np.asarray(a)).shape == (0, 3)
+    with pytest.raises(InvalidArgument, match=r"add: the shapes \(3,\), \(2,\) do not broadcast"):
+        np.asarray(a) + np.ones(2)
+
+
+def test_where_moves_bits_E6() -> None:
+    payload = np.Array(np.asarray([0.0]).bits.__class__(numpy.array([0x7FC1], "u2"), np.bfloat16))
+    picked = np.where(np.asarray([True]), payload, np.zeros(1, dtype="bfloat16"))
+    assert picked.bits.data.tolist() == [0x7FC1]
+
+
+def test_where_broadcasts_and_takes_the_common_type() -> None:
+    found = np.where(np.asarray([True, False]), np.ones((3, 1), dtype="bfloat16"), 0)
+    assert found.dtype is np.bfloat16
+    assert found.tolist() == [[1, 0]] * 3
+    assert np.where(np.asarray(True), 1.5, 2).tolist() == 1.5
+
+
+def test_where_needs_a_bool_condition() -> None:
+    with pytest.raises((InvalidArgument, UnsupportedType)):
+        np.where(np.asarray([1.0]), 1, 2)
+
+
+@pytest.mark.parametrize("other", [None, "a", [1], {}, 1j], ids=repr)
+def test_operators_refuse_what_is_no_number(other: Any) -> None:
+    with pytest.raises(TypeError):
+        np.ones(2) + other
+    with pytest.raises(TypeError):
+        other + np.ones(2)
+
+
+def test_bit_operators_and_invert() -> None:
+    x = np.asarray([0b1100, 0b1010])
+    assert (x & 0b0110).tolist() == [0b0100, 0b0010]
+    assert (x | 1).tolist() == [13, 11]
+    assert (x ^ x).tolist() == [0, 0]
+    assert (~x).tolist() == [-13, -11]
+    assert (~np.asarray([True, False])).tolist() == [False, True]
+    with pytest.raises(UnsupportedType):
+        ~np.ones(1)
+
+
+def test_neg_abs_and_pos_move_bits_E6() -> None:
+    x = np.asarray([-0.0, 1.5, -numpy.inf], dtype="float8_e5m2")
+    assert (-x).bits.data.tolist() == (x.bits.data ^ 0x80).tolist()
+    assert abs(x).bits.data.tolist() == (x.bits.data & 0x7F).tolist()
+    assert (+x).bits.data.tolist() == x.bits.data.tolist()
+
+
+def test_float8_e4m3fn_is_cast_but_not_computed_with() -> None:
+    x = np.ones(2, dtype="float8_e4m3fn")
+    assert x.astype("float32").tolist() == [1, 1]
+    with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
+        x + x

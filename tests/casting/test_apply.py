@@ -1,0 +1,370 @@
+"""Applied plans: where the converts stand, and that the result is what A1 and A2 say.
+
+`interpret` below is those two rules on the reference's Python integers; it shares no code with the
+planner, the rewriter or the executor.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.flags import CAST_TYPES
+from neuronsim.casting.plan import make_plan
+from neuronsim.casting.policy import neuron_policy
+from neuronsim.dtypes import DType
+from neuronsim.executor.compile import compile_module
+from neuronsim.executor.run import TupleValue, Value, run_program
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.verify import verify
+from neuronsim.profiles import Profile
+from neuronsim.reference.elementwise import FLOAT, compare
+from neuronsim.reference.formats import convert, float_to_integer, integer_to_float, wrap
+from neuronsim.reference.sums import dot, reduce_float
+from neuronsim.targets import find_target
+
+F32, BF16, TF32 = dtypes.float32, dtypes.bfloat16, dtypes.tfloat32
+TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
+SETTINGS = [("none", "bf16"), *itertools.product(("matmult", "all"), CAST_TYPES)]
+EVERY_SETTING = pytest.mark.parametrize(("auto_cast", "cast_type"), SETTINGS)
+ModelOf = Callable[..., Module]
+Words = np.ndarray[Any, Any]
+
+
+def applied(module: Module, auto_cast: str, cast_type: str = "bf16") -> Module:
+    plan = make_plan(module, neuron_policy(auto_cast, cast_type))  # type: ignore[arg-type]
+    result = apply_plan(module, plan)
+    verify(result)
+    return result
+
+
+def execute(module: Module, inputs: Mapping[str, Words], accumulation: str = "off") -> Value:
+    profile = Profile(int64="truncate", mixed_precision_accumulation=accumulation)
+    program = compile_module(module, profile, find_target("trn1"))
+    types = {name: t.dtype for name, t in program.inputs}
+    return run_program(program, {n: ops.Bits(v, types[n]) for n, v in inputs.items()})
+
+
+def inst(name: str, opcode: str, dims: tuple[int, ...], *operands: str, **more: Any) -> Instruction:
+    dtype = more.pop("dtype", F32)
+    return Instruction(name, opcode, Shape(dtype, dims), operands, more)
+
+
+def param(name: str, *dims: int, number: int = 0) -> Instruction:
+    return inst(name, "parameter", dims, number=number)
+
+
+def words_of(value: Value) -> list[list[int]]:
+    arrays = value.elements if isinstance(value, TupleValue) else (value,)
+    bits = [a for a in arrays if isinstance(a, ops.Bits)]
+    return [np.ascontiguousarray(a.data).view(f"u{a.dtype.itemsize}").ravel().tolist() for a in bits]
+
+
+def inputs() -> dict[str, Words]:
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=(3, 5)).astype(np.float32)
+    x[2] *= 60  # e4m3 overflows in this row, and so does float16, which else rounds as tf32 does
+    x[2, 0] = 70_000
+    return {"x": x, "n": np.array([3, -70_000, 257], np.int32)}
+
+
+# ---- the independent interpreter ---------------------------------------------------------------
+
+
+def interpret(module: Module, given: Mapping[str, Words], auto_cast: str, low: str) -> list[list[int]]:
+    """Float32 values are float32 bits; what A2 rounds is rounded in place."""
+    values: dict[str, Words] = {}
+    entry = module.entry_computation
+
+    def rounded(bits: int, to: str) -> int:
+        return convert(to, "float32", convert("float32", to, bits))
+
+    def each(words: Words, function: Callable[[int], int]) -> Words:
+        flat = [function(int(v)) for v in words.ravel()]
+        return np.array(flat, dtype=object).reshape(words.shape)
+
+    def one(i: Instruction) -> Words:
+        read = [values[o] for o in i.operands]
+        types = [entry.by_name[o].array.dtype for o in i.operands]
+        casts = auto_cast == "all" or (auto_cast == "matmult" and i.opcode == "dot")
+        kind = low if casts else "float32"
+        read = [
+            each(v, lambda b: rounded(b, kind)) if t is F32 else v
+            for v, t in zip(read, types, strict=True)
+        ]
+        result = body(i, read, types, kind)
+        stored = kind if auto_cast == "all" else "float32"
+        return each(result, lambda b: rounded(b, stored)) if i.array.dtype is F32 else result
+
+    def body(i: Instruction, read: list[Words], types: list[DType], kind: str) -> Words:
+        dims = i.array.dims
+        if i.opcode == "broadcast":
+            shape = [1] * len(dims)
+            for axis, size in zip(i.attributes["dimensions"], read[0].shape, strict=True):
+                shape[axis] = size
+            return np.broadcast_to(read[0].reshape(shape), dims)
+        if i.opcode == "select":
+            return np.where(read[0].astype(bool), read[1], read[2])
+        if i.opcode == "dot":
+            narrow = [each(v, lambda b: convert("float32", kind, b)) for v in read]
+            a, b = narrow
+            sums = [dot(kind, kind, "float32", a[r], b[:, c]) for r, c in np.ndindex(dims)]
+            return np.array(sums, dtype=object).reshape(dims)
+        if i.opcode == "reduce":
+            narrow, initial = (each(v, lambda b: convert("float32", kind, b)) for v in read)
+            tiles = kind not in ("float32", "tfloat32")  # R3 off
+            totals = [
+                reduce_float("add", kind, list(r), int(initial[()]), round_tiles=tiles) for r in narrow
+            ]
+            return each(np.array(totals, dtype=object), lambda b: convert(kind, "float32", b))
+        if i.opcode == "convert":
+            return each(read[0], lambda b: one_convert(types[0].name, i.array.dtype.name, b))
+        pairs = [[int(v[k]) for v in read] for k in np.ndindex(dims)]
+        return np.array([scalar(i, p) for p in pairs], dtype=object).reshape(dims)
+
+    def one_convert(source: str, target: str, bits: int) -> int:
+        if source == "int32":
+            return integer_to_float(target, wrap(bits, bits=32, signed=True), bits=32)
+        if target == "int32":
+            return float_to_integer(source, bits, bits=32, signed=True) & 0xFFFFFFFF
+        return convert(source, target, bits)
+
+    def scalar(i: Instruction, operands: list[int]) -> int:
+        if i.opcode == "compare":
+            return int(compare("greater", *operands))
+        if i.array.dtype is dtypes.int32:
+            return sum(operands) & 0xFFFFFFFF  # the fixture adds integers only
+        if i.array.dtype is dtypes.float16:
+            wide = [convert("float16", "float32", v) for v in operands]
+            return convert("float32", "float16", FLOAT[i.opcode](*wide))
+        return FLOAT[i.opcode](*operands)
+
+    def raw(words: Words) -> Words:
+        return words.view(f"u{words.itemsize}").astype(object)
+
+    for i in entry.instructions:
+        if i.opcode == "parameter":
+            values[i.name] = raw(given[i.name])
+        elif i.opcode == "constant":
+            values[i.name] = raw(i.attributes["literal"].data)
+        elif i.opcode != "tuple":
+            values[i.name] = one(i)
+    return [[int(v) for v in values[o].ravel()] for o in module.root.operands]
+
+
+@EVERY_SETTING
+def test_applied_module_computes_A1_A2(model: Module, auto_cast: str, cast_type: str) -> None:
+    low = CAST_TYPES[cast_type].name
+    expected = interpret(model, inputs(), auto_cast, low)
+    assert words_of(execute(applied(model, auto_cast, cast_type), inputs())) == expected
+
+
+def test_the_settings_differ_on_the_model(model: Module) -> None:
+    # If two of them agreed, the test above could not tell them apart.
+    results = [words_of(execute(applied(model, *s), inputs())) for s in SETTINGS]
+    assert all(a != b for a, b in itertools.combinations(results, 2))
+
+
+# ---- where the converts stand ------------------------------------------------------------------
+
+
+@EVERY_SETTING
+def test_entry_parameters_and_results_keep_their_types_A2(
+    model: Module, auto_cast: str, cast_type: str
+) -> None:
+    result = applied(model, auto_cast, cast_type)
+    assert result.parameters == model.parameters
+    assert result.root.shape == model.root.shape
+
+
+def test_none_changes_nothing(model: Module) -> None:
+    assert applied(model, "none") == model
+
+
+@TYPES
+def test_matmult_converts_only_around_the_dot_A1(model: Module, cast_type: str) -> None:
+    before, after = (m.entry_computation.by_name for m in (model, applied(model, "matmult", cast_type)))
+    short = {"bf16": "bf16", "fp16": "f16", "tf32": "tf32", "fp8_e4m3": "f8e4m3"}[cast_type]
+    assert set(after) - set(before) == {f"x.to_{short}", f"w.to_{short}"}
+    assert after["d"].operands == (f"x.to_{short}", f"w.to_{short}")
+    assert after["d"].shape == before["d"].shape
+    assert all(after[n] == before[n] for n in before if n != "d")
+
+
+@EVERY_SETTING
+def test_one_convert_for_each_value_and_type(model: Module, auto_cast: str, cast_type: str) -> None:
+    result = applied(model, auto_cast, cast_type).entry_computation
+    made = [i for i in result.instructions if ".to_" in i.name]
+    keys = [(i.operands, i.shape, i.opcode) for i in made]
+    assert len(set(keys)) == len(keys)
+    assert all(result.users()[i.name] for i in made)
+
+
+def test_the_shared_convert_is_read_by_all(model_of: ModelOf) -> None:
+    body = [param("x", 3), inst("a", "exponential", (3,), "x"), inst("b", "tanh", (3,), "x")]
+    result = applied(model_of(*body, inst("c", "add", (3,), "a", "b")), "all").entry_computation
+    assert [i.name for i in result.users()["x"]] == ["x.to_bf16"]
+    assert [i.name for i in result.users()["x.to_bf16"]] == ["a", "b"]
+    # Between lowered instructions no value is widened and narrowed again.
+    assert [i.opcode for i in result.instructions].count("convert") == 2
+
+
+@TYPES
+def test_reducers_are_retyped_A2(model: Module, cast_type: str) -> None:
+    result = applied(model, "all", cast_type)
+    low = CAST_TYPES[cast_type]
+    carrier = F32 if low is TF32 else low  # tfloat32 travels in float32
+    reduces = [i for i in result.entry_computation.instructions if i.opcode == "reduce"]
+    called = result.by_name[reduces[0].called[0]]
+    assert {i.array.dtype for i in called.instructions} == {carrier}
+    assert applied(model, "matmult", cast_type).by_name["sum"] == model.by_name["sum"]
+
+
+def test_tf32_is_reduce_precision_and_the_dot_is_float32_C9(model: Module) -> None:
+    for auto_cast in ("matmult", "all"):
+        by_name = applied(model, auto_cast, "tf32").entry_computation.by_name
+        d = by_name["d" if auto_cast == "matmult" else "d.f32"]
+        assert d.opcode == "dot"
+        assert d.array.dtype is F32
+        for operand in (by_name[o] for o in d.operands):
+            assert operand.opcode == "reduce-precision"
+            bits = operand.attributes["exponent_bits"], operand.attributes["mantissa_bits"]
+            assert bits == (8, 10)
+        assert all(s.dtype is not TF32 for i in by_name.values() for s in i.shape.arrays())
+
+
+@TYPES
+def test_integers_and_preds_are_untouched_A2(model: Module, cast_type: str) -> None:
+    by_name = applied(model, "all", cast_type).entry_computation.by_name
+    for name in ("n", "nn", "hh"):
+        assert by_name[name] == model.entry_computation.by_name[name]
+    assert by_name["c"].array.dtype is dtypes.boolean
+    assert by_name["k"].array.dtype is dtypes.int32
+
+
+@pytest.mark.parametrize("root", ["parameter", "constant"])
+def test_a_root_that_is_an_input_keeps_its_bits_A2(model_of: ModelOf, root: str) -> None:
+    fine = np.array([1 + 2**-20], np.float32)
+    one = param("x", 1)
+    if root == "constant":
+        one = inst("x", "constant", (1,), literal=ops.Bits(fine, F32))
+    module = applied(model_of(one), "all")
+    assert words_of(execute(module, {"x": fine} if root == "parameter" else {})) == [[0x3F800008]]
+
+
+def test_a_lone_result_is_rounded_and_widened_A2(model_of: ModelOf) -> None:
+    result = applied(model_of(param("x", 1), inst("y", "exponential", (1,), "x")), "all")
+    assert result.root.opcode == "convert"
+    assert result.root.array.dtype is F32
+    assert words_of(execute(result, {"x": np.ones(1, np.float32)})) == [[0x402E0000]]  # 2.71875
+
+
+def test_calls_are_inlined_and_cast(model_of: ModelOf) -> None:
+    inner = Computation("f", (param("a", 2), inst("e", "tanh", (2,), "a")), "e")
+    call = inst("f1", "call", (2,), "x", called=("f",))
+    result = applied(model_of(param("x", 2), call, others=(inner,)), "all")
+    assert result.entry_computation.by_name["f1/e"].array.dtype is BF16
+
+
+def test_a_tuple_taken_apart_is_cast_at_both_borders(model_of: ModelOf) -> None:
+    pair = Instruction("p", "tuple", TupleShape((Shape(F32, (2,)),)), ("a",))
+    take = inst("g", "get-tuple-element", (2,), "p", tuple_index=0)
+    body = [param("x", 2), inst("a", "tanh", (2,), "x"), pair, take, inst("b", "tanh", (2,), "g")]
+    by_name = applied(model_of(*body), "all").entry_computation.by_name
+    assert by_name["p"].operands == ("a.to_f32",)
+    assert by_name["b"].operands == ("g.to_bf16",)
+
+
+@pytest.mark.parametrize(("cast_type", "taken"), [("bf16", "x.to_bf16"), ("tf32", "y.f32")])
+def test_a_new_name_does_not_replace_an_instruction(
+    model_of: ModelOf, cast_type: str, taken: str
+) -> None:
+    body = [param("x", 1), inst(taken, "negate", (1,), "x"), inst("y", "add", (1,), "x", taken)]
+    result = applied(model_of(*body), "all", cast_type)
+    assert words_of(execute(result, {"x": np.ones(1, np.float32)})) == [[0]]
+
+
+@TYPES
+@pytest.mark.parametrize("auto_cast", ["matmult", "all"])
+def test_a_planned_module_can_be_planned_again(model: Module, auto_cast: str, cast_type: str) -> None:
+    # A saved, planned module is a model like any other; casting what is cast changes no bit.
+    once = applied(model, auto_cast, cast_type)
+    twice = applied(once, auto_cast, cast_type)
+    assert words_of(execute(twice, inputs())) == words_of(execute(once, inputs()))
+
+
+def test_a_new_reducer_does_not_replace_a_computation(model_of: ModelOf) -> None:
+    def reducer(name: str, opcode: str, dtype: DType) -> Computation:
+        pair = [inst(n, "parameter", (), number=k, dtype=dtype) for k, n in enumerate("ab")]
+        return Computation(name, (*pair, inst("t", opcode, (), "a", "b", dtype=dtype)), "t")
+
+    def total(name: str, source: str, initial: str, dtype: DType, called: str) -> Instruction:
+        more = {"dimensions": (0,), "called": (called,), "dtype": dtype}
+        return inst(name, "reduce", (), source, initial, **more)
+
+    zero = [
+        inst(f"z{t.name}", "constant", (), dtype=t, literal=ops.Bits(np.zeros((), t.storage), t))
+        for t in (F32, BF16)
+    ]
+    h = inst("h", "parameter", (2,), number=1, dtype=BF16)
+    a = total("a", "x", "zfloat32", F32, "f")
+    b = total("b", "h", "zbfloat16", BF16, "f.bf16")
+    out = Instruction("o", "tuple", TupleShape((Shape(F32), Shape(BF16))), ("a", "b"))
+    others = (reducer("f", "add", F32), reducer("f.bf16", "maximum", BF16))
+    result = applied(model_of(param("x", 2), h, *zero, a, b, out, others=others), "all")
+    assert len({c.name for c in result.computations}) == len(result.computations)
+    given = {"x": np.array([1, 2], np.float32), "h": np.array([0x3F80, 0x4000], np.uint16)}
+    assert words_of(execute(result, given)) == [[0x40400000], [0x4000]]
+
+
+# ---- R3 ----------------------------------------------------------------------------------------
+
+
+def long_reduce(model_of: ModelOf, model: Module) -> Module:
+    zero = inst("zero", "constant", (), literal=ops.Bits(np.zeros((), np.float32), F32))
+    r = inst("r", "reduce", (), "x", "zero", dimensions=(0,), called=("sum",))
+    return model_of(param("x", 1100), zero, r, others=(model.by_name["sum"],))
+
+
+@pytest.mark.parametrize("accumulation", ["on", "off"])
+@TYPES
+def test_long_reduce_R3(model_of: ModelOf, model: Module, cast_type: str, accumulation: str) -> None:
+    low = CAST_TYPES[cast_type].name
+    # Multiples of 2^-3 near 1: exact in every type, so only the sums round.
+    x = (1 + np.random.default_rng(2).integers(0, 8, 1100) / 8).astype(np.float32)
+    if cast_type == "fp8_e4m3":
+        x /= 64
+    tiles = accumulation == "off" and cast_type != "tf32"
+    narrow = [convert("float32", low, v) for v in x.view(np.uint32).tolist()]
+    expected = convert(low, "float32", reduce_float("add", low, narrow, 0, round_tiles=tiles))
+    result = execute(applied(long_reduce(model_of, model), "all", cast_type), {"x": x}, accumulation)
+    assert words_of(result) == [[expected]]
+
+
+def test_mixed_precision_accumulation_changes_a_long_bf16_sum_R3(
+    model_of: ModelOf, model: Module
+) -> None:
+    module = applied(long_reduce(model_of, model), "all")
+    x = np.ones(1100, np.float32)
+    x[0] = x[512] = 2  # two tiles of 513, which bfloat16 rounds to 512, and one of 75
+    x[1099] = 0
+    values = [execute(module, {"x": x}, a) for a in ("on", "off")]
+    assert [float(v.data) for v in values if isinstance(v, ops.Bits)] == [1104.0, 1096.0]
+
+
+def test_accumulation_changes_nothing_within_a_tile_or_in_float32_R3(
+    model_of: ModelOf, model: Module
+) -> None:
+    x = np.random.default_rng(3).normal(size=1100).astype(np.float32)
+    wide = applied(long_reduce(model_of, model), "matmult")
+    assert words_of(execute(wide, {"x": x}, "on")) == words_of(execute(wide, {"x": x}, "off"))
+    body = long_reduce(model_of, model).entry_computation.instructions
+    short = applied(model_of(param("x", 512), *body[1:], others=(model.by_name["sum"],)), "all")
+    given = {"x": x[:512]}
+    assert words_of(execute(short, given, "on")) == words_of(execute(short, given, "off"))

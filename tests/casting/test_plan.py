@@ -1,0 +1,245 @@
+"""Plans: the decision for every instruction, JSON, differences, and what does not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.flags import CAST_TYPES
+from neuronsim.casting.plan import (
+    Decision,
+    Plan,
+    check_plan,
+    describe,
+    fingerprint,
+    load_plan,
+    make_plan,
+)
+from neuronsim.casting.policy import neuron_policy
+from neuronsim.errors import InvalidArgument
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+
+F32, BF16, S32 = dtypes.float32, dtypes.bfloat16, dtypes.int32
+TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
+ModelOf = Callable[..., Module]
+# What A2 leaves alone in the fixture: parameters, integers, a product of float16, the tuple.
+UNTOUCHED = {"x", "n", "nn", "hh", "out"}
+
+
+def plan_of(module: Module, auto_cast: str, cast_type: str = "bf16", field: str = "documented") -> Plan:
+    return make_plan(module, neuron_policy(auto_cast, cast_type, field))  # type: ignore[arg-type]
+
+
+def edited(plan: Plan, **changes: Any) -> str:
+    """The plan's JSON with other values in the decision for `y`."""
+    body = json.loads(plan.to_json())
+    body["decisions"]["y"] |= changes
+    return json.dumps(body)
+
+
+@TYPES
+def test_none_decides_nothing(model: Module, cast_type: str) -> None:
+    assert plan_of(model, "none", cast_type).decisions == {}
+
+
+@TYPES
+def test_only_dots_change_and_results_stay_float32_A1(model: Module, cast_type: str) -> None:
+    plan = plan_of(model, "matmult", cast_type)
+    assert set(plan.decisions) == {"d"}
+    d = plan.decisions["d"]
+    assert (d.operand, d.accumulate, d.output) == (CAST_TYPES[cast_type], F32, F32)
+
+
+@TYPES
+def test_every_float32_instruction_is_decided_A2(model: Module, cast_type: str) -> None:
+    plan, low = plan_of(model, "all", cast_type), CAST_TYPES[cast_type]
+    names = {i.name for i in model.entry_computation.instructions}
+    assert set(plan.decisions) == names - UNTOUCHED
+    by_name = model.entry_computation.by_name
+    for name, d in plan.decisions.items():
+        stated = by_name[name].array.dtype
+        assert d.operand is low
+        assert d.output is (low if stated is F32 else stated), name
+        assert d.reason.startswith("A2")
+
+
+def test_sums_stay_in_float32_A2(model: Module) -> None:
+    decisions = plan_of(model, "all").decisions
+    assert all(decisions[n].accumulate is F32 for n in ("d", "r", "s"))
+
+
+@TYPES
+def test_observed_all_is_matmult_A2(model: Module, cast_type: str) -> None:
+    observed = plan_of(model, "all", cast_type, "observed").decisions
+    matmult = plan_of(model, "matmult", cast_type).decisions
+    assert {n: dataclasses.replace(d, reason="") for n, d in observed.items()} == {
+        n: dataclasses.replace(d, reason="") for n, d in matmult.items()
+    }
+
+
+def narrow_dot(model_of: ModelOf, lhs: dtypes.DType, rhs: dtypes.DType) -> Module:
+    a = Instruction("a", "parameter", Shape(lhs, (2, 2)), (), {"number": 0})
+    b = Instruction("b", "parameter", Shape(rhs, (2, 2)), (), {"number": 1})
+    attributes = {"dot_dimensions": ops.DotDimensions((1,), (0,))}
+    return model_of(a, b, Instruction("d", "dot", Shape(F32, (2, 2)), ("a", "b"), attributes))
+
+
+def test_dots_of_narrow_operands_are_untouched_A1(model_of: ModelOf) -> None:
+    assert plan_of(narrow_dot(model_of, BF16, BF16), "matmult", "fp16").decisions == {}
+    assert set(plan_of(narrow_dot(model_of, F32, F32), "matmult", "fp16").decisions) == {"d"}
+
+
+@pytest.mark.parametrize("auto_cast", ["none", "matmult", "all"])
+@TYPES
+def test_json_round_trip(model: Module, auto_cast: str, cast_type: str, tmp_path: Path) -> None:
+    plan = plan_of(model, auto_cast, cast_type)
+    assert Plan.from_json(plan.to_json()) == plan
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    loaded = load_plan(tmp_path / "plan.json")
+    assert loaded == plan
+    check_plan(loaded, model)
+
+
+def test_json_names_its_schema_and_types(model: Module) -> None:
+    body = json.loads(plan_of(model, "all", "tf32").to_json())
+    assert body["schema"] == "neuronsim.plan/1"
+    assert body["decisions"]["d"]["operand"] == "tfloat32"
+
+
+def test_diff_lists_the_instructions_that_differ(model: Module) -> None:
+    none, matmult, every = (plan_of(model, a) for a in ("none", "matmult", "all"))
+    assert every.diff(every) == {}
+    assert none.diff(matmult) == {"d": (None, matmult.decisions["d"])}
+    assert matmult.diff(none) == {"d": (matmult.decisions["d"], None)}
+    difference = matmult.diff(every)
+    assert set(difference) == set(every.decisions)
+    assert difference["d"] == (matmult.decisions["d"], every.decisions["d"])
+
+
+def test_explain(model: Module) -> None:
+    plan = plan_of(model, "matmult")
+    text = plan.explain("d")
+    assert text.startswith("d reads bfloat16, sums in float32 and gives float32 (A1")
+    assert plan.explain("s") == "s keeps the types of the model under matmult/bf16"
+
+
+def test_describe_has_a_row_for_each_decision(model: Module) -> None:
+    plan = plan_of(model, "all")
+    rows = describe(plan)
+    assert [r["instruction"] for r in rows] == list(plan.decisions)
+    assert set(rows[0]) == {"instruction", "operand", "accumulate", "output", "reason"}
+
+
+def test_plan_names_inlined_instructions(model_of: ModelOf) -> None:
+    x = Instruction("x", "parameter", Shape(F32, (2,)), (), {"number": 0})
+    inner = Computation("f", (x, Instruction("e", "exponential", Shape(F32, (2,)), ("x",))), "e")
+    call = Instruction("twice", "call", Shape(F32, (2,)), ("x",), {"called": ("f",)})
+    module = model_of(x, call, others=(inner,))
+    assert set(plan_of(module, "all").decisions) == {"twice/e"}
+
+
+def test_fingerprint_depends_on_the_constants(model: Module) -> None:
+    entry = model.entry_computation
+    eps = entry.by_name["eps"]
+    other = eps.replace(attributes={"literal": ops.Bits(np.array(2e-3, np.float32), F32)})
+    body = tuple(other if i is eps else i for i in entry.instructions)
+    changed = model.replace_entry(Computation("main", body, entry.root))
+    assert fingerprint(changed) != fingerprint(model) == fingerprint(model)
+
+
+def test_plan_for_another_module_lists_all_problems(model: Module) -> None:
+    d = Decision(BF16, F32, F32, "test")
+    plan = Plan("mine", "another", "0123456789abcdef", {"d": d, "no_such": d, "nor_this": d})
+    with pytest.raises(InvalidArgument) as error:
+        check_plan(plan, model)
+    for part in ("'another' (0123456789abcdef)", "'no_such'", "'nor_this'", "module 'm'"):
+        assert part in str(error.value)
+    with pytest.raises(InvalidArgument, match="no_such"):
+        apply_plan(model, plan)
+
+
+def test_unknown_instruction_is_named(model: Module) -> None:
+    plan = plan_of(model, "all")
+    extra = dataclasses.replace(plan, decisions={**plan.decisions, "ghost": plan.decisions["d"]})
+    with pytest.raises(InvalidArgument) as error:
+        check_plan(extra, model)
+    assert "'ghost'" in str(error.value)
+    assert "made for" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "1",
+        '"plan"',
+        "{}",
+        '{"schema": "neuronsim.plan/2"}',
+        '{"schema": "neuronsim.plan/1"}',
+        '{"schema": "neuronsim.plan/1", "policy": "p", "module": "m", "fingerprint": "f",'
+        ' "decisions": []}',
+        '{"schema": "neuronsim.plan/1", "policy": "p", "module": "m", "fingerprint": "f",'
+        ' "decisions": {"d": null}}',
+        '{"schema": "neuronsim.plan/1", "policy": "p", "module": "m", "decisions": {}}',
+        '{"schema": ' + "9" * 5000 + "}",
+        "[" * 100_000,
+        "\ud800",
+    ],
+)
+def test_hostile_json_is_an_invalid_argument(text: str) -> None:
+    with pytest.raises(InvalidArgument):
+        Plan.from_json(text)
+
+
+@pytest.mark.parametrize("part", ["operand", "accumulate", "output"])
+@pytest.mark.parametrize("value", [None, 5, "", "float31", [], {}, {"a": 1}, True])
+def test_json_types_are_names(model: Module, part: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument):
+        Plan.from_json(edited(plan_of(model, "all"), **{part: value}))
+
+
+@pytest.mark.parametrize("part", ["policy", "module", "fingerprint"])
+def test_json_texts_are_texts(model: Module, part: str) -> None:
+    body = json.loads(plan_of(model, "all").to_json()) | {part: [1]}
+    with pytest.raises(InvalidArgument):
+        Plan.from_json(json.dumps(body))
+
+
+def test_json_reason_is_a_text(model: Module) -> None:
+    with pytest.raises(InvalidArgument):
+        Plan.from_json(edited(plan_of(model, "all"), reason=5))
+
+
+@pytest.mark.parametrize("part", ["operand", "accumulate", "output"])
+@pytest.mark.parametrize("value", ["int32", "bool", "complex64"])
+def test_a_decision_with_no_float_type_does_not_fit(model: Module, part: str, value: str) -> None:
+    with pytest.raises(InvalidArgument):
+        check_plan(Plan.from_json(edited(plan_of(model, "all"), **{part: value})), model)
+
+
+def test_an_accumulate_type_that_is_not_carried_out_is_refused(model: Module) -> None:
+    # R1 and M6 let a plan ask for another type of the sums; the plan must not say what does not happen.
+    with pytest.raises(InvalidArgument):
+        apply_plan(model, Plan.from_json(edited(plan_of(model, "all"), accumulate="float16")))
+
+
+def test_load_plan_of_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match=r"no\.json"):
+        load_plan(tmp_path / "no.json")
+
+
+def test_load_plan_of_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_bytes(b"\xff\xfe\x00{")
+    with pytest.raises(InvalidArgument):
+        load_plan(tmp_path / "plan.json")

@@ -1,0 +1,442 @@
+"""Rules F and C: every conversion, against the twin, against NumPy in float64 and against ml_dtypes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from neuronsim import _core, dtypes, processor
+from neuronsim.profiles import Profile
+from neuronsim.reference import formats
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, RandomWords, Words
+
+# Rule F once more, so that a wrong row of csrc/formats.h meets another opinion:
+# exponent bits, mantissa bits, largest finite value, has Inf, NaN, place of the encoding in its word.
+TABLE = {
+    "tfloat32": (8, 10, (2 - 2**-10) * 2.0**127, True, 0x7FC00000, 13),
+    "bfloat16": (8, 7, (2 - 2**-7) * 2.0**127, True, 0x7FC0, 0),
+    "float16": (5, 10, 65504.0, True, 0x7E00, 0),
+    "float8_e5m2": (5, 2, 57344.0, True, 0x7E, 0),
+    "float8_e4m3": (4, 3, 240.0, True, 0x7C, 0),
+    "float8_e3m4": (3, 4, 15.5, True, 0x78, 0),
+    "float8_e4m3fn": (4, 3, 448.0, False, 0x7F, 0),
+}
+NARROW = sorted(TABLE)
+FLOATS = ["float32", *NARROW]
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+SIGN = np.uint32(0x80000000)
+Rint = Callable[[np.ndarray], np.ndarray]
+
+
+def numpy_oracle(bits: Words, target: str, rint: Rint = np.rint) -> Words:
+    """The conversion by exact scaling in float64 and one np.rint, where ties go to even."""
+    e_bits, m_bits, largest, has_inf, nan, shift = TABLE[target]
+    smallest_exponent = 2 - (1 << (e_bits - 1))
+    x = bits.view(np.float32)
+    magnitude = np.where(np.isfinite(x), np.abs(x), np.float32(0)).astype(np.float64)
+    exponent = np.frexp(np.maximum(magnitude, np.ldexp(1.0, smallest_exponent)))[1] - 1
+    steps = rint(np.ldexp(magnitude, m_bits - exponent))
+    field = steps.astype(np.int64) + ((exponent - smallest_exponent).astype(np.int64) << m_bits)
+    beyond = np.isinf(x) | (np.ldexp(steps, exponent - m_bits) > largest)
+    top = (1 << (e_bits + m_bits)) - (1 << m_bits)
+    field = np.where(beyond, top if has_inf else nan, field) << shift
+    field = np.where(np.isnan(x), nan, field)
+    return field | (bits >> 31).astype(np.int64) << (e_bits + m_bits + shift)
+
+
+def low_bit_patterns() -> Iterator[Words]:
+    """2^24 float32 in 16 blocks: every sign, exponent and upper 11 bits of the mantissa, with lower
+    bits that make ties, their neighbours and sticky bits.
+    """
+    upper = np.arange(1 << 20, dtype=np.uint32) << np.uint32(12)
+    patterns = [0, 1, 2, 0x3FF, 0x400, 0x401, 0x7FE, 0x7FF, 0x800, 0x801, 0x802, 0xBFF, 0xC00]
+    for lower in (*patterns, 0xFFD, 0xFFE, 0xFFF):
+        yield upper | np.uint32(lower)
+
+
+@cache
+def boundaries(target: str) -> tuple[Words, Words]:
+    """Every value of the format (all exponents with some mantissas for tfloat32), every midpoint
+    between neighbours, the overflow threshold, and each one's two float32 neighbours; and what the
+    twin makes of them.
+    """
+    _, m_bits, largest, _, nan, shift = TABLE[target]
+    positive: list[int] = []
+    for field in range(nan >> shift):
+        if target == "tfloat32" and (field & 1023) not in (0, 1, 2, 3, 510, 511, 512, 513, 1022, 1023):
+            continue
+        positive.append(field)
+    decoded = [formats.decode(target, f << shift) for f in positive]
+    following = [formats.decode(target, (f + 1) << shift) for f in positive]
+    points = [float(v.magnitude) for v in decoded if v.kind == "finite"]
+    for low, high in zip(decoded, following, strict=True):
+        if low.kind == high.kind == "finite":
+            points.append(float(low.magnitude + high.magnitude) / 2)
+    unit = largest - math.ldexp(1, math.frexp(largest)[1] - 1 - m_bits)
+    points.append(largest + (largest - unit) / 2)
+    exact = np.array(points)
+    centre = exact.astype(np.float32)
+    assert np.array_equal(centre.astype(np.float64), exact)
+    bits = centre.view(np.uint32)
+    bits = np.unique(np.concatenate([bits, bits + 1, bits[bits > 0] - 1]))
+    return bits, np.array([formats.convert("float32", target, int(b)) for b in bits], np.int64)
+
+
+@pytest.mark.parametrize("target", NARROW)
+def test_every_boundary_C2_C3_C4_equals_the_twin(isa: str, evaluate: Evaluate, target: str) -> None:
+    bits, expected = boundaries(target)
+    assert np.array_equal(evaluate("convert", ("float32", bits), dtype=dtypes.DTYPES[target]), expected)
+    sign = 1 << (8 * dtypes.DTYPES[target].itemsize - 1)
+    mirrored = evaluate("convert", ("float32", bits | SIGN), dtype=dtypes.DTYPES[target])
+    assert np.array_equal(mirrored, expected | sign)
+
+
+@pytest.mark.parametrize("target", NARROW)
+def test_2_to_24_inputs_C2_equal_numpy_in_float64(
+    restored_processor: None, evaluate: Evaluate, target: str
+) -> None:
+    for bits in low_bit_patterns():
+        expected = numpy_oracle(bits, target)
+        for name in processor.available_isas():
+            processor.set_isa(name)
+            ours = evaluate("convert", ("float32", bits), dtype=dtypes.DTYPES[target])
+            assert np.array_equal(ours, expected), name
+
+
+@pytest.mark.parametrize("target", [t for t in NARROW if hasattr(ml_dtypes, t)])
+def test_2_to_24_inputs_C2_equal_ml_dtypes_from_float32(evaluate: Evaluate, target: str) -> None:
+    dtype = dtypes.DTYPES[target]
+    for bits in low_bit_patterns():
+        x = bits.view(np.float32)
+        with np.errstate(all="ignore"):
+            theirs = x.astype(dtype.numpy).view(f"u{dtype.itemsize}")
+        ours = evaluate("convert", ("float32", bits), dtype=dtype)
+        assert np.array_equal(ours[~np.isnan(x)], theirs[~np.isnan(x)])
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("truncation", np.trunc), ("ties away", lambda x: np.floor(x + 0.5))]
+)
+@pytest.mark.parametrize("target", NARROW)
+def test_control_C2_a_wrong_rounding_is_noticed(
+    evaluate: Evaluate, target: str, name: str, wrong: Rint
+) -> None:
+    bits, expected = boundaries(target)
+    assert np.array_equal(numpy_oracle(bits, target), expected)
+    assert not np.array_equal(numpy_oracle(bits, target, wrong), expected), name
+
+
+@pytest.mark.parametrize("source", [t for t in NARROW if t != "tfloat32"])
+def test_every_encoding_C5_widens_exactly(isa: str, evaluate: Evaluate, source: str) -> None:
+    dtype = dtypes.DTYPES[source]
+    words = np.arange(1 << dtype.bits, dtype=f"u{dtype.itemsize}")
+    ours = evaluate("convert", (source, words), dtype=dtypes.float32)
+    native = words.view(dtype.numpy).astype(np.float32)
+    negative = words >> (dtype.bits - 1) == 1
+    quiet = np.where(negative, np.uint32(0xFFC00000), np.uint32(0x7FC00000))
+    expected = np.where(np.isnan(native), quiet, native.view(np.uint32))
+    assert np.array_equal(ours, expected)
+    # A NaN's encoding is decided by the table, not by the library that decoded it.
+    sample = words[:: 1 if dtype.itemsize == 1 else 97]
+    twin = [formats.convert(source, "float32", int(w)) for w in sample]
+    assert np.array_equal(ours[:: 1 if dtype.itemsize == 1 else 97], twin)
+
+
+@pytest.mark.parametrize("target", FLOATS)
+@pytest.mark.parametrize("source", FLOATS)
+def test_every_pair_of_formats_C1_equals_the_twin(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+) -> None:
+    rng = np.random.default_rng(1)
+    words = np.concatenate([random_words(rng, source, 300, m) for m in ("any", "near", "special")])
+    ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
+    assert ours.tolist() == [formats.convert(source, target, int(w)) for w in words]
+
+
+@pytest.mark.parametrize("source", NARROW)
+def test_widening_and_back_C1_keeps_every_value(evaluate: Evaluate, source: str) -> None:
+    dtype = dtypes.DTYPES[source]
+    words = np.arange(1 << min(dtype.bits, 16), dtype=np.uint64).astype(f"u{dtype.itemsize}")
+    if source == "tfloat32":
+        words <<= np.uint32(16)  # every sign and exponent, seven bits of the mantissa
+    back = evaluate(
+        "convert",
+        ("float32", evaluate("convert", (source, words), dtype=dtypes.float32)),
+        dtype=dtype,
+    )
+    number = np.array([formats.decode(source, int(w)).kind != "nan" for w in words])
+    assert np.array_equal(back[number], words[number])
+
+
+# ---- C1: one rounding of the exact source ------------------------------------------------------
+
+
+def float64_cases(target: str, rng: np.random.Generator) -> Words:
+    """Ties of the target moved by far less than float32 can see, and values of every size."""
+    source = "float32" if target == "float32" else target
+    _, m_bits = (8, 23) if target == "float32" else TABLE[target][:2]
+    mantissa = 1 + rng.integers(0, 1 << m_bits, 400) / (1 << m_bits) + 2.0 ** -(m_bits + 1)
+    ties = mantissa * 2.0 ** rng.integers(-160, 135, 400)
+    nudged = [ties, ties * (1 + 2.0**-40), ties * (1 - 2.0**-40), np.nextafter(ties, 0)]
+    special = [0.0, 2.0**-150, 2.0**-149, 5e-324, 2.0**-1022, 2.0**128, 1e300, np.inf, np.nan]
+    special += [float(formats.decode(source, 1 << TABLE.get(source, (0,) * 6)[5]).magnitude) / 2]
+    values = np.concatenate([*nudged, rng.integers(0, 2**63, 400).view(np.float64), special])
+    return np.concatenate([values, -values]).view(np.uint64)
+
+
+@pytest.mark.parametrize("target", FLOATS)
+def test_float64_C1_is_rounded_once(isa: str, evaluate: Evaluate, target: str) -> None:
+    words = float64_cases(target, np.random.default_rng(2))
+    ours = evaluate("convert", ("float64", words), dtype=dtypes.DTYPES[target])
+    assert ours.tolist() == [formats.convert("float64", target, int(w)) for w in words]
+
+
+def test_float64_C1_bfloat16_is_not_rounded_through_float32(isa: str, evaluate: Evaluate) -> None:
+    x = np.array([1 + 2.0**-8 + 2.0**-40]).view(np.uint64)
+    assert evaluate("convert", ("float64", x), dtype=dtypes.bfloat16).tolist() == [0x3F81]
+    # The control: ml_dtypes rounds twice and gives 1.0.
+    assert x.view(np.float64).astype(ml_dtypes.bfloat16).view(np.uint16).tolist() == [0x3F80]
+
+
+def integer_cases(source: str, rng: np.random.Generator) -> list[int]:
+    """Ties of every format at every size the type has, one off each, the extremes, random values."""
+    info = np.iinfo(source)
+    values = {0, 1, int(info.min), int(info.max), int(info.max) - 1}
+    for size in range(2, info.bits):
+        for m_bits in (2, 3, 4, 7, 10, 23, 52):
+            tie = (1 << size) + (1 << max(size - m_bits - 1, 0))
+            odd = tie + (1 << max(size - m_bits, 0))
+            values |= {s * (v + d) for v in (tie, odd) for d in (-1, 0, 1) for s in (1, -1)}
+    values |= {int(v) for v in rng.integers(info.min, info.max, 200, source)}
+    return sorted(v for v in values if info.min <= v <= info.max)
+
+
+@pytest.mark.parametrize("field", ["via_float32", "exact"])
+@pytest.mark.parametrize("source", INTEGERS)
+def test_integer_to_float_C1_equals_the_twin(
+    isa: str, evaluate: Evaluate, source: str, field: str
+) -> None:
+    values = integer_cases(source, np.random.default_rng(3))
+    words = np.array(values, source).view(f"u{np.dtype(source).itemsize}")
+    profile = Profile(int_to_float=field)
+    for target in (*FLOATS, "float64"):
+        ours = evaluate("convert", (source, words), profile=profile, dtype=dtypes.DTYPES[target])
+        bits = np.iinfo(source).bits
+        twin = [
+            formats.integer_to_float(target, v, bits=bits, via_float32=field == "via_float32")
+            if target != "float64"
+            else formats.from_float(target, v)
+            for v in values
+        ]
+        assert ours.tolist() == twin, target
+
+
+def test_int32_C1_via_float32_or_exact(isa: str, evaluate: Evaluate) -> None:
+    """The documented example: DMA and copies go through FP32."""
+    x = np.array([1077936129], np.uint32)
+    for field, expected in (("via_float32", 0x4E80), ("exact", 0x4E81)):
+        profile = Profile(int_to_float=field)
+        ours = evaluate("convert", ("int32", x), profile=profile, dtype=dtypes.bfloat16)
+        assert ours.tolist() == [expected]
+
+
+def test_bool_C1_is_zero_or_one(evaluate: Evaluate) -> None:
+    x = np.array([0, 1], np.uint8)
+    for target in (*FLOATS, *INTEGERS, "float64"):
+        ours = evaluate("convert", ("bool", x), dtype=dtypes.DTYPES[target])
+        one = formats.from_float(target, 1) if target not in INTEGERS else 1
+        assert ours.tolist() == [0, one], target
+
+
+# ---- C3, C4, C5 --------------------------------------------------------------------------------
+
+EDGES = [
+    ("bfloat16", float(np.finfo(np.float32).max), math.inf),
+    ("tfloat32", float(np.finfo(np.float32).max), math.inf),
+    ("float16", 65519.99609375, 65504.0),
+    ("float16", 65520.0, math.inf),
+    ("float8_e5m2", 61439.99609375, 57344.0),
+    ("float8_e5m2", 61440.0, math.inf),
+    ("float8_e4m3", 247.9, 240.0),
+    ("float8_e4m3", 248.0, math.inf),
+    ("float8_e3m4", 15.749999, 15.5),
+    ("float8_e3m4", 15.75, math.inf),
+    ("float8_e4m3fn", 464.0, 448.0),
+    ("float8_e4m3fn", 464.00003, math.nan),
+    ("float8_e4m3fn", math.inf, math.nan),
+]
+
+
+@pytest.mark.parametrize(("target", "x", "expected"), EDGES)
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("source", ["float32", "float64"])
+def test_overflow_C3_is_judged_after_rounding(
+    isa: str, evaluate: Evaluate, source: str, target: str, x: float, expected: float, sign: int
+) -> None:
+    value = np.array([sign * x], source)
+    ours = evaluate("convert", (source, value.view(f"u{value.itemsize}")), dtype=dtypes.DTYPES[target])
+    # NaN carries the sign too, and Python's does not show it.
+    expected_bits = formats.from_float(target, math.copysign(expected, sign))
+    assert ours.tolist() == [expected_bits]
+
+
+@pytest.mark.parametrize("target", NARROW)
+def test_underflow_C4_is_gradual(isa: str, evaluate: Evaluate, target: str) -> None:
+    e_bits, m_bits, *_, shift = TABLE[target]
+    step = 2.0 ** (2 - (1 << (e_bits - 1)) - m_bits)
+    x = np.array([step / 2, step * (0.5 + 2**-10), step, step * 1.5, step * 2.5, -step / 2], np.float32)
+    ours = evaluate("convert", ("float32", x.view(np.uint32)), dtype=dtypes.DTYPES[target])
+    sign = 1 << (8 * dtypes.DTYPES[target].itemsize - 1)
+    assert ours.tolist() == [0, 1 << shift, 1 << shift, 2 << shift, 2 << shift, sign]
+
+
+@pytest.mark.parametrize("target", FLOATS)
+@pytest.mark.parametrize("source", ["float32", "tfloat32", "bfloat16", "float16", "float64"])
+def test_nan_C5_is_the_quiet_one_with_its_sign(
+    isa: str, evaluate: Evaluate, source: str, target: str
+) -> None:
+    """Widening included; the same type moves bits."""
+    f = formats.FORMATS[source]
+    low = 1 << f.shift
+    top = ((1 << f.exponent_bits) - 1) << (f.mantissa_bits + f.shift)
+    payloads = [f.nan_bits, f.nan_bits | low, top | low, top | low << 1]
+    words = np.array([p | s for p in payloads for s in (0, f.sign_bit)], f"u{np.dtype(int).itemsize}")
+    words = words.astype(f"u{dtypes.DTYPES[source].itemsize}")
+    ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
+    t = formats.FORMATS[target]
+    quiet = [t.nan_bits, t.nan_bits | t.sign_bit] * len(payloads)
+    assert ours.tolist() == (words.tolist() if source == target else quiet)
+
+
+@pytest.mark.parametrize("source", [*FLOATS, *INTEGERS, "bool", "float64"])
+def test_same_type_C5_moves_bits_in_a_tile_program(
+    isa: str, random_words: RandomWords, source: str
+) -> None:
+    """The op table returns the operand, a fused chain runs the step: both must move bits."""
+    dtype = dtypes.DTYPES[source]
+    words = random_words(np.random.default_rng(4), source, 600, "special")
+    program = _core.TileProgram([dtype.code], [(_core.CONVERT, dtype.code, [0])], [1], True)
+    output = np.empty_like(words)
+    program.run([words], [output])
+    assert np.array_equal(output, words)
+
+
+@pytest.mark.parametrize("target", FLOATS)
+def test_minus_zero_C5_stays(isa: str, evaluate: Evaluate, target: str) -> None:
+    for source in (*FLOATS, "float64"):
+        f = formats.FORMATS[source]
+        words = np.array([f.sign_bit, 0], f"u{dtypes.DTYPES[source].itemsize}")
+        ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
+        assert ours.tolist() == [formats.FORMATS[target].sign_bit, 0]
+
+
+@pytest.mark.parametrize("source", FLOATS)
+def test_widening_to_float64_C5_is_exact(
+    evaluate: Evaluate, random_words: RandomWords, source: str
+) -> None:
+    rng = np.random.default_rng(5)
+    words = np.concatenate([random_words(rng, source, 500, m) for m in ("any", "special")])
+    ours = evaluate("convert", (source, words), dtype=dtypes.float64)
+    assert ours.tolist() == [formats.convert(source, "float64", int(w)) for w in words]
+
+
+# ---- C6 ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", INTEGERS)
+@pytest.mark.parametrize("source", [*FLOATS, "float64"])
+def test_float_to_integer_C6_truncates_and_saturates(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+) -> None:
+    info = np.iinfo(target)
+    edges = [0.0, 0.5, 0.9999999, 1.0, 1.5, 2.5, 255.5, 3e9, 1e20, 1e38, math.inf, math.nan]
+    for edge in (info.max, info.min, info.max + 1):
+        edges += [float(edge), float(edge) + 0.5, float(edge) - 0.5, math.nextafter(float(edge), 0)]
+    encoded = [formats.from_float(source, v) for x in edges for v in (x, -x)]
+    words = np.array(encoded, f"u{dtypes.DTYPES[source].itemsize}")
+    rng = np.random.default_rng(6)
+    if source == "float64":
+        drawn = [rng.standard_normal(400) * 2.0 ** rng.integers(-3, 66, 400)]
+        words = np.concatenate([words, *(x.view(np.uint64) for x in drawn)])
+    else:
+        words = np.concatenate([words, *(random_words(rng, source, 200, m) for m in ("any", "near"))])
+    ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
+    signed = info.min < 0
+    twin = [formats.float_to_integer(source, int(w), bits=info.bits, signed=signed) for w in words]
+    assert ours.view(target).tolist() == twin
+
+
+def test_float_to_integer_C6_examples(evaluate: Evaluate) -> None:
+    x = np.array([-1.9, 1.9, math.nan, 3e9, -3e9, -0.0], np.float32).view(np.uint32)
+    assert evaluate("convert", ("float32", x), dtype=dtypes.int32).view(np.int32).tolist() == [
+        *(-1, 1, 0, 2**31 - 1, -(2**31), 0)
+    ]
+    assert evaluate("convert", ("float32", x), dtype=dtypes.uint8).tolist() == [0, 1, 0, 255, 0, 0]
+
+
+@pytest.mark.parametrize("target", INTEGERS)
+@pytest.mark.parametrize("source", INTEGERS)
+def test_integer_to_integer_C6_wraps(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+) -> None:
+    info = np.iinfo(source)
+    edges = np.array([info.min, info.max, info.max - 1, 0, 1], source)
+    words = edges.view(f"u{edges.itemsize}")
+    words = np.concatenate([words, random_words(np.random.default_rng(7), source, 300)])
+    ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
+    bits, signed = np.iinfo(target).bits, np.iinfo(target).min < 0
+    assert ours.view(target).tolist() == [
+        formats.wrap(v, bits=bits, signed=signed) for v in words.view(source).tolist()
+    ]
+
+
+@pytest.mark.parametrize("source", [*FLOATS, "float64", *INTEGERS])
+def test_to_bool_C6_is_not_zero_and_nan_is_true(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str
+) -> None:
+    words = random_words(np.random.default_rng(8), source, 600, "special")
+    words[:3] = 0, 0, 1 << 13 if source == "tfloat32" else 1
+    ours = evaluate("convert", (source, words), dtype=dtypes.boolean)
+    if source in INTEGERS:
+        expected = [int(w != 0) for w in words.tolist()]
+    else:
+        values = [formats.decode(source, w) for w in words.tolist()]
+        expected = [int(v.kind != "finite" or v.magnitude != 0) for v in values]
+    assert ours.tolist() == expected
+
+
+# ---- C9 ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("m_bits", "through"), [(23, "float32"), (10, "tfloat32"), (7, "bfloat16")])
+def test_reduce_precision_C9_is_the_format_in_float32(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, m_bits: int, through: str
+) -> None:
+    rng = np.random.default_rng(9)
+    words = np.concatenate([random_words(rng, "float32", 400, m) for m in ("any", "special")])
+    ours = evaluate("reduce_precision", ("float32", words), exponent_bits=8, mantissa_bits=m_bits)
+    there = [formats.convert("float32", through, int(w)) for w in words]
+    assert ours.tolist() == [formats.convert(through, "float32", w) for w in there]
+
+
+# ---- every input -------------------------------------------------------------------------------
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("target", NARROW)
+def test_all_float32_inputs_C2_equal_numpy_in_float64(
+    restored_processor: None, evaluate: Evaluate, target: str
+) -> None:
+    processor.set_isa(processor.available_isas()[-1])
+    for start in range(0, 1 << 32, 1 << 20):
+        bits = np.arange(start, start + (1 << 20), dtype=np.uint64).astype(np.uint32)
+        ours = evaluate("convert", ("float32", bits), dtype=dtypes.DTYPES[target])
+        assert np.array_equal(ours, numpy_oracle(bits, target)), hex(start)

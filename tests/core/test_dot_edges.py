@@ -1,0 +1,277 @@
+"""Rules M2, M4 and M7 at the edges: the fused multiply-add itself, layouts, batches, empty operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from neuronsim import _core, dtypes, ops, processor
+from neuronsim.profiles import Profile
+from neuronsim.reference import elementwise as twin
+from neuronsim.reference import formats, sums
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, RandomWords, Words
+
+FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+PLAIN = ops.DotDimensions((1,), (0,))
+BATCHED = ops.DotDimensions((2,), (1,), (0,), (0,))
+ONE = 0x3F800000
+
+
+# ---- M2: one rounding for each product and sum -------------------------------------------------
+
+
+@cache
+def triples() -> tuple[np.ndarray, np.ndarray, np.ndarray, Words]:
+    """a, b and c where a * b is near half a unit of c, or nearly -c, or of any size; a * b + c."""
+    rng = np.random.default_rng(30)
+    n = 1500
+    words = rng.integers(0, 1 << 32, (3, n), np.uint32)
+    close = words & np.uint32(0x807FFFFF) | rng.integers(110, 144, (3, n), np.uint32) << np.uint32(23)
+    c = close[2].view(np.float32)
+    # Half a unit of c, times (1 + e) and (1 - e): a tie but for a crumb that float64 cannot hold.
+    e = np.ldexp(1.0, -rng.integers(1, 24, n))
+    half = np.ldexp(rng.choice([-1.0, 1.0], n), np.frexp(c)[1] - 25)
+    tie_a, tie_b = (half * (1 + e)).astype(np.float32), (1 - e).astype(np.float32)
+    cancel_b = (-c.astype(np.float64) / close[0].view(np.float32)).astype(np.float32)
+    tiny = words & np.uint32(0x807FFFFF) | rng.integers(0, 70, (3, n), np.uint32) << np.uint32(23)
+    a = np.concatenate([words[0], close[0], tie_a.view(np.uint32), close[0], tiny[0]])
+    b = np.concatenate([words[1], close[1], tie_b.view(np.uint32), cancel_b.view(np.uint32), close[1]])
+    c_all = np.concatenate([words[2], close[2], close[2], close[2], tiny[2]])
+    expected = [twin.fma(*t) for t in zip(a.tolist(), b.tolist(), c_all.tolist(), strict=True)]
+    # PSUM starts at +0 and is never -0; NaN is made canonical at the end.
+    expected = [twin.add(0, e) for e in expected]
+    return a, b, c_all, np.array(expected, np.uint32)
+
+
+def test_fma_M2_rounds_once(isa: str, threads: int, evaluate: Evaluate) -> None:
+    """The dot (c, a) . (1, b): the first step gives c exactly, the second is fma(a, b, c)."""
+    a, b, c, expected = triples()
+    lhs = np.stack([c, a], axis=1)[:, None, :]
+    rhs = np.stack([np.full_like(b, ONE), b], axis=1)[:, :, None]
+    ours = evaluate("dot", ("float32", lhs), ("float32", rhs), dot_dimensions=BATCHED)
+    assert np.array_equal(ours[:, 0, 0], expected)
+
+
+def test_control_M2_two_roundings_are_noticed() -> None:
+    a, b, c, expected = triples()
+    with np.errstate(all="ignore"):
+        product = a.view(np.float32) * b.view(np.float32)
+        twice = product + c.view(np.float32)
+        through_float64 = (
+            a.view(np.float32).astype(np.float64) * b.view(np.float32) + c.view(np.float32)
+        ).astype(np.float32)
+    finite = np.isfinite(expected.view(np.float32))
+    for wrong in (twice, through_float64):
+        assert np.count_nonzero(wrong.view(np.uint32)[finite] != expected[finite]) > 5
+
+
+def test_psum_M2_is_never_minus_zero(isa: str, evaluate: Evaluate) -> None:
+    """A product that underflows from below leaves -0 in the tile; PSUM's +0 absorbs it."""
+    lhs, rhs = np.array([[0x80000001]], np.uint32), np.array([[0x00000001]], np.uint32)
+    assert twin.fma(0x80000001, 1, 0) == 0x80000000
+    assert evaluate("dot", ("float32", lhs), ("float32", rhs), dot_dimensions=PLAIN).tolist() == [[0]]
+    minus = np.array([[0x80000000]], np.uint32)
+    one = np.array([[ONE]], np.uint32)
+    assert evaluate("dot", ("float32", minus), ("float32", one), dot_dimensions=PLAIN).tolist() == [[0]]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_isa_M2_on_special_values(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, seed: int
+) -> None:
+    """NaN, Inf, subnormals and overflow in every pair of types, with places to spare in the block."""
+    rng = np.random.default_rng([31, seed])
+    a, b = (str(t) for t in rng.choice(FLOATS[2:] if seed % 3 else FLOATS[:2], 2))
+    mode = ["special", "any", "near"][seed // 3 % 3]
+    x, y = random_words(rng, a, (5, 131), mode), random_words(rng, b, (131, 4), mode)
+    x[rng.random(x.shape) < 0.6] = 0  # or a NaN would be in every sum
+    for result in ("float32", "bfloat16"):
+        ours = evaluate("dot", (a, x), (b, y), dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result])
+        expected = [[sums.dot(a, b, result, row, col) for col in y.T.tolist()] for row in x.tolist()]
+        assert ours.tolist() == expected
+
+
+@pytest.mark.parametrize("result", FLOATS)
+def test_result_M4_is_the_float32_sum_rounded_once(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, result: str
+) -> None:
+    rng = np.random.default_rng(32)
+    x, y = (
+        random_words(rng, "bfloat16", (40, 300), "near"),
+        random_words(rng, "float16", (300, 50), "near"),
+    )
+    operands = ("bfloat16", x), ("float16", y)
+    wide = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.float32)
+    ours = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result])
+    assert np.array_equal(ours, evaluate("convert", ("float32", wide), dtype=dtypes.DTYPES[result]))
+
+
+@pytest.mark.parametrize("result", FLOATS)
+def test_nan_E6_is_canonical_in_every_result_type(isa: str, evaluate: Evaluate, result: str) -> None:
+    x = np.full((3, 200), ONE, np.uint32)
+    x[0, 0], x[1, 150], x[2, 0], x[2, 199] = 0xFF800001, 0xFFC12345, 0x7F800000, 0xFF800000
+    y = np.full((200, 2), ONE, np.uint32)
+    ours = evaluate(
+        "dot", ("float32", x), ("float32", y), dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result]
+    )
+    assert ours.tolist() == [[formats.FORMATS[result].nan_bits] * 2] * 3
+
+
+# ---- layouts, batches, empty operands ----------------------------------------------------------
+
+
+def layouts(x: Words) -> Iterator[tuple[str, Words]]:
+    """The same [batch, n, m] words by several strides."""
+    yield "dense", x
+    yield "columns", x.transpose(0, 2, 1).copy().transpose(0, 2, 1)
+    yield "batch innermost", x.transpose(1, 2, 0).copy().transpose(2, 0, 1)
+    yield "backwards", x[::-1, ::-1, ::-1].copy()[::-1, ::-1, ::-1]
+    yield "every third", np.repeat(np.repeat(x, 3, axis=2), 2, axis=1)[:, ::2, ::3]
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e5m2", "int32", "uint8"])
+def test_every_layout_M2_gives_the_same_bits(
+    isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    rng = np.random.default_rng(33)
+    x, y = (random_words(rng, type_name, s, "near") for s in ((3, 25, 260), (3, 260, 70)))
+    expected = evaluate("dot", (type_name, x), (type_name, y), dot_dimensions=BATCHED)
+    for i in range(3):
+        alone = evaluate("dot", (type_name, x[i]), (type_name, y[i]), dot_dimensions=PLAIN)
+        assert np.array_equal(alone, expected[i])
+    for (label, left), (_, right) in zip(layouts(x), layouts(y), strict=True):
+        for lhs, rhs in ((left, y), (x, right), (left, right)):
+            ours = evaluate("dot", (type_name, lhs), (type_name, rhs), dot_dimensions=BATCHED)
+            assert np.array_equal(ours, expected), label
+    row = np.broadcast_to(x[0, :1], (3, 25, 260))
+    ours = evaluate("dot", (type_name, row), (type_name, y), dot_dimensions=BATCHED)
+    dense = evaluate("dot", (type_name, row.copy()), (type_name, y), dot_dimensions=BATCHED)
+    assert np.array_equal(ours, dense)
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int32", "bool"])
+@pytest.mark.parametrize(
+    ("batch", "rows", "depth", "columns"),
+    [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 0, 5), (2, 3, 4, 0), (0, 0, 0, 0), (1, 1, 0, 1)],
+)
+def test_empty_operands_M2_give_zeros_or_nothing(
+    isa: str, evaluate: Evaluate, type_name: str, batch: int, rows: int, depth: int, columns: int
+) -> None:
+    word = f"u{dtypes.DTYPES[type_name].itemsize}"
+    x, y = np.zeros((batch, rows, depth), word), np.zeros((batch, depth, columns), word)
+    ours = evaluate("dot", (type_name, x), (type_name, y), dot_dimensions=BATCHED)
+    assert np.array_equal(ours, np.zeros((batch, rows, columns), word))
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 6, 11, 12, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65])
+def test_every_remainder_M2_of_the_register_block(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, n: int
+) -> None:
+    """Each output of an n x n product is the product of its row and column alone."""
+    rng = np.random.default_rng(n)
+    x, y = (
+        random_words(rng, "float32", (n, 140), "near"),
+        random_words(rng, "float32", (140, n), "near"),
+    )
+    ours = evaluate("dot", ("float32", x), ("float32", y), dot_dimensions=PLAIN)
+    for i, j in {(0, 0), (n - 1, 0), (0, n - 1), (n - 1, n - 1), (n // 2, n // 3)}:
+        row, column = x[i].tolist(), y[:, j].tolist()
+        assert ours[i, j] == sums.dot("float32", "float32", "float32", row, column)
+
+
+# ---- M6, M7 ------------------------------------------------------------------------------------
+
+
+def test_control_M6_sequential_differs_and_is_the_twins_single_tile(
+    isa: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    rng = np.random.default_rng(34)
+    x, y = (
+        random_words(rng, "float32", (3, 1000), "near"),
+        random_words(rng, "float32", (1000, 3), "near"),
+    )
+    operands = ("float32", x), ("float32", y)
+    tiled = evaluate("dot", *operands, dot_dimensions=PLAIN)
+    profile = Profile(accumulate="sequential")
+    sequential = evaluate("dot", *operands, dot_dimensions=PLAIN, profile=profile)
+    assert not np.array_equal(tiled, sequential)
+    for found, tile in ((tiled, 128), (sequential, 1000)):
+        expected = sums.dot(*["float32"] * 3, x[0].tolist(), y[:, 0].tolist(), tile=tile)
+        assert found[0, 0] == expected
+
+
+INTEGER_DOTS = [("int8", "int8", "int32"), ("uint8", "int8", "int32"), ("int8", "uint8", "int16")]
+INTEGER_DOTS += [("uint16", "int64", "int64"), ("int32", "int32", "int8"), ("bool", "int8", "int16")]
+INTEGER_DOTS += [
+    ("bool", "bool", "int32"),
+    ("uint64", "uint64", "uint64"),
+    ("int64", "int64", "uint32"),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "result"), INTEGER_DOTS)
+def test_integer_dot_M7_converts_to_the_result_and_wraps(
+    isa: str,
+    threads: int,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    a: str,
+    b: str,
+    result: str,
+) -> None:
+    rng = np.random.default_rng(35)
+    x, y = random_words(rng, a, (7, 40)), random_words(rng, b, (40, 530))
+    ours = evaluate("dot", (a, x), (b, y), dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result])
+    exact = x.view(dtypes.DTYPES[a].numpy).astype(int).astype(object) @ y.view(
+        dtypes.DTYPES[b].numpy
+    ).astype(object)
+    assert np.array_equal(ours.astype(object), exact % (1 << np.iinfo(result).bits))
+
+
+def test_integer_dot_M7_to_bool_converts_first(isa: str, evaluate: Evaluate) -> None:
+    """M7: operands are converted to the result type, and 2 is true."""
+    x, y = np.array([[2, 0]], np.uint32), np.array([[1], [1]], np.uint32)
+    ours = evaluate("dot", ("int32", x), ("int32", y), dot_dimensions=PLAIN, dtype=dtypes.boolean)
+    assert ours.tolist() == [[1]]
+
+
+def test_core_refuses_what_does_not_fit() -> None:
+    x, out = np.zeros((1, 2, 3), np.float32), np.zeros((1, 2, 2), np.float32)
+    y = np.zeros((1, 3, 2), np.float32)
+    f32, f64, i32 = (_core.DTYPES.index(t) for t in ("float32", "float64", "int32"))
+    for arguments in (
+        (x[0], f32, y, f32, out, f32, 128),
+        (x, f32, x, f32, out, f32, 128),
+        (x, f32, y, f32, np.zeros((1, 2, 3), np.float32), f32, 128),
+        (x, f32, y, f32, out, i32, 128),
+        (x, i32, y, f32, out, f32, 128),
+        (x, f64, y, f64, out, f64, 128),
+        (x, 99, y, f32, out, f32, 128),
+        (x, f32, y, f32, out, f32, 0),
+        (x, f32, y, f32, out[:, :, ::-1], f32, 128),
+        (x, f32, y.astype(np.float64), f32, out, f32, 128),
+    ):
+        with pytest.raises(ValueError, match=r"contract|types|items|dense|unknown"):
+            _core.dot(*arguments)
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int16"])
+def test_large_batch_M2_on_every_path(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    rng = np.random.default_rng(36)
+    x, y = (random_words(rng, type_name, s, "near") for s in ((9, 65, 300), (9, 300, 130)))
+    seen = set()
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        for count in (1, 2, 3):
+            processor.set_num_threads(count)
+            ours = evaluate("dot", (type_name, x), (type_name, y), dot_dimensions=BATCHED)
+            seen.add(ours.tobytes())
+    assert len(seen) == 1

@@ -1,0 +1,345 @@
+"""Rules R2 and R3 at the edges: every memory layout, special values, no elements, controls."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from neuronsim import _core, dtypes
+from neuronsim.errors import UnsupportedType
+from neuronsim.profiles import Profile
+from neuronsim.reference import elementwise as twin
+from neuronsim.reference import formats, sums
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, RandomWords, Words
+
+FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+FOLDS: dict[str, Callable[..., np.ndarray]] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+OFF = Profile(mixed_precision_accumulation="off")
+
+
+# ---- every way through memory ------------------------------------------------------------------
+
+
+def folded(reducer: str, x: np.ndarray, round_tile: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """R2 on float32 [outputs, depth] by NumPy, every output at once; the initial value is a 1."""
+    fold = FOLDS[reducer]
+    with np.errstate(all="ignore"):
+        total = None
+        for start in range(0, x.shape[1], 512):
+            part = x[:, start]
+            for k in range(start + 1, min(start + 512, x.shape[1])):
+                part = fold(part, x[:, k])
+            part = round_tile(part)
+            total = part if total is None else fold(total, part)
+        total = fold(total, np.float32(1))
+    return np.where(np.isnan(total), np.float32(np.nan), total)
+
+
+def placements(x: Words) -> Iterator[tuple[str, Words, tuple[int, ...]]]:
+    """[outputs, depth] in memory by several strides, and the axes to reduce."""
+    yield "elements side by side", x, (1,)
+    yield "outputs side by side", np.asfortranarray(x), (1,)
+    yield "the first axis", np.ascontiguousarray(x.T), (0,)
+    yield "elements backwards", np.ascontiguousarray(x[:, ::-1])[:, ::-1], (1,)
+    yield "outputs backwards", np.ascontiguousarray(x[::-1])[::-1], (1,)
+    yield "every third element", np.repeat(x, 3, axis=1)[:, ::3], (1,)
+    yield "every second output", np.repeat(np.asfortranarray(x), 2, axis=0)[::2], (1,)
+    if x.shape[1] % 2 == 0:
+        halves = x.reshape(x.shape[0], 2, x.shape[1] // 2)
+        yield "two reduced axes", halves.transpose(1, 0, 2).copy(), (0, 2)
+        yield (
+            "two reduced axes, swapped in memory",
+            halves.transpose(2, 0, 1).copy().transpose(2, 1, 0),
+            (0, 2),
+        )
+    if x.shape[0] % 2 == 0:
+        pairs = x.reshape(2, x.shape[0] // 2, x.shape[1])
+        yield "two kept axes", pairs.transpose(2, 0, 1).copy(), (0,)
+        yield "two kept axes apart", pairs.transpose(0, 2, 1).copy(), (1,)
+
+
+SHAPES = [(1, 1), (1, 5000), (3, 2600), (15, 2048), (16, 2048), (17, 513), (130, 17), (200, 40)]
+SHAPES += [(40, 1030), (129, 16), (300, 2), (2, 512), (2, 2047), (33, 15)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
+def test_every_placement_R2_R3_gives_the_same_bits(
+    isa: str,
+    threads: int,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    type_name: str,
+    shape: tuple[int, int],
+) -> None:
+    rng = np.random.default_rng(shape)
+    words = random_words(rng, type_name, shape, "near")
+    one = (type_name, np.array(formats.from_float(type_name, 1), words.dtype))
+    narrow = dtypes.DTYPES[type_name].bits <= 16
+
+    def rounded(x: np.ndarray) -> np.ndarray:
+        there = evaluate("convert", ("float32", x.view(np.uint32)), dtype=dtypes.DTYPES[type_name])
+        return evaluate("convert", (type_name, there), dtype=dtypes.float32).view(np.float32)
+
+    wide = evaluate("convert", (type_name, words), dtype=dtypes.float32).view(np.float32)
+    for reducer in FOLDS:
+        for profile in (Profile(), OFF):
+            rounds = profile == OFF and narrow and reducer in ("add", "multiply")
+            total = folded(reducer, wide, rounded if rounds else lambda x: x)
+            expected = evaluate(
+                "convert", ("float32", total.view(np.uint32)), dtype=dtypes.DTYPES[type_name]
+            )
+            for label, view, axes in placements(words):
+                ours = evaluate(
+                    "reduce", (type_name, view), one, profile=profile, dimensions=axes, reducer=reducer
+                )
+                assert np.array_equal(ours.ravel(), expected), (reducer, label)
+
+
+def test_broadcast_operand_R2(isa: str, evaluate: Evaluate, random_words: RandomWords) -> None:
+    row = random_words(np.random.default_rng(22), "float32", (1, 130), "near")
+    zero = ("float32", np.zeros((), np.uint32))
+    view = np.broadcast_to(row, (900, 130))
+    for axes in ((0,), (1,), (0, 1)):
+        ours = evaluate("reduce", ("float32", view), zero, dimensions=axes, reducer="add")
+        dense = evaluate("reduce", ("float32", view.copy()), zero, dimensions=axes, reducer="add")
+        assert np.array_equal(ours, dense)
+    twin_sum = sums.reduce_float("add", "float32", [int(row[0, 5])] * 900, 0)
+    assert evaluate("reduce", ("float32", view), zero, dimensions=(0,), reducer="add")[5] == twin_sum
+
+
+# ---- integers and bool -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_name", [*INTEGERS, "bool"])
+def test_integers_E8_wrap_and_bool_is_or_and_and(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    rng = np.random.default_rng(23)
+    words = random_words(rng, type_name, (4, 3, 150))
+    initial = random_words(rng, type_name, ())
+    table = twin.BOOL if type_name == "bool" else twin.INTEGER
+    mask = int(np.iinfo(words.dtype).max)
+    for view in (words, words[:, ::-1, ::-2], words.transpose(1, 2, 0)):
+        native = view if type_name == "bool" else view.view(type_name)
+        rows = native.reshape(-1, native.shape[-1]).tolist()
+        start = int(initial if type_name == "bool" else initial.view(type_name))
+        for reducer in (*FOLDS, "bitwise_and", "bitwise_or", "bitwise_xor"):
+            expected = [sums.reduce_integer(table[reducer], row, start) & mask for row in rows]
+            ours = evaluate(
+                "reduce", (type_name, view), (type_name, initial), dimensions=(2,), reducer=reducer
+            )
+            assert ours.ravel().tolist() == expected, reducer
+
+
+def test_float_has_no_bitwise_reduction(evaluate: Evaluate) -> None:
+    x, zero = ("float32", np.zeros(3, np.uint32)), ("float32", np.zeros((), np.uint32))
+    for reducer in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+        with pytest.raises(UnsupportedType, match="float32"):
+            evaluate("reduce", x, zero, dimensions=(0,), reducer=reducer)
+
+
+# ---- the initial value, signed zeros, NaN ------------------------------------------------------
+
+
+def test_initial_value_R2_comes_last(isa: str, evaluate: Evaluate) -> None:
+    """First, 2^24 would absorb each 1; last, it meets their sum."""
+    initial = ("float32", np.array(2.0**24, np.float32).view(np.uint32))
+    for n, expected in ((2, 2.0**24 + 2), (600, 2.0**24 + 600)):
+        ones = ("float32", np.ones(n, np.float32).view(np.uint32))
+        ours = evaluate("reduce", ones, initial, dimensions=(0,), reducer="add")
+        assert ours.view(np.float32) == expected
+    assert np.float32(2.0**24) + np.float32(1) == 2.0**24
+
+
+def test_signed_zeros_R2_E7(isa: str, evaluate: Evaluate) -> None:
+    plus, minus = np.array(0, np.uint32), np.array(0x80000000, np.uint32)
+    zeros = np.array([0x80000000, 0], np.uint32)
+    for elements, initial, reducer, expected in (
+        (zeros[:1], plus, "add", 0),
+        (zeros[:1], minus, "add", 0x80000000),
+        (zeros, minus, "maximum", 0),
+        (zeros[::-1], minus, "maximum", 0),
+        (zeros, plus, "minimum", 0x80000000),
+        (zeros[::-1], plus, "minimum", 0x80000000),
+    ):
+        ours = evaluate(
+            "reduce", ("float32", elements), ("float32", initial), dimensions=(0,), reducer=reducer
+        )
+        assert ours == expected
+
+
+@pytest.mark.parametrize("reducer", FOLDS)
+@pytest.mark.parametrize("type_name", FLOATS)
+def test_nan_E6_anywhere_gives_the_canonical_one(
+    isa: str, evaluate: Evaluate, type_name: str, reducer: str
+) -> None:
+    f = formats.FORMATS[type_name]
+    word = f"u{dtypes.DTYPES[type_name].itemsize}"
+    nan, one = f.sign_bit | f.nan_bits | 1 << f.shift, formats.from_float(type_name, 1)
+    x = np.full((20, 2100), one, word)
+    places = [0, 300, 511, 512, 513, 2099]
+    for row, place in enumerate(places):
+        x[row, place] = nan
+    for view, axes in ((x, (1,)), (x.T.copy(), (0,)), (x[:6], (1,))):
+        ours = evaluate(
+            "reduce", (type_name, view), (type_name, x[19, 0]), dimensions=axes, reducer=reducer
+        )
+        assert ours[: len(places)].tolist() == [f.nan_bits] * len(places)
+        assert f.nan_bits not in ours[len(places) :]
+    start = (type_name, np.array(nan, word))
+    for n in (1, 3, 600):
+        ours = evaluate("reduce", (type_name, x[19, :n]), start, dimensions=(0,), reducer=reducer)
+        assert ours == f.nan_bits
+
+
+@pytest.mark.parametrize("n", [2, 5000])
+def test_infinities_R2_of_both_signs_make_nan(isa: str, evaluate: Evaluate, n: int) -> None:
+    x = np.zeros(n, np.uint32)
+    x[0], x[-1] = 0x7F800000, 0xFF800000
+    zero = ("float32", np.array(0, np.uint32))
+    assert evaluate("reduce", ("float32", x), zero, dimensions=(0,), reducer="add") == 0x7FC00000
+
+
+def test_overflow_C3_happens_once_at_the_end(isa: str, evaluate: Evaluate) -> None:
+    """R1: 65504 + 65504 - 65504 stays inside, because only the float32 total is rounded."""
+    x = np.array([0x7BFF, 0x7BFF, 0xFBFF], np.uint16)
+    zero = ("float16", np.array(0, np.uint16))
+    assert evaluate("reduce", ("float16", x), zero, dimensions=(0,), reducer="add") == 0x7BFF
+    assert evaluate("reduce", ("float16", x[:2]), zero, dimensions=(0,), reducer="add") == 0x7C00
+
+
+# ---- no elements, no outputs, no axes ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((3, 0), (1,)), ((0,), (0,)), ((0, 4, 300), (0,)), ((2, 0, 3), (0, 1)), ((2, 0, 3), (1, 2))],
+)
+def test_no_element_R2_gives_the_initial_value(
+    isa: str,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    type_name: str,
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+) -> None:
+    rng = np.random.default_rng(24)
+    initial = random_words(rng, type_name, (), "near")
+    empty = random_words(rng, type_name, shape)
+    ours = evaluate("reduce", (type_name, empty), (type_name, initial), dimensions=axes, reducer="add")
+    assert np.array_equal(ours, np.full(ours.shape, initial))
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int32"])
+def test_no_output_R2_gives_an_empty_array(type_name: str) -> None:
+    """In a process of its own: a division by zero here once ended it."""
+    script = f"""
+import numpy as np
+from neuronsim import _core
+code, storage = _core.DTYPES.index({type_name!r}), {dtypes.DTYPES[type_name].storage.name!r}
+for shape, kept in (((0, 5), 1), ((0, 0), 1), ((0, 3, 4), 1), ((3, 0, 4), 2), ((0, 4), 2), ((7, 0), 2)):
+    out = np.zeros(shape[:kept], storage)
+    _core.reduce(0, code, np.zeros(shape, storage), kept, np.zeros((), storage), out, 512, False)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int8"])
+def test_no_axis_R2_combines_each_element_with_the_initial_value(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    rng = np.random.default_rng(25)
+    words, initial = (random_words(rng, type_name, s, "near") for s in ((5, 200), ()))
+    ours = evaluate("reduce", (type_name, words), (type_name, initial), dimensions=(), reducer="add")
+    full = np.broadcast_to(initial, words.shape)
+    assert np.array_equal(ours, evaluate("add", (type_name, words), (type_name, full)))
+
+
+# ---- R3, and controls that another tile is noticed ---------------------------------------------
+
+
+def test_accumulation_R3_rounds_each_tile(isa: str, evaluate: Evaluate) -> None:
+    """Tiles of 257 and 258: their sum 515 is 516 in bfloat16; rounded to 256 and 258 first, 512."""
+    x = np.zeros(1024, np.uint16)
+    x[:257] = x[512 : 512 + 258] = 0x3F80
+    zero = ("bfloat16", np.array(0, np.uint16))
+    for profile, expected in ((Profile(), 516), (OFF, 512)):
+        ours = evaluate(
+            "reduce", ("bfloat16", x), zero, profile=profile, dimensions=(0,), reducer="add"
+        )
+        assert formats.decode("bfloat16", int(ours)).value == expected
+
+
+@pytest.mark.parametrize("reducer", FOLDS)
+@pytest.mark.parametrize("type_name", FLOATS)
+def test_accumulation_R3_acts_on_narrow_sums_and_products_only(
+    evaluate: Evaluate, random_words: RandomWords, type_name: str, reducer: str
+) -> None:
+    rng = np.random.default_rng(26)
+    words = random_words(rng, type_name, (200, 1100), "near")
+    start = 0
+    if reducer == "multiply":  # few factors other than 1, so that the product stays in range
+        start = formats.from_float(type_name, 1)
+        step = (rng.random(words.shape) < 0.004) << formats.FORMATS[type_name].shift
+        words = (start + step * rng.integers(-1, 2, words.shape)).astype(words.dtype)
+    initial = (type_name, np.array(start, words.dtype))
+    on, off = (
+        evaluate("reduce", (type_name, words), initial, profile=p, dimensions=(1,), reducer=reducer)
+        for p in (Profile(), OFF)
+    )
+    narrow = dtypes.DTYPES[type_name].bits <= 16
+    assert np.array_equal(on, off) != (narrow and reducer in ("add", "multiply"))
+
+
+def test_control_R2_another_tile_gives_other_bits(
+    evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """So the tests would see a wrong tile length; and the core folds by the tile it is given."""
+    words = random_words(np.random.default_rng(27), "float32", (30, 1025), "near")
+    zero = np.zeros((), np.float32)
+    results = {}
+    for tile in (1, 128, 256, 511, 512, 1025):
+        out = np.empty(30, np.float32)
+        _core.reduce(0, 0, words.view(np.float32), 1, zero, out, tile, False)
+        results[tile] = out.view(np.uint32)
+        expected = [sums.reduce_float("add", "float32", w.tolist(), 0, tile=tile) for w in words[:4]]
+        assert results[tile][:4].tolist() == expected
+    initial = ("float32", zero.view(np.uint32))
+    ours = evaluate("reduce", ("float32", words), initial, dimensions=(1,), reducer="add")
+    assert np.array_equal(ours, results[512])
+    for tile in (128, 256, 511, 1025):
+        assert not np.array_equal(ours, results[tile])
+
+
+def test_core_refuses_what_does_not_fit() -> None:
+    x, zero, out = np.zeros((3, 4), np.float32), np.zeros((), np.float32), np.zeros(3, np.float32)
+    for arguments in (
+        (0, 0, x, 1, zero, out, 0, False),
+        (-1, 0, x, 1, zero, out, 512, False),
+        (len(_core.OPS), 0, x, 1, zero, out, 512, False),
+        (0, 99, x, 1, zero, out, 512, False),
+        (0, 0, x, 3, zero, out, 512, False),
+        (0, 0, x, -1, zero, out, 512, False),
+        (0, 0, x, 1, np.zeros(2, np.float32), out, 512, False),
+        (0, 0, x, 1, zero, np.zeros(4, np.float32), 512, False),
+        (0, 0, x, 1, zero, np.zeros(3, np.float64), 512, False),
+        (0, 0, x, 1, zero, np.zeros(6, np.float32)[::2], 512, False),
+    ):
+        with pytest.raises(ValueError, match=r"reduction|unknown|shape|items|dense"):
+            _core.reduce(*arguments)

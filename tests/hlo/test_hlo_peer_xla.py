@@ -1,0 +1,243 @@
+"""XLA reads what neuronsim writes, as a file and as text, and computes the same from it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuronsim import api, dtypes, ops
+from neuronsim.casting.flags import CAST_TYPES
+from neuronsim.dtypes import DTYPES, DType
+from neuronsim.hlo import proto, text
+from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape
+
+xla = pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (extra `peers`)")
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+HLO_TYPES = [t for t in DTYPES.values() if t is not dtypes.tfloat32]
+F32 = dtypes.float32
+
+
+def module_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) -> Module:
+    entry = Computation("main", instructions, instructions[-1].name)
+    return Module("small", "main", (*others, entry))
+
+
+def parameter(dtype: DType, dims: tuple[int, ...]) -> Instruction:
+    return Instruction("x", "parameter", Shape(dtype, dims), (), {"number": 0})
+
+
+def constant(data: np.ndarray, dtype: DType) -> Instruction:
+    literal = ops.Bits(data.view(dtype.storage), dtype)
+    return Instruction("c", "constant", Shape(dtype, data.shape), (), {"literal": literal})
+
+
+def through_file(module: Module) -> Module:
+    peer = xla.HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module))
+    return proto.from_bytes(peer.as_serialized_hlo_module_proto())
+
+
+def through_text(module: Module) -> Module:
+    peer = xla.hlo_module_from_text(text.to_text(module))
+    return proto.from_bytes(peer.as_serialized_hlo_module_proto())
+
+
+def instructions(module: Module) -> list[tuple[Any, ...]]:
+    """What the entry computes; XLA may list parameters in another order."""
+    return sorted(
+        (i.name, i.opcode, i.shape, i.operands, sorted(map(str, i.attributes.items())))
+        for i in module.entry_computation.instructions
+        if i.opcode != "constant"
+    )
+
+
+def literals(module: Module) -> dict[str, bytes]:
+    return {
+        i.name: i.attributes["literal"].data.tobytes()
+        for i in module.entry_computation.instructions
+        if i.opcode == "constant"
+    }
+
+
+def interesting(dtype: DType) -> np.ndarray:
+    """Finite values of every kind, both zeros and the infinities; NaN payloads have no text."""
+    if dtype is dtypes.boolean:
+        return np.array([True, False])
+    if dtype.kind == "complex":
+        return np.array([1 - 2j, complex(-0.0, 0.5), complex(np.inf, -1)], dtype.numpy)
+    if dtype.kind != "float":
+        info = np.iinfo(dtype.numpy)
+        return np.array([info.min, 0, 1, info.max], dtype.numpy)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if dtype.bits <= 16:
+            values = np.arange(2**dtype.bits).astype(dtype.storage).view(dtype.numpy)
+        else:
+            spread = np.random.default_rng(1).standard_normal(200) * 10.0 ** np.arange(-100, 100)
+            special = [0.0, -0.0, np.inf, -np.inf, 1e-40, 0.1]
+            values = np.append(spread, special).astype(dtype.numpy)
+        return values[~np.isnan(values.astype(np.float64))]
+
+
+@pytest.mark.parametrize("dtype", HLO_TYPES, ids=lambda t: t.name)
+def test_constants_of_every_type_reach_xla_as_a_file(dtype: DType) -> None:
+    module = module_of(constant(interesting(dtype), dtype))
+    assert literals(through_file(module)) == literals(module)
+
+
+@pytest.mark.parametrize("dtype", HLO_TYPES, ids=lambda t: t.name)
+def test_constants_of_every_type_reach_xla_as_text(dtype: DType) -> None:
+    module = module_of(constant(interesting(dtype), dtype))
+    assert literals(through_text(module)) == literals(module)
+
+
+def test_nan_and_empty_constants_reach_xla_as_text() -> None:
+    values = np.array([[np.nan, 1.0]], np.float32)
+    read = through_text(module_of(constant(values, F32)))
+    assert np.isnan(read.root.attributes["literal"].data).tolist() == [[True, False]]
+    empty = through_text(module_of(constant(np.zeros((2, 0), np.float32), F32)))
+    assert empty.root.array.dims == (2, 0)
+
+
+SQUARE = Shape(F32, (4, 4))
+ONE_OF_EACH = [
+    *(Instruction("y", op, SQUARE, ("x",)) for op in ("negate", "exponential", "rsqrt", "copy")),
+    *(Instruction("y", op, SQUARE, ("x", "x")) for op in ("add", "divide", "maximum")),
+    Instruction("y", "convert", Shape(dtypes.bfloat16, (4, 4)), ("x",)),
+    Instruction("y", "reduce-precision", SQUARE, ("x",), {"exponent_bits": 8, "mantissa_bits": 10}),
+    Instruction("y", "broadcast", Shape(F32, (4, 2, 4)), ("x",), {"dimensions": (0, 2)}),
+    Instruction("y", "reshape", Shape(F32, (2, 8)), ("x",)),
+    Instruction("y", "transpose", SQUARE, ("x",), {"dimensions": (1, 0)}),
+    Instruction("y", "reverse", SQUARE, ("x",), {"dimensions": (0, 1)}),
+    Instruction("y", "slice", Shape(F32, (2, 3)), ("x",), {"slice": ((0, 4, 2), (1, 4, 1))}),
+    Instruction("y", "concatenate", Shape(F32, (4, 8)), ("x", "x"), {"dimensions": (1,)}),
+    Instruction("y", "iota", Shape(dtypes.int32, (2, 3)), (), {"dimensions": (1,)}),
+    Instruction(
+        "y",
+        "compare",
+        Shape(dtypes.boolean, (4, 4)),
+        ("x", "x"),
+        {"comparison_direction": "LT", "comparison_type": "FLOAT"},
+    ),
+    Instruction(
+        "y", "dot", SQUARE, ("x", "x"), {"dot_dimensions": ops.DotDimensions((1,), (0,))}
+    ),
+    Instruction(
+        "y",
+        "dot",
+        Shape(F32, (4,)),
+        ("x", "x"),
+        {"dot_dimensions": ops.DotDimensions((0,), (0,), (1,), (1,))},
+    ),
+]
+
+
+@pytest.mark.parametrize("instruction", ONE_OF_EACH, ids=lambda i: i.opcode)
+@pytest.mark.parametrize("through", [through_file, through_text])
+def test_xla_reads_every_opcode_with_its_attributes(instruction: Instruction, through: Any) -> None:
+    module = module_of(parameter(F32, (4, 4)), instruction)
+    assert instructions(through(module)) == instructions(module)
+
+
+@pytest.mark.parametrize("through", [through_file, through_text])
+def test_xla_reads_reduce_and_call(through: Any) -> None:
+    scalar = Shape(F32)
+    a = Instruction("a", "parameter", scalar, (), {"number": 0})
+    b = Instruction("b", "parameter", scalar, (), {"number": 1})
+    total = Computation("total", (a, b, Instruction("s", "add", scalar, ("a", "b"))), "s")
+    module = module_of(
+        parameter(F32, (4, 4)),
+        constant(np.zeros((), np.float32), F32),
+        Instruction(
+            "r", "reduce", Shape(F32, (4,)), ("x", "c"), {"dimensions": (1,), "called": ("total",)}
+        ),
+        Instruction("y", "call", scalar, ("c", "c"), {"called": ("total",)}),
+        others=(total,),
+    )
+    assert instructions(through(module)) == instructions(module)
+
+
+def test_xla_reads_quotes_in_metadata() -> None:
+    name = 'f["a\\b"]'
+    quoted = Instruction("y", "negate", SQUARE, ("x",), {}, Metadata(op_name=name))
+    assert through_text(module_of(parameter(F32, (4, 4)), quoted)).root.metadata.op_name == name
+
+
+def test_text_of_the_example_gives_the_same_graph_and_weights() -> None:
+    module = proto.read(DIGITS / "model.hlo.pb")
+    read = through_text(module)
+    assert instructions(read) == instructions(module)
+    assert literals(read) == literals(module)
+
+
+# ---- planned modules -----------------------------------------------------------------------------
+
+SETTINGS = [("none", "bf16"), *((a, t) for a in ("matmult", "all") for t in CAST_TYPES)]
+
+
+@pytest.mark.parametrize(("auto_cast", "cast_type"), SETTINGS)
+def test_xla_reads_the_planned_example(auto_cast: str, cast_type: str) -> None:
+    program = api.compile(DIGITS / "model.hlo.pb", auto_cast=auto_cast, auto_cast_type=cast_type)
+    assert instructions(through_file(program.module)) == instructions(program.module)
+    assert instructions(through_text(program.module)) == instructions(program.module)
+
+
+def test_xla_reads_a_planned_module_whose_call_was_inlined() -> None:
+    scalar = Shape(F32)
+    doubled = Computation(
+        "double",
+        (
+            Instruction("p", "parameter", scalar, (), {"number": 0}),
+            Instruction("s", "add", scalar, ("p", "p")),
+        ),
+        "s",
+    )
+    module = module_of(
+        parameter(F32, ()),
+        Instruction("y", "call", scalar, ("x",), {"called": ("double",)}),
+        others=(doubled,),
+    )
+    planned = api.compile(module, auto_cast="none").module
+    assert len(through_text(planned).entry_computation.instructions) == 2
+
+
+def run_in_xla(module: Module, x: np.ndarray) -> np.ndarray:
+    jax = pytest.importorskip("jax")
+    client = pytest.importorskip("jaxlib.xla_client")
+    core = pytest.importorskip("jaxlib._jax")
+    device = jax.devices("cpu")[0]
+    stable = core.mlir.hlo_to_stablehlo(proto.to_bytes(module))
+    run = device.client.compile_and_load(stable, core.DeviceList((device,)), client.CompileOptions())
+    shards = run.execute_sharded([jax.device_put(x, device)])
+    return np.asarray(shards.disassemble_into_single_device_arrays()[0][0])
+
+
+@pytest.mark.parametrize(
+    ("auto_cast", "cast_type", "tolerance"),
+    [
+        ("none", "bf16", 1e-5),
+        ("matmult", "bf16", 5e-3),
+        ("matmult", "fp16", 1e-3),
+        ("all", "tf32", 1e-3),
+        ("all", "bf16", 2e-2),
+    ],
+)
+def test_xla_computes_the_same_from_the_planned_example(
+    auto_cast: str, cast_type: str, tolerance: float
+) -> None:
+    # Orders of summation differ, and XLA skips some of the roundings that the graph states (D2).
+    program = api.compile(DIGITS / "model.hlo.pb", auto_cast=auto_cast, auto_cast_type=cast_type)
+    with np.load(DIGITS / "test.npz") as data:
+        x = data["x"][:64].astype(np.float32)
+    ours, theirs = np.asarray(program(x)), run_in_xla(program.module, x)
+    assert theirs.dtype == ours.dtype
+    assert np.linalg.norm(ours - theirs) <= tolerance * np.linalg.norm(theirs)
+
+
+def test_text_has_no_name_that_xla_cannot_read() -> None:
+    program = api.compile(DIGITS / "model.hlo.pb", auto_cast="all", auto_cast_type="bf16")
+    names = re.findall(r"%([^\s,()]+)", text.to_text(program.module, print_large_constants=False))
+    assert all(re.fullmatch(r"[A-Za-z_][\w.\-]*", n) for n in names)

@@ -1,0 +1,420 @@
+"""compile, plan, tune and load: what they return, round trips, and every wrong argument."""
+
+from __future__ import annotations
+
+import json
+import random
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import neuronsim
+from neuronsim import api, dtypes, ops, processor
+from neuronsim.casting.policy import neuron_policy
+from neuronsim.dtypes import DType
+from neuronsim.errors import (
+    InvalidArgument,
+    InvalidData,
+    InvalidFlag,
+    InvalidModel,
+    NeuronSimError,
+    UnsupportedType,
+)
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.profiles import Profile
+from neuronsim.targets import RELEASES
+
+DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+MODEL = DIGITS / "model.hlo.pb"
+F32, S64 = dtypes.float32, dtypes.int64
+
+
+def parameter(name: str, dtype: DType, dims: tuple[int, ...], number: int = 0) -> Instruction:
+    return Instruction(name, "parameter", Shape(dtype, dims), (), {"number": number})
+
+
+def module_of(*instructions: Instruction) -> Module:
+    return Module("small", "main", (Computation("main", instructions, instructions[-1].name),))
+
+
+def difference(dtype: DType = F32) -> Module:
+    shape = Shape(dtype, (2, 3))
+    a, b = parameter("a.1", dtype, (2, 3)), parameter("b.2", dtype, (2, 3), 1)
+    return module_of(a, b, Instruction("y", "subtract", shape, ("a.1", "b.2")))
+
+
+@pytest.fixture(scope="module")
+def images() -> np.ndarray:
+    with np.load(DIGITS / "test.npz") as archive:
+        return archive["x"][:64]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("saved") / "digits.nsim"
+    api.compile(MODEL, auto_cast="all", auto_cast_type="fp16").save(path)
+    return path
+
+
+# ---- models --------------------------------------------------------------------------------------
+
+
+def test_a_model_is_a_path_a_string_bytes_or_a_module(images: np.ndarray) -> None:
+    module = api.read_model(MODEL)
+    results = {
+        api.compile(m, auto_cast="all")(images).tobytes()
+        for m in (MODEL, str(MODEL), MODEL.read_bytes(), module)
+    }
+    assert len(results) == 1
+    assert api.read_model(module) is module
+
+
+@pytest.mark.parametrize("model", ["missing.pb", b"", b"\x00\xff" * 50, DIGITS])
+def test_what_is_no_model_is_refused(model: Any) -> None:
+    for function in (api.compile, api.plan, lambda m: api.tune(m, {"x": [1.0]})):
+        with pytest.raises(InvalidModel):
+            function(model)
+
+
+def test_a_model_that_contradicts_itself_is_refused() -> None:
+    x = parameter("x", F32, (2,))
+    with pytest.raises(InvalidModel):
+        api.compile(module_of(x, Instruction("y", "negate", Shape(F32, (3,)), ("x",))))
+
+
+# ---- compiled programs ---------------------------------------------------------------------------
+
+
+def test_a_program_tells_its_inputs_and_outputs() -> None:
+    program = api.compile(MODEL, auto_cast="all")
+    assert program.inputs == {"x": ops.ArrayType(F32, (64, 8, 8))}
+    assert program.outputs == (ops.ArrayType(F32, (64, 10)),)
+    assert program.model.name == "jit_classify"
+    assert program.plan.policy == "all/bf16"
+    assert 0 < program.weight_bytes < 133823
+
+
+def test_inputs_bind_by_position_and_by_name() -> None:
+    program = api.compile(difference(), auto_cast="none")
+    a, b = np.full((2, 3), 5.0, np.float32), np.full((2, 3), 3.0, np.float32)
+    for result in (program(a, b), program(a, b=b), program(b=b, a=a)):
+        assert result.tolist() == [[2.0] * 3] * 2
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.ones((2, 3), np.uint8),
+        np.ones((2, 3), bool),
+        np.ones((2, 3), np.float64),
+        np.ones((2, 3), dtypes.bfloat16.numpy),
+        [[1.0, 1.0, 1.0]] * 2,
+        neuronsim.ones((2, 3), dtype=neuronsim.float16),
+    ],
+    ids=["uint8", "bool", "float64", "bfloat16", "lists", "Array"],
+)
+def test_inputs_of_other_types_become_floats(value: Any) -> None:
+    program = api.compile(difference(), auto_cast="none")
+    assert program(value, np.zeros((2, 3))).tolist() == [[1.0] * 3] * 2
+
+
+def test_integers_fit_other_integers_if_their_values_do() -> None:
+    program = api.compile(difference(dtypes.int8), auto_cast="none")
+    zeros = np.zeros((2, 3), np.int8)
+    assert program(np.full((2, 3), -128, np.int64), zeros).tolist() == [[-128] * 3] * 2
+    with pytest.raises(InvalidData, match="'a' has values outside int8"):
+        program(np.full((2, 3), 128, np.int64), zeros)
+
+
+ONES = np.ones((2, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "named", "message"),
+    [
+        ((ONES, ONES, ONES), {}, "takes 2 inputs, 3 were given"),
+        ((ONES,), {}, "inputs missing: b"),
+        ((), {}, "inputs missing: a, b"),
+        ((ONES,), {"a": ONES}, "'a' is given twice"),
+        ((ONES, ONES), {"c": ONES}, "no input is named 'c'.*there are a, b"),
+        ((ONES,), {"bb": ONES}, r"did you mean 'b'\?"),
+        ((ONES, ONES[0]), {}, r"input 'b' is .*\[3\], the model takes .*\[2,3\]"),
+        ((ONES, np.float32(1)), {}, "input 'b'"),
+        ((ONES, ONES.T), {}, r"\[3,2\]"),
+        ((ONES, ONES * 1j), {}, "'b' is complex64, the model takes float32"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(
+    arrays: tuple[Any, ...], named: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidData, match=message):
+        api.compile(difference(), auto_cast="none")(*arrays, **named)
+
+
+def test_floats_where_the_model_takes_integers_are_refused() -> None:
+    program = api.compile(difference(dtypes.int32), auto_cast="none")
+    with pytest.raises(InvalidData, match="'a' is float32, the model takes int32"):
+        program(ONES, ONES)
+
+
+@pytest.mark.parametrize("value", [np.array([["a"] * 3] * 2), np.full((2, 3), None), None])
+def test_inputs_that_are_no_numbers_are_refused(value: Any) -> None:
+    with pytest.raises((InvalidData, UnsupportedType)):
+        api.compile(difference(), auto_cast="none")(ONES, value)
+
+
+def test_tuples_come_back_as_tuples() -> None:
+    shape = Shape(F32, (2,))
+    x = parameter("x", F32, (2,))
+    inner = Instruction("t", "tuple", TupleShape((shape,)), ("x",))
+    outer = Instruction("r", "tuple", TupleShape((shape, inner.shape)), ("x", "t"))
+    program = api.compile(module_of(x, inner, outer))
+    first, (second,) = program([1.0, 2.0])
+    assert first.tolist() == second.tolist() == [1.0, 2.0]
+    assert program.outputs == (shape.type, shape.type)
+
+
+def test_64_bit_integers_are_truncated_and_counted_C7() -> None:
+    program = api.compile(difference(S64))
+    assert program.diagnostics == {"int64_truncated": {}}
+    wide = np.array([[2**32 + 5, 1, -(2**40)], [3, 4, 2**31]])
+    zeros = np.zeros((2, 3), np.int64)
+    # C7: the low 32 bits, sign-extended; 2^32 + 5 reads as 5 and 2^31 as -2^31.
+    assert program(wide, zeros).tolist() == [[5, 1, 0], [3, 4, -(2**31)]]
+    counted = program.diagnostics["int64_truncated"]
+    assert counted["a.1"] == 3
+    assert "b.2" not in counted
+    program(zeros, zeros)
+    assert program.diagnostics == {"int64_truncated": {}}
+
+
+def test_the_host_and_a_profile_keep_64_bit_integers_C7() -> None:
+    wide, zeros = np.full((2, 3), 2**40), np.zeros((2, 3), np.int64)
+    for program in (
+        api.compile(difference(S64), target="host"),
+        api.compile(difference(S64), profile=Profile(int64="keep")),
+    ):
+        assert program(wide, zeros).tolist() == wide.tolist()
+        assert program.diagnostics == {"int64_truncated": {}}
+
+
+# ---- settings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sdk", "auto_cast", "mixed"),
+    [("2.26", "matmult", "off"), ("2.27", "none", "on"), ("2.22.12471.0", "none", "on")],
+)
+def test_a_release_sets_the_defaults(sdk: str, auto_cast: str, mixed: str) -> None:
+    program = api.compile(MODEL, sdk=sdk)
+    settings = program.setup.settings
+    assert (settings.auto_cast, settings.auto_cast_type) == (auto_cast, "bf16")
+    assert program.setup.profile.mixed_precision_accumulation == mixed  # R3
+    assert bool(program.plan.decisions) == (auto_cast == "matmult")
+
+
+def test_without_a_release_it_is_sdk_2_26() -> None:
+    assert api.compile(MODEL).setup.release.sdk == api.DEFAULT_SDK == "2.26"
+    assert api.plan(MODEL).policy == "matmult/bf16"
+    assert api.plan(MODEL, sdk="2.27").policy == "none"
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=str)
+def test_every_release_compiles(release: Any) -> None:
+    version = release.sdk or release.compiler
+    assert api.compile(difference(), sdk=version).setup.release == release
+
+
+def test_flags_and_arguments_give_the_same_program(images: np.ndarray) -> None:
+    programs = [
+        api.compile(MODEL, flags="--auto-cast all --auto-cast-type fp16"),
+        api.compile(MODEL, flags=["--auto-cast=all", "--auto-cast-type=fp16"]),
+        api.compile(MODEL, auto_cast="all", auto_cast_type="fp16"),
+        api.compile(MODEL, flags="--auto-cast all", auto_cast_type="fp16"),
+        api.compile(MODEL, flags="--auto-cast=all", auto_cast="all", auto_cast_type="fp16"),
+        api.compile(MODEL, policy=neuron_policy("all", "fp16")),
+        api.compile(MODEL, plan=api.plan(MODEL, auto_cast="all", auto_cast_type="fp16")),
+    ]
+    assert len({p.plan.to_json() for p in programs}) == 1
+    assert len({p(images).tobytes() for p in programs}) == 1
+
+
+def test_matmul_is_another_spelling_of_matmult() -> None:
+    assert api.compile(MODEL, auto_cast="matmul").setup.settings.auto_cast == "matmult"
+    api.compile(MODEL, auto_cast="matmul", flags="--auto-cast matmult")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--auto-cast all",
+        "--auto-cast=all",
+        "--auto_cast all",
+        "'--auto-cast' all",
+        ["--auto-cast", "all"],
+        ["--auto-cast=all"],
+    ],
+    ids=str,
+)
+def test_arguments_that_contradict_the_flags_are_refused(flags: str | list[str]) -> None:
+    with pytest.raises(InvalidFlag, match="contradicts"):
+        api.compile(MODEL, flags=flags, auto_cast="none")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"auto_cast": "matmlt"}, InvalidFlag, r"did you mean 'matmul"),
+        ({"auto_cast_type": "bf17"}, InvalidFlag, r"'bf16'.*accepts bf16, fp16, tf32, fp8_e4m3"),
+        ({"flags": "--auto-kast all"}, InvalidFlag, r"did you mean '--auto-cast'"),
+        ({"flags": "--auto-cast some"}, InvalidFlag, "none, matmult, matmul, all"),
+        ({"flags": "--fast-math none"}, InvalidFlag, "Inf1"),
+        ({"sdk": "9.9"}, InvalidArgument, "unknown release '9.9'"),
+        ({"sdk": ""}, InvalidArgument, "unknown release"),
+        ({"target": "trn9"}, InvalidArgument, r"'trn1'.*trn1, host"),
+        ({"threads": 0}, InvalidArgument, "threads"),
+        ({"threads": "2"}, InvalidArgument, "threads"),
+    ],
+    ids=str,
+)
+def test_wrong_settings_are_refused(
+    arguments: dict[str, Any], error: type[NeuronSimError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        api.compile(MODEL, **arguments)
+
+
+def test_a_plan_of_another_model_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="does not fit"):
+        api.compile(MODEL, plan=api.plan(difference(), auto_cast="all"))
+
+
+def test_tune_refuses_an_unknown_release_target_and_threads(images: np.ndarray) -> None:
+    for wrong in ({"sdk": "9"}, {"target": "x"}, {"threads": -1}):
+        with pytest.raises(InvalidArgument):
+            api.tune(MODEL, {"x": images}, **wrong)
+
+
+@pytest.mark.usefixtures("restored_processor")
+def test_threads_are_set_and_change_no_bit_D1(images: np.ndarray) -> None:
+    results = set()
+    for threads in (1, 2, 3):
+        results.add(api.compile(MODEL, auto_cast="all", threads=threads)(images).tobytes())
+        assert processor.num_threads() == threads
+    assert len(results) == 1
+
+
+def test_the_public_names_are_those_of_the_package() -> None:
+    for name in ("compile", "plan", "tune", "load", "CompiledProgram", "TuneResult"):
+        assert getattr(neuronsim, name) is getattr(api, name)
+
+
+# ---- saved programs ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cast_type", ["bf16", "fp16", "tf32", "fp8_e4m3"])
+def test_a_saved_program_gives_the_same_bits(
+    cast_type: str, tmp_path: Path, images: np.ndarray
+) -> None:
+    program = api.compile(MODEL, auto_cast="all", auto_cast_type=cast_type, sdk="2.27")
+    program.save(tmp_path / "p.nsim")
+    again = api.load(tmp_path / "p.nsim")
+    assert again(images).tobytes() == program(images).tobytes()
+    assert again.setup == program.setup
+    assert again.plan == program.plan
+    assert again.model.name == program.model.name
+
+
+def test_saving_is_reproducible(saved: Path, tmp_path: Path) -> None:
+    api.load(str(saved)).save(str(tmp_path / "again.nsim"))
+    assert (tmp_path / "again.nsim").read_bytes() == saved.read_bytes()
+
+
+def test_a_program_keeps_its_profile(tmp_path: Path) -> None:
+    program = api.compile(difference(S64), profile=Profile(accumulate="sequential"))
+    program.save(tmp_path / "p.nsim")
+    assert api.load(tmp_path / "p.nsim").setup.profile == Profile(accumulate="sequential")
+
+
+def test_save_names_a_path_that_cannot_be_written(saved: Path, tmp_path: Path) -> None:
+    program = api.load(saved)
+    for path in (tmp_path, tmp_path / "missing" / "p.nsim"):
+        with pytest.raises(InvalidArgument, match="cannot write"):
+            program.save(path)
+
+
+def test_files_that_are_no_program_are_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.nsim", tmp_path, MODEL, DIGITS / "test.npz"):
+        with pytest.raises(InvalidModel):
+            api.load(path)
+
+
+def header(**changes: Any) -> Callable[[dict[str, bytes]], None]:
+    def edit(parts: dict[str, bytes]) -> None:
+        body = json.loads(parts["program.json"]) | changes
+        parts["program.json"] = json.dumps(body).encode()
+
+    return edit
+
+
+def part(name: str, data: bytes | None) -> Callable[[dict[str, bytes]], None]:
+    def edit(parts: dict[str, bytes]) -> None:
+        del parts[name]
+        if data is not None:
+            parts[name] = data
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (header(version=2), "version 2, this neuronsim reads 1: compile the model again"),
+        (header(settings=[]), "not a program"),
+        (header(target="mars"), "not a program"),
+        (header(release={"sdk": "2.26"}), "not a program"),
+        (header(profile={"reduce_tile": 7}), "not a program"),
+        (header(profile={"colour": 1}), "not a program"),
+        (part("program.json", b"[1]"), "not a program"),
+        (part("program.json", b"{"), "not a program"),
+        (part("program.json", None), "not a program"),
+        (part("program.json", b"[" * 100_000), "not a program"),
+        (part("plan.json", None), "not a program"),
+        (part("plan.json", b"\xff"), "not a program"),
+        (part("plan.json", b"{}"), "not a plan"),
+        (part("plan.json", b"[" * 100_000), "not a plan"),
+        (part("model.hlo.pb", None), "not a program"),
+        (part("model.hlo.pb", b"\xff\xff"), "byte"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_programs_of_other_versions_or_with_wrong_parts_are_refused(
+    edit: Callable[[dict[str, bytes]], None], message: str, saved: Path, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(saved) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    edit(parts)
+    path = tmp_path / "edited.nsim"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    with pytest.raises(InvalidModel, match=message):
+        api.load(path)
+
+
+def test_damaged_programs_are_loaded_or_refused_but_never_crash(tmp_path: Path) -> None:
+    path = tmp_path / "p.nsim"
+    api.compile(difference(), auto_cast="all").save(path)
+    whole, rng = path.read_bytes(), random.Random(3)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            api.load(path)
+        except NeuronSimError as error:
+            assert str(error)
