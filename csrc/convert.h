@@ -16,7 +16,8 @@ inline constexpr uint32_t canonical_nan = 0x7FC00000u;
 // A power of two as float32 bits, within the normal range.
 constexpr uint32_t power_of_two_bits(int e) { return static_cast<uint32_t>(e + 127) << 23; }
 
-// float32 bits to the format's storage bits: one rounding, to nearest even (C2).
+// float32 bits to the format's storage bits: one rounding, to nearest even (C2). A NaN keeps its sign
+// and the top of its payload, so that a value of the format moves as it is (E6).
 template <int I>
 inline uint32_t encode(uint32_t x) {
     constexpr Format f = formats[I];
@@ -47,10 +48,16 @@ inline uint32_t encode(uint32_t x) {
         }
         r <<= to_storage;
     }
-    return sign | (magnitude > inf_bits ? f.nan_bits : r);  // C5: quiet, with the source's sign
+    if constexpr (f.has_inf) {
+        constexpr uint32_t all_ones = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
+        const uint32_t payload = (magnitude & ~inf_bits) >> drop;
+        const uint32_t nan = (all_ones | payload) << to_storage;
+        return sign | (magnitude <= inf_bits ? r : payload != 0 ? nan : f.nan_bits);
+    }
+    return sign | (magnitude > inf_bits ? f.nan_bits : r);
 }
 
-// Storage bits to float32 bits: exact, NaN made quiet (C5).
+// Storage bits to float32 bits: exact, a NaN with its sign and payload (E6).
 template <int I>
 inline uint32_t decode(uint32_t x) {
     constexpr Format f = formats[I];
@@ -59,17 +66,16 @@ inline uint32_t decode(uint32_t x) {
     const uint32_t sign = (x & encoding_sign) << (32 - 8 * f.storage_bytes);
     const uint32_t field = ((x & ~encoding_sign) >> storage_shift(f)) << up;
     if constexpr (f.exponent_bits == 8) {
-        return sign | (field > inf_bits ? canonical_nan : field);
+        return sign | field;
     } else {
         // Multiplying rebiases the exponent and normalises subnormals in one exact step.
         const uint32_t finite =
             bits_as<uint32_t>(bits_as<float>(field) * bits_as<float>(power_of_two_bits(127 - f.bias)));
-        constexpr uint32_t all_ones = ((1u << f.exponent_bits) - 1) << 23;
-        constexpr uint32_t nan_field = (f.nan_bits >> storage_shift(f)) << up;
         if constexpr (f.has_inf) {
-            const uint32_t special = field > all_ones ? canonical_nan : inf_bits;
-            return sign | (field >= all_ones ? special : finite);
+            constexpr uint32_t all_ones = ((1u << f.exponent_bits) - 1) << 23;
+            return sign | (field >= all_ones ? inf_bits | field : finite);
         } else {
+            constexpr uint32_t nan_field = (f.nan_bits >> storage_shift(f)) << up;
             return sign | (field == nan_field ? canonical_nan : finite);
         }
     }
@@ -105,7 +111,6 @@ inline S read(const char* p) {
 template <DType T>
 inline auto widen(typename Storage<storage_bytes(T)>::type x) {
     if constexpr (is_device_float(T)) {
-        // A float32 moves as it is: its NaN is made canonical where arithmetic produces one.
         if constexpr (T == DType::float32 || T == DType::tfloat32) return x;
         else return decode<static_cast<int>(T)>(x);
     } else if constexpr (T == DType::float64) {
@@ -177,6 +182,14 @@ void round_to(Tile& t, int n) {
     } else if constexpr (is_unsigned_integer(T)) {
         constexpr int shift = 64 - 8 * storage_bytes(T);
         for (int i = 0; i < n; ++i) t.u64[i] = t.u64[i] << shift >> shift;
+    }
+}
+
+// Makes every NaN quiet and without payload, its sign kept (C5).
+inline void canonicalize(Tile& t, int n) {
+    for (int i = 0; i < n; ++i) {
+        const uint32_t x = t.f32_bits[i];
+        t.f32_bits[i] = (x & ~sign_bit) > inf_bits ? (x & sign_bit) | canonical_nan : x;
     }
 }
 

@@ -89,6 +89,7 @@ void dot_float(const DotShape& s, const View& a, const View& b, DType result, in
                     const float x = psum.f32[row * columns + i];
                     row_tile.f32[i] = x == x ? x : __builtin_nanf("");  // E6, once, at the end
                 }
+                k.round[static_cast<int>(result)](row_tile, n);  // M4
                 k.store[static_cast<int>(result)](
                     row_tile,
                     output + ((batch * s.rows + row_block * rows + row) * s.columns +
@@ -100,7 +101,7 @@ void dot_float(const DotShape& s, const View& a, const View& b, DType result, in
     });
 }
 
-// M7: modulo 2^64 and then 2^n is modulo 2^n; bool is the or of ands.
+// M7: modulo 2^64 and then 2^n is modulo 2^n; to bool, the or of ands of what is not zero.
 void dot_integer(const DotShape& s, const View& a, const View& b, DType result, char* output) {
     const Kernels& k = kernels();
     const int size = storage_bytes(result);
@@ -120,10 +121,12 @@ void dot_integer(const DotShape& s, const View& a, const View& b, DType result, 
             for (int64_t i = 0; i < s.depth; ++i) {
                 load_a(pa + i * a.strides[2], 0, 1, element);
                 load_b(pb + i * b.strides[1], b.strides[2], n, row);
-                for (int j = 0; j < n; ++j)
-                    total.u64[j] = result == DType::boolean
-                                       ? total.u64[j] | (element.u64[0] & row.u64[j])
-                                       : total.u64[j] + element.u64[0] * row.u64[j];
+                const uint64_t x = element.u64[0];
+                if (result == DType::boolean) {
+                    for (int j = 0; j < n; ++j) total.u64[j] |= x != 0 && row.u64[j] != 0;
+                } else {
+                    for (int j = 0; j < n; ++j) total.u64[j] += x * row.u64[j];
+                }
             }
             k.round[static_cast<int>(result)](total, n);
             k.store[static_cast<int>(result)](total, output + (at * s.columns + first) * size, n);

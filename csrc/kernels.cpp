@@ -68,6 +68,7 @@ constexpr Kernels make_kernels() {
     k.dot_rows = dot_block_rows;
     k.dot_columns = dot_block_vectors * Vec::lanes;
     k.dot_block = dot_block;
+    k.canonicalize = canonicalize;
     fill_dtypes<0>(k);
     fill_domain<f32>(k);
     fill_domain<f64>(k);

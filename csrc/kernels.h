@@ -61,6 +61,7 @@ struct Kernels {
     LoadKernel load[dtype_count];
     StoreKernel store[dtype_count];  // the elements are values of the type already
     RoundKernel round[dtype_count];  // float32 to the format's values (C2-C5), integers wrapped (E8)
+    RoundKernel canonicalize;        // float32 tiles: NaN quiet and without payload (C5)
     OpKernel op[op_count][domain_count];
     FoldKernel fold[op_count][domain_count];
     ChainsKernel fold_chains[op_count][format_count];  // of float types, where the op is a reducer

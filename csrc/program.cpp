@@ -110,6 +110,7 @@ void TileProgram::run_step(const Kernels& k, size_t index, Tile& out, const Tile
     } else if (is_device_float(step.result)) {
         if (is_device_float(source)) {
             __builtin_memcpy(&out, operands[0], sizeof(Tile));
+            k.canonicalize(out, n);
         } else {
             // C1: an integer of 32 bits or fewer goes through float32 unless the profile says exact.
             const bool through_float32 =

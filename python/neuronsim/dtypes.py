@@ -133,7 +133,7 @@ def as_dtype(x: DTypeLike) -> DType:
         return x
     if isinstance(x, str) and x in DTYPES:
         return DTYPES[x]
-    if not isinstance(x, str):
+    if x is not None and not isinstance(x, str):
         try:
             found = _BY_NUMPY.get(np.dtype(x))
         except TypeError:

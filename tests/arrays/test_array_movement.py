@@ -38,7 +38,7 @@ def test_concat_takes_the_common_type() -> None:
     found = np.concat([np.ones(1, dtype="bfloat16"), np.ones(2, dtype="float16")])
     assert found.dtype is np.float32
     with pytest.raises(UnsupportedType):
-        np.concat([np.ones(1, dtype="float16"), np.ones(1, dtype="tfloat32")])
+        np.concat([np.ones(1, dtype="uint64"), np.ones(1, dtype="int64")])
 
 
 @pytest.mark.parametrize("axis", [2, 5, -3])
@@ -60,13 +60,16 @@ def test_movement_keeps_nan_payloads_E6() -> None:
     bits = numpy.array([0x7FA00001, 0xFFC12345, 0x80000000], "u4").view("f4")
     x = np.asarray(bits)
     moved = np.concat([np.transpose(np.reshape(x, (3, 1)))[:, ::-1], np.broadcast_to(x, (1, 3))])
-    assert moved.bits.data.view("u4").tolist() == [bits.view("u4")[::-1].tolist(), bits.view("u4").tolist()]
+    assert moved.bits.data.view("u4").tolist() == [
+        bits.view("u4")[::-1].tolist(),
+        bits.view("u4").tolist(),
+    ]
 
 
 def test_astype_function_and_method_agree() -> None:
     x = np.asarray([1.7, -1.7, numpy.nan, 3e9])
     for name in ("int32", "uint8", "bool", "float16", "int64"):
-        assert np.astype(x, name).tolist() == x.astype(name).tolist()
+        assert np.astype(x, name).tobytes() == x.astype(name).tobytes()
     assert x.astype("int32").tolist() == [1, -1, 0, 2**31 - 1]  # C6
     assert x.astype("float32") is x
 

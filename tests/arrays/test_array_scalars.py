@@ -13,6 +13,7 @@ import pytest
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType, result_type
 from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops import Bits
 from neuronsim.reference import elementwise, formats
 
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
@@ -46,7 +47,7 @@ def test_scalars_on_either_side(symbol: str) -> None:
     op: Callable[[Any, Any], Any] = ARITHMETIC[symbol]
     x = np.asarray([1.5, -2.0, 4.0])
     assert op(x, 2).tolist() == [op(v, 2) for v in (1.5, -2.0, 4.0)]
-    assert op(2, x).tolist() == [op(2, v) for v in (1.5, -2.0, 4.0)]
+    assert op(6, x).tolist() == [op(6, v) for v in (1.5, -2.0, 4.0)]
 
 
 @pytest.mark.parametrize("compare", COMPARISONS)
@@ -88,7 +89,7 @@ def test_C8_scalars_beside_bool() -> None:
 def test_two_scalars_take_their_default_types() -> None:
     assert np.add(1, 2).dtype is np.int64
     assert np.add(1, 0.5).dtype is np.float32
-    assert np.exp(0).item() == 1.0
+    assert np.exp(0.0).item() == 1.0
     assert np.sqrt(4.0).dtype is np.float32
 
 
@@ -111,6 +112,7 @@ def test_integer_division_gives_the_default_float_type() -> None:
         ("bfloat16", "float16", "float32"),
         ("bfloat16", "float32", "float32"),
         ("bfloat16", "tfloat32", "tfloat32"),
+        ("float16", "tfloat32", "tfloat32"),
         ("tfloat32", "float32", "float32"),
         ("float8_e4m3", "float8_e5m2", "bfloat16"),
         ("float8_e4m3", "bfloat16", "bfloat16"),
@@ -130,10 +132,9 @@ def test_pairs_have_a_common_type(a: str, b: str, expected: str) -> None:
         assert (x * y).dtype.name == expected
 
 
-@pytest.mark.parametrize(("a", "b"), [("float16", "tfloat32"), ("uint64", "int64")])
-def test_pairs_without_a_common_type_say_what_to_do(a: str, b: str) -> None:
-    with pytest.raises(UnsupportedType, match=f"{a} and {b}.*astype"):
-        np.ones(1, dtype=a) + np.ones(1, dtype=b)
+def test_pair_without_a_common_type_says_what_to_do() -> None:
+    with pytest.raises(UnsupportedType, match=r"uint64 and int64.*astype"):
+        np.ones(1, dtype="uint64") + np.ones(1, dtype="int64")
 
 
 def test_common_type_does_not_depend_on_the_order_of_two() -> None:
@@ -147,7 +148,7 @@ def test_common_type_does_not_depend_on_the_order_of_two() -> None:
         assert results[0] == results[1], (a, b)
 
 
-# ---- broadcasting, select, operators ------------------------------------------------------------------
+# ---- broadcasting, select, operators -----------------------------------------------------------------
 
 
 def test_broadcasting_is_numpys() -> None:
@@ -159,9 +160,9 @@ def test_broadcasting_is_numpys() -> None:
 
 
 def test_where_moves_bits_E6() -> None:
-    payload = np.Array(np.asarray([0.0]).bits.__class__(numpy.array([0x7FC1], "u2"), np.bfloat16))
-    picked = np.where(np.asarray([True]), payload, np.zeros(1, dtype="bfloat16"))
-    assert picked.bits.data.tolist() == [0x7FC1]
+    payloads = np.Array(Bits(numpy.array([0x7FC1, 0xFF81], "u2"), np.bfloat16))
+    picked = np.where(np.asarray([True, True]), payloads, np.zeros(2, dtype="bfloat16"))
+    assert picked.bits.data.tolist() == [0x7FC1, 0xFF81]
 
 
 def test_where_broadcasts_and_takes_the_common_type() -> None:
@@ -196,7 +197,7 @@ def test_bit_operators_and_invert() -> None:
 
 
 def test_neg_abs_and_pos_move_bits_E6() -> None:
-    x = np.asarray([-0.0, 1.5, -numpy.inf], dtype="float8_e5m2")
+    x = np.Array(Bits(numpy.array([0x80, 0x3E, 0xFC, 0x7D, 0xFF], "u1"), np.float8_e5m2))
     assert (-x).bits.data.tolist() == (x.bits.data ^ 0x80).tolist()
     assert abs(x).bits.data.tolist() == (x.bits.data & 0x7F).tolist()
     assert (+x).bits.data.tolist() == x.bits.data.tolist()

@@ -269,7 +269,7 @@ def test_calls_are_inlined_and_cast(model_of: ModelOf) -> None:
     inner = Computation("f", (param("a", 2), inst("e", "tanh", (2,), "a")), "e")
     call = inst("f1", "call", (2,), "x", called=("f",))
     result = applied(model_of(param("x", 2), call, others=(inner,)), "all")
-    assert result.entry_computation.by_name["f1/e"].array.dtype is BF16
+    assert result.entry_computation.by_name["f1.e"].array.dtype is BF16
 
 
 def test_a_tuple_taken_apart_is_cast_at_both_borders(model_of: ModelOf) -> None:

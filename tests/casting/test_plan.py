@@ -143,7 +143,7 @@ def test_plan_names_inlined_instructions(model_of: ModelOf) -> None:
     inner = Computation("f", (x, Instruction("e", "exponential", Shape(F32, (2,)), ("x",))), "e")
     call = Instruction("twice", "call", Shape(F32, (2,)), ("x",), {"called": ("f",)})
     module = model_of(x, call, others=(inner,))
-    assert set(plan_of(module, "all").decisions) == {"twice/e"}
+    assert set(plan_of(module, "all").decisions) == {"twice.e"}
 
 
 def test_fingerprint_depends_on_the_constants(model: Module) -> None:

@@ -204,9 +204,7 @@ MADE = {
         hidden_varints,
     )
 }
-FAMILIES = {
-    f.__name__: f for f in (truncations, mutations, structural_mutations, random_files, nested)
-}
+FAMILIES = {f.__name__: f for f in (truncations, mutations, structural_mutations, random_files, nested)}
 
 
 # ---- the child -----------------------------------------------------------------------------------

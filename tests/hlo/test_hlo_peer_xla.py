@@ -122,9 +122,7 @@ ONE_OF_EACH = [
         ("x", "x"),
         {"comparison_direction": "LT", "comparison_type": "FLOAT"},
     ),
-    Instruction(
-        "y", "dot", SQUARE, ("x", "x"), {"dot_dimensions": ops.DotDimensions((1,), (0,))}
-    ),
+    Instruction("y", "dot", SQUARE, ("x", "x"), {"dot_dimensions": ops.DotDimensions((1,), (0,))}),
     Instruction(
         "y",
         "dot",

@@ -73,7 +73,9 @@ def test_example_is_what_the_script_exported() -> None:
     assert module.input_names() == ("x",)
     assert module.parameters[0].array.type == ops.ArrayType(dtypes.float32, (64, 8, 8))
     assert module.root.array.type == ops.ArrayType(dtypes.float32, (64, 10))
-    assert any(i.metadata.op_name.endswith("dot_general") for i in module.entry_computation.instructions)
+    assert any(
+        i.metadata.op_name.endswith("dot_general") for i in module.entry_computation.instructions
+    )
 
 
 def test_written_file_is_read_again(tmp_path: Path) -> None:
@@ -224,9 +226,7 @@ def test_dot_and_reduce_precision_attributes_survive() -> None:
     module = module_of(
         Instruction("x", "parameter", square, (), {"number": 0}),
         Instruction("d", "dot", square, ("x", "x"), {"dot_dimensions": dimensions}),
-        Instruction(
-            "r", "reduce-precision", square, ("d",), {"exponent_bits": 8, "mantissa_bits": 10}
-        ),
+        Instruction("r", "reduce-precision", square, ("d",), {"exponent_bits": 8, "mantissa_bits": 10}),
     )
     read = proto.from_bytes(proto.to_bytes(module))
     assert read.entry_computation.by_name["d"].attributes["dot_dimensions"] == dimensions

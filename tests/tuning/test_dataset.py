@@ -37,9 +37,7 @@ def module_of(*instructions: Instruction) -> Module:
 
 
 DOUBLE = module_of(parameter("x.1"), Instruction("y", "add", BATCH, ("x.1", "x.1")))
-SUM = module_of(
-    parameter("a.1"), parameter("b.2", 1), Instruction("y", "add", BATCH, ("a.1", "b.2"))
-)
+SUM = module_of(parameter("a.1"), parameter("b.2", 1), Instruction("y", "add", BATCH, ("a.1", "b.2")))
 
 
 def samples(n: int) -> np.ndarray:

@@ -146,9 +146,7 @@ def test_json_has_the_same_bytes_on_every_isa_and_thread_count_D1(
             assert without_times(api.tune(MODEL, data, threads=threads)) == expected, (isa, threads)
 
 
-def test_two_runs_give_the_same_bytes_of_json(
-    result: TuneResult, data: dict[str, np.ndarray]
-) -> None:
+def test_two_runs_give_the_same_bytes_of_json(result: TuneResult, data: dict[str, np.ndarray]) -> None:
     assert without_times(api.tune(MODEL, data)) == without_times(result)
 
 
@@ -232,9 +230,7 @@ def test_relative_error_is_compared_with_the_tolerance_itself() -> None:
 
 
 def test_the_tolerance_changes_the_recommendation(data: dict[str, np.ndarray]) -> None:
-    chosen = {
-        t: api.tune(MODEL, {"x": data["x"]}, tolerance=t).recommended for t in (0.0, 1e-3, 0.01)
-    }
+    chosen = {t: api.tune(MODEL, {"x": data["x"]}, tolerance=t).recommended for t in (0.0, 1e-3, 0.01)}
     assert chosen == {0.0: "none", 1e-3: "all/tf32", 0.01: "all/bf16"}
 
 

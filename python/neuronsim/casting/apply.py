@@ -10,11 +10,8 @@ import dataclasses
 from neuronsim import dtypes
 from neuronsim.casting.plan import Decision, Plan, check_plan
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, inline_calls
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, fresh_name, inline_calls
 from neuronsim.hlo.opcodes import row
-
-# An instruction whose float32 result is then rounded to tfloat32 is renamed with this suffix.
-STORED_SUFFIX = ".f32"
 
 _SHORT = {
     dtypes.float32: "f32",
@@ -47,7 +44,9 @@ class _Rewriter:
         self.body: dict[str, Instruction] = {}
         self.types: dict[str, DType] = {}  # the planned type of every float value
         self.converted: dict[tuple[str, DType], str] = {}
-        self.reducers: dict[str, Computation] = {}
+        self.reducers: dict[tuple[str, DType], Computation] = {}
+        self.taken = {i.name for c in module.computations for i in c.instructions}
+        self.taken |= set(module.by_name)
 
     def run(self) -> Module:
         entry = self.module.entry_computation
@@ -66,6 +65,9 @@ class _Rewriter:
         return dataclasses.replace(
             self.module, computations=(*others, *self.reducers.values(), computation)
         )
+
+    def _fresh(self, name: str) -> str:
+        return fresh_name(name, self.taken)
 
     def _emit(self, i: Instruction, dtype: DType | None) -> None:
         self.body[i.name] = i
@@ -92,7 +94,7 @@ class _Rewriter:
             return name  # every tfloat32 is a float32
         key = (name, wanted)
         if key not in self.converted:
-            new = f"{name}.to_{_SHORT.get(wanted, wanted.name)}"
+            new = self._fresh(f"{name}.to_{_SHORT.get(wanted, wanted.name)}")
             self._emit(_convert(new, name, self.body[name].array, wanted), wanted)
             self.converted[key] = new
         return self.converted[key]
@@ -113,7 +115,7 @@ class _Rewriter:
             changes["attributes"] = {**i.attributes, "called": (reducer,)}
         if d.output is dtypes.tfloat32 and row(i).cast != "movement":
             # The engine rounds on store: the float32 result is rounded to tfloat32 (E1).
-            raw = i.replace(**changes, name=f"{i.name}{STORED_SUFFIX}")
+            raw = i.replace(**changes, name=self._fresh(f"{i.name}.f32"))
             self._emit(raw, dtypes.float32)
             rounded = _convert(i.name, raw.name, raw.array, dtypes.tfloat32)
             self._emit(rounded.replace(metadata=i.metadata), dtypes.tfloat32)
@@ -124,10 +126,11 @@ class _Rewriter:
         """The reducer with its float32 parameters and instructions in another type."""
         if dtype is dtypes.float32:
             return name
-        new = f"{name}.{_SHORT.get(dtype, dtype.name)}"
+        if (name, dtype) in self.reducers:
+            return self.reducers[name, dtype].name
         old = self.module.by_name[name]
-        # Instruction names are unique in a module, so the copies need their own.
-        names = {i.name: f"{i.name}.{new}" for i in old.instructions}
+        suffix = _SHORT.get(dtype, dtype.name)
+        names = {i.name: self._fresh(f"{i.name}.{suffix}") for i in old.instructions}
         body = tuple(
             i.replace(
                 name=names[i.name],
@@ -138,8 +141,9 @@ class _Rewriter:
             )
             for i in old.instructions
         )
-        self.reducers[new] = Computation(new, body, names[old.root])
-        return new
+        new = Computation(self._fresh(f"{name}.{suffix}"), body, names[old.root])
+        self.reducers[name, dtype] = new
+        return new.name
 
 
 def _convert(name: str, operand: str, source: Shape, wanted: DType) -> Instruction:

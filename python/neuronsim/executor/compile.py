@@ -146,7 +146,8 @@ class _Compiler:
         return Step(i.name, action, i.operands, result, (i.name,))
 
     def _chain(self, members: list[Instruction]) -> Step:
-        """A tree of elementwise instructions as one tile program."""
+        """A tree of elementwise instructions as one tile program; what is folded is an input."""
+        members = [m for m in members if m.name not in self.constants]
         inside = {m.name for m in members}
         inputs: dict[str, int] = {}
         for m in members:

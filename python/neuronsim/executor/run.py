@@ -121,6 +121,8 @@ def _run_arrays(
         data = ops.run_tile_program(program, [a.data for a in arrays], [result])
         return Bits(data[0], result.dtype)
     assert isinstance(action, Call)
+    if profile.int64 == "truncate" and action.op.name == "convert":
+        arrays = [_as_32_bits(a) for a in arrays]
     try:
         value = ops.evaluate(action.op, arrays, action.attributes, profile, result)
     except NeuronSimError as error:
@@ -144,6 +146,14 @@ def truncate_int64(value: Bits) -> tuple[Bits, int]:
     low: BitsArray = value.data.astype(narrow).astype(value.dtype.storage)
     changed = int(np.count_nonzero(low != value.data))
     return (Bits(low, value.dtype) if changed else value), changed
+
+
+def _as_32_bits(value: Bits) -> Bits:
+    """A truncated 64-bit integer as the 32-bit one that the device converts (C7)."""
+    if not is_int64(value.dtype):
+        return value
+    narrow = dtypes.int32 if value.dtype is dtypes.int64 else dtypes.uint32
+    return Bits(value.data.astype(narrow.storage), narrow)
 
 
 def _truncate_result(

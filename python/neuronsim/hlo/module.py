@@ -254,7 +254,7 @@ def inline_calls(module: Module) -> Module:
                 if inner.opcode == "parameter":
                     local[inner.name] = operands[int(inner.attributes["number"])]
                     continue
-                local[inner.name] = _fresh(f"{i.name}.{inner.name}", taken)
+                local[inner.name] = fresh_name(f"{i.name}.{inner.name}", taken)
                 body.append(
                     inner.replace(
                         name=local[inner.name], operands=tuple(local[o] for o in inner.operands)
@@ -281,7 +281,7 @@ def _check_inlined_size(module: Module) -> None:
         )
 
 
-def _fresh(name: str, taken: set[str]) -> str:
+def fresh_name(name: str, taken: set[str]) -> str:
     """The name, with a number if it is taken; then it is."""
     found, number = name, 0
     while found in taken:

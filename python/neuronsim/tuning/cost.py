@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import STORED_SUFFIX
-from neuronsim.casting.plan import Plan
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.hlo.opcodes import STRUCTURE, row
 from neuronsim.targets import Target
@@ -31,23 +29,21 @@ class Estimate:
     weight_seconds: float
 
 
-def estimate(module: Module, plan: Plan, weight_bytes: int, target: Target) -> Estimate:
-    """The time of a module to which the plan was applied: its instructions one after another, or the
+def estimate(module: Module, weight_bytes: int, target: Target) -> Estimate:
+    """The time of a planned module: its instructions one after another, or the
     time to load its weights if that is longer.
     """
     by_engine: dict[str, float] = {}
     entry = module.entry_computation
     for i in entry.instructions:
-        engine, seconds = instruction_seconds(i, entry, plan, target)
+        engine, seconds = instruction_seconds(i, entry, target)
         if seconds:
             by_engine[engine] = by_engine.get(engine, 0.0) + seconds
     weights = weight_bytes / target.bandwidth if target.bandwidth else 0.0
     return Estimate(max(math.fsum(by_engine.values()), weights), by_engine, weights)
 
 
-def instruction_seconds(
-    i: Instruction, entry: Computation, plan: Plan, target: Target
-) -> tuple[str, float]:
+def instruction_seconds(i: Instruction, entry: Computation, target: Target) -> tuple[str, float]:
     """The engine that runs an instruction, and for how long."""
     if i.opcode in STRUCTURE or not target.clocks or not isinstance(i.shape, Shape):
         return "none", 0.0
@@ -60,7 +56,7 @@ def instruction_seconds(
         return "dma", 2 * size / target.bandwidth
     if op.cost == "tensor_copy" and all(_casts_on_store(o) for o in operands):
         return "none", 0.0
-    cycles = _cycles(op, i, operands, plan, target.partitions)
+    cycles = _cycles(op, i, operands, entry, target.partitions)
     return op.engine, (FIXED_OVERHEAD + cycles) / (target.clocks[op.engine] * 1e9)
 
 
@@ -74,14 +70,14 @@ def _casts_on_store(producer: Instruction) -> bool:
 
 
 def _cycles(
-    op: ops.Op, i: Instruction, operands: Sequence[Instruction], plan: Plan, partitions: int
+    op: ops.Op, i: Instruction, operands: Sequence[Instruction], entry: Computation, partitions: int
 ) -> float:
     n = math.ceil(math.prod(i.array.dims) / partitions)
     all_bf16 = all(o.array.dtype is dtypes.bfloat16 for o in [i, *operands])
     match op.cost:
         case "nc_matmul":
             shapes = (operands[0].array, operands[1].array)
-            return _matmul_cycles(i, *shapes, _passes(i, operands, plan), partitions)
+            return _matmul_cycles(i, *shapes, _passes(operands, entry), partitions)
         case "tensor_reduce":
             depth = math.ceil(math.prod(operands[0].array.dims) / partitions)
             return max(MINIMUM_INTERVAL, depth / 2 if all_bf16 else depth)
@@ -104,11 +100,19 @@ def _is_scalar(i: Instruction) -> bool:
     return i.opcode == "broadcast" and not i.attributes["dimensions"]
 
 
-def _passes(i: Instruction, operands: Sequence[Instruction], plan: Plan) -> int:
-    """A float32 product takes four passes. HLO carries tfloat32 in float32: the plan knows it."""
-    decision = plan.decisions.get(i.name.removesuffix(STORED_SUFFIX))
-    read = [o.array.dtype for o in operands] if decision is None else [decision.operand]
-    return 4 if dtypes.float32 in read else 1
+def _passes(operands: Sequence[Instruction], entry: Computation) -> int:
+    """A float32 product takes four passes; one whose operands are tfloat32 takes one."""
+    return 4 if any(_is_full_float32(o, entry) for o in operands) else 1
+
+
+def _is_full_float32(i: Instruction, entry: Computation) -> bool:
+    """HLO carries tfloat32 in float32: it comes from a reduce-precision, perhaps moved since (C9)."""
+    while i.opcode not in STRUCTURE and row(i).cast == "movement":
+        i = entry.by_name[i.operands[0]]
+    rounded = i.opcode == "reduce-precision" and (
+        i.attributes["mantissa_bits"] <= dtypes.tfloat32.mantissa_bits
+    )
+    return i.array.dtype is dtypes.float32 and not rounded
 
 
 def _matmul_cycles(i: Instruction, lhs: Shape, rhs: Shape, passes: int, partitions: int) -> float:

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim.casting.flags import CastSettings
-from neuronsim.casting.plan import Plan
 from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.hlo.module import Module
 from neuronsim.targets import AutoCast, Target
@@ -41,8 +40,6 @@ class Runnable(Protocol):
 
     @property
     def module(self) -> Module: ...
-    @property
-    def plan(self) -> Plan: ...
     @property
     def weight_bytes(self) -> int: ...
     def __call__(self, **named: Any) -> Any: ...
@@ -140,7 +137,7 @@ def measure_rungs(
         reference = outputs if reference is None else reference
         figures = error_metrics(outputs, reference)
         agreement = top1(outputs, predictions(reference))
-        cost = estimate(program.module, program.plan, program.weight_bytes, target)
+        cost = estimate(program.module, program.weight_bytes, target)
         baseline = rungs[0].estimated_seconds if rungs else cost.seconds
         rungs.append(
             RungResult(

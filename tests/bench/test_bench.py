@@ -1,0 +1,213 @@
+"""The bench harness on tiny shapes: its fields, its peers, its errors. No test asserts a speed."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from neuronsim import processor
+from neuronsim.bench import Measurement, kernel_names, measure
+from neuronsim.bench.kernels import make_case
+from neuronsim.bench.peers import peer_run
+from neuronsim.bench.report import print_measurements
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator, UnsupportedType
+
+pytestmark = pytest.mark.usefixtures("restored_processor")
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert")
+SAMPLE = Measurement(
+    op="add",
+    shape=(10, 20),
+    dtype="float32",
+    isa="x86-64",
+    threads=1,
+    peer="numpy",
+    repeats=3,
+    seconds=2e-6,
+    peer_seconds=3e-6,
+    copy_seconds=1e-6,
+    elements=200,
+    bytes=2400,
+    flops=200,
+)
+
+
+def shape_of(op: str) -> tuple[int, ...]:
+    return (4, 5, 6) if op == "matmul" else (5, 6)
+
+
+def dtype_of(op: str) -> str:
+    return "int32" if op in BITS else "float32:float16" if op == "convert" else "float32"
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+def test_derived_figures_follow_from_the_measured() -> None:
+    assert SAMPLE.ns_per_element == pytest.approx(10.0)
+    assert SAMPLE.gb_per_s == pytest.approx(1.2)
+    assert SAMPLE.gflop_per_s == pytest.approx(0.1)
+    assert SAMPLE.of_copy == pytest.approx(0.5)
+    assert SAMPLE.ratio == pytest.approx(1.5)
+    assert dataclasses.replace(SAMPLE, peer=None, peer_seconds=None).ratio is None
+
+
+def test_the_dictionary_has_every_figure() -> None:
+    derived = {"ns_per_element", "gb_per_s", "gflop_per_s", "of_copy", "ratio"}
+    assert set(SAMPLE.to_dict()) == {f.name for f in dataclasses.fields(Measurement)} | derived
+
+
+@pytest.mark.parametrize("op", kernel_names())
+def test_every_kernel_can_be_measured(op: str) -> None:
+    found = measure(op, shape_of(op), dtype_of(op), repeats=1)
+    assert (found.op, found.shape, found.dtype) == (op, shape_of(op), dtype_of(op))
+    assert (found.threads, found.peer, found.peer_seconds, found.repeats) == (1, None, None, 1)
+    assert found.isa == processor.isa()
+    assert 0 < found.seconds < 1
+    assert 0 < found.copy_seconds < 1
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "dtype", "axis", "elements", "size", "flops"),
+    [
+        ("add", (10, 20), "float32", None, 200, 3 * 200 * 4, 200),
+        ("exp", (10, 20), "bfloat16", None, 200, 2 * 200 * 2, 200),
+        ("convert", (10, 20), "float32:bfloat16", None, 200, 200 * 6, 0),
+        ("sum", (10, 20), "float32", None, 200, 804, 200),
+        ("sum", (10, 20), "float16", 1, 200, 420, 200),
+        ("max", (10, 20), "float16", -2, 200, 440, 200),
+        ("matmul", (3, 4, 5), "bfloat16", None, 15, 2 * (12 + 20 + 15), 120),
+    ],
+)
+def test_traffic_and_work_are_counted(
+    op: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    axis: int | None,
+    elements: int,
+    size: int,
+    flops: int,
+) -> None:
+    case = make_case(op, shape, dtype, axis)
+    assert (case.elements, case.bytes, case.flops) == (elements, size, flops)
+
+
+# ---- the processor -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isa", processor.available_isas())
+def test_isa_and_threads_are_used_and_put_back(isa: str) -> None:
+    processor.set_num_threads(1)
+    before = processor.isa()
+    found = measure("add", (7,), isa=isa, threads=2, repeats=1)
+    assert (found.isa, found.threads) == (isa, 2)
+    assert (processor.isa(), processor.num_threads()) == (before, 1)
+
+
+def test_isa_and_threads_are_put_back_after_an_error() -> None:
+    processor.set_num_threads(1)
+    before = processor.isa()
+    with pytest.raises(UnsupportedOperator):
+        measure("nothing", (7,), isa="x86-64", threads=2)
+    assert (processor.isa(), processor.num_threads()) == (before, 1)
+
+
+# ---- peers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", [k for k in kernel_names() if k not in (*BITS, "matmul")])
+def test_numpy_computes_the_same_kernel(op: str) -> None:
+    case = make_case(op, (5, 6), dtype_of(op), axis=1 if op in ("sum", "mean") else None)
+    theirs = np.asarray(peer_run("numpy", case, 1)())
+    ours = np.asarray(case.run())
+    assert ours.shape == theirs.shape
+    assert np.allclose(ours.astype(np.float64), theirs.astype(np.float64), rtol=1e-3)
+
+
+def test_numpys_matmul_runs_with_as_many_threads() -> None:
+    pytest.importorskip("threadpoolctl", reason="extra `peers`")
+    case = make_case("matmul", (3, 4, 5), "float32")
+    assert np.allclose(peer_run("numpy", case, 1)(), np.asarray(case.run()), rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["add", "multiply", "convert"])
+def test_ml_dtypes_computes_the_same_bits_of_bfloat16(op: str) -> None:
+    case = make_case(op, (5, 6), "float32:bfloat16" if op == "convert" else "bfloat16")
+    assert np.asarray(peer_run("ml_dtypes", case, 1)()).tobytes() == case.run().tobytes()
+
+
+def test_a_peer_gives_a_ratio() -> None:
+    found = measure("add", (9,), peer="numpy", repeats=2)
+    assert found.peer == "numpy"
+    assert found.peer_seconds is not None
+    assert found.ratio == found.peer_seconds / found.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("peer", "op", "dtype"),
+    [
+        ("numpy", "add", "bfloat16"),
+        ("numpy", "convert", "float32:bfloat16"),
+        ("numpy", "add", "tfloat32"),
+        ("ml_dtypes", "add", "float32"),
+        ("ml_dtypes", "add", "tfloat32"),
+    ],
+)
+def test_what_a_peer_does_not_have_is_refused(peer: str, op: str, dtype: str) -> None:
+    with pytest.raises(UnsupportedOperator, match=f"{peer} has no {op}"):
+        measure(op, (4,), dtype, peer=peer)
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"op": "ad"}, UnsupportedOperator, "did you mean 'add'"),
+        ({"op": "select"}, UnsupportedOperator, "no kernel is named 'select'"),
+        ({"shape": ()}, InvalidArgument, "positive lengths"),
+        ({"shape": (3, 0)}, InvalidArgument, "positive lengths"),
+        ({"shape": (10**12, 10**12)}, InvalidArgument, ""),
+        ({"dtype": "float99"}, UnsupportedType, "float99"),
+        ({"dtype": "float32:bfloat16"}, InvalidArgument, "pair of types"),
+        ({"op": "convert"}, InvalidArgument, "pair of types"),
+        ({"op": "matmul"}, InvalidArgument, "ROWSxDEPTHxCOLUMNS"),
+        ({"op": "sum", "axis": 1}, InvalidArgument, "axis 1"),
+        ({"op": "sum", "axis": -2}, InvalidArgument, "axis -2"),
+        ({"op": "bitwise_and"}, NeuronSimError, "not defined for float32"),
+        ({"op": "mean", "dtype": "int32"}, UnsupportedType, "mean of int32"),
+        ({"peer": "matlab"}, InvalidArgument, "numpy, ml_dtypes, torch"),
+        ({"isa": "z80"}, InvalidArgument, "'z80' is not available"),
+        ({"threads": 0}, InvalidArgument, "positive integer"),
+        ({"repeats": 0}, InvalidArgument, "at least 1"),
+    ],
+    ids=lambda v: str(v) if isinstance(v, dict) else "",
+)
+def test_what_does_not_exist_is_refused(
+    arguments: dict[str, Any], error: type[NeuronSimError], message: str
+) -> None:
+    with pytest.raises(error, match=message or None):
+        measure(**{"op": "add", "shape": (4,), "repeats": 1, **arguments})
+
+
+# ---- the table -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [(lambda m: m, "1.50"), (lambda m: dataclasses.replace(m, peer_seconds=None), "")],
+)
+def test_the_table_has_a_row_a_measurement(
+    change: Callable[[Measurement], Measurement], shown: str
+) -> None:
+    file = io.StringIO()
+    print_measurements([change(SAMPLE)] * 2, Console(width=120, file=file))
+    rows = [r for r in file.getvalue().splitlines() if "add float32 10x20" in r]
+    assert len(rows) == 2
+    assert rows[0].split()[-1] == (shown or "numpy")

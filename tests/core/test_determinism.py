@@ -1,0 +1,372 @@
+"""Rule D1: the instruction set, the threads and the caller's floating-point environment change no bit."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import mmap
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from neuronsim import _core, dtypes, ops, processor
+from neuronsim.reference import elementwise as twin
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, RandomWords, Words
+
+FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+TYPES = [*FLOATS, *INTEGERS, "bool"]
+REDUCERS = ["add", "multiply", "maximum", "minimum"]
+PLAIN = ops.DotDimensions((1,), (0,))
+
+
+def everything(evaluate: Evaluate, random_words: RandomWords) -> Iterator[tuple[str, Words]]:
+    """Every operation on every type that has it, with enough elements for two threads."""
+    for type_name in TYPES:
+        rng = np.random.default_rng(40)
+        modes = ("any", "near", "special")
+        a, b = (
+            np.concatenate([random_words(rng, type_name, 9000, m) for m in modes]) for _ in range(2)
+        )
+        condition = rng.integers(0, 2, a.size, np.uint8)
+        for name, row in ops.OPS.items():
+            if row.core is None:
+                continue
+            kind = {n: k for n, _, k in _core.OPS}[row.core]
+            if type_name in FLOATS and kind == "integral":
+                continue
+            if type_name not in FLOATS and kind == "floating":
+                continue
+            operands = [(type_name, x) for x in (a, b)[: row.arity]]
+            if name == "select":
+                operands = [("bool", condition), (type_name, a), (type_name, b)]
+            yield f"{name} {type_name}", evaluate(name, *operands)
+        for target in (*TYPES, "float8_e4m3fn", "float64"):
+            yield (
+                f"convert {type_name} {target}",
+                evaluate("convert", (type_name, a), dtype=dtypes.DTYPES[target]),
+            )
+        table = a[: 18 * 1500].reshape(18, 1500)
+        initial = (type_name, np.zeros((), a.dtype))
+        for reducer in REDUCERS:
+            for axes in ((0,), (1,), (0, 1)):
+                found = evaluate(
+                    "reduce", (type_name, table), initial, dimensions=axes, reducer=reducer
+                )
+                yield f"reduce {reducer} {type_name} {axes}", found
+        near = random_words(rng, type_name, 40 * 200 + 200 * 70, "near")
+        lhs, rhs = near[: 40 * 200].reshape(40, 200), near[40 * 200 :].reshape(200, 70)
+        yield (
+            f"dot {type_name}",
+            evaluate("dot", (type_name, lhs), (type_name, rhs), dot_dimensions=PLAIN),
+        )
+
+
+def digests(evaluate: Evaluate, random_words: RandomWords) -> dict[str, str]:
+    return {
+        label: hashlib.sha256(words.tobytes()).hexdigest()
+        for label, words in everything(evaluate, random_words)
+    }
+
+
+def test_every_isa_and_thread_count_D1_gives_the_same_bits(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    seen: dict[tuple[str, int], dict[str, str]] = {}
+    for name in processor.available_isas():
+        processor.set_isa(name)
+        assert processor.isa() == _core.isa() == name
+        for count in (1, 2):
+            processor.set_num_threads(count)
+            assert processor.num_threads() == _core.thread_count() == count
+            seen[name, count] = digests(evaluate, random_words)
+    first = next(iter(seen.values()))
+    assert len(first) > 500
+    for where, found in seen.items():
+        assert [label for label in first if found[label] != first[label]] == [], where
+
+
+# ---- the floating-point environment ------------------------------------------------------------
+
+on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="MXCSR is a register of x86-64")
+AT_RESET = 0x1F80
+HOSTILE = {
+    "round up": 0x1F80 | 2 << 13,
+    "round down": 0x1F80 | 1 << 13,
+    "round to zero": 0x1F80 | 3 << 13,
+    "flush to zero": 0x1F80 | 1 << 15,
+    "denormals are zero": 0x1F80 | 1 << 6,
+    "all of them": 0x1F80 | 2 << 13 | 1 << 15 | 1 << 6,
+}
+
+
+@pytest.fixture(scope="module")
+def mxcsr() -> Iterator[Callable[[int | None], int]]:
+    """Read MXCSR, and set it if a value is given: two instructions in an executable page."""
+    page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    page.write(b"\x0f\xae\x1f\xc3" + b"\x90" * 12)  # stmxcsr [rdi]; ret
+    page.write(b"\x0f\xae\x17\xc3")  # ldmxcsr [rdi]; ret
+    anchor = ctypes.c_char.from_buffer(page)
+    start = ctypes.addressof(anchor)
+    kind = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint32))
+    store, load = kind(start), kind(start + 16)
+    word = ctypes.c_uint32()
+
+    def access(value: int | None = None) -> int:
+        store(ctypes.byref(word))
+        found = word.value
+        if value is not None:
+            word.value = value
+            load(ctypes.byref(word))
+        return found
+
+    yield access
+    del anchor
+
+
+@contextmanager
+def environment(mxcsr: Callable[[int | None], int], value: int) -> Iterator[None]:
+    before = mxcsr(value)
+    try:
+        yield
+    finally:
+        mxcsr(before)
+
+
+@on_x86
+def test_control_D1_the_hostile_environment_acts_here(mxcsr: Callable[[int | None], int]) -> None:
+    """NumPy does not pin it: 1 + 2^-30 rounds up, and a subnormal is flushed."""
+    one, small = np.ones(1, np.float32), np.full(1, 2.0**-30, np.float32)
+    tiny = np.full(1, 2.0**-140, np.float32)
+    with environment(mxcsr, HOSTILE["all of them"]), np.errstate(all="ignore"):
+        above, flushed = one + small, tiny * one
+    assert above[0] > 1
+    assert flushed[0] == 0
+
+
+@on_x86
+@pytest.mark.parametrize("label", HOSTILE)
+def test_environment_D1_is_pinned_and_restored(
+    isa: str,
+    threads: int,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    mxcsr: Callable[[int | None], int],
+    label: str,
+) -> None:
+    """At every entry, and in worker threads that are born in the hostile environment."""
+    rng = np.random.default_rng(41)
+    n = 20000
+    a, b = (
+        np.concatenate([random_words(rng, "float32", n, m) for m in ("near", "special")]) for _ in "ab"
+    )
+    narrow = random_words(rng, "bfloat16", n, "any")
+    wide = rng.standard_normal(n).view(np.uint64)
+    square = a[:n].reshape(100, 200), b[:n].reshape(200, 100)
+    zero = np.zeros((), np.uint32)
+
+    def run() -> list[Words]:
+        return [
+            *(evaluate(name, ("float32", a), ("float32", b)) for name in ("add", "multiply", "divide")),
+            *(evaluate(name, ("float32", a)) for name in ("sqrt", "rsqrt", "exp", "tanh")),
+            evaluate("add", ("bfloat16", narrow), ("bfloat16", narrow[::-1])),
+            evaluate("convert", ("float64", wide), dtype=dtypes.float32),
+            evaluate("convert", ("float64", wide), dtype=dtypes.bfloat16),
+            evaluate("convert", ("float32", a), dtype=dtypes.float16),
+            evaluate("convert", ("float32", a), dtype=dtypes.int32),
+            evaluate("convert", ("int64", wide), dtype=dtypes.float32),
+            evaluate("reduce", ("float32", a), ("float32", zero), dimensions=(0,), reducer="add"),
+            evaluate("dot", *(("float32", x) for x in square), dot_dimensions=PLAIN),
+        ]
+
+    expected = run()
+    processor.set_num_threads(1)
+    processor.set_num_threads(threads)  # new workers, which inherit what follows
+    with environment(mxcsr, HOSTILE[label]):
+        found = run()
+        after = mxcsr(None)
+    assert after & 0xFFC0 == HOSTILE[label] & 0xFFC0  # the flags below bit 6 are sticky reports
+    for x, y in zip(found, expected, strict=True):
+        assert np.array_equal(x, y)
+
+
+@on_x86
+def test_environment_D1_with_traps_enabled_does_not_trap() -> None:
+    """A caller who unmasks exceptions: 0/0, 1/0, overflow and underflow inside must not kill it."""
+    script = """
+import ctypes, mmap
+import numpy as np
+from neuronsim import _core, processor
+page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+page.write(b"\\x0f\\xae\\x17\\xc3")
+load = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint32))(
+    ctypes.addressof(ctypes.c_char.from_buffer(page)))
+a = np.array([0, 1, 3e38, 1e-38] * 9000, np.float32)
+b = np.array([0, 0, 1e-10, 1e10] * 9000, np.float32)
+names = [n for n, _, _ in _core.OPS]
+program = _core.TileProgram([0, 0], [(names.index("divide"), 0, [0, 1])], [2], True)
+out = np.empty_like(a)
+hostile, calm = ctypes.c_uint32(0x1F80 & ~0xE80), ctypes.c_uint32(0x1F80)
+for name in processor.available_isas():
+    for threads in (1, 2):
+        processor.set_isa(name)
+        processor.set_num_threads(threads)
+        load(ctypes.byref(hostile))
+        program.run([a, b], [out])
+        load(ctypes.byref(calm))
+        assert np.isnan(out[0]) and np.isinf(out[1]) and np.isinf(out[2]) and out[3] == 0
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_environment_D1_survives_an_error(evaluate: Evaluate) -> None:
+    with pytest.raises(ValueError, match="shapes"):
+        program = _core.TileProgram([0], [], [0], True)
+        program.run([np.zeros(3, np.float32)], [np.zeros(4, np.float32)])
+    one = np.array([0x3F800000], np.uint32)
+    assert evaluate("exp", ("float32", one)).tolist() == [twin.exp(0x3F800000)]
+
+
+# ---- threads and processes ---------------------------------------------------------------------
+
+
+def test_callers_in_several_threads_D1_get_their_own_results(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """While one caller has the workers the others compute alone: the same bits."""
+    processor.set_num_threads(2)
+    rng = np.random.default_rng(42)
+    inputs = [random_words(rng, "float32", 30000, "near") for _ in range(4)]
+    expected = [evaluate("tanh", ("float32", x)) for x in inputs]
+    wrong: list[int] = []
+
+    def call(i: int) -> None:
+        for _ in range(20):
+            if not np.array_equal(evaluate("tanh", ("float32", inputs[i])), expected[i]):
+                wrong.append(i)
+
+    callers = [threading.Thread(target=call, args=(i,)) for i in range(4)]
+    for t in callers:
+        t.start()
+    for t in callers:
+        t.join()
+    assert wrong == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_fork_D1_after_threads_still_computes(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    processor.set_num_threads(2)
+    x = random_words(np.random.default_rng(43), "float32", 50000, "near")
+    expected = evaluate("tanh", ("float32", x))  # the workers exist now, and the child has none
+    with warnings.catch_warnings():
+        # Python 3.12 warns of a fork beside threads, which is what this test is about.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(20)  # a child that waits for workers would hang
+            same = np.array_equal(evaluate("tanh", ("float32", x)), expected)
+            processor.set_num_threads(3)
+            same = same and np.array_equal(evaluate("tanh", ("float32", x)), expected)
+            status = 0 if same else 2
+        finally:
+            os._exit(status)
+    _, wait_status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(wait_status) == 0
+    assert np.array_equal(evaluate("tanh", ("float32", x)), expected)
+
+
+# ---- the compiled code -------------------------------------------------------------------------
+
+
+def disassembled() -> Iterator[str]:
+    """The mnemonic of every instruction of the extension."""
+    tool = shutil.which("objdump")
+    if tool is None:
+        pytest.skip("objdump is not installed")
+    listing = subprocess.run(
+        [tool, "-d", "--no-show-raw-insn", "--no-addresses", _core.__file__],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for line in listing.splitlines():
+        fields = line.split()
+        if line.startswith(("\t", " ")) and fields:
+            yield fields[0]
+
+
+@on_x86
+def test_machine_code_D1_has_no_x87_and_no_estimates() -> None:
+    mnemonics = set(disassembled())
+    assert {"mulsd", "ret"} <= mnemonics
+    assert [m for m in sorted(mnemonics) if re.match(r"f(?!s:|nop|emms)[a-z]", m)] == []
+    estimate = re.compile(r"v?(rcp|rsqrt)(14|28)?[ps][sd]$")
+    assert estimate.match("rsqrtps")
+    assert estimate.match("vrcp14ps")
+    assert [m for m in sorted(mnemonics) if estimate.match(m)] == []
+
+
+@on_x86
+def test_machine_code_D1_fuses_only_where_a_rule_says_so() -> None:
+    """-ffp-contract=off: only simd.h's packed float32 fma is there, which is rule M2's."""
+    fused = {m for m in disassembled() if re.match(r"vfn?m(add|sub)", m)}
+    assert {m for m in fused if not re.fullmatch(r"vfmadd\d{3}ps", m)} == set()
+
+
+def test_no_libm_D1() -> None:
+    tool = shutil.which("nm")
+    if tool is None:
+        pytest.skip("nm is not installed")
+    listing = subprocess.run(
+        [tool, "-D", "--undefined-only", _core.__file__], capture_output=True, text=True, check=True
+    ).stdout
+    imported = {line.split()[-1].split("@")[0] for line in listing.splitlines()}
+    assert any("PyModule" in name or "pthread" in name for name in imported)
+    functions = [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "pow",
+        "sqrt",
+        "cbrt",
+        "hypot",
+    ]
+    functions += ["sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc", "tgamma", "lgamma", "fma"]
+    functions += ["fmod", "remainder", "floor", "ceil", "trunc", "round", "rint", "nearbyint", "lrint"]
+    functions += [
+        "llrint",
+        "fmax",
+        "fmin",
+        "ldexp",
+        "frexp",
+        "modf",
+        "scalbn",
+        "nextafter",
+        "atan",
+        "atan2",
+    ]
+    libm = {name + suffix for name in functions for suffix in ("", "f", "l")}
+    assert imported & libm == set()

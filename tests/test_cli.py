@@ -1,0 +1,544 @@
+"""The command line: what each command prints and writes, and one paragraph for every bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neuronsim import api, cli, dtypes, processor
+from neuronsim.hlo import proto
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+
+DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
+
+pytestmark = pytest.mark.usefixtures("restored_processor")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The first 70 images: more than a batch of 64, less than two."""
+    path = tmp_path_factory.mktemp("inputs") / "x.npz"
+    with np.load(DATA) as archive:
+        np.savez(path, x=archive["x"][:70])
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("program") / "digits.nsim"
+    api.compile(MODEL, auto_cast="all", auto_cast_type="bf16").save(path)
+    return str(path)
+
+
+def add_module(name: str, dtype: dtypes.DType) -> Module:
+    shape = Shape(dtype, (2, 3))
+    x = Instruction("x", "parameter", shape, (), {"number": 0})
+    y = Instruction("y", "add", shape, ("x", "x"))
+    return Module(name, "main", (Computation("main", (x, y), "y"),))
+
+
+# ---- tune ----------------------------------------------------------------------------------------
+
+
+def test_tune_prints_the_ladder_and_a_flag_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tune", MODEL, "--data", DATA]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    names = [line.strip("> ").split()[0] for line in out.splitlines() if line.rstrip()[-1:] == "x"]
+    assert names == [
+        *("none", "matmult/tf32", "all/tf32", "matmult/fp16", "all/fp16", "matmult/bf16", "all/bf16")
+    ]
+    assert out.splitlines()[-1] == (
+        '    export NEURON_CC_FLAGS="--auto-cast all --auto-cast-type bf16"'
+    )
+    assert " > all/bf16" in out
+    assert "Within 1 point of float32's accuracy" in out
+
+
+def test_tune_without_labels_goes_by_the_error(inputs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tune", MODEL, "--data", inputs, "--tolerance", "1e-3"]) == 0
+    out = capsys.readouterr().out
+    assert "accuracy" not in out
+    assert "Within a relative error of 0.001, the fastest setting is all/tf32" in out
+
+
+def test_tune_writes_its_figures_as_json(
+    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "figures.json"
+    assert cli.main(["tune", MODEL, "--data", inputs, "--json", str(file)]) == 0
+    assert "export NEURON_CC_FLAGS" in capsys.readouterr().out
+    assert cli.main(["tune", MODEL, "--data", inputs, "--json", "-"]) == 0
+    printed, written = json.loads(capsys.readouterr().out), json.loads(file.read_text())
+    assert printed.pop("seconds").keys() == written.pop("seconds").keys()
+    assert printed == written
+    assert (written["samples"], written["schema"]) == (70, "neuronsim.tune/1")
+
+
+@pytest.mark.parametrize(
+    ("option", "key", "value"),
+    [
+        (("--sdk", "2.27"), "release", "SDK 2.27, neuronx-cc 2.22.12471.0"),
+        (("--target", "host"), "target", "host"),
+        (("--metric", "relative_error"), "metric", "relative_error"),
+        (("--tolerance", "0.5"), "tolerance", 0.5),
+        (("--threads", "1"), "samples", 70),
+    ],
+    ids=lambda v: v[0] if isinstance(v, tuple) else None,
+)
+def test_tune_takes_its_options(
+    option: tuple[str, str],
+    key: str,
+    value: str | float,
+    inputs: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["tune", MODEL, "--data", inputs, "--json", "-", *option]) == 0
+    assert json.loads(capsys.readouterr().out)[key] == value
+
+
+# ---- run, compile, explain -----------------------------------------------------------------------
+
+
+def test_run_writes_every_sample_of_any_number(
+    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "y.npz"
+    options = ["--auto-cast", "all", "--auto-cast-type", "fp16"]
+    assert cli.main(["run", MODEL, "--inputs", inputs, "--output", str(output), *options]) == 0
+    assert capsys.readouterr().out.startswith("--auto-cast all --auto-cast-type fp16 (SDK 2.26")
+    with np.load(output) as found, np.load(inputs) as given:
+        x = given["x"]
+        expected = api.compile(MODEL, auto_cast="all", auto_cast_type="fp16")(x[:64])
+        assert found.files == ["output_0"]
+        assert found["output_0"].shape == (70, 10)
+        assert found["output_0"][:64].tobytes() == expected.tobytes()
+
+
+def test_run_takes_flags_and_plans_alike(
+    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(api.plan(MODEL, auto_cast="all").to_json())
+    for number, setting in enumerate(
+        (
+            ["--auto-cast", "all", "--auto-cast-type", "bf16"],
+            ["--flags", "--auto-cast all --auto-cast-type bf16"],
+            ["--flags=--auto-cast=all"],
+            ["--plan", str(plan)],
+        )
+    ):
+        output = str(tmp_path / f"{number}.npz")
+        assert cli.main(["run", MODEL, "--inputs", inputs, "--output", output, *setting]) == 0
+    results = {np.load(tmp_path / f"{n}.npz")["output_0"].tobytes() for n in range(4)}
+    assert len(results) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_run_takes_a_compiled_program(
+    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, output = str(tmp_path / "p.nsim"), str(tmp_path / "y.npz")
+    assert cli.main(["compile", MODEL, "--output", program, "--auto-cast", "all"]) == 0
+    assert "wrote" in capsys.readouterr().out
+    assert cli.main(["run", program, "--inputs", inputs, "--output", output]) == 0
+    with np.load(output) as found, np.load(inputs) as given:
+        assert found["output_0"][:64].tobytes() == api.load(program)(given["x"][:64]).tobytes()
+
+
+def test_run_writes_the_file_that_it_names(
+    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "logits"
+    status = cli.main(["run", MODEL, "--inputs", inputs, "--output", str(output)])
+    assert status == 2 or output.exists()
+
+
+def test_run_stores_bfloat16_as_float32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, data, output = tmp_path / "m.hlo.pb", tmp_path / "x.npz", tmp_path / "y.npz"
+    model.write_bytes(proto.to_bytes(add_module("narrow", dtypes.bfloat16)))
+    np.savez(data, x=np.full((2, 3), 1 / 3, np.float32))
+    assert cli.main(["run", str(model), "--inputs", str(data), "--output", str(output)]) == 0
+    assert "output_0 float32[2, 3]" in capsys.readouterr().out
+    with np.load(output) as found:
+        assert found["output_0"].tolist() == [[2 * 0.333984375] * 3] * 2
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_run_reports_64_bit_integers_in_any_batch_C7(
+    at: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # C7: each instruction with a value that truncation changes is named, never silent.
+    model, data, output = tmp_path / "m.hlo.pb", tmp_path / "x.npz", tmp_path / "y.npz"
+    model.write_bytes(proto.to_bytes(add_module("wide", dtypes.int64)))
+    values = np.ones((4, 3), np.int64)
+    values[at, 0] = 2**32 + 7
+    np.savez(data, x=values)
+    assert cli.main(["run", str(model), "--inputs", str(data), "--output", str(output)]) == 0
+    assert "warning: x: 1 64-bit integers lost their high 32 bits (C7)" in capsys.readouterr().err
+
+
+def test_compile_notes_flags_without_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = str(tmp_path / "p.nsim")
+    assert cli.main(["compile", MODEL, "--output", output, "--flags", "-O2 --verbose info"]) == 0
+    err = capsys.readouterr().err
+    assert "--optlevel changes no value" in err
+    assert "--verbose changes no value" in err
+
+
+def test_explain_gives_the_types_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", MODEL, "--auto-cast", "matmult", "--auto-cast-type", "fp16"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("A1") == len(api.plan(MODEL, auto_cast="matmult").decisions)
+    assert cli.main(["explain", MODEL, "--auto-cast", "none"]) == 0
+    assert capsys.readouterr().out == "The setting casts nothing.\n"
+
+
+def test_explain_without_a_model_prints_the_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain"]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("fp32_matmul", "M3", "assumed", "documented", "inferred"))
+
+
+# ---- bench, list-operators, help -----------------------------------------------------------------
+
+
+def test_bench_prints_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "--op", "convert", "--shape", "9x7", "--dtype", "float32:bfloat16"]) == 0
+    assert "convert float32:bfloat16 9x7" in capsys.readouterr().out
+
+
+def test_bench_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--op", "sum", "--shape", "8x9", "--axis", "1", "--isa", "x86-64", "--json"]
+    before = processor.isa()
+    assert cli.main(["bench", *arguments, "--peer", "numpy"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert (body["op"], body["shape"], body["isa"], body["threads"]) == ("sum", [8, 9], "x86-64", 1)
+    assert body["ratio"] == pytest.approx(body["peer_seconds"] / body["seconds"])
+    assert processor.isa() == before
+
+
+def test_list_operators_prints_sorted_xla_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list-operators"]) == 0
+    names = capsys.readouterr().out.split()
+    assert names == sorted(set(names))
+    assert {"Add", "Constant", "DotGeneral", "Exp", "Reduce", "Tanh", "Tuple"} <= set(names)
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["tune", "--help"]])
+def test_help_and_version_succeed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(arguments)
+    assert exit_.value.code == 0
+    assert "neuronsim" in capsys.readouterr().out
+
+
+# ---- bad input -----------------------------------------------------------------------------------
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The message of a command that must fail: one paragraph, status 2, within a second."""
+    start = time.perf_counter()
+    assert cli.main(arguments) == 2
+    assert time.perf_counter() - start < 1.0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("neuronsim: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(Path(MODEL).read_bytes()[:60_000])
+
+
+def random_bytes(path: Path) -> None:
+    path.write_bytes(random.Random(0).randbytes(5000))
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def missing(path: Path) -> None:
+    assert not path.exists()
+
+
+def unknown_operator(path: Path) -> None:
+    shape = Shape(dtypes.float32, (2, 3))
+    x = Instruction("x", "parameter", shape, (), {"number": 0})
+    y = Instruction("y", "cosine", shape, ("x",))
+    path.write_bytes(proto.to_bytes(Module("m", "main", (Computation("main", (x, y), "y"),))))
+
+
+def float64_model(path: Path) -> None:
+    path.write_bytes(proto.to_bytes(add_module("wide", dtypes.float64)))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [truncated, random_bytes, empty, folder, missing, unknown_operator, float64_model],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("command", ["tune", "run", "compile", "explain"])
+def test_models_that_cannot_be_read_or_executed_are_refused(
+    write: Callable[[Path], None],
+    command: str,
+    inputs: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model, output = tmp_path / "bad.hlo.pb", tmp_path / "out"
+    write(model)
+    rest = {
+        "tune": ["--data", inputs, "--json", str(output)],
+        "run": ["--inputs", inputs, "--output", f"{output}.npz"],
+        "compile": ["--output", f"{output}.nsim"],
+        "explain": [],
+    }
+    refused([command, str(model), *rest[command]], capsys)
+    assert not list(tmp_path.glob("out*"))  # nothing is left behind
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({}, "no input arrays"),
+        ({"images": np.zeros((2, 8, 8))}, "the model's inputs are x"),
+        ({"x": np.zeros((2, 8, 8)), "mask": np.zeros(2)}, "'mask'"),
+        ({"x": np.zeros((2, 8, 7))}, "samples of 'x' are [8, 7], the model takes [8, 8]"),
+        ({"x": np.zeros((0, 8, 8))}, "leading axis"),
+        ({"x": np.zeros((2, 8, 8)), "labels": np.zeros(3, int)}, "lengths"),
+        ({"x": np.zeros((2, 8, 8)), "labels": np.zeros(2)}, "class numbers"),
+        ({"x": np.full((2, 8, 8), np.nan)}, "NaN at [0, 0, 0]"),
+        ({"x": np.full((2, 8, 8), "a")}, "no number"),
+        ({"x": np.zeros((2, 8, 8), complex)}, "complex"),
+        ({"x": np.full((2, 8, 8), None)}, "plain arrays"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_data_that_do_not_fit_are_refused(
+    arrays: dict[str, np.ndarray],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = str(tmp_path / "d.npz")
+    np.savez(data, **arrays)
+    assert message in refused(["tune", MODEL, "--data", data], capsys)
+    output = str(tmp_path / "y.npz")
+    assert message in refused(["run", MODEL, "--inputs", data, "--output", output], capsys)
+    assert not Path(output).exists()
+
+
+def garbled_npz(path: Path) -> None:
+    np.savez_compressed(path, x=np.random.default_rng(0).random((2, 8, 8)))
+    data = bytearray(path.read_bytes())
+    data[40:80] = bytes(40)  # inside the deflated array
+    path.write_bytes(data)
+
+
+def single_array(path: Path) -> None:
+    with path.open("wb") as file:
+        np.save(file, np.zeros((2, 8, 8)))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [random_bytes, empty, folder, missing, garbled_npz, single_array],
+    ids=lambda f: f.__name__,
+)
+def test_data_files_that_cannot_be_read_are_refused(
+    write: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "d.npz"
+    write(path)
+    assert str(path) in refused(["tune", MODEL, "--data", str(path)], capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "COMMAND"),
+        (["tun"], "invalid choice: 'tun'"),
+        (["tune"], "model, --data"),
+        (["tune", MODEL], "--data"),
+        (["tune", MODEL, "--data", DATA, "--jsn", "-"], "did you mean '--json'?"),
+        (["tune", MODEL, "--data", DATA, "--tol", "1"], "'--tol'"),
+        (["tune", MODEL, "--data", DATA, "more"], "'more'"),
+        (["tune", MODEL, "--data", DATA, "--tolerance", "x"], "invalid float value"),
+        (["tune", MODEL, "--data", DATA, "--tolerance", "-1"], "at least 0"),
+        (["tune", MODEL, "--data", DATA, "--tolerance", "nan"], "at least 0"),
+        (["tune", MODEL, "--data", DATA, "--metric", "f1"], "'top1', 'relative_error'"),
+        (["tune", MODEL, "--data", DATA, "--sdk", "2.2"], "unknown release '2.2'"),
+        (["tune", MODEL, "--data", DATA, "--target", "trn7"], "unknown target 'trn7'"),
+        (["tune", MODEL, "--data", DATA, "--threads", "0"], "positive integer"),
+        (["tune", MODEL, "--data", DATA, "--threads", "two"], "invalid int value"),
+        (["explain", MODEL, "--auto-cast", "al"], "did you mean 'all'?"),
+        (["explain", MODEL, "--auto-cast-type", "bf61"], "bf16, fp16, tf32, fp8_e4m3"),
+        (["explain", MODEL, "--flags", "--auto-kast all"], "did you mean '--auto-cast'?"),
+        (["explain", MODEL, "--flags", "--auto-cast"], 'write it as --flags="..."'),
+        (["explain", MODEL, "--flags=--auto-cast"], "needs a value"),
+        (["explain", MODEL, "--flags", '"'], "cannot be split"),
+        (["explain", MODEL, "--flags", "--fast-math all"], "Inf1"),
+        (["explain", MODEL, "--flags=--auto-cast all", "--auto-cast", "none"], "contradicts"),
+        (
+            [
+                *("explain", MODEL, "--flags"),
+                "--enable-mixed-precision-accumulation --disable-mixed-precision-accumulation",
+            ],
+            "contradict each other",
+        ),
+        (["explain", "--auto-cast", "al"], "did you mean 'all'?"),
+        (["explain", "--sdk", "2.2"], "unknown release '2.2'"),
+        (["explain", MODEL, "--plan", "missing.json"], "cannot read the plan"),
+        (["explain", MODEL, "--plan", MODEL], "not a plan"),
+        (["bench", "--op", "ad"], "did you mean 'add'?"),
+        (["bench", "--op", "add", "--shape", "4y4"], "lengths such as"),
+        (["bench", "--op", "add", "--shape", "0"], "positive lengths"),
+        (["bench", "--op", "add", "--shape", "99999999999999999999"], "99999999999999999999"),
+        (["bench", "--op", "sum", "--shape", "4x4", "--axis", "2"], "axis 2"),
+        (["bench", "--op", "add", "--shape", "4", "--dtype", "float99"], "element type"),
+        (["bench", "--op", "add", "--shape", "4", "--isa", "z80"], "'z80'"),
+        (["bench", "--op", "add", "--shape", "4", "--peer", "matlab"], "numpy, ml_dtypes, torch"),
+        (["bench", "--op", "add", "--shape", "4", "--threads", "0"], "positive integer"),
+        (["list-operators", "--all"], "'--all'"),
+    ],
+    ids=lambda v: " ".join(v).replace(MODEL, "M").replace(DATA, "D") if isinstance(v, list) else "",
+)
+def test_wrong_options_are_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refused(arguments, capsys)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--auto-cast", "all"),
+        ("--auto-cast-type", "bf16"),
+        ("--flags", "-O1"),
+        ("--plan", "p.json"),
+        ("--sdk", "9.9"),
+        ("--target", "trn9"),
+        ("--threads", "0"),
+    ],
+    ids=" ".join,
+)
+def test_options_that_cannot_apply_to_a_compiled_program_are_refused(
+    option: tuple[str, str],
+    program: str,
+    inputs: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = str(tmp_path / "y.npz")
+    refused(["run", program, "--inputs", inputs, "--output", output, *option], capsys)
+
+
+def test_a_plan_and_a_setting_contradict_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(api.plan(MODEL, auto_cast="none").to_json())
+    refused(["explain", MODEL, "--plan", str(plan), "--auto-cast", "all"], capsys)
+
+
+@pytest.mark.parametrize(
+    "name", [".", "missing/y", "f" * 300, "y.neff"], ids=["folder", "no folder", "too long", "NEFF"]
+)
+def test_outputs_that_cannot_be_written_are_refused_before_any_work(
+    name: str, inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / name)
+    assert "cannot write" in refused(["tune", MODEL, "--data", inputs, "--json", path], capsys)
+    assert "cannot write" in refused(["run", MODEL, "--inputs", inputs, "--output", path], capsys)
+    suffix = "" if name == "y.neff" else ".nsim" if name != "." else "/.nsim/.nsim"
+    assert "cannot write" in refused(["compile", MODEL, "--output", path + suffix], capsys)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_disk_that_is_full_is_an_error(inputs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tune", MODEL, "--data", inputs, "--json", "/dev/full"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("neuronsim: ")
+    assert "/dev/full" in err
+
+
+def test_an_existing_output_survives_a_failed_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "y.npz"
+    output.write_bytes(b"precious")
+    refused(["run", MODEL, "--inputs", "missing.npz", "--output", str(output)], capsys)
+    assert output.read_bytes() == b"precious"
+
+
+def test_a_program_must_be_named_nsim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "must end in .nsim" in refused(
+        ["compile", MODEL, "--output", str(tmp_path / "p.bin")], capsys
+    )
+
+
+# ---- as a process --------------------------------------------------------------------------------
+
+
+def run_process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "neuronsim.cli", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_process_ends_with_the_status_and_no_traceback() -> None:
+    found = run_process("tune", "missing.pb", "--data", DATA)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == "neuronsim: cannot read the model 'missing.pb': No such file or directory\n"
+
+
+@pytest.mark.parametrize("isa", processor.available_isas())
+def test_a_process_gives_the_same_table_on_every_isa_D1(isa: str, inputs: str) -> None:
+    found = run_process(
+        *("tune", MODEL, "--data", inputs), NEURONSIM_ISA=isa, NEURONSIM_NUM_THREADS="2"
+    )
+    expected = run_process("tune", MODEL, "--data", inputs)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout == expected.stdout
+
+
+@pytest.mark.parametrize(
+    "environment", [{"NEURONSIM_ISA": "z80"}, {"NEURONSIM_NUM_THREADS": "many"}], ids=str
+)
+def test_a_wrong_environment_is_one_paragraph(environment: dict[str, str]) -> None:
+    found = run_process("list-operators", **environment)
+    assert found.returncode == 2
+    assert next(iter(environment)) in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f'"{sys.executable}" -m neuronsim.cli list-operators | head -n 1'
+    found = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (0, "Abs\n", "")
