@@ -11,11 +11,14 @@ import pytest
 import neuronsim
 
 # Importing the command line's modules has no side effect either: they are included.
-MODULES = ["neuronsim"] + sorted(
-    m.name
-    for m in pkgutil.walk_packages(neuronsim.__path__, "neuronsim.")
-    if m.name.rpartition(".")[2] != "_core"
-)
+MODULES = [
+    "neuronsim",
+    *sorted(
+        m.name
+        for m in pkgutil.walk_packages(neuronsim.__path__, "neuronsim.")
+        if m.name.rpartition(".")[2] != "_core"
+    ),
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

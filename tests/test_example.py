@@ -145,7 +145,7 @@ def test_without_that_one_sum_all_fp16_is_accurate_again(ladder: TuneResult) -> 
     assert right.mean() >= accuracy(ladder, "none") - 0.01
 
 
-# ---- against XLA --------------------------------------------------------------------------------------
+# ---- against XLA ---------------------------------------------------------------------------------
 
 
 def test_float32_rung_agrees_with_xla() -> None:
@@ -164,7 +164,7 @@ def test_float32_rung_agrees_with_xla() -> None:
     assert np.array_equal(np.argmax(ours, axis=1), np.argmax(theirs, axis=1))
 
 
-# ---- README ------------------------------------------------------------------------------------------
+# ---- README --------------------------------------------------------------------------------------
 
 
 def test_readme_shows_what_tune_prints(

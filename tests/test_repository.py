@@ -37,10 +37,8 @@ def comments_of_python(path: Path) -> Iterator[str]:
 
 def comments_of_cpp(path: Path) -> Iterator[str]:
     text = path.read_text()
-    for line in re.findall(r"//[^\n]*", text):
-        yield line
-    for block in re.findall(r"/\*.*?\*/", text, re.DOTALL):
-        yield block
+    yield from re.findall(r"//[^\n]*", text)
+    yield from re.findall(r"/\*.*?\*/", text, re.DOTALL)
 
 
 def cited() -> dict[str, set[str]]:

@@ -22,7 +22,14 @@ from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES, CastSettings, parse_flags
 from neuronsim.casting.plan import Plan, make_plan
 from neuronsim.casting.policy import Policy, neuron_policy
-from neuronsim.errors import InvalidArgument, InvalidData, InvalidFlag, InvalidModel, nearest
+from neuronsim.errors import (
+    InvalidArgument,
+    InvalidData,
+    InvalidFlag,
+    InvalidModel,
+    NeuronSimError,
+    nearest,
+)
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import Program, TupleValue, Value, run_program
 from neuronsim.hlo import proto
@@ -30,7 +37,7 @@ from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import Release, Target, find_release, find_target
-from neuronsim.tuning.dataset import Dataset, load_dataset
+from neuronsim.tuning.dataset import DAMAGED_ZIP, Dataset, load_dataset
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
 
 DEFAULT_SDK = "2.26"
@@ -196,7 +203,7 @@ def read_model(model: str | Path | bytes | Module) -> Module:
     return module
 
 
-def _resolve(
+def resolve(
     flags: str | Sequence[str],
     auto_cast: str | None,
     auto_cast_type: str | None,
@@ -204,9 +211,9 @@ def _resolve(
     target: str,
     profile: Profile | None,
 ) -> Setup:
+    """The setup that the arguments of `compile` mean; raises InvalidFlag or InvalidArgument."""
     release, device = find_release(sdk), find_target(target)
     parsed = parse_flags(flags, release)
-    words = flags.replace("=", " ").split() if isinstance(flags, str) else list(flags)
     settings = parsed.settings
     for name, value, known in (
         ("auto_cast", auto_cast, list(AUTO_CASTS)),
@@ -221,7 +228,7 @@ def _resolve(
                 + ", ".join(known)
             )
         chosen = AUTO_CASTS.get(value, value)
-        if flag in words and getattr(settings, name) != chosen:
+        if flag in parsed.given and getattr(settings, name) != chosen:
             raise InvalidFlag(
                 f"{name}={value!r} contradicts {flag} {getattr(settings, name)} in the flags: "
                 "give one of them"
@@ -256,7 +263,7 @@ def compile(  # noqa: A001 (the public API's name)
     and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of the release `sdk`.
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, InvalidFlag or InvalidArgument.
     """
-    setup = _resolve(flags, auto_cast, auto_cast_type, sdk, target, profile)
+    setup = resolve(flags, auto_cast, auto_cast_type, sdk, target, profile)
     if threads is not None:
         processor.set_num_threads(threads)
     module = read_model(model)
@@ -280,7 +287,7 @@ def plan(
     policy: Policy | None = None,
 ) -> Plan:
     """What a setting casts in a model, and why; see `compile` for the arguments."""
-    setup = _resolve(flags, auto_cast, auto_cast_type, sdk, "trn1", None)
+    setup = resolve(flags, auto_cast, auto_cast_type, sdk, "trn1", None)
     return make_plan(read_model(model), policy or _policy(setup))
 
 
@@ -303,11 +310,12 @@ def load(path: str | Path) -> CompiledProgram:
             Profile(**header["profile"]),
             tuple(header["without_effect"]),
         )
+        saved_plan = Plan.from_json(plan_text)
     except OSError as error:
         raise InvalidModel(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError) as error:
+    except (*DAMAGED_ZIP, KeyError, TypeError, NeuronSimError) as error:
         raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
-    return CompiledProgram(read_model(model), Plan.from_json(plan_text), setup)
+    return CompiledProgram(read_model(model), saved_plan, setup)
 
 
 def tune(
@@ -341,7 +349,7 @@ def tune(
     settings = [CastSettings(a, t, release.mixed_precision_accumulation) for a, t in LADDER]
 
     def build(s: CastSettings) -> CompiledProgram:
-        setup = _resolve("", s.auto_cast, s.auto_cast_type, sdk, target, profile)
+        setup = resolve("", s.auto_cast, s.auto_cast_type, sdk, target, profile)
         return CompiledProgram(module, make_plan(module, _policy(setup)), setup)
 
     return measure_rungs(

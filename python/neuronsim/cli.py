@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from neuronsim.bench.report import print_measurements
 from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES
 from neuronsim.casting.plan import describe, load_plan
 from neuronsim.errors import InvalidArgument, InvalidFlag, NeuronSimError, nearest
-from neuronsim.profiles import Profile
+from neuronsim.processor import set_num_threads
 from neuronsim.tuning.dataset import load_dataset, run_batches
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
@@ -94,8 +95,8 @@ def _parser() -> _Parser:
 
 
 def _add_common(parser: _Parser) -> None:
-    parser.add_argument("--sdk", default=api.DEFAULT_SDK, help=f"default: {api.DEFAULT_SDK}")
-    parser.add_argument("--target", default="trn1", help="default: trn1")
+    parser.add_argument("--sdk", help=f"default: {api.DEFAULT_SDK}")
+    parser.add_argument("--target", help="default: trn1")
     parser.add_argument("--threads", type=int, help="default: all cores")
 
 
@@ -134,21 +135,25 @@ def _check_writable(path: str | None) -> None:
     """Before any work: raises InvalidArgument if a file cannot be written there."""
     if path is None or path == "-":
         return
-    folder = Path(path).parent
-    if Path(path).is_dir() or not folder.is_dir():
-        raise InvalidArgument(f"cannot write {path!r}: not a file in an existing folder")
     if path.endswith(".neff"):
         raise InvalidArgument(
             f"cannot write {path!r}: neuronsim makes no NEFFs, which only neuronx-cc does; use .nsim"
         )
-    existed = Path(path).exists()
-    try:
+    with _writing(path):
+        existed = Path(path).exists()
         with open(path, "ab"):
             pass
+        if not existed:
+            Path(path).unlink()
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """Failures to write as InvalidArgument that names the file."""
+    try:
+        yield
     except OSError as error:
-        raise InvalidArgument(f"cannot write {path!r}: {error.strerror}") from error
-    if not existed:
-        Path(path).unlink()
+        raise InvalidArgument(f"cannot write {path!r}: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -174,8 +179,8 @@ def _tune(options: argparse.Namespace) -> None:
             options.data,
             metric=options.metric,
             tolerance=options.tolerance,
-            sdk=options.sdk,
-            target=options.target,
+            sdk=options.sdk or api.DEFAULT_SDK,
+            target=options.target or "trn1",
             threads=options.threads,
             progress=progress,
         )
@@ -184,36 +189,60 @@ def _tune(options: argparse.Namespace) -> None:
         return
     print_ladder(result, Console())
     if options.json is not None:
-        Path(options.json).write_text(result.to_json() + "\n")
+        with _writing(options.json):
+            Path(options.json).write_text(result.to_json() + "\n")
 
 
 def _program(options: argparse.Namespace) -> api.CompiledProgram:
+    if options.plan is not None and (options.flags or options.auto_cast or options.auto_cast_type):
+        raise InvalidFlag("--plan decides the casts: it contradicts --flags and --auto-cast")
     if options.model.endswith(".nsim"):
-        if options.flags or options.auto_cast or options.auto_cast_type or options.plan:
-            raise InvalidFlag(f"{options.model} is compiled already: its casts cannot be changed")
+        frozen = ("flags", "auto_cast", "auto_cast_type", "plan", "sdk", "target")
+        given = [f"--{name.replace('_', '-')}" for name in frozen if getattr(options, name)]
+        if given:
+            raise InvalidFlag(
+                f"{options.model} is compiled already: {', '.join(given)} cannot change it"
+            )
+        if options.threads is not None:
+            set_num_threads(options.threads)
         return api.load(options.model)
     return api.compile(
         options.model,
-        flags=options.flags,
-        auto_cast=options.auto_cast,
-        auto_cast_type=options.auto_cast_type,
-        sdk=options.sdk,
-        target=options.target,
+        **_casts(options),
         threads=options.threads,
         plan=None if options.plan is None else load_plan(options.plan),
     )
+
+
+def _casts(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `compile` that decide the casts."""
+    return {
+        "flags": options.flags,
+        "auto_cast": options.auto_cast,
+        "auto_cast_type": options.auto_cast_type,
+        "sdk": options.sdk or api.DEFAULT_SDK,
+        "target": options.target or "trn1",
+    }
 
 
 def _run(options: argparse.Namespace) -> None:
     _check_writable(options.output)
     program = _program(options)
     dataset = load_dataset(options.inputs)
-    outputs = run_batches(program, program.model, dataset)
+    truncated: Counter[str] = Counter()
+
+    def call(**inputs: Any) -> Any:
+        result = program(**inputs)
+        truncated.update(program.diagnostics["int64_truncated"])
+        return result
+
+    outputs = run_batches(call, program.model, dataset)
     arrays = {f"output_{n}": _storable(a) for n, a in enumerate(outputs)}
-    np.savez(options.output, **arrays)  # type: ignore[arg-type]
+    with _writing(options.output), open(options.output, "wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
     setup = program.setup
     print(f"{setup.settings.flag_line} ({setup.release}): {_listing(arrays)} in {options.output}")
-    for name, count in program.diagnostics["int64_truncated"].items():
+    for name, count in truncated.items():
         print(
             f"warning: {name}: {count} 64-bit integers lost their high 32 bits (C7)",
             file=sys.stderr,
@@ -245,7 +274,8 @@ def _explain(options: argparse.Namespace) -> None:
     console = Console()
     if options.model is None:
         table = Table("field", "value", "rule", "evidence", "source")
-        for f in Profile().describe():
+        setup = api.resolve(**_casts(options), profile=None)
+        for f in setup.profile.describe():
             table.add_row(f["field"], str(f["value"]), f["rule"], f["evidence"], f["source"])
         console.print(table)
         return

@@ -1,4 +1,4 @@
-"""Arrays as a user meets them: NumPy's results within the formats' precision, C1 and C8 at their edges."""
+"""Arrays as a user meets them: NumPy's results within the formats' precision, C1 and C8."""
 
 from __future__ import annotations
 

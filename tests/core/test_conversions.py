@@ -153,12 +153,15 @@ def test_every_encoding_C5_widens_exactly(isa: str, evaluate: Evaluate, source: 
 @pytest.mark.parametrize("target", FLOATS)
 @pytest.mark.parametrize("source", FLOATS)
 def test_every_pair_of_formats_C1_equals_the_twin(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
 ) -> None:
     rng = np.random.default_rng(1)
     words = np.concatenate([random_words(rng, source, 300, m) for m in ("any", "near", "special")])
-    ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
-    assert ours.tolist() == [formats.convert(source, target, int(w)) for w in words]
+    expected = [formats.convert(source, target, w) for w in words.tolist()]
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
+        assert ours.tolist() == expected, isa
 
 
 @pytest.mark.parametrize("source", NARROW)
@@ -222,13 +225,12 @@ def integer_cases(source: str, rng: np.random.Generator) -> list[int]:
 @pytest.mark.parametrize("field", ["via_float32", "exact"])
 @pytest.mark.parametrize("source", INTEGERS)
 def test_integer_to_float_C1_equals_the_twin(
-    isa: str, evaluate: Evaluate, source: str, field: str
+    restored_processor: None, evaluate: Evaluate, source: str, field: str
 ) -> None:
     values = integer_cases(source, np.random.default_rng(3))
     words = np.array(values, source).view(f"u{np.dtype(source).itemsize}")
     profile = Profile(int_to_float=field)
     for target in (*FLOATS, "float64"):
-        ours = evaluate("convert", (source, words), profile=profile, dtype=dtypes.DTYPES[target])
         bits = np.iinfo(source).bits
         twin = [
             formats.integer_to_float(target, v, bits=bits, via_float32=field == "via_float32")
@@ -236,7 +238,10 @@ def test_integer_to_float_C1_equals_the_twin(
             else formats.from_float(target, v)
             for v in values
         ]
-        assert ours.tolist() == twin, target
+        for isa in processor.available_isas():
+            processor.set_isa(isa)
+            ours = evaluate("convert", (source, words), profile=profile, dtype=dtypes.DTYPES[target])
+            assert ours.tolist() == twin, (target, isa)
 
 
 def test_int32_C1_via_float32_or_exact(isa: str, evaluate: Evaluate) -> None:
@@ -354,7 +359,7 @@ def test_widening_to_float64_C5_is_exact(
 @pytest.mark.parametrize("target", INTEGERS)
 @pytest.mark.parametrize("source", [*FLOATS, "float64"])
 def test_float_to_integer_C6_truncates_and_saturates(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
 ) -> None:
     info = np.iinfo(target)
     edges = [0.0, 0.5, 0.9999999, 1.0, 1.5, 2.5, 255.5, 3e9, 1e20, 1e38, math.inf, math.nan]
@@ -368,10 +373,12 @@ def test_float_to_integer_C6_truncates_and_saturates(
         words = np.concatenate([words, *(x.view(np.uint64) for x in drawn)])
     else:
         words = np.concatenate([words, *(random_words(rng, source, 200, m) for m in ("any", "near"))])
-    ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
     signed = info.min < 0
     twin = [formats.float_to_integer(source, int(w), bits=info.bits, signed=signed) for w in words]
-    assert ours.view(target).tolist() == twin
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
+        assert ours.view(target).tolist() == twin, isa
 
 
 def test_float_to_integer_C6_examples(evaluate: Evaluate) -> None:

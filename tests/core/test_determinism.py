@@ -1,4 +1,4 @@
-"""Rule D1: the instruction set, the threads and the caller's floating-point environment change no bit."""
+"""Rule D1: instruction set, threads and the caller's floating-point environment change no bit."""
 
 from __future__ import annotations
 
@@ -235,8 +235,8 @@ for name in processor.available_isas():
 
 
 def test_environment_D1_survives_an_error(evaluate: Evaluate) -> None:
+    program = _core.TileProgram([0], [], [0], True)
     with pytest.raises(ValueError, match="shapes"):
-        program = _core.TileProgram([0], [], [0], True)
         program.run([np.zeros(3, np.float32)], [np.zeros(4, np.float32)])
     one = np.array([0x3F800000], np.uint32)
     assert evaluate("exp", ("float32", one)).tolist() == [twin.exp(0x3F800000)]

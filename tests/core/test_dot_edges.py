@@ -89,7 +89,7 @@ def test_every_isa_M2_on_special_values(
     rng = np.random.default_rng([31, seed])
     a, b = (str(t) for t in rng.choice(FLOATS[2:] if seed % 3 else FLOATS[:2], 2))
     mode = ["special", "any", "near"][seed // 3 % 3]
-    x, y = random_words(rng, a, (5, 131), mode), random_words(rng, b, (131, 4), mode)
+    x, y = random_words(rng, a, (3, 131), mode), random_words(rng, b, (131, 2), mode)
     x[rng.random(x.shape) < 0.6] = 0  # or a NaN would be in every sum
     for result in ("float32", "bfloat16"):
         ours = evaluate("dot", (a, x), (b, y), dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result])

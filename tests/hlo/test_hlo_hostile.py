@@ -163,11 +163,11 @@ def long_chain() -> bytes:
 
 
 def twice_the_same_name() -> bytes:
-    """Two equal names among forty thousand."""
+    """Two equal names among twenty thousand."""
     scalar = Shape(F32)
-    body = [Instruction(f"x{n}", "parameter", scalar, (), {"number": n}) for n in range(40_000)]
+    body = [Instruction(f"x{n}", "parameter", scalar, (), {"number": n}) for n in range(20_000)]
     message = proto.read_message(memoryview(module_of(*body)), proto.MODULE)
-    message["computations"][0]["instructions"][-1]["name"] = "x39998"
+    message["computations"][0]["instructions"][-1]["name"] = "x19998"
     return proto.write_message(message, proto.MODULE)
 
 

@@ -188,4 +188,4 @@ def test_bool_E8(a: int, b: int) -> None:
 
 def test_constants_are_the_formats() -> None:
     f = FORMATS["float32"]
-    assert (twin.NAN, twin.INF, twin.SIGN) == (f.nan_bits, 255 << 23, f.sign_bit)
+    assert (f.nan_bits, 255 << 23, f.sign_bit) == (twin.NAN, twin.INF, twin.SIGN)

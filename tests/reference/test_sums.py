@@ -54,7 +54,7 @@ def test_reduce_R2_order_by_hand() -> None:
 
 
 def test_reduce_R1_rounds_once_at_the_end() -> None:
-    """600 ones in bfloat16: exact in float32 on the way, 600 at the end; step by step it would stick."""
+    """600 ones in bfloat16: exact in float32 on the way; rounded at each step they would stick."""
     one = formats.from_float("bfloat16", 1)
     total = sums.reduce_float("add", "bfloat16", [one] * 600, 0)
     assert formats.decode("bfloat16", total).value == 600

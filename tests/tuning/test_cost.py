@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from neuronsim import api, dtypes
-from neuronsim.casting.plan import Plan, make_plan
+from neuronsim.casting.plan import make_plan
 from neuronsim.casting.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
@@ -16,7 +16,6 @@ from neuronsim.tuning.cost import Estimate, estimate
 F32, BF16, F16 = dtypes.float32, dtypes.bfloat16, dtypes.float16
 TENSOR, VECTOR, SCALAR, GPSIMD = 2.8e9, 1.12e9, 1.4e9, 1.4e9
 TRN1 = TARGETS["trn1"]
-NO_PLAN = Plan("none", "small", "", {})
 
 
 def parameter(name: str, dtype: DType, dims: tuple[int, ...], number: int = 0) -> Instruction:
@@ -25,7 +24,7 @@ def parameter(name: str, dtype: DType, dims: tuple[int, ...], number: int = 0) -
 
 def cost_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) -> Estimate:
     entry = Computation("main", instructions, instructions[-1].name)
-    return estimate(Module("small", "main", (*others, entry)), NO_PLAN, 0, TRN1)
+    return estimate(Module("small", "main", (*others, entry)), 0, TRN1)
 
 
 def unary(opcode: str, dtype: DType, n: int) -> Estimate:
@@ -59,18 +58,16 @@ def reduce(dtype: DType, n: int) -> Estimate:
     [
         # max(min(64, stationary), moving) for each tile of 128 x 512, once for 128 of the depth.
         (128, 128, 512, 512),
-        (128, 128, 16, 64 + 0),  # 16 columns move: min(64, 128) = 64
+        (128, 128, 16, 64),  # 16 move past 128: min(64, 128)
         (16, 128, 16, 16),
         (128, 1024, 512, 8 * 512),
         (128, 129, 512, 2 * 512),
         (256, 128, 512, 2 * 512),
-        (128, 128, 513, 512 + 64),
+        (128, 128, 513, 512 + 64),  # the last column costs min(64, 128)
     ],
 )
 def test_a_matmul_of_bfloat16_takes_the_documented_cycles(m: int, k: int, n: int, cycles: int) -> None:
-    assert dot(m, k, n, BF16).seconds <= (100 + cycles) / TENSOR * (1 + 1e-12)
-    if (m, n) not in ((128, 16), (128, 513)):  # there the other side may be the cheaper stationary
-        assert dot(m, k, n, BF16).seconds == pytest.approx((100 + cycles) / TENSOR, rel=1e-12)
+    assert dot(m, k, n, BF16).seconds == pytest.approx((100 + cycles) / TENSOR, rel=1e-12)
 
 
 def test_a_matmul_of_float32_takes_four_passes() -> None:
@@ -96,14 +93,14 @@ def test_batched_matmuls_add_up() -> None:
 def test_a_planned_matmul_has_the_passes_of_its_operand_type(
     cast_type: str | None, passes: int
 ) -> None:
-    # HLO carries tfloat32 in float32: only the plan tells that one pass is enough.
+    # HLO carries tfloat32 in float32: one pass is enough where the operands were rounded to it (C9).
     x, y = parameter("x", F32, (1024, 1024)), parameter("y", F32, (1024, 1024), 1)
     dims = {"dot_dimensions": DotDimensions((1,), (0,), (), ())}
     z = Instruction("z", "dot", Shape(F32, (1024, 1024)), ("x", "y"), dims)
     module = Module("small", "main", (Computation("main", (x, y, z), "z"),))
     policy = neuron_policy("none" if cast_type is None else "matmult", cast_type or "bf16")
     program = api.compile(module, plan=make_plan(module, policy))
-    found = estimate(program.module, program.plan, 0, TRN1).by_engine["tensor"]
+    found = estimate(program.module, 0, TRN1).by_engine["tensor"]
     assert found == pytest.approx((100 + passes * 8 * 8 * 2 * 512) / TENSOR, rel=1e-12)
 
 
@@ -190,7 +187,7 @@ def test_the_time_is_that_of_the_weights_if_loading_them_is_longer() -> None:
     x = parameter("x", F32, (128, 10))
     y = Instruction("y", "tanh", x.shape, ("x",))
     module = Module("small", "main", (Computation("main", (x, y), "y"),))
-    found = estimate(module, NO_PLAN, 410 * 2**30, TRN1)
+    found = estimate(module, 410 * 2**30, TRN1)
     assert found.weight_seconds == found.seconds == 1.0
     assert found.by_engine["scalar"] == pytest.approx(164 / SCALAR, rel=1e-12)
 
@@ -199,4 +196,4 @@ def test_the_host_has_no_cost() -> None:
     x = parameter("x", F32, (128, 10))
     y = Instruction("y", "tanh", x.shape, ("x",))
     module = Module("small", "main", (Computation("main", (x, y), "y"),))
-    assert estimate(module, NO_PLAN, 10**9, TARGETS["host"]) == Estimate(0.0, {}, 0.0)
+    assert estimate(module, 10**9, TARGETS["host"]) == Estimate(0.0, {}, 0.0)

@@ -2,14 +2,14 @@
 
 >>> x = asarray([1.0, 2.5, 1 / 3], dtype="bfloat16")
 >>> x
-Array([1., 2.5, 0.333984], dtype=bfloat16)
+Array([1.        , 2.5       , 0.33398438], dtype=bfloat16)
 >>> x + 1
-Array([2., 3.5, 1.335938], dtype=bfloat16)
+Array([2.       , 3.5      , 1.3359375], dtype=bfloat16)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,9 @@ def _operators(symbol: str) -> tuple[Callable[[Array, Any], Any], Callable[[Arra
 
 def _is_operand(x: Any) -> bool:
     return isinstance(x, Array | np.ndarray | np.generic | bool | int | float)
+
+
+_UFUNC_NAMES = {"true_divide": "divide", "absolute": "abs", "invert": "bitwise_invert"}
 
 
 class Array:
@@ -98,9 +101,9 @@ class Array:
         """The elements converted by rules C, rounded once."""
         return convert(self, as_dtype(dtype))
 
-    def reshape(self, *shape: int | tuple[int, ...]) -> Array:
+    def reshape(self, *shape: int | Sequence[int]) -> Array:
         """The same elements in another shape; one length may be -1."""
-        dims = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        dims = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         try:
             return Array(ops.Bits(self._bits.data.reshape(dims), self.dtype))  # type: ignore[arg-type]
         except ValueError as error:
@@ -130,7 +133,7 @@ class Array:
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Array:
         # NumPy's functions act by name; nothing falls back to NumPy's own arithmetic.
-        name = {"true_divide": "divide"}.get(ufunc.__name__, ufunc.__name__)
+        name = _UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__)
         if method != "__call__" or kwargs:
             raise UnsupportedType(f"numpy.{ufunc.__name__}.{method} on neuronsim arrays: not there yet")
         if name == "matmul":
@@ -140,9 +143,12 @@ class Array:
         return elementwise(name, *inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from neuronsim.arrays import functions  # which imports this module
+
+        own = f"neuronsim.{func.__name__}" if func.__name__ in functions.__all__ else "another function"
         raise UnsupportedType(
-            f"numpy.{func.__name__} does not compute on neuronsim arrays: call neuronsim."
-            f"{func.__name__}, or numpy.asarray the array first to use the host's numerics"
+            f"numpy.{func.__name__} does not compute on neuronsim arrays: call {own}, or numpy.asarray "
+            "the array first to use the host's numerics"
         )
 
     def __getitem__(self, key: Any) -> Array:
@@ -160,7 +166,7 @@ class Array:
 
     def __repr__(self) -> str:
         shown = np.asarray(self).astype(_exact_numpy(self.dtype))
-        text = np.array2string(shown, separator=", ", precision=6, prefix="Array(")
+        text = np.array2string(shown, separator=", ", precision=8, prefix="Array(")
         return f"Array({text}, dtype={self.dtype.name})"
 
     def __bool__(self) -> bool:
@@ -233,24 +239,53 @@ def asarray(x: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None)
         bits = ops.Bits(x.bits.data.copy(), x.dtype) if copy else x.bits
         return Array(bits) if target is None else convert(Array(bits), target)
     native = isinstance(x, np.ndarray | np.generic)
-    if not native and _holds_array(x):
-        x = [np.asarray(asarray(v)) for v in x]
+    if not native:
+        x = _host_lists(x)
     array = np.array(x) if copy else np.asarray(x)
-    if array.dtype == object and target is not None:
-        encoded = [from_float(target.name, v) for v in array.ravel().tolist()]
-        word = np.array(encoded, f"u{target.itemsize}").view(target.storage)
-        return Array(ops.Bits(word.reshape(array.shape), target))
+    if array.dtype.byteorder not in "=|":
+        array = array.astype(array.dtype.newbyteorder("="))
+    if not native:
+        exact = np.asarray(x, object) if array.dtype.kind in "fO" else array
+        if target is None and array.dtype.kind in "fc":
+            target = _default_float if array.dtype.kind == "f" else dtypes.complex64
+        if exact.dtype == object and target is not None and _needs_exact(exact):
+            return _exactly(exact, target)
+        if target is not None and target.kind in ("signed", "unsigned") and array.dtype.kind in "iu":
+            _check_range(array, target)
     source = as_dtype(array.dtype)
-    result = Array(
-        ops.Bits(np.ascontiguousarray(array).reshape(array.shape).view(source.storage), source)
-    )
-    if target is None and not native and source is dtypes.float64:
-        target = _default_float
+    data = np.ascontiguousarray(array).reshape(array.shape).view(source.storage)
+    result = Array(ops.Bits(data, source))
     return result if target is None else convert(result, target)
 
 
-def _holds_array(x: Any) -> bool:
-    return isinstance(x, list | tuple) and any(isinstance(v, Array) for v in x)
+def _host_lists(x: Any) -> Any:
+    """Nested lists with their Arrays as NumPy's."""
+    if isinstance(x, Array):
+        return np.asarray(x)
+    return [_host_lists(v) for v in x] if isinstance(x, list | tuple) else x
+
+
+def _needs_exact(x: npt.NDArray[Any]) -> bool:
+    """Whether a list holds an integer that float64 or int64 does not."""
+    return any(isinstance(v, int) and abs(v) > 2**53 for v in x.ravel().tolist())
+
+
+def _exactly(x: npt.NDArray[Any], target: DType) -> Array:
+    """Python numbers rounded one by one from their exact values (C1)."""
+    if target.kind != "float" or not target.exponent_bits:
+        if target.kind in ("signed", "unsigned"):
+            _check_range(x, target)
+        return Array(ops.Bits(x.astype(target.numpy), target))
+    words = np.array([from_float(target.name, v) for v in x.ravel().tolist()], f"u{target.itemsize}")
+    return Array(ops.Bits(words.view(target.storage).reshape(x.shape), target))
+
+
+def _check_range(x: npt.NDArray[Any], target: DType) -> None:
+    """Raises OverflowError for integers that the type does not hold (C8)."""
+    info = np.iinfo(target.numpy)
+    for v in (x.min(), x.max()) if x.size else ():
+        if not info.min <= v <= info.max:
+            raise OverflowError(f"{v} is outside {target.name}")
 
 
 def convert(x: Array, dtype: DType) -> Array:
@@ -268,19 +303,11 @@ def convert(x: Array, dtype: DType) -> Array:
 
 def _scalar(value: bool | int | float, beside: DType) -> Array:
     """A Python number in the type of the array beside it (C8)."""
-    if isinstance(value, bool):
-        target = beside
-    elif isinstance(value, int):
-        target = dtypes.int64 if beside is dtypes.boolean else beside
-        if target.kind in ("signed", "unsigned"):
-            info = np.iinfo(target.numpy)
-            if not info.min <= value <= info.max:
-                raise OverflowError(f"{value} is outside {target.name}")
-    else:
-        target = beside if beside.kind in ("float", "complex") else _default_float
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return asarray(np.array(value, object), target)
-    return asarray(value, target)
+    if isinstance(value, int):
+        # An integer beside a bool array is an int64; a bool takes any type.
+        number = beside is dtypes.boolean and not isinstance(value, bool)
+        return asarray(value, dtypes.int64 if number else beside)
+    return asarray(value, beside if beside.kind in ("float", "complex") else _default_float)
 
 
 def elementwise(name: str, *operands: Any) -> Array:
@@ -342,6 +369,9 @@ def matmul(x1: Any, x2: Any) -> Array:
     11.0
     """
     a, b = asarray(x1), asarray(x2)
+    if a.dtype.kind != b.dtype.kind:  # M1: the lattice type first
+        common = result_type(a.dtype, b.dtype)
+        a, b = convert(a, common), convert(b, common)
     if a.ndim == 0 or b.ndim == 0:
         raise InvalidArgument("matmul needs arrays with at least one axis: use * for scalars")
     row, column = a.ndim == 1, b.ndim == 1

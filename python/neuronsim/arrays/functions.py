@@ -7,6 +7,7 @@ Array(6., dtype=float16)
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,21 +79,30 @@ def arange(
     start: float, stop: float | None = None, step: float = 1, dtype: DTypeLike | None = None
 ) -> Array:
     """Evenly spaced values in [start, stop), each rounded once."""
-    return asarray(np.arange(start, stop, step).tolist(), dtype)
+    values = np.arange(start, stop, step)
+    return asarray(values.tolist() or np.asarray(values), dtype)
 
 
 # ---- reductions --------------------------------------------------------------------------------
 
 
+def _axes(axis: Axis, rank: int) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(rank))
+    return axis if isinstance(axis, tuple) else (operator.index(axis),)
+
+
 def _reduce(reducer: str, x: Array, axis: Axis, keepdims: bool) -> Array:
-    axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = _axes(axis, x.ndim)
     if not all(-x.ndim <= a < x.ndim for a in axes):
         raise InvalidArgument(f"axis {axis} is not one of {x.ndim} axes")
     reduced = tuple(sorted({a % x.ndim for a in axes}))
     if len(reduced) != len(axes):
         raise InvalidArgument(f"axis {axis} names an axis twice")
-    if not x.dtype.device:
-        raise UnsupportedType(f"reductions of {x.dtype.name} arrays are not there yet")
+    if x.dtype in (dtypes.float64, dtypes.complex64, dtypes.complex128):  # H1
+        host: np.ufunc = getattr(np, reducer)
+        data = host.reduce(x.bits.data, axis=reduced, keepdims=keepdims)
+        return Array(ops.Bits(np.asarray(data), x.dtype))
     initial = _identity(reducer, x, reduced)
     result = Array(ops.apply("reduce", [x.bits, initial.bits], dimensions=reduced, reducer=reducer))
     kept = tuple(1 if d in reduced else n for d, n in enumerate(x.shape))
@@ -146,7 +156,8 @@ def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     a = asarray(x)
     if a.dtype.kind != "float":
         raise UnsupportedType(f"mean of {a.dtype.name}: convert to a float type first")
-    total = sum(convert(a, dtypes.float32), axis, keepdims=keepdims)
+    wide = a if a.dtype is dtypes.float64 else convert(a, dtypes.float32)
+    total = sum(wide, axis, keepdims=keepdims)
     count = a.size // total.size if total.size else 0
     return convert(elementwise("divide", total, count), a.dtype)
 
@@ -188,7 +199,10 @@ def concat(arrays: Sequence[Any], axis: int = 0) -> Array:
     for v in values[1:]:
         common = dtypes.result_type(common, v.dtype)
     bits = [convert(v, common).bits for v in values]
-    at = axis % values[0].ndim if values[0].ndim else axis
+    rank = values[0].ndim
+    if not -rank <= axis < rank:
+        raise InvalidArgument(f"concat along axis {axis} of {rank} axes")
+    at = axis % rank
     return Array(ops.apply("concatenate", bits, dimensions=(at,)))
 
 

@@ -16,6 +16,7 @@ from neuronsim.arrays.array import Array, asarray, elementwise, matmul
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, nearest
 
+MAX_ELEMENTS = 1 << 32
 _REDUCTIONS = ("sum", "prod", "max", "min", "mean")
 
 
@@ -54,8 +55,11 @@ def make_case(op: str, shape: tuple[int, ...], dtype: str, axis: int | None = No
     """
     if op not in kernel_names():
         raise UnsupportedOperator(f"no kernel is named {op!r}{nearest(op, kernel_names())}")
-    if not shape or any(n < 1 for n in shape):
-        raise InvalidArgument(f"a shape is positive lengths such as 4096x1024, not {shape}")
+    if not shape or any(n < 1 for n in shape) or math.prod(shape) > MAX_ELEMENTS:
+        raise InvalidArgument(
+            f"a shape is positive lengths such as 4096x1024 with at most {MAX_ELEMENTS} elements, "
+            f"not {shape}"
+        )
     source_name, _, target_name = dtype.partition(":")
     source = as_dtype(source_name)
     target = as_dtype(target_name) if target_name else source
@@ -64,6 +68,8 @@ def make_case(op: str, shape: tuple[int, ...], dtype: str, axis: int | None = No
     if op == "matmul":
         return _matmul_case(shape, source)
     size = math.prod(shape)
+    if axis is not None and (op not in _REDUCTIONS or not -len(shape) <= axis < len(shape)):
+        raise InvalidArgument(f"{op} of {shape} has no axis {axis}")
     row = ops.OPS.get(op)
     arity = row.arity if row is not None and op != "convert" else 1
     values = tuple(_values(op, shape, seed) for seed in range(arity))

@@ -63,13 +63,14 @@ OPTIONS = (
     Option("--enable-mixed-precision-accumulation", None),
     Option("--disable-mixed-precision-accumulation", None),
     Option("--framework", ("XLA",)),
-    Option("--target", ("trn1",)),
+    Option("--target", ("trn1", "trn1n", "inf2")),  # all have NeuronCore-v2
     Option("--model-type", ("generic", "transformer", "unet-inference")),
     Option("--distribution-strategy", ("llm-training",)),
     Option("--optlevel", ("1", "2", "3"), short="-O"),
     Option("--enable-fast-context-switch", None),
     Option("--enable-fast-loading-neuron-binaries", None),
     Option("--logfile", ()),
+    Option("--output", ()),
     Option("--verbose", ("info", "warning", "error", "critical", "debug")),
 )
 _NOT_YET = ("--enable-saturate-infinity", "--native-int64", "--implicit-integer-downcast")
@@ -79,9 +80,10 @@ _NUMERIC = OPTIONS[:4]
 
 @dataclass(frozen=True)
 class Flags:
-    """Parsed options: the settings and the options that change no value."""
+    """Parsed options: the settings, the options that were given, and those that change no value."""
 
     settings: CastSettings
+    given: tuple[str, ...] = field(default=())
     without_effect: tuple[str, ...] = field(default=())
 
 
@@ -112,7 +114,7 @@ def parse_flags(flags: str | Sequence[str], release: Release) -> Flags:
         if name in given:
             settings = replace(settings, mixed_precision_accumulation=on)
     numeric = {o.name for o in _NUMERIC}
-    return Flags(settings, tuple(name for name in given if name not in numeric))
+    return Flags(settings, tuple(given), tuple(name for name in given if name not in numeric))
 
 
 def _take_option(words: list[str]) -> tuple[Option, str | None]:

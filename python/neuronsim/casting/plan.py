@@ -61,19 +61,28 @@ class Plan:
         """The plan that `to_json` wrote; raises InvalidArgument for anything else."""
         try:
             body = json.loads(text)
+            if not all(isinstance(body[k], str) for k in ("policy", "module", "fingerprint")):
+                raise InvalidArgument("policy, module and fingerprint must be texts")
             if body.get("schema") != SCHEMA:
                 raise InvalidArgument(f"the schema is {body.get('schema')!r}, not {SCHEMA!r}")
             decisions = {
                 name: Decision(
-                    as_dtype(d["operand"]),
-                    as_dtype(d["accumulate"]),
-                    as_dtype(d["output"]),
-                    d["reason"],
+                    as_dtype(_text(d, "operand")),
+                    as_dtype(_text(d, "accumulate")),
+                    as_dtype(_text(d, "output")),
+                    _text(d, "reason"),
                 )
                 for name, d in body["decisions"].items()
             }
             return Plan(body["policy"], body["module"], body["fingerprint"], decisions)
-        except (ValueError, KeyError, TypeError, AttributeError, NeuronSimError) as error:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            NeuronSimError,
+        ) as error:
             raise InvalidArgument(f"not a plan of neuronsim: {error}") from error
 
     def diff(self, other: Plan) -> dict[str, tuple[Decision | None, Decision | None]]:
@@ -115,7 +124,7 @@ def _decide(module: Module, i: Instruction, policy: Policy) -> Decision | None:
     gives_float32 = i.shape.dtype is dtypes.float32
     if i.opcode == "constant" and gives_float32 and "compute" in policy.low:
         low = policy.low["compute"].output
-        return Decision(low, low, low, "A2: constants are converted once")
+        return Decision(low, dtypes.float32, low, "A2: constants are converted once")
     if i.opcode in STRUCTURE:
         return None
     op = row(i)
@@ -139,16 +148,44 @@ def load_plan(path: str | Path) -> Plan:
         return Plan.from_json(Path(path).read_text())
     except OSError as error:
         raise InvalidArgument(f"cannot read the plan {str(path)!r}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{path} is not a plan of neuronsim: it is not text") from error
 
 
 def check_plan(plan: Plan, module: Module) -> None:
-    """Raises InvalidArgument if the plan was made for another module or names what it lacks."""
+    """Raises InvalidArgument, with all problems, if the plan was made for another module, names what
+    it lacks, or asks for types that cannot be.
+    """
     names = inline_calls(module).entry_computation.by_name
     problems = [f"it has no instruction {n!r}" for n in plan.decisions if n not in names]
+    for name, d in plan.decisions.items():
+        if name in names:
+            problems += _type_problems(names[name], d)
     if plan.fingerprint != fingerprint(module):
         problems.insert(0, f"the plan was made for {plan.module!r} ({plan.fingerprint})")
     if problems:
         raise InvalidArgument(f"the plan does not fit module {module.name!r}: {'; '.join(problems)}")
+
+
+def _type_problems(i: Instruction, d: Decision) -> list[str]:
+    found = []
+    if not isinstance(i.shape, Shape):
+        return [f"{i.name} gives a tuple"]
+    own = i.shape.dtype
+    if d.operand.kind != "float" or not d.operand.device:
+        found.append(f"{i.name} cannot read {d.operand.name}")
+    fits = d.output.kind == "float" and d.output.device if own is dtypes.float32 else d.output is own
+    if not fits:
+        found.append(f"{i.name} gives {own.name} and cannot give {d.output.name}")
+    if d.accumulate is not dtypes.float32:
+        found.append(f"{i.name} sums in float32; {d.accumulate.name} is not there yet (R1, M6)")
+    return found
+
+
+def _text(d: Mapping[str, Any], key: str) -> str:
+    if not isinstance(d[key], str):
+        raise InvalidArgument(f"{key} is {d[key]!r}, not a text")
+    return str(d[key])
 
 
 def describe(plan: Plan) -> list[dict[str, Any]]:

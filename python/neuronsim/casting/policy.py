@@ -52,5 +52,7 @@ def neuron_policy(
         reason = f"A1: {name} rounds the operands of the tensor engine to {low.name}"
         return Policy(name, {"matmult": Lowering(low, dtypes.float32, dtypes.float32, reason)})
     compute = Lowering(low, dtypes.float32, low, f"A2: {name} rounds operands and result to {low.name}")
-    movement = Lowering(low, low, low, f"A2: {name} moves values that are {low.name} already")
+    movement = Lowering(
+        low, dtypes.float32, low, f"A2: {name} moves values that are {low.name} already"
+    )
     return Policy(name, {"matmult": compute, "compute": compute, "movement": movement})

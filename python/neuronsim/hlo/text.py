@@ -1,6 +1,7 @@
 """HLO text, as XLA prints it.
 
 >>> from neuronsim import dtypes
+>>> from neuronsim.hlo.module import Shape
 >>> print(format_shape(Shape(dtypes.bfloat16, (2, 3))))
 bf16[2,3]{1,0}
 """

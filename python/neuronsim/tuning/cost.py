@@ -49,7 +49,7 @@ def instruction_seconds(i: Instruction, entry: Computation, target: Target) -> t
         return "none", 0.0
     op = row(i)
     operands = [entry.by_name[o] for o in i.operands]
-    if op.cost == "none" or all(o.opcode == "constant" for o in operands):
+    if op.cost == "none" or (operands and all(o.opcode == "constant" for o in operands)):
         return "none", 0.0  # no work, or done once when the model is loaded
     if op.engine == "dma":
         size = math.prod(i.shape.dims) * i.shape.dtype.itemsize

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,17 @@ from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InvalidData, UnsupportedType, nearest
 from neuronsim.hlo.module import Module
 
+# What Python's zip and NumPy's array readers raise for damaged files.
+DAMAGED_ZIP = (
+    ValueError,
+    EOFError,
+    NotImplementedError,
+    RecursionError,
+    RuntimeError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -55,14 +68,10 @@ def load_dataset(data: str | Path | Mapping[str, Any], labels: Any = None) -> Da
     Raises InvalidData if the file cannot be read or its arrays have different lengths.
     """
     source = "memory" if isinstance(data, Mapping) else str(data)
-    arrays = (
-        {k: np.asarray(v) for k, v in data.items()}
-        if isinstance(data, Mapping)
-        else read_npz(Path(data))
-    )
+    arrays = _as_arrays(data) if isinstance(data, Mapping) else read_npz(Path(data))
     found = arrays.pop("labels", None)
     if labels is not None:
-        found = np.asarray(labels)
+        found = _as_arrays({"labels": labels})["labels"]
     if not arrays:
         raise InvalidData(f"{source} holds no input arrays: its keys are the model's input names")
     for name, array in arrays.items():
@@ -81,13 +90,20 @@ def load_dataset(data: str | Path | Mapping[str, Any], labels: Any = None) -> Da
     return Dataset(arrays, found, source)
 
 
+def _as_arrays(data: Mapping[str, Any]) -> Arrays:
+    try:
+        return {name: np.asarray(values) for name, values in data.items()}
+    except ValueError as error:
+        raise InvalidData(f"the data are not arrays: {error}") from error
+
+
 def _check_values(source: str, name: str, array: npt.NDArray[Any]) -> None:
     try:
-        as_dtype(array.dtype)
+        kind = as_dtype(array.dtype.newbyteorder("=")).kind
     except UnsupportedType as error:
         raise InvalidData(f"{source}: {name!r} holds {array.dtype}, which is no number") from error
-    if array.dtype.kind in "fc" and np.isnan(array).any():
-        where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
+    if kind in ("float", "complex") and (nan := np.isnan(array)).any():
+        where = tuple(int(i) for i in np.argwhere(nan)[0])
         raise InvalidData(
             f"{source}: {name!r} is NaN at {list(where)}: every setting would agree on NaN, so the "
             "figures would mean nothing; remove such samples"
@@ -97,14 +113,16 @@ def _check_values(source: str, name: str, array: npt.NDArray[Any]) -> None:
 def read_npz(path: Path) -> Arrays:
     """The arrays of an `.npz` file; raises InvalidData for anything else."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file:
+            archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise InvalidData(f"{path} is a single array; save a named one with numpy.savez")
-            return {name: archive[name] for name in archive.files}
+            with archive:
+                return {name: archive[name] for name in archive.files}
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidData(f"cannot read the data {str(path)!r}: {reason}") from error
-    except (ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
+    except (*DAMAGED_ZIP, KeyError) as error:
         raise InvalidData(
             f"{path} is not an .npz file of plain arrays: save the arrays with numpy.savez"
         ) from error
@@ -127,6 +145,8 @@ def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Array
                 f"the data have an array {key!r}{nearest(key, names)}; the model's inputs are "
                 f"{', '.join(names) or 'none'}"
             )
+        if name in bound:
+            raise InvalidData(f"the data have the input {name!r} twice, once as {key!r}")
         bound[name] = array
     missing = [n for n in names if n not in bound]
     if missing:

@@ -53,4 +53,5 @@ def predictions(outputs: Floats) -> npt.NDArray[np.int64]:
 
 def top1(outputs: Floats, labels: npt.NDArray[np.int64]) -> float:
     """The share of samples whose top class is the label."""
-    return float(np.count_nonzero(predictions(outputs) == labels) / len(labels))
+    found = predictions(outputs)
+    return float(np.count_nonzero((found == labels) & (found >= 0)) / len(labels))

@@ -1,0 +1,118 @@
+"""One op, one row: a test fails when one of the tables does not know an operation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import neuronsim
+from neuronsim import _core, dtypes, ops
+from neuronsim.arrays import functions
+from neuronsim.errors import UnsupportedOperator
+from neuronsim.hlo import opcodes
+from neuronsim.profiles import Profile
+from neuronsim.reference import elementwise as twin
+from neuronsim.targets import TARGETS
+
+ROWS = list(ops.OPS.values())
+ELEMENTWISE = [row for row in ROWS if row.core is not None]
+KERNELS = {name: (arity, kind) for name, arity, kind in _core.OPS}
+
+
+@pytest.mark.parametrize("row", ELEMENTWISE, ids=lambda r: r.name)
+def test_row_has_its_kernel_with_the_same_arity(row: ops.Op) -> None:
+    for name in (row.core, row.on_bool):
+        if name is not None:
+            assert KERNELS[name][0] == row.arity
+    assert (KERNELS[row.core or ""][1] == "comparison") == (row.direction is not None)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernel_is_used_by_a_row(name: str) -> None:
+    assert any(name in (row.core, row.on_bool) for row in ROWS)
+
+
+@pytest.mark.parametrize("row", ELEMENTWISE, ids=lambda r: r.name)
+def test_row_has_its_twin(row: ops.Op) -> None:
+    kind = KERNELS[row.core or ""][1]
+    if kind == "selection":
+        return  # moves bits: there is nothing to compute
+    tables = {
+        "arithmetic": (twin.FLOAT, twin.INTEGER),
+        "floating": (twin.FLOAT,),
+        "integral": (twin.INTEGER,),
+        "bitwise": (twin.FLOAT, twin.INTEGER),
+        "comparison": (twin.COMPARISON,),
+    }[kind]
+    for table in tables:
+        assert row.core in table
+    if row.on_bool is not None:
+        assert row.core in twin.BOOL
+
+
+def test_twin_knows_no_operation_that_the_core_lacks() -> None:
+    for table in (twin.FLOAT, twin.COMPARISON, twin.INTEGER, twin.BOOL):
+        assert set(table) <= set(KERNELS)
+
+
+def test_rows_are_found_by_name_and_by_opcode() -> None:
+    assert len({(row.opcode, row.direction) for row in ROWS}) == len(ROWS)
+    for row in ROWS:
+        assert ops.by_name(row.name) is row
+        attributes = {} if row.direction is None else {"comparison_direction": row.direction}
+        assert ops.by_opcode(row.opcode, attributes) is row
+    assert {row.opcode for row in ROWS} == ops.OPCODES
+
+
+def test_unknown_names_and_opcodes_raise_with_the_nearest() -> None:
+    with pytest.raises(UnsupportedOperator, match="did you mean 'tanh'"):
+        ops.by_name("tahn")
+    with pytest.raises(UnsupportedOperator, match=r"NCC_EVRF001.*did you mean 'tanh'"):
+        ops.by_opcode("tahn", {})
+    with pytest.raises(UnsupportedOperator):
+        ops.by_opcode("compare", {"comparison_direction": "XX"})
+
+
+def test_hlo_knows_every_opcode_once() -> None:
+    assert not opcodes.STRUCTURE & ops.OPCODES
+    assert set(opcodes.ATTRIBUTES) <= ops.OPCODES | opcodes.STRUCTURE
+    # Elementwise rows carry no attributes, but for a comparison's direction.
+    for row in ELEMENTWISE:
+        assert (row.opcode in opcodes.ATTRIBUTES) == (row.direction is not None)
+
+
+@pytest.mark.parametrize("row", ELEMENTWISE, ids=lambda r: r.name)
+def test_row_has_its_array_function(row: ops.Op) -> None:
+    if row.name == "select":
+        assert neuronsim.where is functions.where  # NumPy's name for it
+        return
+    assert getattr(neuronsim, row.name) is functions.ELEMENTWISE[row.name]
+    assert row.opcode in (functions.ELEMENTWISE[row.name].__doc__ or "")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r.name)
+def test_row_is_complete(row: ops.Op) -> None:
+    engines = {"dma", "none"} | {e for t in TARGETS.values() for e in t.clocks}
+    assert row.engine in engines
+    assert row.cast in ("matmult", "compute", "movement", "host")
+    assert (row.cast == "matmult") == (row.engine == "tensor")
+    assert row.xla_builder[0].isupper()
+    assert (row.cost == "none") == (row.engine == "none")
+    assert row.arity >= -1
+
+
+def test_operators_are_unique_and_binary() -> None:
+    symbols = [row.operator for row in ROWS if row.operator]
+    assert len(set(symbols)) == len(symbols)
+    assert all(row.arity == 2 for row in ROWS if row.operator)
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.identity is not None], ids=lambda r: r.name)
+def test_identity_R2_changes_nothing(row: ops.Op) -> None:
+    """sum, prod, max and min start from it: no value but -0 + 0 may change."""
+    words = np.array([0, 1, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0x7F800000, 0xFF800000], np.uint32)
+    x = words.view(np.float32)
+    identity = np.full_like(x, row.identity)
+    operands = [ops.Bits(v, dtypes.float32) for v in (x, identity)]
+    found = ops.evaluate(row, operands, {}, Profile()).data.view(np.uint32)
+    assert np.array_equal(found, words)

@@ -1,0 +1,99 @@
+"""The instruction set and the threads: functions, environment variables and their errors."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from neuronsim import _core, processor
+from neuronsim.errors import InvalidArgument
+
+REPORT = "from neuronsim import isa, num_threads; print(isa(), num_threads())"
+
+
+def in_a_new_process(**variables: str) -> subprocess.CompletedProcess[str]:
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("NEURONSIM_")}
+    return subprocess.run(
+        [sys.executable, "-c", REPORT],
+        env=plain | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_isas_are_listed_narrowest_first() -> None:
+    found = processor.available_isas()
+    assert len(set(found)) == len(found) >= 1
+    assert list(found) == _core.available_isas()
+    if platform.machine() == "x86_64":
+        order = ["x86-64", "x86-64-v3", "x86-64-v4"]
+        assert list(found) == [name for name in order if name in found]
+        assert found[0] == "x86-64"
+
+
+def test_set_isa(isa: str) -> None:
+    assert processor.isa() == isa == _core.isa()
+
+
+@pytest.mark.parametrize("name", ["x86-64-v9", "", "AVX2", "x86_64"])
+def test_set_isa_refuses_others(name: str) -> None:
+    before = processor.isa()
+    with pytest.raises(InvalidArgument, match=processor.available_isas()[0]):
+        processor.set_isa(name)
+    assert processor.isa() == before
+    with pytest.raises(ValueError, match=r"no kernels were built|does not have"):
+        _core.select_isa(name)
+
+
+def test_set_num_threads(restored_processor: None) -> None:
+    for n in (1, 2, 5, 1):
+        processor.set_num_threads(n)
+        assert processor.num_threads() == n
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, "2", None, 2**40])
+def test_set_num_threads_refuses_others(n: object) -> None:
+    before = processor.num_threads()
+    with pytest.raises(InvalidArgument, match="threads"):
+        processor.set_num_threads(n)  # type: ignore[arg-type]
+    assert processor.num_threads() == before
+
+
+def test_defaults_are_the_widest_isa_and_the_usable_processors() -> None:
+    done = in_a_new_process()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert done.stdout.split() == [processor.available_isas()[-1], str(usable)]
+
+
+@pytest.mark.parametrize("name", processor.available_isas())
+def test_environment_chooses_the_isa(name: str) -> None:
+    assert in_a_new_process(NEURONSIM_ISA=name).stdout.split()[0] == name
+
+
+def test_environment_chooses_the_threads() -> None:
+    assert in_a_new_process(NEURONSIM_NUM_THREADS="3").stdout.split()[1] == "3"
+    empty = in_a_new_process(NEURONSIM_NUM_THREADS="", NEURONSIM_ISA="")
+    assert empty.stdout == in_a_new_process().stdout
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "99999999999999"])
+def test_environment_with_a_wrong_number_of_threads(value: str) -> None:
+    done = in_a_new_process(NEURONSIM_NUM_THREADS=value)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert "InvalidArgument" in last
+    assert "NEURONSIM_NUM_THREADS" in last
+
+
+def test_environment_with_a_wrong_isa() -> None:
+    done = in_a_new_process(NEURONSIM_ISA="avx2")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert "InvalidArgument" in last
+    assert "NEURONSIM_ISA" in last
+    assert all(name in last for name in processor.available_isas())

@@ -1,0 +1,130 @@
+"""Profile: every field has evidence, a source and a rule of the contract; who sees which profile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import dataclasses
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from neuronsim.errors import InvalidArgument
+from neuronsim.profiles import Profile, current_profile, use_profile
+
+CONTRACT = (Path(__file__).parents[1] / "docs" / "numerics.md").read_text()
+FIELDS = dataclasses.fields(Profile)
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda f: f.name)
+def test_field_says_where_it_comes_from(field: dataclasses.Field[object]) -> None:
+    meta = field.metadata
+    assert meta["evidence"] in ("documented", "inferred", "assumed")
+    assert meta["source"].endswith(".")
+    assert len(meta["source"].split()) >= 4
+    assert f"- **{meta['rule']}** " in CONTRACT
+    assert field.default == meta["values"][0]
+    assert len(set(meta["values"])) == len(meta["values"])
+
+
+def test_fields_have_the_contracts_names_and_values() -> None:
+    """`Field `x`` in the contract, with its values; the profile may know fewer values as yet."""
+    known = {f.name: f.metadata for f in FIELDS}
+    stated = re.findall(r"[Ff]ield `(\w+)`[^:]*: `(\w+)`[^|]*\| `(\w+)`", CONTRACT)
+    assert len(stated) > 8
+    for name, first, second in stated:
+        if name in known:
+            assert set(known[name]["values"]) & {first, second}, name
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda f: f.name)
+def test_every_value_is_accepted_and_others_are_not(field: dataclasses.Field[object]) -> None:
+    for value in field.metadata["values"]:
+        assert getattr(Profile(**{field.name: value}), field.name) == value
+    with pytest.raises(InvalidArgument) as caught:
+        Profile(**{field.name: "neither"})
+    message = str(caught.value)
+    assert field.name in message
+    assert field.metadata["rule"] in message
+    assert all(repr(v) in message for v in field.metadata["values"])
+
+
+def test_defaults_of_eager_arrays() -> None:
+    """C1, R2, R3, M2 and C7 as the contract gives them."""
+    p = Profile()
+    assert (p.int_to_float, p.reduce_tile, p.accumulate) == ("via_float32", 512, "psum128")
+    assert (p.mixed_precision_accumulation, p.int64, p.float_to_int) == ("on", "keep", "truncate")
+    assert (p.subnormals, p.fp8_overflow, p.divide) == ("keep", "inf", "ieee")
+
+
+def test_replace_names_the_nearest_field() -> None:
+    with pytest.raises(InvalidArgument, match="did you mean 'int_to_float'"):
+        Profile().replace(int_to_floot="exact")
+    with pytest.raises(InvalidArgument, match="reduce_tile"):
+        Profile().replace(colour="red")
+    with pytest.raises(InvalidArgument, match="reduce_tile"):
+        Profile().replace(reduce_tile=256)
+
+
+def test_a_profile_cannot_be_changed_and_is_equal_by_value() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Profile().int64 = "truncate"  # type: ignore[misc]
+    assert Profile(int64="truncate") == Profile().replace(int64="truncate")
+    assert hash(Profile()) == hash(Profile().replace())
+    assert Profile() != Profile(int64="truncate")
+
+
+def test_describe_lists_every_field() -> None:
+    rows = Profile(accumulate="sequential").describe()
+    assert [r["field"] for r in rows] == [f.name for f in FIELDS]
+    assert {"field", "value", "rule", "evidence", "values", "source"} == set(rows[0])
+    assert next(r for r in rows if r["field"] == "accumulate")["value"] == "sequential"
+
+
+def test_use_profile_nests_and_ends() -> None:
+    with use_profile(int_to_float="exact") as outer:
+        assert current_profile() is outer
+        with use_profile(accumulate="sequential") as inner:
+            assert (inner.int_to_float, inner.accumulate) == ("exact", "sequential")
+        assert current_profile() is outer
+    assert current_profile() == Profile()
+
+
+def test_use_profile_ends_with_an_error() -> None:
+    with pytest.raises(KeyError), use_profile(int_to_float="exact"):
+        raise KeyError
+    assert current_profile() == Profile()
+    with pytest.raises(InvalidArgument), use_profile(int_to_float="other"):
+        pass
+    assert current_profile() == Profile()
+
+
+def test_use_profile_is_not_seen_by_other_threads() -> None:
+    seen: list[str] = []
+    with use_profile(int_to_float="exact"):
+        thread = threading.Thread(target=lambda: seen.append(current_profile().int_to_float))
+        thread.start()
+        thread.join()
+        copied = contextvars.copy_context()
+    assert seen == ["via_float32"]
+    assert copied.run(current_profile).int_to_float == "exact"
+
+
+def test_use_profile_is_not_seen_by_other_tasks() -> None:
+    async def inside(entered: asyncio.Event, leave: asyncio.Event) -> str:
+        with use_profile(int_to_float="exact"):
+            entered.set()
+            await leave.wait()
+            return current_profile().int_to_float
+
+    async def main() -> tuple[str, str]:
+        entered, leave = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(inside(entered, leave))
+        await entered.wait()
+        outside = current_profile().int_to_float
+        leave.set()
+        return outside, await task
+
+    assert asyncio.run(main()) == ("via_float32", "exact")
