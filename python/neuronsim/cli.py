@@ -23,7 +23,7 @@ from neuronsim.bench.report import print_measurements
 from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES
 from neuronsim.casting.plan import describe, load_plan
 from neuronsim.errors import InvalidArgument, InvalidFlag, NeuronSimError, nearest
-from neuronsim.processor import set_num_threads
+from neuronsim.processor import check_environment, set_num_threads
 from neuronsim.tuning.dataset import load_dataset, run_batches
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
@@ -111,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     errors = Console(stderr=True, highlight=False)
     try:
+        check_environment()
         options, unknown = _parser().parse_known_args(arguments)
         if unknown:
             known = options.parser.options()

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType, nearest
+from neuronsim.processor import check_environment
 from neuronsim.profiles import Profile, current_profile
 
 BitsArray: TypeAlias = npt.NDArray[Any]
@@ -301,6 +302,7 @@ def run_tile_program(
     program: _core.TileProgram, inputs: Sequence[BitsArray], results: Sequence[ArrayType]
 ) -> list[BitsArray]:
     """Run a program over the dims of its results; inputs are broadcast to them without a copy."""
+    check_environment()
     outputs = [np.empty(t.dims, t.dtype.storage) for t in results]
     dims = results[0].dims
     program.run([x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs], outputs)
@@ -565,6 +567,7 @@ def evaluate(
     result: ArrayType | None = None,
 ) -> Bits:
     """Evaluate a row on bits. `result` is the type that a graph states; else it is inferred."""
+    check_environment()
     if result is None:
         result = op.infer([x.type for x in operands], attributes)
     return Bits(op.evaluate(op, operands, attributes, result, profile), result.dtype)

@@ -13,9 +13,22 @@ import os
 from neuronsim import _core
 from neuronsim.errors import InvalidArgument
 
+MAX_THREADS = 1024
+_environment_error: InvalidArgument | None = None
+
+
+def check_environment() -> None:
+    """Raises InvalidArgument if NEURONSIM_ISA or NEURONSIM_NUM_THREADS was wrong at import.
+
+    The first use reports it, not the import, so that a program can say it in its own way.
+    """
+    if _environment_error is not None:
+        raise _environment_error
+
 
 def isa() -> str:
     """The instruction set whose kernels run, by its x86-64 psABI name."""
+    check_environment()
     return str(_core.isa())
 
 
@@ -36,13 +49,17 @@ def set_isa(name: str) -> None:
 
 def num_threads() -> int:
     """How many threads a kernel may use."""
+    check_environment()
     return int(_core.thread_count())
 
 
 def set_num_threads(n: int) -> None:
-    """Let kernels use `n` threads, at least 1."""
-    if not isinstance(n, int) or n < 1:
-        raise InvalidArgument(f"the number of threads is a positive integer, not {n!r}")
+    """Let kernels use `n` threads, from 1 to MAX_THREADS."""
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_THREADS:
+        raise InvalidArgument(
+            f"the number of threads (NEURONSIM_NUM_THREADS, --threads) is an integer from 1 to "
+            f"{MAX_THREADS}, not {n!r}"
+        )
     _core.set_thread_count(n)
 
 
@@ -51,10 +68,13 @@ def _from_environment() -> None:
     if name:
         set_isa(name)
     threads = os.environ.get("NEURONSIM_NUM_THREADS")
-    if threads and not threads.isdecimal():
-        raise InvalidArgument(f"NEURONSIM_NUM_THREADS is a positive integer, not {threads!r}")
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    set_num_threads(int(threads) if threads else usable or 1)
+    default = min(usable or 1, MAX_THREADS)
+    # What is no number is reported as it was written.
+    set_num_threads(int(threads) if threads and threads.isdecimal() else threads or default)  # type: ignore[arg-type]
 
 
-_from_environment()
+try:
+    _from_environment()
+except InvalidArgument as error:
+    _environment_error = error

@@ -111,10 +111,18 @@ def test_R3_eager_sums_combine_tiles_in_float32() -> None:
         assert np.sum(np.full(515, 1.0, dtype="float8_e5m2")).item() == 512
 
 
-@pytest.mark.parametrize("dtype", ["float64", "complex64", "float8_e4m3fn"])
-def test_reductions_of_host_types_are_refused(dtype: str) -> None:
-    with pytest.raises(UnsupportedType, match=dtype):
-        np.sum(np.ones(2, dtype=dtype))
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "complex128"])
+@pytest.mark.parametrize("name", ["sum", "prod"])
+def test_H1_reductions_of_host_types_are_numpys(name: str, dtype: str) -> None:
+    x = numpy.random.default_rng(4).standard_normal((3, 50)).astype(dtype)
+    found = getattr(np, name)(np.asarray(x), axis=1)
+    assert found.dtype.name == dtype
+    assert found.tolist() == getattr(numpy, name)(x, axis=1).tolist()
+
+
+def test_reductions_of_float8_e4m3fn_are_refused() -> None:
+    with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
+        np.sum(np.ones(2, dtype="float8_e4m3fn"))
 
 
 # ---- composites in float32 steps (R7) ----------------------------------------------------------------

@@ -184,7 +184,7 @@ def test_what_a_peer_does_not_have_is_refused(peer: str, op: str, dtype: str) ->
         ({"op": "mean", "dtype": "int32"}, UnsupportedType, "mean of int32"),
         ({"peer": "matlab"}, InvalidArgument, "numpy, ml_dtypes, torch"),
         ({"isa": "z80"}, InvalidArgument, "'z80' is not available"),
-        ({"threads": 0}, InvalidArgument, "positive integer"),
+        ({"threads": 0}, InvalidArgument, "integer from 1 to 1024"),
         ({"repeats": 0}, InvalidArgument, "at least 1"),
     ],
     ids=lambda v: str(v) if isinstance(v, dict) else "",

@@ -1,7 +1,7 @@
 """`HloModuleProto` in and out: a protobuf wire reader and writer over tables of fields.
 
-The field numbers are those of openxla/xla's `hlo.proto` and `xla_data.proto`. Fields that are not in a
-table are kept as they are and written back.
+The field numbers are those of openxla/xla's `hlo.proto` and `xla_data.proto`. Fields of an instruction
+that are not in a table are kept as they are and written back.
 """
 
 from __future__ import annotations
@@ -638,7 +638,7 @@ def _instruction_message(
                 message["slice_dimensions"] = [dict(zip(keys, r, strict=True)) for r in value]
             case "dimensions":
                 message["dimensions"] = list(value)
-            case "called":
+            case "called" | "comparison_type" if not value or attribute == "called":
                 pass
             case _:
                 message[attribute] = value

@@ -91,10 +91,13 @@ def load_dataset(data: str | Path | Mapping[str, Any], labels: Any = None) -> Da
 
 
 def _as_arrays(data: Mapping[str, Any]) -> Arrays:
-    try:
-        return {name: np.asarray(values) for name, values in data.items()}
-    except ValueError as error:
-        raise InvalidData(f"the data are not arrays: {error}") from error
+    arrays: Arrays = {}
+    for name, values in data.items():
+        try:
+            arrays[name] = np.asarray(values)
+        except ValueError as error:
+            raise InvalidData(f"{name!r} is not an array: {error}") from error
+    return arrays
 
 
 def _check_values(source: str, name: str, array: npt.NDArray[Any]) -> None:
