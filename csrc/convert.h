@@ -123,23 +123,20 @@ inline auto widen(typename Storage<storage_bytes(T)>::type x) {
         return static_cast<int64_t>(static_cast<int32_t>(x));
     } else if constexpr (T == DType::int64) {
         return static_cast<int64_t>(x);
+    } else if constexpr (T == DType::boolean) {
+        return static_cast<uint64_t>(x != 0);
     } else {
         return static_cast<uint64_t>(x);
     }
 }
 
 template <DType T>
-inline auto* elements(Tile& t) {
-    if constexpr (is_device_float(T)) return t.f32_bits;
-    else if constexpr (T == DType::float64) return t.f64;
-    else if constexpr (is_signed_integer(T)) return t.i64;
-    else return t.u64;
-}
+using Element = decltype(widen<T>({}));
 
 template <DType T>
-void load(const char* source, ptrdiff_t stride, int n, Tile& out) {
+void load(const char* source, ptrdiff_t stride, int n, void* out) {
     using S = typename Storage<storage_bytes(T)>::type;
-    auto* target = elements<T>(out);
+    auto* target = static_cast<Element<T>*>(out);
     if (stride == static_cast<ptrdiff_t>(sizeof(S))) {
         for (int i = 0; i < n; ++i)
             target[i] = widen<T>(read<S>(source + i * static_cast<ptrdiff_t>(sizeof(S))));
@@ -154,7 +151,7 @@ void load(const char* source, ptrdiff_t stride, int n, Tile& out) {
 template <DType T>
 void store(const Tile& in, char* target, int n) {
     using S = typename Storage<storage_bytes(T)>::type;
-    const auto* source = elements<T>(const_cast<Tile&>(in));
+    const auto* source = reinterpret_cast<const Element<T>*>(&in);
     for (int i = 0; i < n; ++i) {
         S x;
         if constexpr (T == DType::float32 || T == DType::tfloat32) x = source[i];

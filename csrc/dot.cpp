@@ -9,8 +9,6 @@
 namespace neuronsim {
 namespace {
 
-int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
 // Packs `count` vectors of length `depth` as panels [depth][width]: panel element (k, i) is element k
 // of vector i. Places beyond `count` stay zero.
 void pack(const Kernels& k, const View& view, int64_t vector_stride, int64_t depth_stride,
@@ -20,7 +18,7 @@ void pack(const Kernels& k, const View& view, int64_t vector_stride, int64_t dep
     const auto distance = [](int64_t x) { return x < 0 ? -x : x; };
     if (distance(vector_stride) < distance(depth_stride)) {
         for (int64_t i = 0; i < depth; ++i) {
-            load(data + i * depth_stride, vector_stride, static_cast<int>(count), tile);
+            load(data + i * depth_stride, vector_stride, static_cast<int>(count), &tile);
             for (int64_t j = 0; j < count; ++j) panel[i * width + j] = tile.f32[j];
             for (int64_t j = count; j < width; ++j) panel[i * width + j] = 0.0f;
         }
@@ -29,7 +27,7 @@ void pack(const Kernels& k, const View& view, int64_t vector_stride, int64_t dep
     for (int64_t j = 0; j < width; ++j)
         for (int64_t at = 0; at < depth; at += tile_elements) {
             const int n = static_cast<int>(depth - at < tile_elements ? depth - at : tile_elements);
-            if (j < count) load(data + j * vector_stride + at * depth_stride, depth_stride, n, tile);
+            if (j < count) load(data + j * vector_stride + at * depth_stride, depth_stride, n, &tile);
             for (int i = 0; i < n; ++i) panel[(at + i) * width + j] = j < count ? tile.f32[i] : 0.0f;
         }
 }
@@ -43,7 +41,8 @@ struct Panels {
 Panels pack_panels(const Kernels& k, const View& view, int64_t batch, int64_t vectors, int64_t depth,
                    int64_t vector_stride, int64_t depth_stride, int width) {
     Panels p{width, blocks(vectors, width), nullptr};
-    p.data.reset(new float[static_cast<size_t>(batch * p.count * depth * width)]);
+    p.data.reset(
+        new float[checked_product({batch, p.count, depth, width, sizeof(float)}) / sizeof(float)]);
     parallel_for(batch * p.count, 1 + 16384 / (depth * width + 1), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             const int64_t first = i % p.count * width;
@@ -119,8 +118,8 @@ void dot_integer(const DotShape& s, const View& a, const View& b, DType result, 
             const char* pb = b.data + at / s.rows * b.strides[0] + first * b.strides[2];
             for (int i = 0; i < n; ++i) total.u64[i] = 0;
             for (int64_t i = 0; i < s.depth; ++i) {
-                load_a(pa + i * a.strides[2], 0, 1, element);
-                load_b(pb + i * b.strides[1], b.strides[2], n, row);
+                load_a(pa + i * a.strides[2], 0, 1, &element);
+                load_b(pb + i * b.strides[1], b.strides[2], n, &row);
                 const uint64_t x = element.u64[0];
                 if (result == DType::boolean) {
                     for (int j = 0; j < n; ++j) total.u64[j] |= x != 0 && row.u64[j] != 0;

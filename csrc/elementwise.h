@@ -49,7 +49,7 @@ inline uint32_t canonical(float x) { return x == x ? bits_as<uint32_t>(x) : cano
         for (int i = 0; i < n; ++i) out.member[i] = condition[i] ? b[i] : c[i];  \
     }
 
-// The float32 bodies of two operands as functions, for the folds of reduce_kernels.h.
+// The float32 bodies of two operands as functions, for the folds of fold.h.
 namespace body {
 
 #define ARITHMETIC(name, arity, f, s, u) \
@@ -60,12 +60,6 @@ namespace body {
 #define COMPARISON(name, body)
 #define SELECTION(name)
 #include "ops.def"
-#undef ARITHMETIC
-#undef FLOATING
-#undef INTEGRAL
-#undef BITWISE
-#undef COMPARISON
-#undef SELECTION
 
 }  // namespace body
 
@@ -92,12 +86,6 @@ namespace kernel {
     SELECT_KERNEL(name, signed_integer, u64) \
     SELECT_KERNEL(name, unsigned_integer, u64)
 #include "ops.def"
-#undef ARITHMETIC
-#undef FLOATING
-#undef INTEGRAL
-#undef BITWISE
-#undef COMPARISON
-#undef SELECTION
 
 }  // namespace kernel
 

@@ -108,6 +108,6 @@ constexpr Kernels make_kernels() {
 }  // namespace
 
 extern const Kernels kernels;
-const Kernels kernels = make_kernels();
+constinit const Kernels kernels = make_kernels();
 
 }  // namespace neuronsim::NEURONSIM_ISA_NAMESPACE

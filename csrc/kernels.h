@@ -14,12 +14,6 @@ enum class Op : uint8_t {
 #define COMPARISON(name, body) name,
 #define SELECTION(name) name,
 #include "ops.def"
-#undef ARITHMETIC
-#undef FLOATING
-#undef INTEGRAL
-#undef BITWISE
-#undef COMPARISON
-#undef SELECTION
     count
 };
 inline constexpr int op_count = static_cast<int>(Op::count);
@@ -41,7 +35,8 @@ constexpr Domain domain_of(DType t) {
 enum class Narrowing : uint8_t { nearest, odd };
 
 inline constexpr int max_arity = 3;
-using LoadKernel = void (*)(const char* source, ptrdiff_t stride, int n, Tile& out);
+// Writes the elements of a tile from `target` on, which may be inside one.
+using LoadKernel = void (*)(const char* source, ptrdiff_t stride, int n, void* target);
 using StoreKernel = void (*)(const Tile& in, char* target, int n);
 using OpKernel = void (*)(Tile& out, const Tile* const* operands, int n);
 using RoundKernel = void (*)(Tile& tile, int n);

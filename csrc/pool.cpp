@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -38,7 +39,11 @@ struct Job {
 class Pool {
 public:
     explicit Pool(int workers) {
-        for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { loop(); });
+        // Where the system gives no more threads, those that started do the work.
+        try {
+            for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { loop(); });
+        } catch (const std::system_error&) {
+        }
     }
     ~Pool() {
         {
@@ -87,7 +92,7 @@ private:
     bool stop_ = false;
 };
 
-int requested_threads = 1;
+std::atomic<int> requested_threads = 1;
 Pool* pool = nullptr;  // leaked at exit: joining threads from a static destructor can deadlock
 std::mutex pool_mutex;
 

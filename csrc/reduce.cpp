@@ -37,8 +37,6 @@ private:
     int64_t offset_ = 0;
 };
 
-int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
 // One reduction: the kept dimensions are its outputs, the reduced ones the chains of elements.
 class Reducer {
 public:
@@ -108,7 +106,7 @@ private:
 
     // With few outputs the tiles of one run side by side; then their results are folded in order.
     void run_by_tiles() const {
-        const std::unique_ptr<float[]> results(new float[static_cast<size_t>(outputs_ * tiles_)]);
+        const std::unique_ptr<float[]> results(new float[checked_product({outputs_, tiles_})]);
         const int64_t full = depth_ / r_.tile;
         const int64_t pieces = blocks(tiles_, max_lanes);
         const int64_t stride = strides_.empty() ? 0 : strides_[0];
@@ -162,10 +160,10 @@ private:
             fold_chains_(data + walk.offset(), row_stride_, stride, count, lanes, acc.f32);
             return;
         }
-        k_.load[type_](data + walk.offset(), row_stride_, lanes, acc);
+        k_.load[type_](data + walk.offset(), row_stride_, lanes, &acc);
         for (int64_t i = 1; i < count; ++i) {
             walk.advance();
-            k_.load[type_](data + walk.offset(), row_stride_, lanes, scratch);
+            k_.load[type_](data + walk.offset(), row_stride_, lanes, &scratch);
             fold_(acc, scratch, lanes);
         }
     }
@@ -173,9 +171,9 @@ private:
     // The initial value comes last, then the one rounding (R2); no element: the initial value.
     void finish(Tile& total, Tile& scratch, int64_t first, int lanes) const {
         if (depth_ == 0) {
-            k_.load[type_](initial_, 0, lanes, total);
+            k_.load[type_](initial_, 0, lanes, &total);
         } else {
-            k_.load[type_](initial_, 0, lanes, scratch);
+            k_.load[type_](initial_, 0, lanes, &scratch);
             fold_(total, scratch, lanes);
             k_.round[type_](total, lanes);
         }

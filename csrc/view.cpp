@@ -22,23 +22,12 @@ void collapse(std::vector<int64_t>& shape, std::vector<View>& views) {
     for (View& v : views) v.strides.resize(kept);
 }
 
-namespace {
-
-// Loads a run in pieces of at most `row`, writing each where the last ended: a tile's elements have
-// one size per domain, so a shifted tile is the same kernel's target.
-Tile& shifted(Tile& t, Domain domain, int by) {
-    const int size = domain == Domain::float32 ? 4 : 8;
-    return *reinterpret_cast<Tile*>(reinterpret_cast<char*>(&t) + by * size);
-}
-
-}  // namespace
-
 void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, int64_t begin,
               int n, Tile& out) {
     const LoadKernel load = k.load[static_cast<int>(view.dtype)];
-    const Domain domain = domain_of(view.dtype);
+    const int size = domain_of(view.dtype) == Domain::float32 ? 4 : 8;  // of a tile's element
     const int rank = static_cast<int>(shape.size());
-    if (rank == 0) return load(view.data, 0, n, out);
+    if (rank == 0) return load(view.data, 0, n, &out);
     const int64_t row = shape[rank - 1];
     const int64_t row_stride = view.strides[rank - 1];
     for (int done = 0; done < n;) {
@@ -50,7 +39,7 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
             outer /= shape[d];
         }
         const int piece = row - column < n - done ? static_cast<int>(row - column) : n - done;
-        load(source, row_stride, piece, shifted(out, domain, done));
+        load(source, row_stride, piece, reinterpret_cast<char*>(&out) + done * size);
         done += piece;
     }
 }

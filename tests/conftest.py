@@ -1,12 +1,17 @@
-"""Fixtures that choose the processor's path and put it back afterwards."""
+"""Fixtures that choose the processor's path and put it back; repeatable hypothesis examples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from neuronsim import processor
+
+# The same examples on every run, and no failure because the machine was busy.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(params=processor.available_isas())

@@ -15,6 +15,7 @@ import pytest
 
 import neuronsim
 from neuronsim import api, dtypes, ops, processor
+from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import (
@@ -23,6 +24,7 @@ from neuronsim.errors import (
     InvalidFlag,
     InvalidModel,
     NeuronSimError,
+    OutOfMemory,
     UnsupportedType,
 )
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
@@ -417,3 +419,102 @@ def test_damaged_programs_are_loaded_or_refused_but_never_crash(tmp_path: Path) 
         path.write_bytes(damaged)
         with contextlib.suppress(NeuronSimError):  # some mutations leave a good file
             api.load(path)
+
+
+# ---- whole programs at their edges -------------------------------------------------------------------
+
+
+def constant(name: str, values: Any, dtype: dtypes.DType) -> Instruction:
+    bits = neuronsim.asarray(values, dtype).bits
+    return Instruction(name, "constant", Shape(dtype, bits.data.shape), (), {"literal": bits})
+
+
+def test_results_are_the_callers_own() -> None:
+    f32 = dtypes.float32
+    folded = Instruction("r", "negate", Shape(f32, (2,)), ("c",))
+    for module in (
+        module_of(constant("c", [1.0, 2.0], f32), folded),
+        module_of(constant("c", [1.0, 2.0], f32)),
+    ):
+        program = api.compile(module, auto_cast="none")
+        first = np.asarray(program())
+        before = first.copy()
+        first[:] = 99
+        np.testing.assert_array_equal(np.asarray(program()), before)
+    x = np.ones(2, np.float32)
+    result = np.asarray(api.compile(module_of(parameter("x", f32, (2,))), auto_cast="none")(x))
+    x[:] = 5
+    np.testing.assert_array_equal(result, [1.0, 1.0])
+
+
+@pytest.mark.parametrize("bits", [(8, 10), (8, 7)])
+@pytest.mark.parametrize("auto_cast_type", ["bf16", "fp16", "tf32"])
+def test_reduce_precision_C9_runs_under_every_cast(bits: tuple[int, int], auto_cast_type: str) -> None:
+    f32 = dtypes.float32
+    attributes = {"exponent_bits": bits[0], "mantissa_bits": bits[1]}
+    rounded = Instruction("r", "reduce-precision", Shape(f32, (3,)), ("x",), attributes)
+    module = module_of(parameter("x", f32, (3,)), rounded)
+    x = neuronsim.asarray([1 / 3, 3.3, -1e-3])
+    found = api.compile(module, auto_cast="all", auto_cast_type=auto_cast_type)(x)
+    low, between = CAST_TYPES[auto_cast_type], "tfloat32" if bits == (8, 10) else "bfloat16"
+    expected = x.astype(low).astype(between).astype(low).astype("float32")
+    assert found.tobytes() == expected.tobytes()  # type: ignore[union-attr]
+
+
+def test_float64_H1_is_the_hosts() -> None:
+    f64 = dtypes.float64
+    total = Instruction("y", "add", Shape(f64, (2,)), ("x", "x"))
+    module = module_of(parameter("x", f64, (2,)), total)
+    with pytest.raises(UnsupportedType, match=r"NCC_ESPP004.*trn1 has no float64"):
+        api.compile(module)
+    found = api.compile(module, target="host", auto_cast="none")(np.array([0.1, 1e300]))
+    np.testing.assert_array_equal(np.asarray(found), [0.2, 2e300])
+
+
+@pytest.mark.parametrize("dims", [(0, 2**62), (2**44, 0)])
+def test_zero_sized_arrays_do_not_hide_a_huge_axis(dims: tuple[int, int]) -> None:
+    iota = Instruction(
+        "i", "iota", Shape(dtypes.int32, dims), (), {"dimensions": (dims.index(max(dims)),)}
+    )
+    with pytest.raises(OutOfMemory, match="NCC_EOOM001"):
+        api.compile(module_of(iota))
+
+
+def test_tune_reports_int64_C7_once_for_a_constant() -> None:
+    s64, f32 = dtypes.int64, dtypes.float32
+    body = (
+        parameter("x", f32, (2, 3)),
+        constant("k", [2**40 + 3, 1], s64),
+        Instruction("kf", "convert", Shape(f32, (2,)), ("k",)),
+        Instruction("kb", "broadcast", Shape(f32, (2, 3)), ("kf",), {"dimensions": (0,)}),
+        Instruction("y", "add", Shape(f32, (2, 3)), ("x", "kb")),
+    )
+    result = api.tune(module_of(*body), {"x": np.ones((5, 3))})
+    assert all(r.int64_truncated == {"k": 1} for r in result.rungs)
+
+
+def test_top1_needs_one_row_of_classes_and_labels_in_range() -> None:
+    f32 = dtypes.float32
+    x = parameter("x", f32, (2, 3))
+    data = {"x": np.eye(3)[[0, 1, 2, 0]]}
+    both = Instruction("t", "tuple", TupleShape((Shape(f32, (2, 3)),) * 2), ("x", "x"))
+    with pytest.raises(InvalidData, match="one output"):
+        api.tune(module_of(x, both), data, labels=[0, 1, 2, 0])
+    assert api.tune(module_of(x, both), data).rungs[0].top1_agreement is None
+    y = Instruction("y", "add", Shape(f32, (2, 3)), ("x", "x"))
+    with pytest.raises(InvalidData, match="labels go from 0 to 3"):
+        api.tune(module_of(x, y), data, labels=[0, 1, 3, 0])
+    assert api.tune(module_of(x, y), data, labels=[0, 1, 2, 0]).rungs[0].top1 == 1.0
+
+
+def test_an_input_may_be_called_labels() -> None:
+    x = parameter("labels", dtypes.float32, (2, 3))
+    y = Instruction("y", "add", Shape(dtypes.float32, (2, 3)), ("labels", "labels"))
+    assert api.tune(module_of(x, y), {"labels": np.ones((4, 3))}).metric == "relative_error"
+
+
+def test_tune_puts_the_number_of_threads_back() -> None:
+    before = neuronsim.num_threads()
+    x = parameter("x", dtypes.float32, (2, 3))
+    api.tune(module_of(x), {"x": np.ones((4, 3))}, threads=before + 1)
+    assert neuronsim.num_threads() == before

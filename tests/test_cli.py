@@ -196,10 +196,23 @@ def test_compile_notes_flags_without_effect(tmp_path: Path, capsys: pytest.Captu
     assert "--verbose changes no value" in err
 
 
+def test_nan_is_refused_by_tune_and_taken_by_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "nan.npz"
+    np.savez(data, x=np.full((2, 8, 8), np.nan))
+    assert "NaN at [0, 0, 0]" in refused(["tune", MODEL, "--data", str(data)], capsys)
+    output = tmp_path / "y.npz"
+    assert cli.main(["run", MODEL, "--inputs", str(data), "--output", str(output)]) == 0
+    with np.load(output) as found:
+        assert np.isnan(found["output_0"]).all()
+
+
 def test_explain_gives_the_types_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", MODEL, "--auto-cast", "matmult", "--auto-cast-type", "fp16"]) == 0
     out = capsys.readouterr().out
-    assert out.count("A1") == len(api.plan(MODEL, auto_cast="matmult").decisions)
+    # Once for each instruction, and once in the line that says what the rule is.
+    assert out.count("A1") == len(api.plan(MODEL, auto_cast="matmult").decisions) + 1
     assert cli.main(["explain", MODEL, "--auto-cast", "none"]) == 0
     assert capsys.readouterr().out == "The setting casts nothing.\n"
 
@@ -325,7 +338,6 @@ def test_models_that_cannot_be_read_or_executed_are_refused(
         ({"x": np.zeros((0, 8, 8))}, "leading axis"),
         ({"x": np.zeros((2, 8, 8)), "labels": np.zeros(3, int)}, "lengths"),
         ({"x": np.zeros((2, 8, 8)), "labels": np.zeros(2)}, "class numbers"),
-        ({"x": np.full((2, 8, 8), np.nan)}, "NaN at [0, 0, 0]"),
         ({"x": np.full((2, 8, 8), "a")}, "no number"),
         ({"x": np.zeros((2, 8, 8), complex)}, "complex"),
         ({"x": np.full((2, 8, 8), None)}, "plain arrays"),
@@ -374,7 +386,7 @@ def test_data_files_that_cannot_be_read_are_refused(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "COMMAND"),
+        ([], "give a command: tune, run"),
         (["tun"], "invalid choice: 'tun'"),
         (["tune"], "model, --data"),
         (["tune", MODEL], "--data"),

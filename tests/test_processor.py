@@ -97,3 +97,19 @@ def test_environment_with_a_wrong_isa() -> None:
     assert "InvalidArgument" in last
     assert "NEURONSIM_ISA" in last
     assert all(name in last for name in processor.available_isas())
+
+
+def test_threads_that_do_not_start_are_done_without() -> None:
+    """With little address space only some of 64 threads start; the work is done all the same."""
+    program = (
+        "import resource, numpy, neuronsim as ns\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 120 * 2**20,) * 2)\n"
+        "ns.set_num_threads(64)\n"
+        "x = ns.asarray(numpy.ones((512, 512), numpy.float32))\n"
+        "print(float((x @ x)[0, 0]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "512.0\n"), done.stderr

@@ -37,7 +37,7 @@ from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import Release, Target, find_release, find_target
-from neuronsim.tuning.dataset import DAMAGED_ZIP, Dataset, load_dataset
+from neuronsim.tuning.dataset import DAMAGED_ZIP, Dataset, load_dataset, reject_nan
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
 
 DEFAULT_SDK = "2.26"
@@ -101,6 +101,11 @@ class CompiledProgram:
     def diagnostics(self) -> dict[str, Any]:
         """What the last call met: 64-bit integers that C7 truncated, by instruction."""
         return {"int64_truncated": dict(self._truncated)}
+
+    @property
+    def truncated_constants(self) -> dict[str, int]:
+        """The 64-bit integers among the constants that C7 truncated, by instruction."""
+        return dict(self._program.truncated)
 
     @property
     def weight_bytes(self) -> int:
@@ -261,6 +266,7 @@ def compile(  # noqa: A001 (the public API's name)
     `model` is an `.hlo.pb` file, its bytes or a Module. The casts are those of `plan`, else of
     `policy`, else of `flags` (a `neuronx-cc` option line) and of `auto_cast` ("none", "matmult", "all")
     and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of the release `sdk`.
+    `threads` is `set_num_threads`, for the whole process.
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, InvalidFlag or InvalidArgument.
     """
     setup = resolve(flags, auto_cast, auto_cast_type, sdk, target, profile)
@@ -340,10 +346,9 @@ def tune(
     accuracy lost, for relative_error the relative Frobenius error itself.
     Raises NeuronSimError for a model or data that do not fit.
     """
-    if threads is not None:
-        processor.set_num_threads(threads)
     module = read_model(model)
-    dataset: Dataset = load_dataset(data, labels)
+    dataset: Dataset = load_dataset(data, labels, module.input_names())
+    reject_nan(dataset)
 
     release = find_release(sdk)
     settings = [CastSettings(a, t, release.mixed_precision_accumulation) for a, t in LADDER]
@@ -352,17 +357,22 @@ def tune(
         setup = resolve("", s.auto_cast, s.auto_cast_type, sdk, target, profile)
         return CompiledProgram(module, make_plan(module, _policy(setup)), setup)
 
-    return measure_rungs(
-        module,
-        dataset,
-        settings,
-        build,
-        metric=metric,
-        tolerance=tolerance,
-        release=str(release),
-        target=find_target(target),
-        progress=progress,
-    )
+    before = processor.num_threads()
+    try:
+        processor.set_num_threads(before if threads is None else threads)
+        return measure_rungs(
+            module,
+            dataset,
+            settings,
+            build,
+            metric=metric,
+            tolerance=tolerance,
+            release=str(release),
+            target=find_target(target),
+            progress=progress,
+        )
+    finally:
+        processor.set_num_threads(before)
 
 
 __all__ = ["CompiledProgram", "RungResult", "TuneResult", "compile", "load", "plan", "tune"]

@@ -24,6 +24,7 @@ from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES
 from neuronsim.casting.plan import describe, load_plan
 from neuronsim.errors import InvalidArgument, InvalidFlag, NeuronSimError, nearest
 from neuronsim.processor import check_environment, set_num_threads
+from neuronsim.targets import TARGETS
 from neuronsim.tuning.dataset import load_dataset, run_batches
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
@@ -58,7 +59,9 @@ def _parser() -> _Parser:
     tune.add_argument("model", help="an HLO module (.hlo.pb)")
     tune.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
     tune.add_argument("--metric", choices=METRICS, help="default: top1 with labels")
-    tune.add_argument("--tolerance", type=float, default=0.01, help="default: 0.01")
+    tune.add_argument(
+        "--tolerance", type=float, default=0.01, help="default: 0.01, for top1 one point of accuracy"
+    )
     tune.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
     _add_common(tune)
 
@@ -94,15 +97,20 @@ def _parser() -> _Parser:
     return parser
 
 
+def _commands(parser: _Parser) -> list[str]:
+    return [name for a in parser._actions if isinstance(a.choices, dict) for name in a.choices]
+
+
 def _add_common(parser: _Parser) -> None:
-    parser.add_argument("--sdk", help=f"default: {api.DEFAULT_SDK}")
-    parser.add_argument("--target", help="default: trn1")
+    parser.add_argument("--sdk", help=f"SDK or compiler version; default: {api.DEFAULT_SDK}")
+    parser.add_argument("--target", help=f"{', '.join(TARGETS)}; default: trn1")
     parser.add_argument("--threads", type=int, help="default: all cores")
 
 
 def _add_casts(parser: _Parser) -> None:
-    parser.add_argument("--auto-cast", help=", ".join(dict.fromkeys(AUTO_CASTS.values())))
-    parser.add_argument("--auto-cast-type", help=", ".join(CAST_TYPES))
+    values = ", ".join(dict.fromkeys(AUTO_CASTS.values()))
+    parser.add_argument("--auto-cast", help=f"{values}; default: the SDK's, for 2.26 matmult")
+    parser.add_argument("--auto-cast-type", help=f"{', '.join(CAST_TYPES)}; default: bf16")
     parser.add_argument("--flags", default="", help="a line of neuronx-cc options")
     parser.add_argument("--plan", help="a plan in JSON, instead of the flags")
 
@@ -112,6 +120,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     errors = Console(stderr=True, highlight=False)
     try:
         check_environment()
+        if not (sys.argv[1:] if arguments is None else arguments):
+            raise InvalidFlag(
+                f"give a command: {', '.join(_commands(_parser()))} (see `neuronsim --help`)"
+            )
         options, unknown = _parser().parse_known_args(arguments)
         if unknown:
             known = options.parser.options()
@@ -192,6 +204,7 @@ def _tune(options: argparse.Namespace) -> None:
     if options.json is not None:
         with _writing(options.json):
             Path(options.json).write_text(result.to_json() + "\n")
+        print(f"\nall figures are in {options.json}")
 
 
 def _program(options: argparse.Namespace) -> api.CompiledProgram:
@@ -229,12 +242,14 @@ def _casts(options: argparse.Namespace) -> dict[str, Any]:
 def _run(options: argparse.Namespace) -> None:
     _check_writable(options.output)
     program = _program(options)
-    dataset = load_dataset(options.inputs)
-    truncated: Counter[str] = Counter()
+    dataset = load_dataset(options.inputs, input_names=program.model.input_names())
+    constants = program.truncated_constants
+    truncated = Counter(constants)
 
     def call(**inputs: Any) -> Any:
         result = program(**inputs)
-        truncated.update(program.diagnostics["int64_truncated"])
+        met = program.diagnostics["int64_truncated"]
+        truncated.update({k: v for k, v in met.items() if k not in constants})
         return result
 
     outputs = run_batches(call, program.model, dataset)
@@ -281,10 +296,15 @@ def _explain(options: argparse.Namespace) -> None:
         console.print(table)
         return
     program = _program(options)
-    table = Table("instruction", "operands", "sums", "result", "reason")
+    table = Table("instruction", "operands", "sums", "result", "rule")
+    reasons: dict[str, None] = {}
     for d in describe(program.plan):
-        table.add_row(d["instruction"], d["operand"], d["accumulate"], d["output"], d["reason"])
+        rule = d["reason"].partition(":")[0]
+        table.add_row(d["instruction"], d["operand"], d["accumulate"], d["output"], rule)
+        reasons[d["reason"]] = None
     console.print(table if table.row_count else "The setting casts nothing.")
+    for reason in reasons:
+        console.print(reason, markup=False, highlight=False)
 
 
 def _bench(options: argparse.Namespace) -> None:

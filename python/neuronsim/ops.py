@@ -106,6 +106,11 @@ def _infer_same(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayT
     return _same_type(operands, "operands")
 
 
+def _infer_abs(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    real = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
+    return operands[0]._replace(dtype=real.get(operands[0].dtype, operands[0].dtype))
+
+
 def _infer_comparison(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     if attributes.get("comparison_type") == "TOTALORDER":
         raise UnsupportedOperator("compare with type=TOTALORDER is not executed yet")
@@ -269,6 +274,11 @@ def core_code(dtype: DType, what: str) -> int:
     return dtype.code
 
 
+def is_host(dtype: DType) -> bool:
+    """Whether NumPy computes with the type on the host (H1)."""
+    return dtype in (dtypes.float64, dtypes.complex64, dtypes.complex128)
+
+
 def core_step(op: Op, operand: DType, result: DType) -> tuple[int, int]:
     """The tile-program opcode and the result's code of an elementwise operation.
 
@@ -284,6 +294,21 @@ def core_step(op: Op, operand: DType, result: DType) -> tuple[int, int]:
     if (integer and kind == "floating") or (not integer and kind == "integral"):
         raise UnsupportedType(f"{op.opcode} is not defined for {operand.name}")
     return _CORE[name], core_code(result, op.opcode)
+
+
+_ON_COMPLEX = frozenset(
+    {"add", "subtract", "multiply", "divide", "negative", "abs", "equal", "not_equal"}
+)
+
+
+def check_elementwise(op: Op, operand: DType, result: DType) -> None:
+    """Raises UnsupportedType where an elementwise operation does not exist for a type."""
+    if not is_host(operand):
+        core_step(op, operand, result)
+        return
+    integral = op.core is not None and _CORE_KINDS[op.core] == "integral"
+    if integral or (operand.kind == "complex" and op.name not in (*_ON_COMPLEX, "select")):
+        raise UnsupportedType(f"{op.opcode} is not defined for {operand.name}")
 
 
 @lru_cache(maxsize=4096)
@@ -302,7 +327,6 @@ def run_tile_program(
     program: _core.TileProgram, inputs: Sequence[BitsArray], results: Sequence[ArrayType]
 ) -> list[BitsArray]:
     """Run a program over the dims of its results; inputs are broadcast to them without a copy."""
-    check_environment()
     outputs = [np.empty(t.dims, t.dtype.storage) for t in results]
     dims = results[0].dims
     program.run([x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs], outputs)
@@ -317,9 +341,19 @@ def _run_one(opcode: int, operands: Sequence[Bits], result: ArrayType, profile: 
     return run_tile_program(program, [x.data for x in operands], [result])[0]
 
 
+def _evaluate_on_host(op: Op, operands: Sequence[Bits]) -> BitsArray:
+    values = [x.data for x in operands]
+    with np.errstate(all="ignore"):
+        if op.name == "rsqrt":
+            return np.asarray(1 / np.sqrt(values[0]))
+        return np.asarray(np.where(*values) if op.name == "select" else getattr(np, op.name)(*values))
+
+
 def _evaluate_elementwise(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
+    if is_host(operands[-1].dtype):
+        return _evaluate_on_host(op, operands)
     opcode, _ = core_step(op, operands[-1].dtype, result.dtype)
     return _run_one(opcode, operands, result, profile)
 
@@ -402,6 +436,8 @@ def _evaluate_iota(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
 ) -> BitsArray:
     (axis,) = attributes["dimensions"]
+    if 0 in result.dims:
+        return np.empty(result.dims, result.dtype.storage)
     count = Bits(np.arange(result.dims[axis], dtype=np.int64), dtypes.int64)
     line_type = ArrayType(result.dtype, (result.dims[axis],))
     line = Bits(_run_one(CONVERT, [count], line_type, profile), result.dtype)
@@ -413,6 +449,10 @@ def _evaluate_reduce(
 ) -> BitsArray:
     array, initial = operands
     reducer = by_name(attributes["reducer"])
+    if is_host(array.dtype):
+        host: np.ufunc = getattr(np, reducer.name)
+        axes = tuple(attributes["dimensions"])
+        return np.asarray(host(host.reduce(array.data, axis=axes), initial.data))
     opcode, code = core_step(reducer, array.dtype, array.dtype)
     reduced = sorted(attributes["dimensions"])  # R2: ascending axis number, last fastest
     kept = [d for d in range(array.data.ndim) if d not in reduced]
@@ -510,7 +550,7 @@ _elementwise("rsqrt",       "rsqrt",       "Rsqrt", 1, "scalar", "activation")
 _elementwise("exp",         "exponential", "Exp",   1, "scalar", "activation")
 _elementwise("tanh",        "tanh",        "Tanh",  1, "scalar", "activation")
 _elementwise("negative",    "negate",      "Neg",   1, "vector", "tensor_scalar")
-_elementwise("abs",         "abs",         "Abs",   1, "vector", "tensor_scalar")
+_elementwise("abs",         "abs",         "Abs",   1, "vector", "tensor_scalar", _infer_abs)
 _elementwise("bitwise_and",    "and", "And", 2, "vector", "tensor_tensor", operator="&")
 _elementwise("bitwise_or",     "or",  "Or",  2, "vector", "tensor_tensor", operator="|")
 _elementwise("bitwise_xor",    "xor", "Xor", 2, "vector", "tensor_tensor", operator="^")

@@ -63,13 +63,13 @@ class Profile:
         "C8", "assumed", ("dtype",), "A Python scalar takes the array's type before the operation."
     )
     divide: str = _choice(
-        "E2", "assumed", ("ieee",), "The NKI guide recommends reciprocal and multiply instead."
+        "E2", "assumed", ("ieee",), "Plain FP32 math; the NKI guide advises reciprocal and multiply."
     )
     activation: str = _choice(
         "E3", "assumed", ("exact",), "AWS publishes neither coefficients nor errors."
     )
     int32_elementwise: str = _choice(
-        "E8", "assumed", ("exact",), "VectorE's own datapath is FP32; GpSimd has 32-bit integers."
+        "E8", "assumed", ("exact",), "GpSimd has 32-bit integers, though VectorE computes in FP32."
     )
     reduce_order: str = _choice(
         "R2", "assumed", ("tiles",), "The order of a reduction's additions is not public."
@@ -96,7 +96,7 @@ class Profile:
         "A3", "assumed", ("move_bits",), "A release note says transposes are cast to FP32."
     )
     auto_cast_all: str = _choice(
-        "A2", "documented", ("documented", "observed"), "A third party saw all act as matmult."
+        "A2", "documented", ("documented", "observed"), "AWS: all FP32 operations; one user saw less."
     )
 
     def __post_init__(self) -> None:

@@ -52,7 +52,7 @@ TARGETS = {
     ),
     "host": Target(
         name="host",
-        description="no device: float64 and complex values are allowed (rule H1)",
+        description="the host: float64 and complex values are computed by NumPy (rule H1)",
         types=frozenset(DTYPES.values()),
         truncates_int64=False,
         clocks={},
@@ -86,8 +86,8 @@ class Release:
     mixed_precision_accumulation: bool
 
     def __str__(self) -> str:
-        compiler = f"neuronx-cc {self.compiler}" if self.compiler else "its neuronx-cc"
-        return f"SDK {self.sdk}, {compiler}" if self.sdk else compiler
+        parts = (f"SDK {self.sdk}" if self.sdk else "", self.compiler and f"neuronx-cc {self.compiler}")
+        return ", ".join(p for p in parts if p)
 
 
 def _row(sdk: str, compiler: str, date: str) -> Release:

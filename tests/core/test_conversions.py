@@ -65,8 +65,8 @@ def low_bit_patterns() -> Iterator[Words]:
 @cache
 def boundaries(target: str) -> tuple[Words, Words]:
     """Every value of the format (all exponents with some mantissas for tfloat32), every midpoint
-    between neighbours, the overflow threshold, and each one's two float32 neighbours; and what the
-    twin makes of them.
+    between neighbours, the overflow threshold and a few steps beyond, and each one's two float32
+    neighbours; and what the twin makes of them.
     """
     _, m_bits, largest, _, nan, shift = TABLE[target]
     positive: list[int] = []
@@ -80,8 +80,9 @@ def boundaries(target: str) -> tuple[Words, Words]:
     for low, high in zip(decoded, following, strict=True):
         if low.kind == high.kind == "finite":
             points.append(float(low.magnitude + high.magnitude) / 2)
-    unit = largest - math.ldexp(1, math.frexp(largest)[1] - 1 - m_bits)
-    points.append(largest + (largest - unit) / 2)
+    unit = math.ldexp(1, math.frexp(largest)[1] - 1 - m_bits)
+    beyond = [largest + unit * k / 2 for k in range(1, 12)]
+    points += [x for x in beyond if x <= float(np.finfo(np.float32).max)]
     exact = np.array(points)
     centre = exact.astype(np.float32)
     assert np.array_equal(centre.astype(np.float64), exact)

@@ -275,3 +275,12 @@ def test_large_batch_M2_on_every_path(
             ours = evaluate("dot", (type_name, x), (type_name, y), dot_dimensions=BATCHED)
             seen.add(ours.tobytes())
     assert len(seen) == 1
+
+
+def test_operands_too_large_to_pack_are_a_memory_error(isa: str) -> None:
+    # 2^63 bytes and more: the size must not wrap around to a small allocation.
+    depth = 0x1555555555555556
+    a = np.broadcast_to(np.ones(1, np.float32), (1, 1, depth))
+    b = np.broadcast_to(np.ones(1, np.float32), (1, depth, 1))
+    with pytest.raises(MemoryError):
+        _core.dot(a, 0, b, 0, np.empty((1, 1, 1), np.float32), 0, 128)

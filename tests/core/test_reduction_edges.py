@@ -109,6 +109,42 @@ def test_every_placement_R2_R3_gives_the_same_bits(
                 assert np.array_equal(ours.ravel(), expected), (reducer, label)
 
 
+@pytest.mark.parametrize("n", [65536, 65537, 66048, 131072, 131585])
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
+def test_hundreds_of_tiles_R2_R3(
+    isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords, type_name: str, n: int
+) -> None:
+    """Few outputs with many tiles run tile by tile, in pieces of 128; the last one may be partial."""
+    words = random_words(np.random.default_rng(n), type_name, (3, n), "near")
+    wide = evaluate("convert", (type_name, words), dtype=dtypes.float32).view(np.float32)
+    tiles = np.zeros((3, -(-n // 512), 512), np.float32)  # x + 0 is x: there is no -0 here
+    tiles.reshape(3, -1)[:, :n] = wide
+    part = tiles[..., 0]
+    for k in range(1, 512):
+        part = part + tiles[..., k]
+    zero = (type_name, np.zeros((), words.dtype))
+    for profile in (Profile(), OFF):
+        if profile == OFF and type_name != "float32":
+            rounded = evaluate("convert", ("float32", part.view(np.uint32)), dtype=dtypes.bfloat16)
+            part = evaluate("convert", (type_name, rounded), dtype=dtypes.float32).view(np.float32)
+        total = np.zeros(3, np.float32)
+        for tile in range(part.shape[1]):
+            total = total + part[:, tile]
+        expected = evaluate(
+            "convert", ("float32", total.view(np.uint32)), dtype=dtypes.DTYPES[type_name]
+        )
+        for view in (
+            words,
+            np.asfortranarray(words),
+            words[::-1][::-1],
+            words[:, ::-1].copy()[:, ::-1],
+        ):
+            ours = evaluate(
+                "reduce", (type_name, view), zero, profile=profile, dimensions=(1,), reducer="add"
+            )
+            assert np.array_equal(ours, expected)
+
+
 def test_broadcast_operand_R2(isa: str, evaluate: Evaluate, random_words: RandomWords) -> None:
     row = random_words(np.random.default_rng(22), "float32", (1, 130), "near")
     zero = ("float32", np.zeros((), np.uint32))

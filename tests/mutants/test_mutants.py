@@ -1,7 +1,7 @@
 """Planted bugs that the ordinary suite must catch: one patch file each, with the tests that catch it.
 
-Each patch is applied to a copy of the tree, which is rebuilt if the patch touches csrc/. The tests
-named in the patch must then fail, and pass on an unpatched copy built the same way.
+The tree is copied and built once. For each patch a copy of that is patched, what the patch touches
+is rebuilt, and the tests named in the patch must fail. On the unpatched copy they must pass.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,7 @@ def named_tests(patch: Path) -> list[str]:
     return shlex.split(arguments)
 
 
-def copy_tree(target: Path) -> Path:
-    """The tree with the extension of this process."""
+def copy_tree(target: Path) -> None:
     for name in TREE:
         source = ROOT / name
         if source.is_dir():
@@ -41,12 +41,9 @@ def copy_tree(target: Path) -> Path:
             shutil.copytree(source, target / name, ignore=ignored)
         else:
             shutil.copy(source, target / name)
-    shutil.copy(_core.__file__, target / "python" / "neuronsim")
-    return target
 
 
 def build(tree: Path) -> None:
-    """Replace the copied extension by one built from the copy's csrc/."""
     pybind11 = subprocess.run(
         [sys.executable, "-m", "pybind11", "--cmakedir"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -89,13 +86,30 @@ def run_tests(tree: Path, arguments: list[str]) -> subprocess.CompletedProcess[s
 
 
 @pytest.fixture(scope="module")
-def tools() -> None:
-    """Skips where the tree cannot be patched and built."""
+def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A built copy of the tree, and the place where it was built and patched copies of it go: build
+    files hold absolute names, and in that place only what a patch touches is compiled again.
+    """
     missing = [t for t in ("git", "cmake", "ninja", "c++") if shutil.which(t, path=SEARCH) is None]
     if importlib.util.find_spec("pybind11") is None:
         missing.append("pybind11")
     if missing:
         pytest.skip(f"mutants need {', '.join(missing)}")
+    base = tmp_path_factory.mktemp("mutants")
+    place = base / "tree"
+    place.mkdir()
+    copy_tree(place)
+    build(place)
+    place.rename(base / "built")
+    return base / "built", place
+
+
+@pytest.fixture
+def tree(places: tuple[Path, Path]) -> Iterator[Path]:
+    built, place = places
+    shutil.copytree(built, place)
+    yield place
+    shutil.rmtree(place)
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda p: p.stem)
@@ -113,9 +127,7 @@ def test_patch_still_applies(patch: Path) -> None:
 
 
 @pytest.mark.mutants
-def test_control_the_unpatched_tree_passes(tools: None, tmp_path: Path) -> None:
-    tree = copy_tree(tmp_path)
-    build(tree)
+def test_control_the_unpatched_tree_passes(tree: Path) -> None:
     for arguments in sorted({tuple(named_tests(p)) for p in PATCHES}):
         done = run_tests(tree, list(arguments))
         assert done.returncode == 0, done.stdout[-3000:]
@@ -123,8 +135,7 @@ def test_control_the_unpatched_tree_passes(tools: None, tmp_path: Path) -> None:
 
 @pytest.mark.mutants
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda p: p.stem)
-def test_mutant_is_caught(tools: None, tmp_path: Path, patch: Path) -> None:
-    tree = copy_tree(tmp_path)
+def test_mutant_is_caught(tree: Path, patch: Path) -> None:
     subprocess.run(["git", "apply", str(patch)], cwd=tree, check=True)
     if "+++ b/csrc/" in patch.read_text():
         build(tree)

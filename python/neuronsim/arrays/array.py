@@ -345,21 +345,9 @@ def elementwise(name: str, *operands: Any) -> Array:
     except ValueError as error:
         shapes = ", ".join(str(a.shape) for a in values)
         raise InvalidArgument(f"{name}: the shapes {shapes} do not broadcast") from error
-    if not common.exponent_bits and common.kind in ("float", "complex"):
-        return _host(name, values)
+    ops.check_elementwise(ops.by_name(name), common, common)
     bits = [ops.Bits(np.broadcast_to(a.bits.data, dims), a.dtype) for a in values]
     return Array(ops.apply(name, bits))
-
-
-def _host(name: str, values: list[Array]) -> Array:
-    """NumPy's arithmetic for the host's types (H1)."""
-    if name == "rsqrt":
-        data = 1 / np.sqrt(values[0].bits.data)
-    elif name == "select":
-        data = np.where(*(a.bits.data for a in values))
-    else:
-        data = getattr(np, name)(*(a.bits.data for a in values))
-    return Array(ops.Bits(np.asarray(data), as_dtype(data.dtype)))
 
 
 def matmul(x1: Any, x2: Any) -> Array:
@@ -390,7 +378,7 @@ def matmul(x1: Any, x2: Any) -> Array:
     n = len(batch)
     dims = ops.DotDimensions((n + 1,), (n,), axes, axes)
     common = result_type(a.dtype, b.dtype)
-    if not common.exponent_bits and common.kind in ("float", "complex"):
+    if ops.is_host(common):
         return asarray(np.matmul(np.asarray(a), np.asarray(b)))
     result = Array(ops.apply("dot", operands, dot_dimensions=dims))
     shape = list(result.shape)

@@ -61,7 +61,9 @@ def array(x: Any, dtype: DTypeLike | None = None, *, copy: bool = True) -> Array
 def full(shape: int | tuple[int, ...], fill_value: Any, dtype: DTypeLike | None = None) -> Array:
     """An array of one value."""
     value = asarray(fill_value, dtype)
-    dims = (shape,) if isinstance(shape, int) else shape
+    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(n < 0 for n in dims):
+        raise InvalidArgument(f"a shape has no negative lengths: {dims}")
     return Array(ops.Bits(np.full(dims, value.bits.data, value.dtype.storage), value.dtype))
 
 
@@ -99,10 +101,6 @@ def _reduce(reducer: str, x: Array, axis: Axis, keepdims: bool) -> Array:
     reduced = tuple(sorted({a % x.ndim for a in axes}))
     if len(reduced) != len(axes):
         raise InvalidArgument(f"axis {axis} names an axis twice")
-    if x.dtype in (dtypes.float64, dtypes.complex64, dtypes.complex128):  # H1
-        host: np.ufunc = getattr(np, reducer)
-        data = host.reduce(x.bits.data, axis=reduced, keepdims=keepdims)
-        return Array(ops.Bits(np.asarray(data), x.dtype))
     initial = _identity(reducer, x, reduced)
     result = Array(ops.apply("reduce", [x.bits, initial.bits], dimensions=reduced, reducer=reducer))
     kept = tuple(1 if d in reduced else n for d, n in enumerate(x.shape))

@@ -107,6 +107,15 @@ class _Rewriter:
             else self._read(o, by_name[o])
             for o in i.operands
         )
+        if i.opcode == "reduce-precision" and d.operand is not dtypes.float32:
+            # It rounds a float32 (C9), whatever the types around it are.
+            raw = i.replace(
+                name=self._fresh(f"{i.name}.f32"),
+                operands=tuple(self._as(o, dtypes.float32) for o in operands),
+            )
+            self._emit(raw, dtypes.float32)
+            self._emit(_convert(i.name, raw.name, raw.array, d.output), d.output)
+            return
         changes: dict[str, object] = {"operands": operands}
         carrier = _carrier(d.output) if i.array.dtype is dtypes.float32 else i.array.dtype
         changes["shape"] = dataclasses.replace(i.array, dtype=carrier)

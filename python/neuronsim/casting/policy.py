@@ -53,6 +53,9 @@ def neuron_policy(
         return Policy(name, {"matmult": Lowering(low, dtypes.float32, dtypes.float32, reason)})
     compute = Lowering(low, dtypes.float32, low, f"A2: {name} rounds operands and result to {low.name}")
     movement = Lowering(
-        low, dtypes.float32, low, f"A2: {name} moves values that are {low.name} already"
+        low,
+        dtypes.float32,
+        low,
+        f"A2: {name} moves values as {low.name}: parameters and constants are converted once",
     )
     return Policy(name, {"matmult": compute, "compute": compute, "movement": movement})

@@ -19,6 +19,7 @@ from neuronsim.executor.run import (
     TakeElement,
     Value,
     is_int64,
+    leaves,
     run_step,
     stored_bytes,
     truncate_int64,
@@ -55,7 +56,8 @@ def check_memory(module: Module, target: Target) -> None:
     """Raises OutOfMemory for an array that is larger than the target's memory."""
     for i in module.entry_computation.instructions:
         if isinstance(i.shape, Shape):
-            size = math.prod(i.shape.dims) * i.shape.dtype.itemsize
+            # A zero-sized array is indexed by its other lengths all the same.
+            size = math.prod(n for n in i.shape.dims if n) * i.shape.dtype.itemsize
             if size > target.memory:
                 raise OutOfMemory(
                     f"[NCC_EOOM001] {i.name} is {i.shape.type}: {size >> 30} GiB do not fit in the "
@@ -131,6 +133,8 @@ class _Compiler:
         step = self._step(i)
         counts: dict[str, int] = {}
         value = run_step(step, [self.constants[o] for o in i.operands], self.profile, counts)
+        for array in leaves(value):
+            array.data.flags.writeable = False
         self.constants[i.name] = value
         self.truncated.update(counts)
 
@@ -224,7 +228,7 @@ def _is_elementwise(i: Instruction, entry: Computation, profile: Profile) -> boo
     types = [i.shape.dtype, *(entry.by_name[o].array.dtype for o in i.operands)]
     if profile.int64 == "truncate" and any(is_int64(t) for t in types):
         return False  # each is counted on its own (C7)
-    if any(t.code is None for t in types):
+    if any(t.code is None or (op.core is not None and ops.is_host(t)) for t in types):
         return False
     return op.core is not None or op.name in ("convert", "reduce_precision")
 

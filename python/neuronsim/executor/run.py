@@ -172,8 +172,10 @@ def _truncate_result(
 def run_program(
     program: Program, inputs: Mapping[str, Bits], truncated: dict[str, int] | None = None
 ) -> Value:
-    """The root's value for these inputs, which have the program's types. `truncated` receives the
-    number of 64-bit integers that C7 changed, by instruction.
+    """The root's value for these inputs, which have the program's types.
+
+    `truncated` receives the number of 64-bit integers that C7 changed, by instruction, those of
+    constants included. The value shares no memory with the inputs or the program.
     """
     counts = {} if truncated is None else truncated
     counts.update(program.truncated)
@@ -192,4 +194,21 @@ def run_program(
             if name not in program.constants:
                 del values[name]
     root: Value = values[program.root]
-    return root
+    owned = [*program.constants.values(), *inputs.values()]
+    return _copied(root, [o.data for v in owned for o in leaves(v)])
+
+
+def leaves(value: Value) -> list[Bits]:
+    """The arrays of a value, in order."""
+    if isinstance(value, TupleValue):
+        return [leaf for v in value.elements for leaf in leaves(v)]
+    return [value]
+
+
+def _copied(value: Value, owned: list[BitsArray]) -> Value:
+    """The value with copies of the arrays that are views of `owned` ones."""
+    if isinstance(value, TupleValue):
+        return TupleValue(tuple(_copied(v, owned) for v in value.elements))
+    if any(np.may_share_memory(value.data, o) for o in owned):
+        return Bits(value.data.copy(), value.dtype)
+    return value

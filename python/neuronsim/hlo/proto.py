@@ -33,7 +33,7 @@ from neuronsim.hlo.opcodes import ATTRIBUTES
 from neuronsim.ops import OPCODES
 
 Message = dict[str, Any]
-Kind = Literal["int", "string", "bytes", "float", "message", "elements"]
+Kind = Literal["int", "string", "bytes", "message", "elements"]
 
 
 @dataclass(frozen=True)
@@ -373,6 +373,8 @@ def read(path: str | Path) -> Module:
 
 def from_bytes(data: bytes) -> Module:
     """The module of serialized `HloModuleProto` or `HloProto` bytes; raises InvalidModel."""
+    if data[:4] == b"PK\x03\x04":
+        raise InvalidModel("not an HloModuleProto but a zip file, such as .npz or .nsim")
     try:
         message = _wrapped(memoryview(data)) or read_message(memoryview(data), MODULE)
     except InvalidModel as error:

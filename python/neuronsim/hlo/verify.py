@@ -24,7 +24,7 @@ def verify(module: Module) -> None:
         )
         raise UnsupportedOperator(
             f"[NCC_EVRF001] neuronsim does not execute these operators of {module.name!r} yet: "
-            f"{listed}. `neuronsim list-operators` prints those that it does."
+            f"{listed}. `neuronsim list-operators` prints those that it does (XlaBuilder names)."
         )
     for computation in module.computations:
         _verify_computation(module, computation)
@@ -60,7 +60,7 @@ def _verify_instruction(module: Module, computation: Computation, i: Instruction
     if inferred != i.array.type:
         raise InvalidArgument(f"its operands give {inferred}, the file says {i.array.type}")
     if op.core is not None:
-        ops.core_step(op, operands[-1].array.dtype, i.array.dtype)
+        ops.check_elementwise(op, operands[-1].array.dtype, i.array.dtype)
 
 
 def _verify_reducer(module: Module, i: Instruction, array: Instruction) -> None:

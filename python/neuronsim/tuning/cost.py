@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from neuronsim import dtypes, ops
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
 from neuronsim.hlo.opcodes import STRUCTURE, row
 from neuronsim.targets import Target
 
@@ -34,21 +34,21 @@ def estimate(module: Module, weight_bytes: int, target: Target) -> Estimate:
     time to load its weights if that is longer.
     """
     by_engine: dict[str, float] = {}
-    entry = module.entry_computation
-    for i in entry.instructions:
-        engine, seconds = instruction_seconds(i, entry, target)
+    for i in module.entry_computation.instructions:
+        engine, seconds = instruction_seconds(i, module, target)
         if seconds:
             by_engine[engine] = by_engine.get(engine, 0.0) + seconds
     weights = weight_bytes / target.bandwidth if target.bandwidth else 0.0
     return Estimate(max(math.fsum(by_engine.values()), weights), by_engine, weights)
 
 
-def instruction_seconds(i: Instruction, entry: Computation, target: Target) -> tuple[str, float]:
+def instruction_seconds(i: Instruction, module: Module, target: Target) -> tuple[str, float]:
     """The engine that runs an instruction, and for how long."""
     if i.opcode in STRUCTURE or not target.clocks or not isinstance(i.shape, Shape):
         return "none", 0.0
     op = row(i)
-    operands = [entry.by_name[o] for o in i.operands]
+    by_name = module.entry_computation.by_name
+    operands = [by_name[o] for o in i.operands]
     if op.cost == "none" or (operands and all(o.opcode == "constant" for o in operands)):
         return "none", 0.0  # no work, or done once when the model is loaded
     if op.engine == "dma":
@@ -56,7 +56,7 @@ def instruction_seconds(i: Instruction, entry: Computation, target: Target) -> t
         return "dma", 2 * size / target.bandwidth
     if op.cost == "tensor_copy" and all(_casts_on_store(o) for o in operands):
         return "none", 0.0
-    cycles = _cycles(op, i, operands, entry, target.partitions)
+    cycles = _cycles(op, i, operands, module, target.partitions)
     return op.engine, (FIXED_OVERHEAD + cycles) / (target.clocks[op.engine] * 1e9)
 
 
@@ -70,17 +70,18 @@ def _casts_on_store(producer: Instruction) -> bool:
 
 
 def _cycles(
-    op: ops.Op, i: Instruction, operands: Sequence[Instruction], entry: Computation, partitions: int
+    op: ops.Op, i: Instruction, operands: Sequence[Instruction], module: Module, partitions: int
 ) -> float:
     n = math.ceil(math.prod(i.array.dims) / partitions)
     all_bf16 = all(o.array.dtype is dtypes.bfloat16 for o in [i, *operands])
     match op.cost:
         case "nc_matmul":
             shapes = (operands[0].array, operands[1].array)
-            return _matmul_cycles(i, *shapes, _passes(operands, entry), partitions)
+            return _matmul_cycles(i, *shapes, _passes(operands, module.entry_computation), partitions)
         case "tensor_reduce":
             depth = math.ceil(math.prod(operands[0].array.dims) / partitions)
-            return max(MINIMUM_INTERVAL, depth / 2 if all_bf16 else depth)
+            fast = all_bf16 and simple_reducer(module.by_name[i.called[0]]) in ("add", "maximum")
+            return max(MINIMUM_INTERVAL, depth / 2 if fast else depth)
         case "tensor_tensor":
             if any(_is_scalar(o) for o in operands):
                 return max(MINIMUM_INTERVAL, n)  # tensor_scalar

@@ -12,7 +12,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,14 +62,17 @@ class Dataset:
         return digest.hexdigest()[:16]
 
 
-def load_dataset(data: str | Path | Mapping[str, Any], labels: Any = None) -> Dataset:
-    """The dataset of an `.npz` file or a mapping; `labels` wins over the key of that name.
+def load_dataset(
+    data: str | Path | Mapping[str, Any], labels: Any = None, input_names: Sequence[str] = ()
+) -> Dataset:
+    """The dataset of an `.npz` file or a mapping; `labels` wins over the key of that name, which
+    stands for labels unless it is one of the model's `input_names`.
 
     Raises InvalidData if the file cannot be read or its arrays have different lengths.
     """
     source = "memory" if isinstance(data, Mapping) else str(data)
     arrays = _as_arrays(data) if isinstance(data, Mapping) else read_npz(Path(data))
-    found = arrays.pop("labels", None)
+    found = None if "labels" in input_names else arrays.pop("labels", None)
     if labels is not None:
         found = _as_arrays({"labels": labels})["labels"]
     if not arrays:
@@ -102,13 +105,19 @@ def _as_arrays(data: Mapping[str, Any]) -> Arrays:
 
 def _check_values(source: str, name: str, array: npt.NDArray[Any]) -> None:
     try:
-        kind = as_dtype(array.dtype.newbyteorder("=")).kind
+        as_dtype(array.dtype.newbyteorder("="))
     except UnsupportedType as error:
         raise InvalidData(f"{source}: {name!r} holds {array.dtype}, which is no number") from error
-    if kind in ("float", "complex") and (nan := np.isnan(array)).any():
-        where = tuple(int(i) for i in np.argwhere(nan)[0])
+
+
+def reject_nan(dataset: Dataset) -> None:
+    """Raises InvalidData if an input is NaN somewhere: figures over it would mean nothing."""
+    for name, array in dataset.inputs.items():
+        if array.dtype.kind in "biu" or not (nan := np.isnan(array)).any():
+            continue
+        where = [int(i) for i in np.argwhere(nan)[0]]
         raise InvalidData(
-            f"{source}: {name!r} is NaN at {list(where)}: every setting would agree on NaN, so the "
+            f"{dataset.source}: {name!r} is NaN at {where}: every setting would agree on NaN, so the "
             "figures would mean nothing; remove such samples"
         )
 

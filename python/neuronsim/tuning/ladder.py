@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,12 +43,21 @@ class Runnable(Protocol):
     def module(self) -> Module: ...
     @property
     def weight_bytes(self) -> int: ...
+    @property
+    def diagnostics(self) -> Mapping[str, Any]: ...
+    @property
+    def truncated_constants(self) -> Mapping[str, int]: ...
     def __call__(self, **named: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
 class RungResult:
-    """One setting's figures. `top1` is None without labels; errors are against float32."""
+    """One setting's figures; errors are against float32.
+
+    `top1` is None without labels and both top-1 figures where the model does not give one row of class
+    scores for each sample. `int64_truncated` counts, by instruction, the 64-bit integers that lost
+    their high half over all batches (C7).
+    """
 
     name: str
     flags: str
@@ -55,10 +65,11 @@ class RungResult:
     relative_error: float
     max_error: float
     not_finite: int
-    top1_agreement: float
+    top1_agreement: float | None
     weight_bytes: int
     estimated_seconds: float
     estimated_speedup: float
+    int64_truncated: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -116,9 +127,11 @@ def measure_rungs(
     progress: Progress | None = None,
 ) -> TuneResult:
     """Run every setting on the data; the first is the reference. See `api.tune`."""
-    chosen = _check_metric(metric, dataset)
+    classes = _classes(module)
+    chosen = _check_metric(metric, dataset, classes)
     if not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf):
         raise InvalidArgument(f"the tolerance is a number of at least 0, not {tolerance!r}")
+    labels = dataset.labels if dataset.labels is not None else np.zeros(0, np.int64)
     per_rung = batch_count(module, dataset)
     rungs: list[RungResult] = []
     seconds: dict[str, float] = {}
@@ -133,21 +146,30 @@ def measure_rungs(
 
         report(0)
         program = build(s)
-        outputs = _side_by_side(run_batches(program, module, dataset, report))
+        truncated = Counter(program.truncated_constants)
+
+        def call(program: Runnable = program, counts: Counter[str] = truncated, **inputs: Any) -> Any:
+            result = program(**inputs)
+            met = program.diagnostics["int64_truncated"]
+            counts.update({k: v for k, v in met.items() if k not in program.truncated_constants})
+            return result
+
+        outputs = _side_by_side(run_batches(call, module, dataset, report))
         reference = outputs if reference is None else reference
         figures = error_metrics(outputs, reference)
-        agreement = top1(outputs, predictions(reference))
+        agreement = None if classes is None else top1(outputs, predictions(reference))
         cost = estimate(program.module, program.weight_bytes, target)
         baseline = rungs[0].estimated_seconds if rungs else cost.seconds
         rungs.append(
             RungResult(
                 name=name,
                 flags=s.flag_line,
-                top1=None if dataset.labels is None else top1(outputs, dataset.labels),
+                top1=None if chosen != "top1" else top1(outputs, labels),
                 top1_agreement=agreement,
                 weight_bytes=program.weight_bytes,
                 estimated_seconds=cost.seconds,
                 estimated_speedup=baseline / cost.seconds if cost.seconds else 1.0,
+                int64_truncated=dict(truncated),
                 **figures,
             )
         )
@@ -172,13 +194,29 @@ def rung_name(s: CastSettings) -> str:
     return "none" if s.auto_cast == "none" else f"{s.auto_cast}/{s.auto_cast_type}"
 
 
-def _check_metric(metric: str | None, dataset: Dataset) -> str:
+def _classes(module: Module) -> int | None:
+    """How many classes the model's only output scores for each sample; None if it does not."""
+    shapes = module.root.shape.arrays()
+    scores = len(shapes) == 1 and len(shapes[0].dims) == 2 and shapes[0].dtype.kind == "float"
+    return shapes[0].dims[1] if scores and shapes[0].dims[1] > 1 else None
+
+
+def _check_metric(metric: str | None, dataset: Dataset, classes: int | None) -> str:
     if metric is None:
-        return "relative_error" if dataset.labels is None else "top1"
+        metric = "relative_error" if dataset.labels is None else "top1"
     if metric not in METRICS:
         raise InvalidArgument(f"the metric is one of {', '.join(METRICS)}, not {metric!r}")
-    if metric == "top1" and dataset.labels is None:
-        raise InvalidData("the metric top1 needs labels: add an array `labels` to the data")
+    if metric == "top1":
+        if dataset.labels is None:
+            raise InvalidData("the metric top1 needs labels: add an array `labels` to the data")
+        if classes is None:
+            raise InvalidData(
+                "the metric top1 needs a model with one output [samples, classes]: use the metric "
+                "relative_error for this one"
+            )
+        low, high = int(dataset.labels.min()), int(dataset.labels.max())
+        if low < 0 or high >= classes:
+            raise InvalidData(f"the labels go from {low} to {high}, the model has {classes} classes")
     return metric
 
 

@@ -15,6 +15,7 @@ from neuronsim.tuning.ladder import RungResult, TuneResult
 def print_ladder(result: TuneResult, console: Console) -> None:
     """Print the measured ladder, the recommendation and the flag line."""
     labelled = result.rungs[0].top1 is not None
+    scores = result.rungs[0].top1_agreement is not None
     table = Table(
         title=f"{result.model} on {result.samples} samples of {result.data}",
         caption=_caption(result),
@@ -26,14 +27,17 @@ def print_ladder(result: TuneResult, console: Console) -> None:
     )
     table.add_column("setting", no_wrap=True)
     names = ["accuracy"] if labelled else []
-    for name in (*names, "rel error", "max error", "top-1 same", "MB", "speed-up"):
+    same = ["top-1 same"] if scores else []
+    for name in (*names, "rel error", "max error", *same, "MB", "speed-up"):
         table.add_column(name, justify="right", no_wrap=True)
     for r in result.rungs:
         chosen = r.name == result.recommended
-        table.add_row(*_cells(r, labelled, chosen), style="bold green" if chosen else None)
+        table.add_row(*_cells(r, chosen), style="bold green" if chosen else None)
     console.print(table)
     r = result.recommended_rung
     console.print(f"\nWithin {_tolerance(result)}, the fastest setting is [bold]{r.name}[/bold]:\n")
+    for name, count in result.rungs[0].int64_truncated.items():
+        console.print(f"warning: {name}: {count} 64-bit integers lose their high 32 bits (C7)\n")
     console.print(f'    export NEURON_CC_FLAGS="{result.flag_line}"', highlight=False, soft_wrap=True)
 
 
@@ -45,14 +49,15 @@ def _caption(result: TuneResult) -> str:
     )
 
 
-def _cells(r: RungResult, labelled: bool, chosen: bool) -> list[str]:
-    accuracy = [f"{100 * (r.top1 or 0.0):.2f} %"] if labelled else []
+def _cells(r: RungResult, chosen: bool) -> list[str]:
+    accuracy = [] if r.top1 is None else [f"{100 * r.top1:.2f} %"]
+    same = [] if r.top1_agreement is None else [f"{100 * r.top1_agreement:.2f} %"]
     return [
         f"{'>' if chosen else ' '} {r.name}",
         *accuracy,
         _error(r.relative_error),
         _error(r.max_error),
-        f"{100 * r.top1_agreement:.2f} %",
+        *same,
         f"{r.weight_bytes / 1e6:.3f}",
         f"{r.estimated_speedup:.2f}x",
     ]
