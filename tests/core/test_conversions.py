@@ -335,6 +335,24 @@ def test_same_type_C5_moves_bits_in_a_tile_program(
     assert np.array_equal(output, words)
 
 
+@pytest.mark.parametrize("target", NARROW)
+@pytest.mark.parametrize("source", ["float32", "float64", "int64", "int32"])
+def test_there_and_back_C1_in_registers(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+) -> None:
+    """A chain rounds without storing: the same values as through memory."""
+    rng = np.random.default_rng(11)
+    words = np.concatenate([random_words(rng, source, 700, m) for m in ("any", "near", "special")])
+    if source == "float32":
+        words = np.concatenate([words, boundaries(target)[0][::5]])
+    codes = [_core.DTYPES.index(t) for t in (source, target, "float32")]
+    steps = [(_core.CONVERT, codes[1], [0]), (_core.CONVERT, codes[2], [1])]
+    output = np.empty(words.size, np.uint32)
+    _core.TileProgram(codes[:1], steps, [2], True).run([words], [output])
+    stored = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
+    assert np.array_equal(output, evaluate("convert", (target, stored), dtype=dtypes.float32))
+
+
 @pytest.mark.parametrize("target", FLOATS)
 def test_minus_zero_C5_stays(isa: str, evaluate: Evaluate, target: str) -> None:
     for source in (*FLOATS, "float64"):

@@ -12,10 +12,15 @@ from neuronsim.targets import TARGETS
 from neuronsim.tuning.ladder import RungResult, TuneResult
 
 
+FULL_WIDTH = 77  # columns that the whole table takes
+
+
 def print_ladder(result: TuneResult, console: Console) -> None:
     """Print the measured ladder, the recommendation and the flag line."""
     labelled = result.rungs[0].top1 is not None
-    scores = result.rungs[0].top1_agreement is not None
+    # A narrow terminal has room for the figures that decide.
+    wide = console.width >= FULL_WIDTH
+    scores = wide and result.rungs[0].top1_agreement is not None
     table = Table(
         title=f"{result.model} on {result.samples} samples of {result.data}",
         caption=_caption(result),
@@ -28,11 +33,12 @@ def print_ladder(result: TuneResult, console: Console) -> None:
     table.add_column("setting", no_wrap=True)
     names = ["accuracy"] if labelled else []
     same = ["top-1 same"] if scores else []
-    for name in (*names, "rel error", "max error", *same, "MB", "speed-up"):
+    largest = ["max error"] if wide else []
+    for name in (*names, "rel error", *largest, *same, "MB", "speed-up"):
         table.add_column(name, justify="right", no_wrap=True)
     for r in result.rungs:
         chosen = r.name == result.recommended
-        table.add_row(*_cells(r, chosen), style="bold green" if chosen else None)
+        table.add_row(*_cells(r, chosen, wide), style="bold green" if chosen else None)
     console.print(table)
     r = result.recommended_rung
     console.print(f"\nWithin {_tolerance(result)}, the fastest setting is [bold]{r.name}[/bold]:\n")
@@ -49,14 +55,15 @@ def _caption(result: TuneResult) -> str:
     )
 
 
-def _cells(r: RungResult, chosen: bool) -> list[str]:
+def _cells(r: RungResult, chosen: bool, wide: bool) -> list[str]:
     accuracy = [] if r.top1 is None else [f"{100 * r.top1:.2f} %"]
-    same = [] if r.top1_agreement is None else [f"{100 * r.top1_agreement:.2f} %"]
+    same = [] if r.top1_agreement is None or not wide else [f"{100 * r.top1_agreement:.2f} %"]
+    largest = [_error(r.max_error)] if wide else []
     return [
         f"{'>' if chosen else ' '} {r.name}",
         *accuracy,
         _error(r.relative_error),
-        _error(r.max_error),
+        *largest,
         *same,
         f"{r.weight_bytes / 1e6:.3f}",
         f"{r.estimated_speedup:.2f}x",
