@@ -11,7 +11,6 @@ from rich.table import Table
 from neuronsim.targets import TARGETS
 from neuronsim.tuning.ladder import RungResult, TuneResult
 
-
 FULL_WIDTH = 77  # columns that the whole table takes
 
 
