@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
 
 from neuronsim import processor
+from neuronsim.hlo.module import Computation, Instruction, Module
+from neuronsim.hlo.verify import verify
 
 # The same examples on every run, and no failure because the machine was busy.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -39,3 +41,18 @@ def restored_processor() -> Iterator[None]:
     yield
     processor.set_isa(before[0])
     processor.set_num_threads(before[1])
+
+
+@pytest.fixture(scope="session")
+def module_of() -> Callable[..., Module]:
+    """A verified module whose entry has these instructions; the last is the root."""
+
+    def build(
+        *instructions: Instruction, root: str = "", others: tuple[Computation, ...] = ()
+    ) -> Module:
+        entry = Computation("main", instructions, root or instructions[-1].name)
+        module = Module("m", "main", (*others, entry))
+        verify(module)
+        return module
+
+    return build

@@ -11,7 +11,6 @@ import pytest
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
-from neuronsim.hlo.verify import verify
 
 F32, F16, S32, PRED = dtypes.float32, dtypes.float16, dtypes.int32, dtypes.boolean
 
@@ -33,22 +32,7 @@ def _sum(name: str, dtype: DType) -> Computation:
 
 
 @pytest.fixture(scope="session")
-def model_of() -> Callable[..., Module]:
-    """A verified module whose entry has these instructions; the last is the root."""
-
-    def build(
-        *instructions: Instruction, root: str = "", others: tuple[Computation, ...] = ()
-    ) -> Module:
-        entry = Computation("main", instructions, root or instructions[-1].name)
-        module = Module("m", "main", (*others, entry))
-        verify(module)
-        return module
-
-    return build
-
-
-@pytest.fixture(scope="session")
-def model(model_of: Callable[..., Module]) -> Module:
+def model(module_of: Callable[..., Module]) -> Module:
     """A dense layer, its normalisation, a compare and select, and converts in every direction."""
     rng = np.random.default_rng(5)
     dot = ops.DotDimensions((1,), (0,))
@@ -82,4 +66,4 @@ def model(model_of: Callable[..., Module]) -> Module:
     outputs = ("t", "k", "hh", "c", "r", "x")
     shapes = {i.name: i.shape for i in body}
     body.append(Instruction("out", "tuple", TupleShape(tuple(shapes[o] for o in outputs)), outputs))
-    return model_of(*body, others=(_sum("sum", F32),))
+    return module_of(*body, others=(_sum("sum", F32),))

@@ -85,16 +85,16 @@ def test_observed_all_is_matmult_A2(model: Module, cast_type: str) -> None:
     }
 
 
-def narrow_dot(model_of: ModelOf, lhs: dtypes.DType, rhs: dtypes.DType) -> Module:
+def narrow_dot(module_of: ModelOf, lhs: dtypes.DType, rhs: dtypes.DType) -> Module:
     a = Instruction("a", "parameter", Shape(lhs, (2, 2)), (), {"number": 0})
     b = Instruction("b", "parameter", Shape(rhs, (2, 2)), (), {"number": 1})
     attributes = {"dot_dimensions": ops.DotDimensions((1,), (0,))}
-    return model_of(a, b, Instruction("d", "dot", Shape(F32, (2, 2)), ("a", "b"), attributes))
+    return module_of(a, b, Instruction("d", "dot", Shape(F32, (2, 2)), ("a", "b"), attributes))
 
 
-def test_dots_of_narrow_operands_are_untouched_A1(model_of: ModelOf) -> None:
-    assert plan_of(narrow_dot(model_of, BF16, BF16), "matmult", "fp16").decisions == {}
-    assert set(plan_of(narrow_dot(model_of, F32, F32), "matmult", "fp16").decisions) == {"d"}
+def test_dots_of_narrow_operands_are_untouched_A1(module_of: ModelOf) -> None:
+    assert plan_of(narrow_dot(module_of, BF16, BF16), "matmult", "fp16").decisions == {}
+    assert set(plan_of(narrow_dot(module_of, F32, F32), "matmult", "fp16").decisions) == {"d"}
 
 
 @pytest.mark.parametrize("auto_cast", ["none", "matmult", "all"])
@@ -138,11 +138,11 @@ def test_describe_has_a_row_for_each_decision(model: Module) -> None:
     assert set(rows[0]) == {"instruction", "operand", "accumulate", "output", "reason"}
 
 
-def test_plan_names_inlined_instructions(model_of: ModelOf) -> None:
+def test_plan_names_inlined_instructions(module_of: ModelOf) -> None:
     x = Instruction("x", "parameter", Shape(F32, (2,)), (), {"number": 0})
     inner = Computation("f", (x, Instruction("e", "exponential", Shape(F32, (2,)), ("x",))), "e")
     call = Instruction("twice", "call", Shape(F32, (2,)), ("x",), {"called": ("f",)})
-    module = model_of(x, call, others=(inner,))
+    module = module_of(x, call, others=(inner,))
     assert set(plan_of(module, "all").decisions) == {"twice.e"}
 
 

@@ -1,4 +1,4 @@
-"""What the executor's tests share: modules by hand, compiled for a target."""
+"""What the executor's tests share: modules compiled for a target."""
 
 from __future__ import annotations
 
@@ -8,25 +8,9 @@ import pytest
 
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import Program
-from neuronsim.hlo.module import Computation, Instruction, Module
-from neuronsim.hlo.verify import verify
+from neuronsim.hlo.module import Module
 from neuronsim.profiles import Profile
 from neuronsim.targets import find_target
-
-
-@pytest.fixture(scope="session")
-def module_of() -> Callable[..., Module]:
-    """A verified module whose entry has these instructions; the last is the root."""
-
-    def build(
-        *instructions: Instruction, root: str = "", others: tuple[Computation, ...] = ()
-    ) -> Module:
-        entry = Computation("main", instructions, root or instructions[-1].name)
-        module = Module("m", "main", (*others, entry))
-        verify(module)
-        return module
-
-    return build
 
 
 @pytest.fixture(scope="session")

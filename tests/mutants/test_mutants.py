@@ -137,7 +137,7 @@ def test_control_the_unpatched_tree_passes(tree: Path) -> None:
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda p: p.stem)
 def test_mutant_is_caught(tree: Path, patch: Path) -> None:
     subprocess.run(["git", "apply", str(patch)], cwd=tree, check=True)
-    if "+++ b/csrc/" in patch.read_text():
+    if any(f"+++ b/{name}" in patch.read_text() for name in ("csrc/", "CMakeLists.txt")):
         build(tree)
     done = run_tests(tree, named_tests(patch))
     # 1 is failed tests; 2 and above are errors of collection or usage, 5 is no tests at all.
