@@ -7,6 +7,7 @@ instruction is typed.
 from __future__ import annotations
 
 import math
+import os
 
 from neuronsim import ops
 from neuronsim.errors import OutOfMemory, UnsupportedType
@@ -53,15 +54,19 @@ def check_types(module: Module, target: Target) -> None:
 
 
 def check_memory(module: Module, target: Target) -> None:
-    """Raises OutOfMemory for an array that is larger than the target's memory."""
+    """Raises OutOfMemory for an array that is larger than the target's memory, or this machine's."""
+    here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = ((target.memory, target.name, "[NCC_EOOM001] "), (here, "this machine", ""))
     for i in module.entry_computation.instructions:
-        if isinstance(i.shape, Shape):
-            # A zero-sized array is indexed by its other lengths all the same.
-            size = math.prod(n for n in i.shape.dims if n) * i.shape.dtype.itemsize
-            if size > target.memory:
+        if not isinstance(i.shape, Shape):
+            continue
+        # A zero-sized array is indexed by its other lengths all the same.
+        size = math.prod(n for n in i.shape.dims if n) * i.shape.dtype.itemsize
+        for limit, owner, code in limits:
+            if size > limit:
                 raise OutOfMemory(
-                    f"[NCC_EOOM001] {i.name} is {i.shape.type}: {size >> 30} GiB do not fit in the "
-                    f"{target.memory >> 30} GiB of {target.name}"
+                    f"{code}{i.name} is {i.shape.type}: {size >> 30} GiB do not fit in the "
+                    f"{limit >> 30} GiB of {owner}"
                 )
 
 
