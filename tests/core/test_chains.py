@@ -1,0 +1,205 @@
+"""Tile programs: chains of steps in registers (D2), layouts and sizes of their operands (E1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from neuronsim import _core, dtypes, processor
+from neuronsim.reference import elementwise as twin
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, RandomWords, Words
+
+ARITY = {name: arity for name, arity, _ in _core.OPS}
+FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+INTEGERS = ["int8", "int32", "int64", "uint8", "uint32", "bool"]
+COMPARISONS = [name for name, _, kind in _core.OPS if kind == "comparison"]
+
+
+# ---- layouts and sizes -------------------------------------------------------------------------
+
+
+def layouts(words: Words) -> Iterator[tuple[str, Words]]:
+    """Views of a [6, 70, 40] array of words."""
+    yield "dense", words
+    yield "rows that are no multiple of a vector", words[:, :, :33]
+    yield "every second", words[:, :, ::2]
+    yield "backwards", words[::-1, ::-1, ::-1]
+    yield "backwards in steps", words[::-2, :, 37::-3]
+    yield "transposed", words.transpose(2, 0, 1)
+    yield "a broadcast row", np.broadcast_to(words[2, 3], (50, 40))
+    yield "a broadcast column", np.broadcast_to(words[2, :, 3:4], (70, 600))
+    yield "one element", np.broadcast_to(words[1, 1, 1], (3, 500))
+    yield "a window that overlaps", np.lib.stride_tricks.sliding_window_view(words[0, 0], 7)
+    yield "no element", words[:, :0]
+    yield "rank 0", words[0, 0, 0, ...]
+    shifted = np.frombuffer(b"\0" + words.tobytes(), np.uint8)[1:]
+    yield "not aligned", shifted.view(words.dtype)
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3", "int8", "int64", "uint16"])
+def test_every_layout_E1_gives_the_same_bits(
+    isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    rng = np.random.default_rng(18)
+    words = random_words(rng, type_name, (6, 70, 40), "near")
+    for label, view in layouts(words):
+        dense = np.array(view, order="C")
+        other = random_words(rng, type_name, view.shape, "near")
+        expected = evaluate("subtract", (type_name, dense), (type_name, other))
+        assert np.array_equal(evaluate("subtract", (type_name, view), (type_name, other)), expected), (
+            label
+        )
+        condition = ("bool", (other & 1).astype(np.uint8))
+        ours = evaluate("select", condition, (type_name, view), (type_name, other))
+        assert np.array_equal(ours, np.where(other & 1 == 1, dense, other)), label
+
+
+SIZES = [0, 1, 2, 15, 16, 17, 511, 512, 513, 1023, 1024, 1025, 8191, 8192, 8193, 16385, 65535, 70001]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_every_size_E1_around_tiles_and_grains(
+    isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords, n: int
+) -> None:
+    rng = np.random.default_rng(n)
+    a, b = (random_words(rng, "float32", n, "near") for _ in range(2))
+    ours = evaluate("add", ("float32", a), ("float32", b))
+    assert np.array_equal(ours, (a.view(np.float32) + b.view(np.float32)).view(np.uint32))
+    c = random_words(rng, "int16", n)
+    ours = evaluate("multiply", ("int16", c), ("int16", c[::-1]))
+    assert np.array_equal(ours.view(np.int16), c.view(np.int16) * c[::-1].view(np.int16))
+
+
+# ---- chains ------------------------------------------------------------------------------------
+
+
+def random_chain(rng: np.random.Generator) -> tuple[list[str], list[tuple[str, str, list[int]]]]:
+    """Types of the inputs and up to ten well-typed steps (operation, result type, operands)."""
+    values = [str(t) for t in rng.choice([*FLOATS, "int32", "bool"], rng.integers(1, 4))]
+    inputs = list(values)
+    steps: list[tuple[str, str, list[int]]] = []
+    for _ in range(rng.integers(1, 11)):
+        v = int(rng.integers(len(values)))
+        same = [i for i, t in enumerate(values) if t == values[v]]
+        bools = [i for i, t in enumerate(values) if t == "bool"]
+        is_float = values[v] in FLOATS
+        choices = list(twin.FLOAT) if is_float else list(twin.INTEGER)
+        if values[v] == "bool":
+            choices = ["bitwise_and", "bitwise_or", "bitwise_xor"]
+        name = str(rng.choice([*choices, *COMPARISONS, "select", "convert", "convert"]))
+        if name == "select" and not bools:
+            name = "convert"
+        if name == "convert":
+            result = str(rng.choice([*FLOATS, *INTEGERS]))
+            steps.append((name, result, [v]))
+        else:
+            operands = [int(rng.choice(same)) for _ in range(ARITY[name])]
+            if name == "select":
+                operands[0] = int(rng.choice(bools))
+            result = "bool" if name in COMPARISONS else values[v]
+            steps.append((name, result, operands))
+        values.append(steps[-1][1])
+    return inputs, steps
+
+
+def compile_chain(
+    inputs: list[str], steps: list[tuple[str, str, list[int]]], outputs: list[int]
+) -> _core.TileProgram:
+    codes = {name: i for i, (name, _, _) in enumerate(_core.OPS)} | {"convert": _core.CONVERT}
+    listed = [(codes[op], _core.DTYPES.index(result), operands) for op, result, operands in steps]
+    return _core.TileProgram([_core.DTYPES.index(t) for t in inputs], listed, outputs, True)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_chain_D2_equals_op_by_op(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, seed: int
+) -> None:
+    """Several steps of different types in registers, against the same steps through memory."""
+    rng = np.random.default_rng(seed)
+    inputs, steps = random_chain(rng)
+    n = int(rng.choice([1, 100, 513, 1200]))
+    modes = ["any", "near", "special"]
+    values = [(t, random_words(rng, t, n, str(rng.choice(modes)))) for t in inputs]
+    data = [words for _, words in values]
+    for name, result, operands in steps:
+        more = {"dtype": dtypes.DTYPES[result]} if name == "convert" else {}
+        values.append((result, evaluate(name, *(values[i] for i in operands), **more)))
+    every_step = list(range(len(inputs), len(values)))
+    for outputs in (every_step, every_step[-1:]):
+        program = compile_chain(inputs, steps, outputs)
+        for isa in processor.available_isas():
+            processor.set_isa(isa)
+            results = [np.empty(n, values[i][1].dtype) for i in outputs]
+            program.run(data, results)
+            for i, ours in zip(outputs, results, strict=True):
+                assert np.array_equal(ours, values[i][1]), (isa, i, inputs, steps)
+
+
+def test_chain_D2_rounds_between_its_steps(isa: str) -> None:
+    """(1 + 2^-9) - 1 is 0 in bfloat16; without the rounding of the sum it would be 2^-9."""
+    one, small = np.array([0x3F80], np.uint16), np.array([0x3B00], np.uint16)
+    steps = [("add", "bfloat16", [0, 1]), ("subtract", "bfloat16", [2, 0])]
+    output = np.empty(1, np.uint16)
+    compile_chain(["bfloat16", "bfloat16"], steps, [3]).run([one, small], [output])
+    assert output.tolist() == [0]
+
+
+@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "float64"])
+def test_chain_E6_an_input_that_is_an_output_moves_bits(
+    isa: str, random_words: RandomWords, type_name: str
+) -> None:
+    words = random_words(np.random.default_rng(19), type_name, 600, "special")
+    output = np.empty_like(words)
+    compile_chain([type_name], [], [0]).run([words], [output])
+    assert np.array_equal(output, words)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "steps", "outputs", "message"),
+    [
+        (["float32"], [("add", "float32", [0])], [1], "takes 2 operands"),
+        (["float32"], [("convert", "float32", [0, 0])], [1], "takes one operand"),
+        (["float32"], [("exp", "float32", [1])], [1], "not computed yet"),
+        (["float32"], [("exp", "float32", [-1])], [1], "not computed yet"),
+        (["float32", "int32"], [("add", "float32", [0, 1])], [2], "do not go together"),
+        (["float32"], [("bitwise_and", "float32", [0, 0])], [1], "not defined for float32"),
+        (["int32"], [("exp", "int32", [0])], [1], "not defined for int32"),
+        (["float64"], [("add", "float64", [0, 0])], [1], "not defined for float64"),
+        (["float32"], [("less", "float32", [0, 0])], [1], "the result cannot be float32"),
+        (["float32"], [("add", "int32", [0, 0])], [1], "the result cannot be int32"),
+        (["float32"], [("select", "float32", [0, 0, 0])], [1], "must be bool"),
+        (["float32"], [("exp", "float32", [0])], [2], "an output is not computed"),
+    ],
+)
+def test_ill_typed_program_is_refused(
+    inputs: list[str], steps: list[Any], outputs: list[int], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        compile_chain(inputs, steps, outputs)
+
+
+def test_unknown_codes_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown operation"):
+        _core.TileProgram([0], [(_core.CONVERT + 1, 0, [0])], [1], True)
+    with pytest.raises(ValueError, match="unknown dtype"):
+        _core.TileProgram([len(_core.DTYPES)], [], [0], True)
+
+
+def test_wrong_arrays_are_refused() -> None:
+    program = compile_chain(["float32"], [("exp", "float32", [0])], [1])
+    x, y = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    for inputs, outputs in (
+        ([], [y]),
+        ([x], []),
+        ([x[:3]], [y]),
+        ([x.astype(np.float64)], [y]),
+        ([x], [np.zeros(4, np.uint16)]),
+        ([x], [np.zeros(8, np.float32)[::2]]),
+    ):
+        with pytest.raises(ValueError, match=r"number of|shapes differ|items are not|not dense"):
+            program.run(inputs, outputs)
