@@ -16,9 +16,12 @@ inline constexpr uint32_t canonical_nan = 0x7FC00000u;
 // A power of two as float32 bits, within the normal range.
 constexpr uint32_t power_of_two_bits(int e) { return static_cast<uint32_t>(e + 127) << 23; }
 
+// What happens to the payload of a NaN: moved bits keep it (E6), a conversion drops it (C5).
+enum class Payload { keep, drop };
+
 // float32 bits to the format's storage bits: one rounding, to nearest even (C2). A NaN keeps its sign
-// and the top of its payload, so that a value of the format moves as it is (E6).
-template <int I>
+// and, with Payload::keep, the top of its payload, so that a value of the format moves as it is.
+template <int I, Payload P>
 inline uint32_t encode(uint32_t x) {
     constexpr Format f = formats[I];
     constexpr int drop = 23 - f.mantissa_bits;
@@ -48,13 +51,44 @@ inline uint32_t encode(uint32_t x) {
         }
         r <<= to_storage;
     }
-    if constexpr (f.has_inf) {
+    if constexpr (f.has_inf && P == Payload::keep) {
         constexpr uint32_t all_ones = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
         const uint32_t payload = (magnitude & ~inf_bits) >> drop;
         const uint32_t nan = (all_ones | payload) << to_storage;
         return sign | (magnitude <= inf_bits ? r : payload != 0 ? nan : f.nan_bits);
     }
     return sign | (magnitude > inf_bits ? f.nan_bits : r);
+}
+
+inline uint32_t quiet(uint32_t x) {
+    return (x & ~sign_bit) > inf_bits ? (x & sign_bit) | canonical_nan : x;
+}
+
+// C4: what is below 2^-126 is zero with its sign.
+inline uint32_t flushed(uint32_t x) { return (x & inf_bits) == 0 ? x & sign_bit : x; }
+
+// S1: the magnitude in units of the format's grid, with 32 bits of fraction, plus the word; the
+// fraction is what is cut off. Overflow is Inf or NaN as under C3.
+template <int I>
+inline uint32_t encode_stochastic(uint32_t x, uint32_t word) {
+    constexpr Format f = formats[I];
+    const uint32_t magnitude = x & ~sign_bit;
+    if (magnitude >= inf_bits) return encode<I, Payload::drop>(x);
+    constexpr int drop = 23 - f.mantissa_bits;
+    const int field = static_cast<int>(magnitude >> 23);
+    const int exponent = field == 0 ? -126 : field - 127;
+    constexpr int smallest = 1 - f.bias;
+    const uint64_t significand = (magnitude & 0x7FFFFFu) | (field == 0 ? 0u : 0x800000u);
+    const int shift = drop + (exponent < smallest ? smallest - exponent : 0);
+    const uint64_t units = shift < 64 ? significand << 32 >> shift : 0;
+    const uint64_t steps = (units + word) >> 32;
+    // Counting units past the binade's start, which a carry into the next one does too.
+    const int binade = exponent < smallest ? 0 : exponent - smallest;
+    const uint64_t encoding = steps + (static_cast<uint64_t>(binade) << f.mantissa_bits);
+    constexpr uint32_t all_ones = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
+    constexpr uint32_t overflow = f.has_inf ? all_ones : f.nan_bits;
+    const uint32_t y = encoding > overflow ? overflow : static_cast<uint32_t>(encoding);
+    return (x & sign_bit) >> (32 - 8 * f.storage_bytes) | y << storage_shift(f);
 }
 
 // Storage bits to float32 bits: exact, a NaN with its sign and payload (E6).
@@ -133,61 +167,143 @@ inline auto widen(typename Storage<storage_bytes(T)>::type x) {
 template <DType T>
 using Element = decltype(widen<T>({}));
 
+template <Domain D>
+struct ElementOf;
+template <>
+struct ElementOf<Domain::float32> {
+    using type = float;
+};
+template <>
+struct ElementOf<Domain::float64> {
+    using type = double;
+};
+template <>
+struct ElementOf<Domain::signed_integer> {
+    using type = int64_t;
+};
+template <>
+struct ElementOf<Domain::unsigned_integer> {
+    using type = uint64_t;
+};
+template <Domain D>
+using DomainElement = typename ElementOf<D>::type;
+
+// Elements that are computed in place, one after the other: the compiler may take them together.
+#define FOR_ELEMENTS _Pragma("GCC ivdep") for (int i = 0; i < n; ++i)
+
 template <DType T>
 void load(const char* source, ptrdiff_t stride, int n, void* out) {
     using S = typename Storage<storage_bytes(T)>::type;
+    constexpr ptrdiff_t size = sizeof(S);
     auto* target = static_cast<Element<T>*>(out);
-    if (stride == static_cast<ptrdiff_t>(sizeof(S))) {
-        for (int i = 0; i < n; ++i)
-            target[i] = widen<T>(read<S>(source + i * static_cast<ptrdiff_t>(sizeof(S))));
+    if (stride == size) {
+        FOR_ELEMENTS target[i] = widen<T>(read<S>(source + i * size));
     } else if (stride == 0) {
         const auto x = widen<T>(read<S>(source));
-        for (int i = 0; i < n; ++i) target[i] = x;
+        FOR_ELEMENTS target[i] = x;
     } else {
-        for (int i = 0; i < n; ++i) target[i] = widen<T>(read<S>(source + i * stride));
+        FOR_ELEMENTS target[i] = widen<T>(read<S>(source + i * stride));
     }
 }
 
-template <DType T>
-void store(const Tile& in, char* target, int n) {
+template <DType T, Payload P>
+void store(const void* in, int n, char* target) {
     using S = typename Storage<storage_bytes(T)>::type;
-    const auto* source = reinterpret_cast<const Element<T>*>(&in);
-    for (int i = 0; i < n; ++i) {
+    const auto* source = static_cast<const Element<T>*>(in);
+    FOR_ELEMENTS {
         S x;
-        if constexpr (T == DType::float32 || T == DType::tfloat32) x = source[i];
+        if constexpr (is_device_float(T) && sizeof(S) < sizeof(float))
+            x = static_cast<S>(encode<static_cast<int>(T), P>(source[i]));
         else if constexpr (is_device_float(T))
-            x = static_cast<S>(encode<static_cast<int>(T)>(source[i]));
+            x = P == Payload::drop ? quiet(source[i]) : source[i];
         else if constexpr (T == DType::float64) x = bits_as<S>(source[i]);
         else x = static_cast<S>(source[i]);
         __builtin_memcpy(target + i * static_cast<ptrdiff_t>(sizeof(S)), &x, sizeof x);
     }
 }
 
-// Makes a tile's elements values of the type: rounds floats (C2-C5), wraps integers (E8).
+// Makes elements values of the type: rounds floats (C2-C5), wraps integers (E8).
 template <DType T>
-void round_to(Tile& t, int n) {
+void round_to(void* values, int n) {
     if constexpr (is_device_float(T)) {
-        if constexpr (T != DType::float32) {
-            constexpr int I = static_cast<int>(T);
-            for (int i = 0; i < n; ++i) t.f32_bits[i] = decode<I>(encode<I>(t.f32_bits[i]));
-        }
+        constexpr int I = static_cast<int>(T);
+        auto* x = static_cast<uint32_t*>(values);
+        if constexpr (T != DType::float32)
+            FOR_ELEMENTS x[i] = decode<I>(encode<I, Payload::drop>(x[i]));
     } else if constexpr (is_signed_integer(T)) {
         constexpr int shift = 64 - 8 * storage_bytes(T);
-        for (int i = 0; i < n; ++i) t.i64[i] = static_cast<int64_t>(t.u64[i] << shift) >> shift;
-    } else if constexpr (T == DType::boolean) {
-        for (int i = 0; i < n; ++i) t.u64[i] &= 1;
-    } else if constexpr (is_unsigned_integer(T)) {
-        constexpr int shift = 64 - 8 * storage_bytes(T);
-        for (int i = 0; i < n; ++i) t.u64[i] = t.u64[i] << shift >> shift;
+        auto* x = static_cast<uint64_t*>(values);
+        FOR_ELEMENTS x[i] = static_cast<uint64_t>(static_cast<int64_t>(x[i] << shift) >> shift);
+    } else if constexpr (T != DType::float64) {
+        constexpr uint64_t mask = T == DType::boolean ? 1 : ~uint64_t{0} >> (64 - 8 * storage_bytes(T));
+        auto* x = static_cast<uint64_t*>(values);
+        FOR_ELEMENTS x[i] &= mask;
+    }
+}
+
+// float32 to the format as the profile says: C3's field, C4's, and stochastic with a 32-bit word for
+// each element (S1), or to nearest without words.
+template <DType T>
+void round_by(void* values, int n, const Numerics& numerics, const uint32_t* words) {
+    constexpr int I = static_cast<int>(T);
+    constexpr Format f = formats[I];
+    constexpr bool is_fp8 = f.storage_bytes == 1 && f.has_inf;
+    auto* out = static_cast<uint32_t*>(values);
+    FOR_ELEMENTS {
+        const uint32_t x = out[i];
+        uint32_t y = encode<I, Payload::drop>(x);
+        if (words != nullptr && T != DType::float32) y = encode_stochastic<I>(x, words[i]);
+        if constexpr (is_fp8) {
+            constexpr uint32_t inf = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
+            if ((y & 0x7F) == inf) {
+                if (numerics.fp8_overflow == Fp8Overflow::nan) y = (y & 0x80) | f.nan_bits;
+                if (numerics.fp8_overflow == Fp8Overflow::saturate && (x & ~sign_bit) < inf_bits) y -= 1;
+            }
+        }
+        y = decode<I>(y);
+        if (f.exponent_bits == 8 && numerics.flush_subnormals) y = flushed(y);
+        out[i] = y;
+    }
+}
+
+// C9 in the operand's own encoding: nearest even at `mantissa_bits`, then Inf above the range of
+// `exponent_bits` and zero below it.
+template <DType T>
+void reduce_precision(void* out, const void* in, int n, int exponent_bits, int mantissa_bits) {
+    constexpr int I = static_cast<int>(T);
+    constexpr Format f = formats[I];
+    constexpr uint32_t sign = 1u << (f.exponent_bits + f.mantissa_bits);
+    constexpr uint32_t all_ones = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
+    const auto* x = static_cast<const uint32_t*>(in);
+    auto* y = static_cast<uint32_t*>(out);
+    const int drop = mantissa_bits < f.mantissa_bits ? f.mantissa_bits - mantissa_bits : 0;
+    const bool narrows = exponent_bits < f.exponent_bits;
+    const int bias = (1 << (exponent_bits - 1)) - 1;
+    const uint32_t smallest = narrows ? static_cast<uint32_t>(f.bias - bias + 1) << f.mantissa_bits : 0;
+    const uint32_t overflow =
+        narrows ? static_cast<uint32_t>(f.bias + bias + 1) << f.mantissa_bits : all_ones;
+    FOR_ELEMENTS {
+        const uint32_t encoding = encode<I, Payload::drop>(x[i]) >> storage_shift(f);
+        const uint32_t magnitude = encoding & (sign - 1);
+        const uint32_t half = drop == 0 ? 0 : (1u << (drop - 1)) - 1 + (magnitude >> drop & 1);
+        uint32_t r = (magnitude + half) >> drop << drop;
+        r = r < smallest ? 0 : r >= overflow ? all_ones : r;
+        r = magnitude > all_ones ? magnitude : r;
+        y[i] = decode<I>(((encoding & sign) | r) << storage_shift(f));
     }
 }
 
 // Makes every NaN quiet and without payload, its sign kept (C5).
-inline void canonicalize(Tile& t, int n) {
-    for (int i = 0; i < n; ++i) {
-        const uint32_t x = t.f32_bits[i];
-        t.f32_bits[i] = (x & ~sign_bit) > inf_bits ? (x & sign_bit) | canonical_nan : x;
-    }
+inline void canonicalize(void* out, const void* in, int n) {
+    const auto* x = static_cast<const uint32_t*>(in);
+    auto* y = static_cast<uint32_t*>(out);
+    FOR_ELEMENTS y[i] = quiet(x[i]);
+}
+
+inline void flush(void* out, const void* in, int n) {
+    const auto* x = static_cast<const uint32_t*>(in);
+    auto* y = static_cast<uint32_t*>(out);
+    FOR_ELEMENTS y[i] = flushed(x[i]);
 }
 
 // float64 to float32 by round-to-odd: an inexact result with an even last bit steps to the odd
@@ -210,22 +326,23 @@ inline double to_odd_float64(uint64_t magnitude) {
 }
 
 template <Domain D>
-void to_float32(Tile& out, const Tile& in, int n, Narrowing narrowing) {
-    for (int i = 0; i < n; ++i) {
+void to_float32(void* out, const void* in, int n, Narrowing narrowing) {
+    const auto* source = static_cast<const DomainElement<D>*>(in);
+    auto* target = static_cast<uint32_t*>(out);
+    FOR_ELEMENTS {
         double x;
         if constexpr (D == Domain::float64) {
-            x = in.f64[i];
+            x = source[i];
         } else if constexpr (D == Domain::signed_integer) {
-            const bool negative = in.i64[i] < 0;
-            const double m = to_odd_float64(negative ? 0 - in.u64[i] : in.u64[i]);
+            const bool negative = source[i] < 0;
+            const double m = to_odd_float64(static_cast<uint64_t>(negative ? 0 - source[i] : source[i]));
             x = negative ? -m : m;
         } else {
-            x = to_odd_float64(in.u64[i]);
+            x = to_odd_float64(source[i]);
         }
         const uint32_t bits =
             narrowing == Narrowing::odd ? to_odd_float32(x) : bits_as<uint32_t>(static_cast<float>(x));
-        const uint32_t sign = bits & sign_bit;
-        out.f32_bits[i] = x == x ? bits : sign | canonical_nan;  // C5
+        target[i] = x == x ? bits : (bits & sign_bit) | canonical_nan;  // C5
     }
 }
 
@@ -237,49 +354,55 @@ inline double widen_float(uint32_t bits) {
 }
 
 template <Domain D>
-void to_float64(Tile& out, const Tile& in, int n) {
-    for (int i = 0; i < n; ++i) {
-        double x;
-        if constexpr (D == Domain::float32) x = widen_float(in.f32_bits[i]);
-        else if constexpr (D == Domain::signed_integer) x = static_cast<double>(in.i64[i]);
-        else x = static_cast<double>(in.u64[i]);
-        out.f64[i] = x;
+void to_float64(void* out, const void* in, int n) {
+    const auto* source = static_cast<const DomainElement<D>*>(in);
+    auto* target = static_cast<double*>(out);
+    FOR_ELEMENTS {
+        if constexpr (D == Domain::float32) target[i] = widen_float(bits_as<uint32_t>(source[i]));
+        else target[i] = static_cast<double>(source[i]);
     }
 }
 
-// Truncates toward zero and saturates, NaN to 0 (C6); integers wrap.
+// The nearest integer, ties to even: from 2^52 on every float64 is one.
+inline double rint(double x) {
+    constexpr double limit = 0x1p52;
+    const double magnitude = x < 0 ? -x : x;
+    const double rounded = (magnitude + limit) - limit;
+    return magnitude < limit ? (x < 0 ? -rounded : rounded) : x;
+}
+
+// Truncates toward zero or rounds to nearest, saturates, NaN to 0 (C6); integers wrap.
 template <Domain D, DType T>
-void to_integer(Tile& out, const Tile& in, int n) {
+void to_integer(void* out, const void* in, int n, FloatToInt rounding) {
     constexpr bool is_signed = is_signed_integer(T);
     constexpr int bits = 8 * storage_bytes(T);
+    const auto* source = static_cast<const DomainElement<D>*>(in);
+    auto* target = static_cast<uint64_t*>(out);
     if constexpr (D == Domain::float32 || D == Domain::float64) {
         // 2^bits or 2^(bits-1) is a float64; the largest integer below it may not be one.
         constexpr double limit = is_signed ? static_cast<double>(uint64_t{1} << (bits - 1))
                                            : 2.0 * static_cast<double>(uint64_t{1} << (bits - 1));
         constexpr uint64_t top = ~uint64_t{0} >> (64 - bits + (is_signed ? 1 : 0));
-        for (int i = 0; i < n; ++i) {
-            double x;
-            if constexpr (D == Domain::float32) x = in.f32[i];
-            else x = in.f64[i];
+        FOR_ELEMENTS {
+            double x = source[i];
+            if (rounding == FloatToInt::nearest) x = rint(x);
             uint64_t r;
             if (!(x == x)) r = 0;
             else if (x >= limit) r = top;
             else if constexpr (is_signed)
                 r = x <= -limit ? ~top : static_cast<uint64_t>(static_cast<int64_t>(x));
             else r = x <= 0 ? 0 : static_cast<uint64_t>(x);
-            out.u64[i] = r;
+            target[i] = r;
         }
     } else {
-        for (int i = 0; i < n; ++i) out.u64[i] = in.u64[i];
-        round_to<T>(out, n);
+        FOR_ELEMENTS target[i] = static_cast<uint64_t>(source[i]);
+        round_to<T>(target, n);
     }
 }
 
 template <Domain D>
-void to_bool(Tile& out, const Tile& in, int n) {
-    for (int i = 0; i < n; ++i) {
-        if constexpr (D == Domain::float32) out.u64[i] = (in.f32_bits[i] & ~sign_bit) != 0;
-        else if constexpr (D == Domain::float64) out.u64[i] = in.f64[i] != 0;
-        else out.u64[i] = in.u64[i] != 0;
-    }
+void to_bool(void* out, const void* in, int n) {
+    const auto* source = static_cast<const DomainElement<D>*>(in);
+    auto* target = static_cast<uint64_t*>(out);
+    FOR_ELEMENTS target[i] = source[i] != 0;
 }

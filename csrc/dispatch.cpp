@@ -54,12 +54,15 @@ const Kernels* selected = widest();
 }  // namespace
 
 const OpRow op_rows[op_count] = {
-#define ARITHMETIC(name, arity, f, s, u) {#name, arity, "arithmetic"},
-#define FLOATING(name, arity, f) {#name, arity, "floating"},
-#define INTEGRAL(name, arity, u) {#name, arity, "integral"},
-#define BITWISE(name, arity, f, s, u) {#name, arity, "bitwise"},
-#define COMPARISON(name, body) {#name, 2, "comparison"},
-#define SELECTION(name) {#name, 3, "selection"},
+#define REDUCER(name, f, s, u) {#name, 2, Kind::reducer},
+#define ARITHMETIC(name, arity, f, s, u) {#name, arity, Kind::arithmetic},
+#define FLOATING(name, arity, f) {#name, arity, Kind::floating},
+#define INTEGER(name, arity, s, u) {#name, arity, Kind::integer},
+#define INTEGRAL(name, arity, u) {#name, arity, Kind::integral},
+#define BITWISE(name, arity, f, s, u) {#name, arity, Kind::bitwise},
+#define SIGN(name, arity, f) {#name, arity, Kind::sign},
+#define COMPARISON(name, arity, body) {#name, arity, Kind::comparison},
+#define SELECTION(name) {#name, 3, Kind::selection},
 #include "ops.def"
 };
 

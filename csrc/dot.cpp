@@ -12,9 +12,12 @@ namespace {
 // Packs `count` vectors of length `depth` as panels [depth][width]: panel element (k, i) is element k
 // of vector i. Places beyond `count` stay zero.
 void pack(const Kernels& k, const View& view, int64_t vector_stride, int64_t depth_stride,
-          const char* data, int64_t count, int64_t depth, int width, float* panel) {
+          const char* data, int64_t count, int64_t depth, int width, bool flush, float* panel) {
     Tile tile;
-    const LoadKernel load = k.load[static_cast<int>(view.dtype)];
+    const auto load = [&](const char* source, int64_t stride, int n, Tile* target) {
+        k.load[static_cast<int>(view.dtype)](source, stride, n, target);
+        if (flush) k.flush(target, target, n);
+    };
     const auto distance = [](int64_t x) { return x < 0 ? -x : x; };
     if (distance(vector_stride) < distance(depth_stride)) {
         for (int64_t i = 0; i < depth; ++i) {
@@ -39,7 +42,11 @@ struct Panels {
 };
 
 Panels pack_panels(const Kernels& k, const View& view, int64_t batch, int64_t vectors, int64_t depth,
-                   int64_t vector_stride, int64_t depth_stride, int width) {
+                   int64_t vector_stride, int64_t depth_stride, int width,
+                   const Numerics& numerics) {
+    // C4: operands with the exponents of float32 read as zero where they are subnormal.
+    const bool flush =
+        numerics.flush_subnormals && formats[static_cast<int>(view.dtype)].exponent_bits == 8;
     Panels p{width, blocks(vectors, width), nullptr};
     p.data.reset(
         new float[checked_product({batch, p.count, depth, width, sizeof(float)}) / sizeof(float)]);
@@ -49,20 +56,23 @@ Panels pack_panels(const Kernels& k, const View& view, int64_t batch, int64_t ve
             const int64_t left = vectors - first;
             pack(k, view, vector_stride, depth_stride,
                  view.data + i / p.count * view.strides[0] + first * vector_stride,
-                 left < width ? left : width, depth, width, p.data.get() + i * depth * width);
+                 left < width ? left : width, depth, width, flush,
+                 p.data.get() + i * depth * width);
         }
     });
     return p;
 }
 
 void dot_float(const DotShape& s, const View& a, const View& b, DType result, int64_t tile,
-               char* output) {
+               const Numerics& numerics, Draw draw, char* output) {
     const Kernels& k = kernels();
     const int rows = k.dot_rows, columns = k.dot_columns;
-    const Panels pa = pack_panels(k, a, s.batch, s.rows, s.depth, a.strides[1], a.strides[2], rows);
+    const Panels pa = pack_panels(k, a, s.batch, s.rows, s.depth, a.strides[1], a.strides[2], rows,
+                                   numerics);
     const Panels pb =
-        pack_panels(k, b, s.batch, s.columns, s.depth, b.strides[2], b.strides[1], columns);
+        pack_panels(k, b, s.batch, s.columns, s.depth, b.strides[2], b.strides[1], columns, numerics);
     const int size = storage_bytes(result);
+    const DotKernel dot_block = numerics.flush_subnormals ? k.dot_block_flushed : k.dot_block;
     // Row blocks run innermost, so that a column panel stays in the cache.
     const int64_t jobs = s.batch * pa.count * pb.count;
     const int64_t work = s.depth * rows * columns + 1;
@@ -78,7 +88,7 @@ void dot_float(const DotShape& s, const View& a, const View& b, DType result, in
             for (int i = 0; i < rows * columns; ++i) psum.f32[i] = 0.0f;
             for (int64_t at = 0; at < s.depth; at += tile) {
                 const int64_t depth = s.depth - at < tile ? s.depth - at : tile;
-                k.dot_block(pa_block + at * rows, pb_block + at * columns, depth, psum.f32);
+                dot_block(pa_block + at * rows, pb_block + at * columns, depth, psum.f32);
             }
             const int64_t rows_left = s.rows - row_block * rows;
             const int64_t columns_left = s.columns - column_block * columns;
@@ -88,13 +98,10 @@ void dot_float(const DotShape& s, const View& a, const View& b, DType result, in
                     const float x = psum.f32[row * columns + i];
                     row_tile.f32[i] = x == x ? x : __builtin_nanf("");  // E6, once, at the end
                 }
-                k.round[static_cast<int>(result)](row_tile, n);  // M4
-                k.store[static_cast<int>(result)](
-                    row_tile,
-                    output + ((batch * s.rows + row_block * rows + row) * s.columns +
-                              column_block * columns) *
-                                 size,
-                    n);
+                const int64_t first = (batch * s.rows + row_block * rows + row) * s.columns +
+                                      column_block * columns;
+                round_values(k, result, numerics, draw, first, &row_tile, n);  // M4
+                k.store[static_cast<int>(result)](&row_tile, n, output + first * size);
             }
         }
     });
@@ -127,17 +134,18 @@ void dot_integer(const DotShape& s, const View& a, const View& b, DType result, 
                     for (int j = 0; j < n; ++j) total.u64[j] += x * row.u64[j];
                 }
             }
-            k.round[static_cast<int>(result)](total, n);
-            k.store[static_cast<int>(result)](total, output + (at * s.columns + first) * size, n);
+            k.round[static_cast<int>(result)](&total, n);
+            k.store[static_cast<int>(result)](&total, n, output + (at * s.columns + first) * size);
         }
     });
 }
 
 }  // namespace
 
-void dot(const DotShape& s, const View& a, const View& b, DType result, int64_t tile, char* output) {
+void dot(const DotShape& s, const View& a, const View& b, DType result, int64_t tile,
+         const Numerics& numerics, Draw draw, char* output) {
     if (tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
-    if (is_device_float(result)) dot_float(s, a, b, result, tile, output);
+    if (is_device_float(result)) dot_float(s, a, b, result, tile, numerics, draw, output);
     else dot_integer(s, a, b, result, output);
 }
 

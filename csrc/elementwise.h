@@ -10,54 +10,202 @@ inline float minimum_float(float a, float b) {
     const float equal = bits_as<float>(bits_as<uint32_t>(a) | bits_as<uint32_t>(b));
     return a < b ? a : b < a ? b : a == b ? equal : bits_as<float>(canonical_nan);
 }
+// The same on every lane.
+inline FloatVector maximum_float(FloatVector a, FloatVector b) {
+    const FloatVector equal = (FloatVector)((BitsVector)a & (BitsVector)b);
+    const FloatVector nan = (FloatVector)(BitsVector{} + canonical_nan);
+    return a > b ? a : b > a ? b : a == b ? equal : nan;
+}
+inline FloatVector minimum_float(FloatVector a, FloatVector b) {
+    const FloatVector equal = (FloatVector)((BitsVector)a | (BitsVector)b);
+    const FloatVector nan = (FloatVector)(BitsVector{} + canonical_nan);
+    return a < b ? a : b < a ? b : a == b ? equal : nan;
+}
+template <class T>
+inline T clamp_integer(T low, T x, T high) {
+    const T raised = x > low ? x : low;
+    return raised < high ? raised : high;
+}
+
+// TOTALORDER (E7): float32 bits as integers in the order of the values, NaN outermost.
+inline int32_t total_order(float a) {
+    const int32_t bits = bits_as<int32_t>(a);
+    return bits ^ static_cast<int32_t>(static_cast<uint32_t>(bits >> 31) >> 1);
+}
+inline bool has_sign(float a) { return bits_as<uint32_t>(a) >> 31; }
+inline bool has_sign(int64_t a) { return a < 0; }
+inline bool has_sign(uint64_t) { return false; }
+inline int64_t total_order(int64_t a) { return a; }
+inline uint64_t total_order(uint64_t a) { return a; }
+
+// E9: from 2^23 on every float32 is an integer; below, adding 2^23 rounds to one, ties to even.
+inline float copysign(float magnitude, float sign) {
+    return bits_as<float>((bits_as<uint32_t>(magnitude) & ~sign_bit) | (bits_as<uint32_t>(sign) & sign_bit));
+}
+inline float magnitude_of(float a) { return copysign(a, 0.0f); }
+inline float rint(float a) {
+    const float m = magnitude_of(a);
+    const float rounded = (m + 0x1p23f) - 0x1p23f;
+    return copysign(m < 0x1p23f ? rounded : m, a);
+}
+inline float floor(float a) {
+    const float r = rint(a);
+    return copysign(r > a ? r - 1.0f : r, a);
+}
+inline float trunc(float a) { return copysign(floor(magnitude_of(a)), a); }
+inline float round_half_away(float a) {
+    const float m = magnitude_of(a), t = floor(m);
+    return copysign(m - t >= 0.5f ? t + 1.0f : t, a);
+}
+
 // E8: x/0 is -1 (all ones), INT_MIN/-1 is INT_MIN; narrower types wrap when rounded.
 inline int64_t divide_signed(int64_t a, int64_t b) { return b == 0 ? -1 : b == -1 ? 0 - a : a / b; }
 inline uint64_t divide_unsigned(uint64_t a, uint64_t b) { return b == 0 ? ~uint64_t{0} : a / b; }
+inline int64_t remainder_signed(int64_t a, int64_t b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
+inline uint64_t remainder_unsigned(uint64_t a, uint64_t b) { return b == 0 ? a : a % b; }
+// Python's // and %, 0 for a zero divisor.
+inline int64_t modulo_signed(int64_t a, int64_t b) {
+    if (b == 0 || b == -1) return 0;
+    const int64_t r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+inline int64_t floor_divide_signed(int64_t a, int64_t b) {
+    if (b == 0) return 0;
+    if (b == -1) return 0 - a;
+    return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}
+inline uint64_t power_unsigned(uint64_t base, uint64_t exponent) {
+    uint64_t result = 1;
+    for (; exponent != 0; exponent >>= 1, base *= base)
+        if (exponent & 1) result *= base;
+    return result;
+}
+inline int64_t power_signed(int64_t base, int64_t exponent) {
+    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
+    return static_cast<int64_t>(power_unsigned(static_cast<uint64_t>(base), static_cast<uint64_t>(exponent)));
+}
+// The type's own bits of a widened integer: shift amounts and bit counts read them as unsigned (E8).
+inline uint64_t low(uint64_t a, int bits) { return a << (64 - bits) >> (64 - bits); }
+inline uint64_t shift_right(uint64_t a, uint64_t amount, int bits) {
+    const int64_t extended = static_cast<int64_t>(a << (64 - bits)) >> (64 - bits);
+    return static_cast<uint64_t>(extended >> (amount > 63 ? 63 : amount));
+}
+inline uint64_t leading_zeros(uint64_t a, int bits) {
+    return static_cast<uint64_t>(a == 0 ? bits : __builtin_clzll(a) - (64 - bits));
+}
+
+// The exact division of finite float32 magnitudes, 32 bits of the quotient at a time.
+struct Division {
+    float remainder;  // fmod: the sign of the dividend
+    float floor;      // of the exact quotient, rounded once (E9)
+};
+
+inline float scaled(double x, int exponent) {  // x * 2^exponent rounded once to float32; x is exact
+    if (exponent > 200) return static_cast<float>(x * 0x1p200);
+    return static_cast<float>(x * bits_as<double>(static_cast<uint64_t>(1023 + exponent) << 52));
+}
+
+inline Division divided(float a, float b) {
+    const float ma = magnitude_of(a), mb = magnitude_of(b);
+    const bool negative = (bits_as<uint32_t>(a) ^ bits_as<uint32_t>(b)) >> 31;
+    if (!(ma < bits_as<float>(inf_bits)) || !(mb < bits_as<float>(inf_bits)) || mb == 0) {
+        const bool whole = ma < bits_as<float>(inf_bits) && mb == bits_as<float>(inf_bits);
+        return {whole ? a : bits_as<float>(canonical_nan), a / b};
+    }
+    if (ma < mb) return {a, negative && ma != 0 ? -1.0f : copysign(0.0f, negative ? -1.0f : 1.0f)};
+    // a = sa·2^ea and b = sb·2^eb with integers sa, sb below 2^24.
+    const auto significand = [](uint32_t m) { return (m & 0x7FFFFF) | (m >> 23 != 0 ? 0x800000u : 0u); };
+    const auto exponent = [](uint32_t m) { return static_cast<int>(m >> 23 != 0 ? m >> 23 : 1) - 150; };
+    const uint32_t bits_a = bits_as<uint32_t>(ma), bits_b = bits_as<uint32_t>(mb);
+    const uint64_t divisor = significand(bits_b);
+    uint64_t r = significand(bits_a);
+    int shift = exponent(bits_a) - exponent(bits_b);
+    uint64_t quotient = r / divisor;
+    r %= divisor;
+    // The quotient's top 30 bits or more, 2^dropped times; what is below: all zeros, all ones, or mixed.
+    int dropped = 0;
+    bool any_one = false, any_zero = false;
+    while (shift > 0) {
+        const int step = shift < 32 ? shift : 32;
+        const uint64_t digit = (r << step) / divisor;
+        r = (r << step) % divisor;
+        shift -= step;
+        if (quotient < (uint64_t{1} << 30)) {
+            quotient = quotient << step | digit;
+        } else {
+            dropped += step;
+            any_one |= digit != 0;
+            any_zero |= digit != (uint64_t{1} << step) - 1;
+        }
+    }
+    const float remainder = copysign(scaled(static_cast<double>(r), exponent(bits_b)), a);
+    if (negative && r != 0) {  // one further from zero
+        const bool carries = dropped == 0 || !any_zero;
+        quotient += carries ? 1 : 0;
+        any_one = !carries;
+    }
+    // Of a long quotient one bit stands for all that are cut off, so that float64 holds it.
+    if (quotient >> 51 != 0) {
+        any_one |= (quotient & 0x7FF) != 0;
+        quotient = quotient & ~uint64_t{0x7FF};
+        quotient |= any_one ? 0x800 : 0;
+    } else if (any_one) {
+        quotient = quotient << 2 | 1;
+        dropped -= 2;
+    }
+    return {remainder, copysign(scaled(static_cast<double>(quotient), dropped), negative ? -1.0f : 1.0f)};
+}
+
+// Python's %: the sign of the divisor; the addition is the one rounding.
+inline float modulo(float a, float b) {
+    const float r = divided(a, b).remainder;
+    if (r == 0) return copysign(r, b);
+    return (r < 0) != (b < 0) ? r + b : r;
+}
 
 inline uint32_t canonical(float x) { return x == x ? bits_as<uint32_t>(x) : canonical_nan; }
 
-// Absent operands repeat the first: their loads are dead and vanish.
-#define FOR_EACH_ELEMENT(member, statement)               \
-    const auto* pa = operands[0]->member;                 \
-    const auto* pb = operands[arity > 1 ? 1 : 0]->member; \
-    for (int i = 0; i < n; ++i) {                         \
-        [[maybe_unused]] const auto a = pa[i];            \
-        [[maybe_unused]] const auto b = pb[i];            \
-        statement;                                        \
+// Absent operands repeat the first: their loads are dead and vanish. An operand may be the result.
+#define KERNEL(name, suffix, In, Out, count, statement)                           \
+    static void name##_##suffix(void* result, const void* const* operands, int n, \
+                                [[maybe_unused]] int bits) {                      \
+        auto* out = static_cast<Out*>(result);                                    \
+        const auto* pa = static_cast<const In*>(operands[0]);                     \
+        const auto* pb = static_cast<const In*>(operands[count > 1 ? 1 : 0]);     \
+        const auto* pc = static_cast<const In*>(operands[count > 2 ? 2 : 0]);     \
+        FOR_ELEMENTS {                                                            \
+            [[maybe_unused]] const In a = pa[i];                                  \
+            [[maybe_unused]] const In b = pb[i];                                  \
+            [[maybe_unused]] const In c = pc[i];                                  \
+            out[i] = static_cast<Out>(statement);                                 \
+        }                                                                         \
+    }
+#define SELECT_KERNEL(suffix, T)                                                                 \
+    static void select_##suffix(void* result, const void* const* operands, int n, int) {         \
+        auto* out = static_cast<T*>(result);                                                     \
+        const auto* condition = static_cast<const uint64_t*>(operands[0]);                       \
+        const auto* b = static_cast<const T*>(operands[1]);                                      \
+        const auto* c = static_cast<const T*>(operands[2]);                                      \
+        FOR_ELEMENTS out[i] = condition[i] ? b[i] : c[i];                                        \
     }
 
-#define FLOAT_KERNEL(name, count, body)                                         \
-    static void name##_float32(Tile& out, const Tile* const* operands, int n) { \
-        constexpr int arity = count;                                            \
-        FOR_EACH_ELEMENT(f32, out.f32_bits[i] = canonical(body))                \
-    }
-#define KERNEL(name, suffix, member, count, body)                                \
-    static void name##_##suffix(Tile& out, const Tile* const* operands, int n) { \
-        constexpr int arity = count;                                             \
-        FOR_EACH_ELEMENT(member, out.member[i] = (body))                         \
-    }
-#define COMPARISON_KERNEL(name, suffix, member, body)                            \
-    static void name##_##suffix(Tile& out, const Tile* const* operands, int n) { \
-        constexpr int arity = 2;                                                 \
-        FOR_EACH_ELEMENT(member, out.u64[i] = (body))                            \
-    }
-#define SELECT_KERNEL(name, suffix, member)                                      \
-    static void name##_##suffix(Tile& out, const Tile* const* operands, int n) { \
-        const uint64_t* condition = operands[0]->u64;                            \
-        const auto* b = operands[1]->member;                                     \
-        const auto* c = operands[2]->member;                                     \
-        for (int i = 0; i < n; ++i) out.member[i] = condition[i] ? b[i] : c[i];  \
-    }
-
-// The float32 bodies of two operands as functions, for the folds of fold.h.
+// The float32 bodies of the reducers on floats and vectors of them, for the folds of fold.h.
 namespace body {
 
-#define ARITHMETIC(name, arity, f, s, u) \
-    inline float name(float a, float b) { return f; }
+#define REDUCER(name, f, s, u)    \
+    struct name {                 \
+        template <class T>        \
+        static T apply(T a, T b) { \
+            return f;             \
+        }                         \
+    };
+#define ARITHMETIC(name, arity, f, s, u)
 #define FLOATING(name, arity, f)
+#define INTEGER(name, arity, s, u)
 #define INTEGRAL(name, arity, u)
 #define BITWISE(name, arity, f, s, u)
-#define COMPARISON(name, body)
+#define SIGN(name, arity, f)
+#define COMPARISON(name, arity, body)
 #define SELECTION(name)
 #include "ops.def"
 
@@ -65,39 +213,31 @@ namespace body {
 
 namespace kernel {
 
-#define ARITHMETIC(name, arity, f, s, u)        \
-    FLOAT_KERNEL(name, arity, f)                \
-    KERNEL(name, signed_integer, i64, arity, s) \
-    KERNEL(name, unsigned_integer, u64, arity, u)
-#define FLOATING(name, arity, f) FLOAT_KERNEL(name, arity, f)
-#define INTEGRAL(name, arity, u)                \
-    KERNEL(name, signed_integer, u64, arity, u) \
-    KERNEL(name, unsigned_integer, u64, arity, u)
-#define BITWISE(name, arity, f, s, u)           \
-    KERNEL(name, float32, f32_bits, arity, f)   \
-    KERNEL(name, signed_integer, i64, arity, s) \
-    KERNEL(name, unsigned_integer, u64, arity, u)
-#define COMPARISON(name, body)                         \
-    COMPARISON_KERNEL(name, float32, f32, body)        \
-    COMPARISON_KERNEL(name, signed_integer, i64, body) \
-    COMPARISON_KERNEL(name, unsigned_integer, u64, body)
-#define SELECTION(name)                      \
-    SELECT_KERNEL(name, float32, f32_bits)   \
-    SELECT_KERNEL(name, signed_integer, u64) \
-    SELECT_KERNEL(name, unsigned_integer, u64)
+#define INTEGERS(name, arity, s, u)                             \
+    KERNEL(name, signed_integer, int64_t, int64_t, arity, s)    \
+    KERNEL(name, unsigned_integer, uint64_t, uint64_t, arity, u)
+#define REDUCER(name, f, s, u) ARITHMETIC(name, 2, f, s, u)
+#define ARITHMETIC(name, arity, f, s, u) \
+    FLOATING(name, arity, f)             \
+    INTEGERS(name, arity, s, u)
+#define FLOATING(name, arity, f) KERNEL(name, float32, float, uint32_t, arity, canonical(f))
+#define INTEGER(name, arity, s, u) INTEGERS(name, arity, s, u)
+#define INTEGRAL(name, arity, u) KERNEL(name, integer, uint64_t, uint64_t, arity, u)
+#define BITWISE(name, arity, f, s, u) \
+    SIGN(name, arity, f)              \
+    INTEGERS(name, arity, s, u)
+#define SIGN(name, arity, f) KERNEL(name, float32, uint32_t, uint32_t, arity, f)
+#define COMPARISON(name, arity, body)                           \
+    KERNEL(name, float32, float, uint64_t, arity, body)         \
+    KERNEL(name, signed_integer, int64_t, uint64_t, arity, body) \
+    KERNEL(name, unsigned_integer, uint64_t, uint64_t, arity, body)
+#define SELECTION(name)               \
+    SELECT_KERNEL(float32, uint32_t)  \
+    SELECT_KERNEL(integer, uint64_t)
 #include "ops.def"
+#undef INTEGERS
 
 }  // namespace kernel
 
-// acc = op(acc, in): a reduction's step is the operation's own kernel, so the bodies cannot differ.
-template <OpKernel Kernel>
-void fold(Tile& acc, const Tile& in, int n) {
-    const Tile* const operands[] = {&acc, &in};
-    Kernel(acc, operands, n);
-}
-
-#undef FOR_EACH_ELEMENT
-#undef FLOAT_KERNEL
 #undef KERNEL
-#undef COMPARISON_KERNEL
 #undef SELECT_KERNEL

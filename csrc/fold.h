@@ -1,9 +1,35 @@
 // The inner loops of reductions: chains of elements folded left to right, many chains at a time (R2).
 // Included inside each instruction set's namespace.
 
-// The transpose of a 16 x 16 block by exchanges of 1, 2, 4 and 8 lanes.
-inline constexpr int block = 16;
-typedef float BlockRow __attribute__((vector_size(block * sizeof(float))));
+// acc = op(acc, in): a reduction's step is the operation's own kernel, so the bodies cannot differ.
+template <OpKernel Kernel>
+void fold(void* acc, const void* in, int n) {
+    const void* const operands[] = {acc, in};
+    Kernel(acc, operands, n, 64);
+}
+
+// The prefixes of a fold: step i reads what step i - 1 wrote. NaN is made canonical by the caller.
+template <class Body>
+void scan_float(void* out, const void* in, int n) {
+    auto* y = static_cast<float*>(out);
+    const auto* x = static_cast<const float*>(in);
+    float acc = y[0] = x[0];
+    for (int i = 1; i < n; ++i) y[i] = acc = Body::apply(acc, x[i]);
+}
+template <OpKernel Kernel>
+void scan_integer(void* out, const void* in, int n) {
+    auto* y = static_cast<uint64_t*>(out);
+    const auto* x = static_cast<const uint64_t*>(in);
+    y[0] = x[0];
+    for (int i = 1; i < n; ++i) {
+        const void* const operands[] = {y + i - 1, x + i};
+        Kernel(y + i, operands, 1, 64);
+    }
+}
+
+// The transpose of a square block of one vector's width by exchanges of 1, 2, 4, ... lanes.
+inline constexpr int block = Vec::lanes;
+inline constexpr ptrdiff_t cache_line = 64;
 template <int... I>
 struct Lanes {};
 template <int N, int... I>
@@ -14,28 +40,35 @@ struct MakeLanes<0, I...> {
 };
 
 template <int S, int... I>
-inline void exchange(BlockRow& a, BlockRow& b, Lanes<I...>) {
-    const BlockRow low = __builtin_shufflevector(a, b, ((I & S) == 0 ? I : I - S + block)...);
+inline void exchange(FloatVector& a, FloatVector& b, Lanes<I...>) {
+    const FloatVector low = __builtin_shufflevector(a, b, ((I & S) == 0 ? I : I - S + block)...);
     b = __builtin_shufflevector(a, b, ((I & S) == 0 ? I + S : I + block)...);
     a = low;
 }
 
 template <int S>
-inline void exchange_rows(BlockRow* rows) {
+inline void transpose(FloatVector* rows) {
     for (int i = 0; i < block; ++i)
         if ((i & S) == 0) exchange<S>(rows[i], rows[i + S], MakeLanes<block>::type());
+    if constexpr (2 * S < block) transpose<2 * S>(rows);
 }
 
-inline void transpose(BlockRow* rows) {
-    exchange_rows<1>(rows);
-    exchange_rows<2>(rows);
-    exchange_rows<4>(rows);
-    exchange_rows<8>(rows);
+template <DType T>
+inline void load_vector(const char* data, FloatVector& v) {
+    using S = typename Storage<storage_bytes(T)>::type;
+    if constexpr (sizeof(S) == sizeof(float)) {
+        __builtin_memcpy(&v, data, sizeof v);
+    } else {
+        alignas(sizeof v) uint32_t x[block];
+        for (int i = 0; i < block; ++i)
+            x[i] = widen<T>(read<S>(data + i * static_cast<ptrdiff_t>(sizeof(S))));
+        __builtin_memcpy(&v, x, sizeof v);
+    }
 }
 
 // Chain i starts at data + i * chain_stride and has `count` elements `stride` bytes apart. Its fold is
 // acc[i]. NaN is made canonical by the caller, once, at the end (E6).
-template <int I, float (*Body)(float, float)>
+template <int I, class Body>
 void fold_chains(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int64_t count, int chains,
                  float* acc) {
     constexpr DType T = static_cast<DType>(I);
@@ -49,42 +82,58 @@ void fold_chains(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int
         for (; k + 4 <= count; k += 4) {
             const char* p = data + k * stride;
             for (int j = 0; j < chains; ++j) {
-                float a = Body(acc[j], at(p + j * size));
-                a = Body(a, at(p + stride + j * size));
-                a = Body(a, at(p + 2 * stride + j * size));
-                acc[j] = Body(a, at(p + 3 * stride + j * size));
+                float a = Body::apply(acc[j], at(p + j * size));
+                a = Body::apply(a, at(p + stride + j * size));
+                a = Body::apply(a, at(p + 2 * stride + j * size));
+                acc[j] = Body::apply(a, at(p + 3 * stride + j * size));
             }
         }
         for (; k < count; ++k)
-            for (int j = 0; j < chains; ++j) acc[j] = Body(acc[j], at(data + k * stride + j * size));
+            for (int j = 0; j < chains; ++j)
+                acc[j] = Body::apply(acc[j], at(data + k * stride + j * size));
         return;
     }
-    if (stride == size && count > block) {  // each chain is contiguous: transpose blocks of 16 chains
+    if (stride == size && count > block) {  // each chain is contiguous: transpose blocks of chains
         for (; chain + block <= chains; chain += block) {
             const char* p = data + chain * chain_stride;
-            float* a = acc + chain;
-            for (int j = 0; j < block; ++j) a[j] = at(p + j * chain_stride);
+            alignas(sizeof(FloatVector)) float first[block];
+            for (int j = 0; j < block; ++j) first[j] = at(p + j * chain_stride);
+            FloatVector a;
+            __builtin_memcpy(&a, first, sizeof a);
+            // Meanwhile the lines that come next are fetched chain by chain, as memory likes it: those of
+            // the next chains where they follow in memory, else the next elements of these.
+            const ptrdiff_t length = count * size, lines = length / cache_line;
+            const char* next = p + (chain_stride == length ? block * chain_stride : length);
+            ptrdiff_t line = 0;
             int64_t k = 1;
             for (; k + block <= count; k += block) {
-                alignas(64) float rows[block][block];
-                for (int j = 0; j < block; ++j)
-                    for (int i = 0; i < block; ++i)
-                        rows[j][i] = at(p + j * chain_stride + (k + i) * size);
-                BlockRow columns[block];
-                __builtin_memcpy(columns, rows, sizeof rows);
-                transpose(columns);
-                __builtin_memcpy(rows, columns, sizeof rows);
-                for (int i = 0; i < block; ++i)
-                    for (int j = 0; j < block; ++j) a[j] = Body(a[j], rows[i][j]);
+                for (int i = 0; i < block * size / 4; ++i, ++line) {
+                    if (line == lines) {
+                        line = 0;
+                        next += chain_stride;
+                    }
+                    __builtin_prefetch(next + line * cache_line, 0, 2);
+                }
+                FloatVector rows[block];
+                for (int j = 0; j < block; ++j) {
+                    const char* q = p + j * chain_stride + k * size;
+                    __builtin_prefetch(q + 8 * cache_line);
+                    load_vector<T>(q, rows[j]);
+                }
+                transpose<1>(rows);
+                for (int i = 0; i < block; ++i) a = Body::apply(a, rows[i]);
             }
+            __builtin_memcpy(acc + chain, &a, sizeof a);
             for (; k < count; ++k)
-                for (int j = 0; j < block; ++j) a[j] = Body(a[j], at(p + j * chain_stride + k * size));
+                for (int j = 0; j < block; ++j)
+                    acc[chain + j] =
+                        Body::apply(acc[chain + j], at(p + j * chain_stride + k * size));
         }
     }
     for (; chain < chains; ++chain) {
         const char* p = data + chain * chain_stride;
         float a = at(p);
-        for (int64_t k = 1; k < count; ++k) a = Body(a, at(p + k * stride));
+        for (int64_t k = 1; k < count; ++k) a = Body::apply(a, at(p + k * stride));
         acc[chain] = a;
     }
 }

@@ -9,6 +9,8 @@
 namespace neuronsim::NEURONSIM_ISA_NAMESPACE {
 namespace {
 
+#include "simd.h"
+//
 #include "convert.h"
 
 namespace math {
@@ -22,7 +24,6 @@ namespace math {
 #include "elementwise.h"
 //
 #include "fold.h"
-#include "simd.h"
 //
 #include "matmul.h"
 
@@ -34,8 +35,13 @@ constexpr void fill_dtypes(Kernels& k) {
     if constexpr (I < dtype_count) {
         constexpr DType T = static_cast<DType>(I);
         k.load[I] = load<T>;
-        k.store[I] = store<T>;
+        k.store[I] = store<T, Payload::keep>;
+        k.store_quiet[I] = store<T, Payload::drop>;
         k.round[I] = round_to<T>;
+        if constexpr (is_device_float(T)) {
+            k.round_by[I] = round_by<T>;
+            k.reduce_precision[I] = reduce_precision<T>;
+        }
         if constexpr (is_signed_integer(T) || is_unsigned_integer(T)) {
             k.to_integer[static_cast<int>(f32)][I] = to_integer<f32, T>;
             k.to_integer[static_cast<int>(f64)][I] = to_integer<f64, T>;
@@ -46,7 +52,7 @@ constexpr void fill_dtypes(Kernels& k) {
     }
 }
 
-template <float (*Body)(float, float), int I = 0>
+template <class Body, int I = 0>
 constexpr void fill_chains(ChainsKernel* row) {
     if constexpr (I < format_count) {
         row[I] = fold_chains<I, Body>;
@@ -62,45 +68,54 @@ constexpr void fill_domain(Kernels& k) {
     k.to_bool[d] = to_bool<D>;
 }
 
+constexpr bool is_bit_reducer(Op op) {  // R2
+    return op == Op::bitwise_and || op == Op::bitwise_or || op == Op::bitwise_xor;
+}
+
 constexpr Kernels make_kernels() {
     Kernels k{};
     k.isa = NEURONSIM_ISA_NAME;
     k.dot_rows = dot_block_rows;
     k.dot_columns = dot_block_vectors * Vec::lanes;
-    k.dot_block = dot_block;
+    k.dot_block = dot_block<false>;
+    k.dot_block_flushed = dot_block<true>;
+    k.flush = flush;
     k.canonicalize = canonicalize;
     fill_dtypes<0>(k);
     fill_domain<f32>(k);
     fill_domain<f64>(k);
     fill_domain<i64>(k);
     fill_domain<u64>(k);
-    fill_chains<body::add>(k.fold_chains[static_cast<int>(Op::add)]);
-    fill_chains<body::multiply>(k.fold_chains[static_cast<int>(Op::multiply)]);
-    fill_chains<body::maximum>(k.fold_chains[static_cast<int>(Op::maximum)]);
-    fill_chains<body::minimum>(k.fold_chains[static_cast<int>(Op::minimum)]);
 #define SET(name, domain, suffix) \
     k.op[static_cast<int>(Op::name)][static_cast<int>(domain)] = kernel::name##_##suffix;
 #define SET_FOLD(name, domain, suffix) \
     k.fold[static_cast<int>(Op::name)][static_cast<int>(domain)] = fold<kernel::name##_##suffix>;
+#define SET_INTEGER_FOLD(name, domain, suffix) \
+    SET_FOLD(name, domain, suffix)             \
+    k.scan[static_cast<int>(Op::name)][static_cast<int>(domain)] = scan_integer<kernel::name##_##suffix>;
 #define SET_INTEGERS(name) SET(name, i64, signed_integer) SET(name, u64, unsigned_integer)
 #define SET_ALL(name) SET(name, f32, float32) SET_INTEGERS(name)
-#define ARITHMETIC(name, arity, f, s, u)      \
-    SET_ALL(name)                             \
-    if constexpr (arity == 2) {               \
-        SET_FOLD(name, f32, float32)          \
-        SET_FOLD(name, i64, signed_integer)   \
-        SET_FOLD(name, u64, unsigned_integer) \
-    }
+#define REDUCER(name, f, s, u)                               \
+    SET_ALL(name)                                            \
+    SET_FOLD(name, f32, float32)                             \
+    SET_INTEGER_FOLD(name, i64, signed_integer)              \
+    SET_INTEGER_FOLD(name, u64, unsigned_integer)            \
+    k.scan[static_cast<int>(Op::name)][static_cast<int>(f32)] = scan_float<body::name>; \
+    fill_chains<body::name>(k.fold_chains[static_cast<int>(Op::name)]);
+#define ARITHMETIC(name, arity, f, s, u) SET_ALL(name)
 #define FLOATING(name, arity, f) SET(name, f32, float32)
-#define INTEGRAL(name, arity, u)              \
-    SET_INTEGERS(name)                        \
-    if constexpr (arity == 2) {               \
-        SET_FOLD(name, i64, signed_integer)   \
-        SET_FOLD(name, u64, unsigned_integer) \
+#define INTEGER(name, arity, s, u) SET_INTEGERS(name)
+#define INTEGRAL(name, arity, u)                        \
+    SET(name, i64, integer)                             \
+    SET(name, u64, integer)                             \
+    if constexpr (is_bit_reducer(Op::name)) {           \
+        SET_INTEGER_FOLD(name, i64, integer)            \
+        SET_INTEGER_FOLD(name, u64, integer)            \
     }
 #define BITWISE(name, arity, f, s, u) SET_ALL(name)
-#define COMPARISON(name, body) SET_ALL(name)
-#define SELECTION(name) SET_ALL(name)
+#define SIGN(name, arity, f) SET(name, f32, float32)
+#define COMPARISON(name, arity, body) SET_ALL(name)
+#define SELECTION(name) SET(name, f32, float32) SET(name, i64, integer) SET(name, u64, integer)
 #include "ops.def"
     return k;
 }

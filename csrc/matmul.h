@@ -1,8 +1,21 @@
 // The register block of the matrix product: rule M2 inside one tile of the contraction.
 // Included inside each instruction set's namespace.
 
+// C4: what is below 2^-126 becomes zero with its sign.
+template <bool Flush>
+inline Vec flushed_if(Vec v) {
+    if constexpr (Flush) {
+        float x[Vec::lanes];
+        v.store(x);
+        for (float& y : x) y = bits_as<float>(flushed(bits_as<uint32_t>(y)));
+        return Vec::load(x);
+    }
+    return v;
+}
+
 // a is [k][rows], b is [k][columns], psum is [rows][columns]. Each output's sum starts at +0 and runs
 // through k in order with a fused multiply-add; then it is added to PSUM (M2).
+template <bool Flush>
 inline void dot_block(const float* a, const float* b, int64_t k, float* psum) {
     constexpr int columns = dot_block_vectors * Vec::lanes;
     Vec acc[dot_block_rows][dot_block_vectors];
@@ -15,12 +28,12 @@ inline void dot_block(const float* a, const float* b, int64_t k, float* psum) {
         for (int row = 0; row < dot_block_rows; ++row) {
             const Vec a_element = Vec::splat(a[i * dot_block_rows + row]);
             for (int j = 0; j < dot_block_vectors; ++j)
-                acc[row][j] = fma(a_element, b_row[j], acc[row][j]);
+                acc[row][j] = flushed_if<Flush>(fma(a_element, b_row[j], acc[row][j]));
         }
     }
     for (int row = 0; row < dot_block_rows; ++row)
         for (int j = 0; j < dot_block_vectors; ++j) {
             float* p = psum + row * columns + j * Vec::lanes;
-            add(Vec::load(p), acc[row][j]).store(p);
+            flushed_if<Flush>(add(Vec::load(p), acc[row][j])).store(p);
         }
 }

@@ -12,6 +12,8 @@
 #include "pool.h"
 #include "program.h"
 #include "reduce.h"
+#include "sort.h"
+#include "window.h"
 
 namespace py = pybind11;
 using namespace neuronsim;
@@ -45,43 +47,195 @@ char* output_data(py::array& array, DType dtype) {
     return static_cast<char*>(array.mutable_data());
 }
 
+// An array of storage as the caller's dtype code says, for results.
+py::array empty(DType dtype, int ndim, const Py_intptr_t* shape) {
+    static PyObject* const descriptors[] = {
+        py::dtype::of<uint8_t>().release().ptr(), py::dtype::of<uint16_t>().release().ptr(),
+        py::dtype::of<float>().release().ptr(),   py::dtype::of<double>().release().ptr(),
+        py::dtype::of<int8_t>().release().ptr(),  py::dtype::of<int16_t>().release().ptr(),
+        py::dtype::of<int32_t>().release().ptr(), py::dtype::of<int64_t>().release().ptr(),
+        py::dtype::of<uint32_t>().release().ptr(), py::dtype::of<uint64_t>().release().ptr(),
+        py::dtype::of<bool>().release().ptr(),
+    };
+    const auto index = [&] {
+        if (dtype == DType::boolean) return 10;
+        if (dtype == DType::float64) return 3;
+        const int bytes = storage_bytes(dtype);
+        if (is_device_float(dtype)) return bytes / 2;
+        const int log = __builtin_ctz(static_cast<unsigned>(bytes));
+        if (is_signed_integer(dtype)) return 4 + log;
+        return log < 2 ? log : 6 + log;
+    };
+    PyObject* const descriptor = descriptors[index()];
+    Py_INCREF(descriptor);  // which the new array takes
+    auto& api = py::detail::npy_api::get();
+    PyObject* const array = api.PyArray_NewFromDescr_(api.PyArray_Type_, descriptor, ndim, shape, nullptr,
+                                                      nullptr, 0, nullptr);
+    if (array == nullptr) throw py::error_already_set();
+    return py::reinterpret_steal<py::array>(array);
+}
+
+// The shortest way from Python: a program of one output on dense arrays of one shape. Gives None for
+// other arrays, which TileProgram.run takes. A plain C function, since small arrays feel the binding.
+PyObject* run_dense(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    constexpr Py_ssize_t most = 4;
+    constexpr int64_t few_elements = 1 << 14;  // which take less time than handing over the interpreter
+    auto& api = py::detail::npy_api::get();
+    py::detail::make_caster<TileProgram> caster;
+    if (count < 2 || count > most || !caster.load(args[0], false)) Py_RETURN_NONE;
+    const TileProgram& program = py::detail::cast_op<const TileProgram&>(caster);
+    if (program.inputs().size() != static_cast<size_t>(count - 1) || program.output_count() != 1 ||
+        program.numerics().stochastic)
+        Py_RETURN_NONE;
+    const char* inputs[most];
+    const auto* first = py::detail::array_proxy(args[1]);
+    int64_t n = 1;
+    for (Py_ssize_t i = 1; i < count; ++i) {
+        if (!api.PyArray_Check_(args[i])) Py_RETURN_NONE;
+        const auto* a = py::detail::array_proxy(args[i]);
+        if ((a->flags & py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_) == 0 || a->nd != first->nd)
+            Py_RETURN_NONE;
+        for (int d = 0; d < a->nd; ++d)
+            if (a->dimensions[d] != first->dimensions[d]) Py_RETURN_NONE;
+        if (py::reinterpret_borrow<py::dtype>(a->descr).itemsize() != storage_bytes(program.inputs()[static_cast<size_t>(i - 1)]))
+            Py_RETURN_NONE;
+        inputs[i - 1] = a->data;
+    }
+    for (int d = 0; d < first->nd; ++d) n *= first->dimensions[d];
+    try {
+        py::array result = empty(program.output_dtype(0), first->nd, first->dimensions);
+        char* const output = static_cast<char*>(result.mutable_data());
+        if (n <= few_elements) {
+            program.run_dense(n, inputs, &output, 0, nullptr);
+        } else {
+            const py::gil_scoped_release released;
+            program.run_dense(n, inputs, &output, 0, nullptr);
+        }
+        return result.release().ptr();
+    } catch (py::error_already_set& error) {
+        error.restore();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_MemoryError, error.what());
+    }
+    return nullptr;
+}
+PyMethodDef run_dense_method = {
+    "run_dense", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&run_dense)), METH_FASTCALL,
+    "run_dense(program, *arrays): the output on dense arrays of one shape, or None for others"};
+
+std::vector<View> views_of(const std::vector<py::array>& arrays, const std::vector<int>& types,
+                           const std::vector<int64_t>& shape) {
+    if (arrays.size() != types.size()) throw std::invalid_argument("each array has a type");
+    std::vector<View> views;
+    for (size_t i = 0; i < arrays.size(); ++i) {
+        if (shape_of(arrays[i]) != shape) throw std::invalid_argument("the shapes differ");
+        views.push_back(view_of(arrays[i], dtype_code(types[i])));
+    }
+    return views;
+}
+
 void run_program(const TileProgram& program, const std::vector<py::array>& inputs,
-                 std::vector<py::array> outputs) {
+                 std::vector<py::array> outputs, uint64_t seed, const std::vector<uint64_t>& ids) {
     if (inputs.size() != program.inputs().size() || outputs.size() != program.output_count() ||
         outputs.empty())
         throw std::invalid_argument("the program has another number of inputs or outputs");
     const std::vector<int64_t> shape = shape_of(outputs[0]);
-    std::vector<View> views;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-        if (shape_of(inputs[i]) != shape) throw std::invalid_argument("the shapes differ");
-        views.push_back(view_of(inputs[i], program.inputs()[i]));
-    }
+    std::vector<int> types;
+    for (const DType t : program.inputs()) types.push_back(static_cast<int>(t));
+    const std::vector<View> views = views_of(inputs, types, shape);
     std::vector<char*> targets;
     for (size_t i = 0; i < outputs.size(); ++i) {
         if (shape_of(outputs[i]) != shape) throw std::invalid_argument("the shapes differ");
         targets.push_back(output_data(outputs[i], program.output_dtype(i)));
     }
     const py::gil_scoped_release released;
-    program.run(shape, views, targets);
+    program.run(shape, views, targets, seed, ids);
 }
 
-void run_reduce(int op, int dtype, const py::array& input, int kept, const py::array& initial,
-                py::array output, int64_t tile, bool round_tiles) {
-    const Reduction reduction{static_cast<Op>(op), dtype_code(dtype), tile, round_tiles};
+Reduction make_reduction(int op, int dtype, int accumulate, int64_t tile, bool round_tiles,
+                         const Numerics& numerics, uint64_t seed, std::vector<uint64_t> ids) {
     if (op < 0 || op >= op_count) throw std::invalid_argument("unknown operation");
+    const DType type = dtype_code(dtype), accumulated = dtype_code(accumulate);
+    if (!is_device_float(accumulated)) throw std::invalid_argument("sums accumulate in a float type");
+    return {static_cast<Op>(op), type, accumulated, tile, round_tiles, numerics, seed, std::move(ids)};
+}
+
+void run_reduce(const Reduction& reduction, const py::array& input, int kept, const py::array& initial,
+                py::array output, bool cumulative) {
     const View view = view_of(input, reduction.dtype);
     const std::vector<int64_t> shape = shape_of(input);
-    if (kept < 0 || kept > input.ndim() || initial.size() != 1 ||
-        shape_of(output) != std::vector<int64_t>(shape.begin(), shape.begin() + kept))
+    const bool fits = kept >= 0 && kept <= input.ndim() && initial.size() == 1;
+    if (!fits || shape_of(output) != (cumulative ? shape
+                                                 : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
         throw std::invalid_argument("the output's shape is not that of the kept dimensions");
     const View start = view_of(initial, reduction.dtype);
     char* target = output_data(output, reduction.dtype);
     const py::gil_scoped_release released;
-    reduce(reduction, shape, kept, view, start.data, target);
+    reduce(reduction, shape, kept, view, start.data, target, cumulative);
+}
+
+Windows make_windows(const py::array& input, const py::array& output,
+                     const std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>>& rows) {
+    Windows windows{shape_of(input), shape_of(output), {}};
+    for (const auto& [size, stride, padding_low, base_dilation, window_dilation] : rows)
+        windows.dimensions.push_back({size, stride, padding_low, base_dilation, window_dilation});
+    return windows;
+}
+using WindowRows = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>>;
+
+void run_reduce_windows(const Reduction& reduction, const WindowRows& rows, const py::array& input,
+                        const py::array& initial, py::array output) {
+    const Windows windows = make_windows(input, output, rows);
+    const View view = view_of(input, reduction.dtype), start = view_of(initial, reduction.dtype);
+    if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
+    char* target = output_data(output, reduction.dtype);
+    const py::gil_scoped_release released;
+    reduce_windows(windows, reduction, view, start.data, target);
+}
+
+void run_fold_windows(const TileProgram& computation, const WindowRows& rows,
+                      const std::vector<py::array>& inputs, const std::vector<py::array>& initial,
+                      std::vector<py::array> outputs) {
+    const size_t count = outputs.size();
+    if (count == 0 || inputs.size() != count || initial.size() != count ||
+        computation.inputs().size() != 2 * count || computation.output_count() != count)
+        throw std::invalid_argument("the computation takes accumulators and elements, and gives results");
+    const Windows windows = make_windows(inputs[0], outputs[0], rows);
+    std::vector<int> types;
+    for (size_t i = count; i < 2 * count; ++i)
+        types.push_back(static_cast<int>(computation.inputs()[i]));
+    const std::vector<View> views = views_of(inputs, types, windows.input_shape);
+    std::vector<const char*> starts;
+    std::vector<char*> targets;
+    for (size_t i = 0; i < count; ++i) {
+        if (initial[i].size() != 1) throw std::invalid_argument("an initial value is one element");
+        if (shape_of(outputs[i]) != windows.output_shape)
+            throw std::invalid_argument("the shapes differ");
+        starts.push_back(view_of(initial[i], computation.output_dtype(i)).data);
+        targets.push_back(output_data(outputs[i], computation.output_dtype(i)));
+    }
+    const py::gil_scoped_release released;
+    fold_windows(windows, computation, views, starts, targets);
+}
+
+py::array run_sort(const TileProgram& comparator, const std::vector<py::array>& operands) {
+    if (operands.empty()) throw std::invalid_argument("sort takes at least one operand");
+    const std::vector<int64_t> shape = shape_of(operands[0]);
+    std::vector<int> types;
+    for (size_t i = 0; i < comparator.inputs().size(); i += 2)
+        types.push_back(static_cast<int>(comparator.inputs()[i]));
+    const std::vector<View> views = views_of(operands, types, shape);
+    py::array order = empty(DType::int64, static_cast<int>(operands[0].ndim()), operands[0].shape());
+    auto* target = static_cast<int64_t*>(order.mutable_data());
+    {
+        const py::gil_scoped_release released;
+        sort(shape, views, comparator, target);
+    }
+    return order;
 }
 
 void run_dot(const py::array& a, int a_dtype, const py::array& b, int b_dtype, py::array output,
-             int result_dtype, int64_t tile) {
+             int result_dtype, int64_t tile, const Numerics& numerics, uint64_t seed, uint64_t id) {
     if (a.ndim() != 3 || b.ndim() != 3 || output.ndim() != 3 || a.shape(0) != b.shape(0) ||
         a.shape(2) != b.shape(1) || output.shape(0) != a.shape(0) || output.shape(1) != a.shape(1) ||
         output.shape(2) != b.shape(2))
@@ -94,7 +248,7 @@ void run_dot(const py::array& a, int a_dtype, const py::array& b, int b_dtype, p
     char* target = output_data(output, types[2]);
     const DotShape shape{a.shape(0), a.shape(1), a.shape(2), b.shape(2)};
     const py::gil_scoped_release released;
-    dot(shape, view_a, view_b, types[2], tile, target);
+    dot(shape, view_a, view_b, types[2], tile, numerics, {seed, id}, target);
 }
 
 py::list format_rows() {
@@ -107,7 +261,7 @@ py::list format_rows() {
 
 py::list op_table() {
     py::list rows;
-    for (const OpRow& row : op_rows) rows.append(py::make_tuple(row.name, row.arity, row.kind));
+    for (const OpRow& row : op_rows) rows.append(py::make_tuple(row.name, row.arity, kind_names[static_cast<int>(row.kind)]));
     return rows;
 }
 
@@ -119,24 +273,61 @@ PYBIND11_MODULE(_core, m) {
     m.attr("DTYPES") = std::vector<std::string>(dtype_names, dtype_names + dtype_count);
     m.attr("OPS") = op_table();
     m.attr("CONVERT") = convert_op;
+    m.attr("CONVERT_NEAREST") = convert_nearest_op;
+    m.attr("REDUCE_PRECISION") = reduce_precision_op;
+    py::class_<Numerics>(m, "Numerics")
+        .def(py::init([](bool integers_via_float32, const std::string& fp8_overflow,
+                         bool flush_subnormals, bool stochastic) {
+                 const Fp8Overflow overflow = fp8_overflow == "inf"   ? Fp8Overflow::inf
+                                              : fp8_overflow == "nan" ? Fp8Overflow::nan
+                                                                      : Fp8Overflow::saturate;
+                 return Numerics{integers_via_float32, overflow, flush_subnormals, stochastic};
+             }),
+             py::arg("integers_via_float32"), py::arg("fp8_overflow"), py::arg("flush_subnormals"),
+             py::arg("stochastic"));
     py::class_<TileProgram>(m, "TileProgram")
         .def(py::init([](const std::vector<int>& inputs,
                          const std::vector<std::tuple<int, int, std::vector<int>>>& steps,
-                         std::vector<int> outputs, bool integers_via_float32) {
+                         std::vector<int> outputs, const Numerics& numerics) {
                  std::vector<DType> input_types;
                  for (const int code : inputs) input_types.push_back(dtype_code(code));
                  std::vector<Step> list;
                  for (const auto& [op, result, operands] : steps)
                      list.push_back({op, dtype_code(result), operands});
                  return TileProgram(std::move(input_types), std::move(list), std::move(outputs),
-                                    integers_via_float32);
+                                    numerics);
              }),
-             py::arg("inputs"), py::arg("steps"), py::arg("outputs"), py::arg("integers_via_float32"))
-        .def("run", &run_program, py::arg("inputs"), py::arg("outputs"));
-    m.def("reduce", &run_reduce, py::arg("op"), py::arg("dtype"), py::arg("input"), py::arg("kept"),
-          py::arg("initial"), py::arg("output"), py::arg("tile"), py::arg("round_tiles"));
+             py::arg("inputs"), py::arg("steps"), py::arg("outputs"), py::arg("numerics"))
+        .def("run", &run_program, py::arg("inputs"), py::arg("outputs"), py::arg("seed") = 0,
+             py::arg("ids") = std::vector<uint64_t>());
+    const py::object run_dense_function =
+        py::reinterpret_steal<py::object>(PyCFunction_New(&run_dense_method, nullptr));
+    m.attr("run_dense") = run_dense_function;
+    py::class_<Reduction>(m, "Reduction")
+        .def(py::init(&make_reduction), py::arg("op"), py::arg("dtype"), py::arg("accumulate"),
+             py::arg("tile"), py::arg("round_tiles"), py::arg("numerics"), py::arg("seed"),
+             py::arg("ids"));
+    m.def("reduce", &run_reduce, py::arg("reduction"), py::arg("input"), py::arg("kept"),
+          py::arg("initial"), py::arg("output"), py::arg("cumulative"));
+    m.def("reduce_windows", &run_reduce_windows, py::arg("reduction"), py::arg("window"),
+          py::arg("input"), py::arg("initial"), py::arg("output"));
+    m.def("fold_windows", &run_fold_windows, py::arg("computation"), py::arg("window"),
+          py::arg("inputs"), py::arg("initial"), py::arg("outputs"));
+    m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));
     m.def("dot", &run_dot, py::arg("a"), py::arg("a_dtype"), py::arg("b"), py::arg("b_dtype"),
-          py::arg("output"), py::arg("result_dtype"), py::arg("tile"));
+          py::arg("output"), py::arg("result_dtype"), py::arg("tile"), py::arg("numerics"),
+          py::arg("seed"), py::arg("id"));
+    m.def(
+        "random_words",
+        [](uint64_t seed, uint64_t id, int64_t first, int64_t n) {
+            py::array_t<uint32_t> words(n);
+            for (int64_t at = 0; at < n; at += tile_elements)
+                random_words({seed, id}, first + at,
+                             static_cast<int>(n - at < tile_elements ? n - at : tile_elements),
+                             words.mutable_data() + at);
+            return words;
+        },
+        py::arg("seed"), py::arg("id"), py::arg("first"), py::arg("n"));
     m.def("isa", [] { return std::string(kernels().isa); });
     m.def("available_isas", &available_isas);
     m.def("select_isa", &select_isa, py::arg("name"));

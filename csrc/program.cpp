@@ -15,30 +15,43 @@ constexpr int64_t tiles_per_grain = 16;
 
 bool has_domain(int op, Domain d) { return kernels().op[op][static_cast<int>(d)] != nullptr; }
 
-bool is_kind(int op, const char* kind) { return op_rows[op].kind == std::string(kind); }
+bool is_conversion(int op) { return op == convert_op || op == convert_nearest_op; }
+
+// Whether an operation moves or flips bits (E6) instead of computing.
+bool moves_bits(int op) {
+    if (op >= op_count) return false;
+    const Kind kind = op_rows[op].kind;
+    return kind == Kind::bitwise || kind == Kind::sign || kind == Kind::selection;
+}
 
 void check_step(const Step& step, const std::vector<DType>& dtypes) {
     const auto fail = [&](const std::string& why) {
-        throw std::invalid_argument((step.op == convert_op ? "convert" : op_rows[step.op].name) +
-                                    std::string(": ") + why);
+        const char* name = step.op < op_count ? op_rows[step.op].name : "a conversion";
+        throw std::invalid_argument(std::string(name) + ": " + why);
     };
     for (const int v : step.operands)
         if (v < 0 || v >= static_cast<int>(dtypes.size())) fail("an operand is not computed yet");
     const auto dtype = [&](size_t i) { return dtypes[static_cast<size_t>(step.operands[i])]; };
-    if (step.op == convert_op) {
+    if (is_conversion(step.op)) {
         if (step.operands.size() != 1) fail("takes one operand");
+        return;
+    }
+    if (step.op >= reduce_precision_op) {
+        if (step.operands.size() != 1 || dtype(0) != step.result || !is_device_float(step.result) ||
+            step.op < reduce_precision_op + 32)
+            fail("reduce-precision keeps a float type");
         return;
     }
     if (static_cast<int>(step.operands.size()) != op_rows[step.op].arity)
         fail("takes " + std::to_string(op_rows[step.op].arity) + " operands");
-    const size_t first = is_kind(step.op, "selection") ? 1 : 0;
+    const size_t first = op_rows[step.op].kind == Kind::selection ? 1 : 0;
     if (first == 1 && dtype(0) != DType::boolean) fail("the first operand must be bool");
     const Domain domain = domain_of(dtype(first));
     for (size_t i = first; i < step.operands.size(); ++i)
         if (domain_of(dtype(i)) != domain) fail("the operands' types do not go together");
     if (!has_domain(step.op, domain))
         fail("not defined for " + std::string(dtype_names[static_cast<int>(dtype(first))]));
-    const bool fits = is_kind(step.op, "comparison") ? step.result == DType::boolean
+    const bool fits = op_rows[step.op].kind == Kind::comparison ? step.result == DType::boolean
                                                      : domain_of(step.result) == domain;
     if (!fits) fail("the result cannot be " + std::string(dtype_names[static_cast<int>(step.result)]));
 }
@@ -46,14 +59,16 @@ void check_step(const Step& step, const std::vector<DType>& dtypes) {
 }  // namespace
 
 TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std::vector<int> outputs,
-                         bool integers_via_float32)
+                         const Numerics& numerics)
     : inputs_(std::move(inputs)),
       steps_(std::move(steps)),
       outputs_(std::move(outputs)),
       dtypes_(inputs_),
-      integers_via_float32_(integers_via_float32) {
+      moves_(inputs_.size(), true),
+      numerics_(numerics) {
     for (const Step& step : steps_) {
-        if (step.op < 0 || step.op > op_count) throw std::invalid_argument("unknown operation");
+        if (step.op < 0 || step.op > last_op)
+            throw std::invalid_argument("unknown operation");
         check_step(step, dtypes_);
         dtypes_.push_back(step.result);
     }
@@ -63,20 +78,32 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
     for (int s = 0; s < static_cast<int>(steps_.size()); ++s)
         for (const int v : steps_[static_cast<size_t>(s)].operands)
             last_use[static_cast<size_t>(v)] = s;
-    // A value that is only stored need not be rounded before: storing a narrow float rounds it.
     for (int v = input_count; v < values; ++v) {
-        const DType t = dtypes_[static_cast<size_t>(v)];
+        const Step& step = steps_[static_cast<size_t>(v - input_count)];
+        const DType t = step.result;
+        bool same = true;  // the moved operands have the result's type
+        for (size_t i = step.op < op_count && op_rows[step.op].kind == Kind::selection ? 1 : 0;
+             i < step.operands.size(); ++i)
+            same = same && dtypes_[static_cast<size_t>(step.operands[i])] == t;
+        const bool moves = same && (is_conversion(step.op) || moves_bits(step.op));
+        moves_.push_back(moves);
+        // A value that is only stored need not be rounded before: storing a narrow float rounds it.
         const bool is_read = last_use[static_cast<size_t>(v)] >= 0;
-        rounds_.push_back(is_read || !is_device_float(t) || storage_bytes(t) == 4);
+        const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
+        rounds_.push_back(!(moves && is_device_float(t)) && (is_read || !store_rounds));
     }
     for (const int v : outputs_) {
         if (v < 0 || v >= values) throw std::invalid_argument("an output is not computed");
         last_use[static_cast<size_t>(v)] = values;
     }
+    for (int v = input_count; v < values; ++v)
+        if (is_alias(static_cast<size_t>(v - input_count)))
+            last_use[static_cast<size_t>(steps_[static_cast<size_t>(v - input_count)].operands[0])] =
+                values;
     // A step's result never shares a tile with its operands: their elements may differ in size.
     std::vector<int> free_registers;
     for (int v = 0; v < values; ++v) {
-        if (v < input_count || free_registers.empty()) {
+        if (free_registers.empty()) {
             registers_.push_back(register_count_++);
         } else {
             registers_.push_back(free_registers.back());
@@ -94,71 +121,197 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
     }
 }
 
-void TileProgram::run_step(const Kernels& k, size_t index, Tile& out, const Tile* const* operands,
-                           int n) const {
+// Whether a step is a conversion that storing its result does: its place is its operand's.
+bool TileProgram::is_alias(size_t index) const {
+    const Step& step = steps_[index];
+    return is_conversion(step.op) && is_device_float(step.result) && !rounds_[index] &&
+           is_device_float(dtypes_[static_cast<size_t>(step.operands[0])]) &&
+           !moves_[inputs_.size() + index];
+}
+
+// C4: reads subnormal operands as zeros, and makes subnormal results of float32 zeros.
+void TileProgram::run_step_flushed(const Kernels& k, size_t index, void* out,
+                                   const void* const* operands, int n, Draw draw, int64_t first) const {
+    const Step& step = steps_[index];
+    Tile flushed[max_arity];
+    const void* read[max_arity];
+    for (size_t i = 0; i < step.operands.size(); ++i) {
+        const DType t = dtypes_[static_cast<size_t>(step.operands[i])];
+        read[i] = operands[i];
+        if (!is_device_float(t) || formats[static_cast<int>(t)].exponent_bits != 8) continue;
+        k.flush(&flushed[i], operands[i], n);
+        read[i] = &flushed[i];
+    }
+    const bool from_float32 = compute(k, index, out, read, n);
+    if (step.op < op_count && is_device_float(step.result)) k.flush(out, out, n);
+    if (rounds_[index])
+        round_values(k, step.result, numerics_, draw, first, out, n, from_float32);
+}
+
+void TileProgram::run_step(const Kernels& k, size_t index, void* out, const void* const* operands,
+                           int n, Draw draw, int64_t first) const {
+    if (numerics_.flush_subnormals && !moves_[inputs_.size() + index])
+        return run_step_flushed(k, index, out, operands, n, draw, first);
+    const bool from_float32 = compute(k, index, out, operands, n);
+    if (rounds_[index])
+        round_values(k, steps_[index].result, numerics_, draw, first, out, n, from_float32);
+}
+
+// A step before its rounding. Returns whether the result is a float32 that stochastic rounding may
+// round, not the stepping stone of a wider type.
+bool TileProgram::compute(const Kernels& k, size_t index, void* out, const void* const* operands,
+                          int n) const {
     const Step& step = steps_[index];
     const DType source = dtypes_[static_cast<size_t>(step.operands.back())];
     const int from = static_cast<int>(domain_of(source));
-    const int target = static_cast<int>(step.result);
-    if (step.op != convert_op) {
-        k.op[step.op][from](out, operands, n);
-        if (rounds_[index]) k.round[target](out, n);
-        return;
-    }
-    if (step.result == source) {
-        __builtin_memcpy(&out, operands[0], sizeof(Tile));  // C5: moves bits
+    if (step.op < op_count) {
+        k.op[step.op][from](out, operands, n, 8 * storage_bytes(source));
+    } else if (step.op >= reduce_precision_op) {
+        const int bits = step.op - reduce_precision_op;
+        k.reduce_precision[static_cast<int>(source)](out, operands[0], n, bits / 32, bits % 32);
+    } else if (step.result == source) {
+        __builtin_memcpy(out, operands[0], static_cast<size_t>(n * computed_bytes(source)));
     } else if (is_device_float(step.result)) {
         if (is_device_float(source)) {
-            __builtin_memcpy(&out, operands[0], sizeof(Tile));
-            k.canonicalize(out, n);
+            k.canonicalize(out, operands[0], n);
         } else {
             // C1: an integer of 32 bits or fewer goes through float32 unless the profile says exact.
-            const bool through_float32 =
-                step.result == DType::float32 ||
-                (integers_via_float32_ && source != DType::float64 && storage_bytes(source) <= 4);
-            k.to_float32[from](out, *operands[0], n,
-                               through_float32 ? Narrowing::nearest : Narrowing::odd);
+            const bool via_float32 = numerics_.integers_via_float32 && source != DType::float64 &&
+                                     storage_bytes(source) <= 4;
+            const bool nearest = via_float32 || step.result == DType::float32;
+            k.to_float32[from](out, operands[0], n, nearest ? Narrowing::nearest : Narrowing::odd);
+            return via_float32;
         }
-        if (rounds_[index]) k.round[target](out, n);
     } else if (step.result == DType::float64) {
-        k.to_float64[from](out, *operands[0], n);
+        k.to_float64[from](out, operands[0], n);
     } else if (step.result == DType::boolean) {
-        k.to_bool[from](out, *operands[0], n);
+        k.to_bool[from](out, operands[0], n);
     } else {
-        k.to_integer[from][target](out, *operands[0], n);
+        k.to_integer[from][static_cast<int>(step.result)](
+            out, operands[0], n,
+            step.op == convert_nearest_op ? FloatToInt::nearest : FloatToInt::truncate);
+    }
+    return true;
+}
+
+// How many elements lie before the first that begins a cache line.
+static int64_t elements_to_line(const char* data, int size) {
+    constexpr uintptr_t line = 64;
+    return static_cast<int64_t>((line - reinterpret_cast<uintptr_t>(data) % line) % line) / size;
+}
+
+// Runs the steps over [begin, end) in blocks. `input(i, at, n, tile)` gives the place of n elements of
+// an input, in memory or loaded into the tile.
+template <class Input>
+void TileProgram::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
+                             char* const* outputs, uint64_t seed, const uint64_t* ids) const {
+    const std::unique_ptr<Tile[]> tiles(new Tile[register_count()]);
+    const size_t values = dtypes_.size(), input_count = inputs_.size();
+    std::vector<void*> place(values);
+    std::vector<char*> direct(values, nullptr);  // outputs that their steps write themselves
+    std::vector<bool> is_stored(outputs_.size(), true);
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+        const size_t v = static_cast<size_t>(outputs_[o]);
+        const bool aligned =
+            reinterpret_cast<uintptr_t>(outputs[o]) % static_cast<size_t>(computed_bytes(dtypes_[v])) ==
+            0;
+        if (v < input_count || !is_stored_as_computed(dtypes_[v]) || !aligned || direct[v] != nullptr)
+            continue;
+        direct[v] = outputs[o];
+        is_stored[o] = false;
+    }
+    // A short first block lets the others' stores begin with a cache line.
+    const int64_t lead = elements_to_line(outputs[0], storage_bytes(output_dtype(0)));
+    int n = 0;
+    for (int64_t at = begin; at < end; at += n) {
+        const int64_t block = at == begin && lead > 0 ? lead : tile_elements;
+        n = static_cast<int>(end - at < block ? end - at : block);
+        for (size_t v = 0; v < values; ++v)
+            place[v] = direct[v] != nullptr ? direct[v] + at * storage_bytes(dtypes_[v])
+                                            : static_cast<void*>(&tiles[static_cast<size_t>(registers_[v])]);
+        for (size_t i = 0; i < input_count; ++i)
+            place[i] = const_cast<void*>(input(i, at, n, *static_cast<Tile*>(place[i])));
+        for (size_t s = 0; s < steps_.size(); ++s) {
+            const Step& step = steps_[s];
+            if (is_alias(s)) {
+                place[input_count + s] = place[static_cast<size_t>(step.operands[0])];
+                continue;
+            }
+            const void* operands[max_arity] = {};
+            for (size_t i = 0; i < step.operands.size(); ++i)
+                operands[i] = place[static_cast<size_t>(step.operands[i])];
+            run_step(k, s, place[input_count + s], operands, n, {seed, ids == nullptr ? 0 : ids[s]}, at);
+        }
+        for (size_t o = 0; o < outputs_.size(); ++o) {
+            if (!is_stored[o]) continue;
+            const size_t v = static_cast<size_t>(outputs_[o]);
+            const DType t = dtypes_[v];
+            const StoreKernel store = (moves_[v] ? k.store : k.store_quiet)[static_cast<int>(t)];
+            store(place[v], n, outputs[o] + at * storage_bytes(t));
+        }
     }
 }
 
+// The elements at `data`, side by side in memory: used there if they lie as they are computed with.
+static const void* dense_input(const Kernels& k, DType t, const char* data, int n, Tile& tile) {
+    const int size = storage_bytes(t);
+    // The processor's own prefetching stops where a block ends: ask for the next one (measured: half
+    // the time of an addition from memory).
+    constexpr int line = 64;
+    for (int i = 0; i < n * size; i += line) __builtin_prefetch(data + n * size + i);
+    if (is_stored_as_computed(t) && reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0 &&
+        (size == 4 || reinterpret_cast<uintptr_t>(data) % sizeof(double) == 0))
+        return data;
+    k.load[static_cast<int>(t)](data, size, n, &tile);
+    return &tile;
+}
+
+void TileProgram::run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
+                            const uint64_t* ids) const {
+    const Kernels& k = kernels();
+    const auto input = [&](size_t i, int64_t at, int count, Tile& tile) -> const void* {
+        return dense_input(k, inputs_[i], inputs[i] + at * storage_bytes(inputs_[i]), count, tile);
+    };
+    const auto body = [&](int64_t begin, int64_t end) {
+        run_blocks(k, begin, end, input, outputs, seed, ids);
+    };
+    parallel_for(n, tiles_per_grain * tile_elements, body);
+}
+
 void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<View>& views,
-                      const std::vector<char*>& outputs) const {
+                      const std::vector<char*>& outputs, uint64_t seed,
+                      const std::vector<uint64_t>& ids) const {
+    if (numerics_.stochastic && ids.size() != steps_.size())
+        throw std::invalid_argument("stochastic rounding needs an id for each step");
     const Kernels& k = kernels();
     std::vector<int64_t> shape = full_shape;
     std::vector<View> inputs = views;
     collapse(shape, inputs);
-    const int64_t n = element_count(full_shape);
-    const auto body = [&](int64_t begin, int64_t end) {
-        const std::unique_ptr<Tile[]> tiles(new Tile[static_cast<size_t>(register_count_)]);
-        const auto tile = [&](int value) -> Tile& {
-            return tiles[static_cast<size_t>(registers_[static_cast<size_t>(value)])];
-        };
-        for (int64_t at = begin; at < end; at += tile_elements) {
-            const int count = static_cast<int>(end - at < tile_elements ? end - at : tile_elements);
-            for (size_t i = 0; i < inputs.size(); ++i)
-                load_run(k, shape, inputs[i], at, count, tile(static_cast<int>(i)));
-            for (size_t s = 0; s < steps_.size(); ++s) {
-                const Tile* operands[max_arity] = {};
-                for (size_t i = 0; i < steps_[s].operands.size(); ++i)
-                    operands[i] = &tile(steps_[s].operands[i]);
-                run_step(k, s, tile(static_cast<int>(inputs_.size() + s)), operands, count);
-            }
-            for (size_t o = 0; o < outputs.size(); ++o) {
-                const DType t = output_dtype(o);
-                k.store[static_cast<int>(t)](tile(outputs_[o]), outputs[o] + at * storage_bytes(t),
-                                             count);
-            }
-        }
+    const auto input = [&](size_t i, int64_t at, int n, Tile& tile) -> const void* {
+        const View& view = inputs[i];
+        const ptrdiff_t size = storage_bytes(view.dtype);
+        if (shape.empty() || (shape.size() == 1 && view.strides[0] == size))
+            return dense_input(k, view.dtype, view.data + at * size, n, tile);
+        load_run(k, shape, view, at, n, tile);
+        return &tile;
     };
-    parallel_for(n, tiles_per_grain * tile_elements, body);
+    const auto body = [&](int64_t begin, int64_t end) {
+        run_blocks(k, begin, end, input, outputs.data(), seed, ids.empty() ? nullptr : ids.data());
+    };
+    parallel_for(element_count(full_shape), tiles_per_grain * tile_elements, body);
+}
+
+void TileProgram::run_tiles(const Kernels& k, Tile* registers, int n) const {
+    for (size_t s = 0; s < steps_.size(); ++s) {
+        const Step& step = steps_[s];
+        const auto tile = [&](size_t v) { return &registers[registers_[v]]; };
+        const void* operands[max_arity] = {};
+        for (size_t i = 0; i < step.operands.size(); ++i)
+            operands[i] = tile(static_cast<size_t>(step.operands[i]));
+        void* out = tile(inputs_.size() + s);
+        run_step(k, s, out, operands, n, {}, 0);
+        if (!rounds_[s] && !moves_[inputs_.size() + s]) k.round[static_cast<int>(step.result)](out, n);
+    }
 }
 
 }  // namespace neuronsim

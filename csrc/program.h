@@ -5,45 +5,72 @@
 #include <cstdint>
 #include <vector>
 
-#include "formats.h"
 #include "kernels.h"
+#include "rounding.h"
 #include "view.h"
 
 namespace neuronsim {
 
-// One step computes value number inputs + (its position). `op` is an Op, or convert_op.
+// One step computes value number inputs + (its position). `op` is an Op or a conversion.
 struct Step {
     int op;
     DType result;
     std::vector<int> operands;  // value numbers
 };
-inline constexpr int convert_op = op_count;
+// Conversions to the step's result type: by C6 as XLA's convert, or to the nearest integer.
+inline constexpr int convert_op = op_count, convert_nearest_op = op_count + 1;
+// reduce-precision to e exponent and m mantissa bits is reduce_precision_op + 32 e + m (C9).
+inline constexpr int reduce_precision_op = op_count + 2, last_op = reduce_precision_op + 32 * 8 + 31;
 
 class TileProgram {
 public:
     // Throws std::invalid_argument if the steps are not a well-typed program.
     TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std::vector<int> outputs,
-                bool integers_via_float32);
+                const Numerics& numerics);
 
     const std::vector<DType>& inputs() const { return inputs_; }
     DType output_dtype(size_t i) const { return dtypes_[static_cast<size_t>(outputs_[i])]; }
     size_t output_count() const { return outputs_.size(); }
+    size_t step_count() const { return steps_.size(); }
+    const Numerics& numerics() const { return numerics_; }
 
-    // Evaluates over `shape`; the outputs are dense row-major storage of that shape.
+    // Evaluates over `shape`; the outputs are dense row-major storage of that shape. Stochastic
+    // rounding draws with one id for each step.
     void run(const std::vector<int64_t>& shape, const std::vector<View>& inputs,
-             const std::vector<char*>& outputs) const;
+             const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids) const;
+
+    // The same on n elements of dense storage.
+    void run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
+                   const uint64_t* ids) const;
+
+    // The same on tiles, one for each register: the inputs lie in theirs, the outputs come in theirs.
+    size_t register_count() const { return static_cast<size_t>(register_count_); }
+    size_t input_register(size_t i) const { return static_cast<size_t>(registers_[i]); }
+    size_t output_register(size_t i) const {
+        return static_cast<size_t>(registers_[static_cast<size_t>(outputs_[i])]);
+    }
+    void run_tiles(const Kernels& k, Tile* registers, int n) const;
 
 private:
-    void run_step(const Kernels& k, size_t index, Tile& out, const Tile* const* operands, int n) const;
+    bool is_alias(size_t index) const;
+    template <class Input>
+    void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
+                    char* const* outputs, uint64_t seed, const uint64_t* ids) const;
+    bool compute(const Kernels& k, size_t index, void* out, const void* const* operands, int n) const;
+    void run_step(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
+                  Draw draw, int64_t first) const;
+    void run_step_flushed(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
+                          Draw draw, int64_t first) const;
 
     std::vector<DType> inputs_;
     std::vector<Step> steps_;
     std::vector<int> outputs_;
     std::vector<DType> dtypes_;   // of every value
     std::vector<bool> rounds_;    // of every step: whether its result is rounded before it is stored
+    std::vector<bool> moves_;     // of every value: whether its bits are moved ones, NaN payload and all
     std::vector<int> registers_;  // the tile that holds every value
     int register_count_ = 0;
-    bool integers_via_float32_;  // Profile.int_to_float (C1)
+    Numerics numerics_;
 };
 
 }  // namespace neuronsim

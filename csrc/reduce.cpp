@@ -46,10 +46,12 @@ public:
           k_(kernels()),
           type_(static_cast<int>(reduction.dtype)),
           size_(storage_bytes(reduction.dtype)),
+          computed_size_(computed_bytes(reduction.dtype)),
           fold_(k_.fold[static_cast<int>(reduction.op)][static_cast<int>(domain_of(reduction.dtype))]),
+          scan_(k_.scan[static_cast<int>(reduction.op)][static_cast<int>(domain_of(reduction.dtype))]),
           initial_(initial),
           output_(output),
-          data_(input.data),
+          input_(input),
           out_shape_(shape.begin(), shape.begin() + kept),
           shape_(shape.begin() + kept, shape.end()) {
         if (fold_ == nullptr || r_.tile < 1) throw std::invalid_argument("not a reduction");
@@ -63,10 +65,14 @@ public:
         outputs_ = element_count(out_shape_);
         depth_ = element_count(shape_);
         tiles_ = blocks(depth_, r_.tile);
+        if (r_.numerics.stochastic &&
+            r_.ids.size() != static_cast<size_t>(r_.round_tiles ? 1 + tiles_ : 1))
+            throw std::invalid_argument("stochastic rounding needs an id for each rounding");
         row_ = out_shape_.empty() ? 1 : out_shape_.back();
         row_stride_ = out_strides_.empty() ? 0 : out_strides_.back();
+        settles_ = r_.accumulate != DType::float32 || r_.numerics.flush_subnormals;
         // Chains with one stride, of a float type, have a loop of their own.
-        if (is_device_float(r_.dtype) && shape_.size() <= 1)
+        if (is_device_float(r_.dtype) && shape_.size() <= 1 && !settles_)
             fold_chains_ = k_.fold_chains[static_cast<int>(r_.op)][type_];
     }
 
@@ -76,31 +82,77 @@ public:
         else run_by_outputs();
     }
 
-private:
-    static constexpr int64_t max_lanes = 128, few_outputs = 16;
-
-    // The chains of neighbouring outputs run side by side, a row of outputs at a time.
-    void run_by_outputs() const {
-        const int64_t pieces_per_row = blocks(row_, max_lanes);
-        const int64_t lanes_per_piece = row_ < max_lanes ? row_ : max_lanes;
-        const auto body = [&](int64_t begin, int64_t end) {
-            const std::unique_ptr<Tile[]> tiles(new Tile[3]);
-            Tile &total = tiles[0], &acc = tiles[1], &scratch = tiles[2];
-            for (int64_t piece = begin; piece < end; ++piece) {
-                const int64_t column = piece % pieces_per_row * max_lanes;
-                const int64_t first = piece / pieces_per_row * row_ + column;
-                const int lanes =
-                    static_cast<int>(row_ - column < max_lanes ? row_ - column : max_lanes);
-                for (int64_t tile = 0; tile < tiles_; ++tile) {
-                    Tile& into = tile == 0 ? total : acc;
-                    fold_tile(first, tile, lanes, into, scratch);
-                    if (r_.round_tiles) k_.round[type_](into, lanes);
-                    if (tile > 0) fold_(total, acc, lanes);
+    // Each chain runs through its elements once; a tile's prefixes are combined with the result of the
+    // tiles before it.
+    void run_cumulative() const {
+        if (outputs_ == 0 || depth_ == 0) return;
+        const int64_t step = r_.tile < tile_elements ? r_.tile : tile_elements;
+        parallel_for(outputs_, 1 + 16384 / (depth_ + 1), [&](int64_t begin, int64_t end) {
+            const std::unique_ptr<Tile[]> tiles(new Tile[5]);
+            Tile &elements = tiles[0], &prefix = tiles[1], &before = tiles[2], &total = tiles[3],
+                 &last = tiles[4];
+            for (int64_t o = begin; o < end; ++o) {
+                View chain{start_of(o), r_.dtype, strides_};
+                for (int64_t at = 0; at < depth_;) {
+                    const int64_t tile = at / r_.tile, tile_end = (tile + 1) * r_.tile;
+                    const int64_t limit = tile_end < depth_ ? tile_end : depth_;
+                    const int n = static_cast<int>(limit - at < step ? limit - at : step);
+                    load_run(k_, shape_, chain, at, n, elements);
+                    settle_operands(elements, n);
+                    // Inside a tile longer than a block the fold goes on from the last prefix.
+                    if (at > tile * r_.tile) fold_into_first(elements, last);
+                    scan(prefix, elements, n);
+                    copy_element(last, prefix, n - 1);
+                    if (r_.round_tiles) round_tile(prefix, n, tile, o * depth_ + at);
+                    if (tile > 0) {
+                        fill(before, total, n);
+                        fold_settled(before, prefix, n);
+                    } else {
+                        __builtin_memcpy(&before, &prefix, sizeof before);
+                    }
+                    if (limit == tile_end && at + n == limit) copy_element(total, before, n - 1);
+                    finish(before, elements, o * depth_ + at, n);
+                    at += n;
                 }
-                finish(total, scratch, first, lanes);
+            }
+        });
+    }
+
+private:
+    static constexpr int64_t few_outputs = 16, few_lanes = 128, many_lanes = 2048,
+                             chain_lanes = 32;
+
+    // The chains of neighbouring outputs run side by side, a row of outputs at a time. Where they lie
+    // side by side in memory too, many do, so that memory is read in long runs.
+    void run_by_outputs() const {
+        int64_t lanes_per_piece = few_lanes;
+        if (fold_chains_ != nullptr && row_stride_ == size_) {
+            const int64_t share = blocks(row_, int64_t{2} * thread_count());
+            lanes_per_piece = share < few_lanes ? few_lanes : share < many_lanes ? share : many_lanes;
+        } else if (fold_chains_ != nullptr && shape_.size() == 1 && strides_[0] == size_) {
+            lanes_per_piece = chain_lanes;  // each is read to its end in one go
+        }
+        const int64_t pieces_per_row = blocks(row_, lanes_per_piece);
+        const auto body = [&](int64_t begin, int64_t end) {
+            const std::unique_ptr<Tile[]> tiles(new Tile[3 * blocks(lanes_per_piece, tile_elements)]);
+            Tile* const total = tiles.get();
+            Tile* const acc = total + blocks(lanes_per_piece, tile_elements);
+            Tile* const scratch = acc + blocks(lanes_per_piece, tile_elements);
+            for (int64_t piece = begin; piece < end; ++piece) {
+                const int64_t column = piece % pieces_per_row * lanes_per_piece;
+                const int64_t first = piece / pieces_per_row * row_ + column;
+                const int lanes = static_cast<int>(row_ - column < lanes_per_piece ? row_ - column
+                                                                                   : lanes_per_piece);
+                for (int64_t tile = 0; tile < tiles_; ++tile) {
+                    Tile* const into = tile == 0 ? total : acc;
+                    fold_tile(first, tile, lanes, into, scratch);
+                    if (r_.round_tiles) round_tile(*into, lanes, tile, first);
+                    if (tile > 0) fold_settled(*total, *acc, lanes);
+                }
+                finish(*total, *scratch, first, lanes);
             }
         };
-        const int64_t work = depth_ * lanes_per_piece;
+        const int64_t work = depth_ * (row_ < lanes_per_piece ? row_ : lanes_per_piece);
         parallel_for(outputs_ / row_ * pieces_per_row, 1 + 65536 / (work + 1), body);
     }
 
@@ -108,14 +160,14 @@ private:
     void run_by_tiles() const {
         const std::unique_ptr<float[]> results(new float[checked_product({outputs_, tiles_})]);
         const int64_t full = depth_ / r_.tile;
-        const int64_t pieces = blocks(tiles_, max_lanes);
+        const int64_t pieces = blocks(tiles_, few_lanes);
         const int64_t stride = strides_.empty() ? 0 : strides_[0];
-        parallel_for(outputs_ * pieces, 1 + 65536 / (max_lanes * r_.tile),
+        parallel_for(outputs_ * pieces, 1 + 65536 / (few_lanes * r_.tile),
                      [&](int64_t begin, int64_t end) {
                          Tile acc;
                          for (int64_t piece = begin; piece < end; ++piece) {
-                             const int64_t tile = piece % pieces * max_lanes;
-                             const int64_t left = tiles_ - tile < max_lanes ? tiles_ - tile : max_lanes;
+                             const int64_t tile = piece % pieces * few_lanes;
+                             const int64_t left = tiles_ - tile < few_lanes ? tiles_ - tile : few_lanes;
                              const int64_t whole = full - tile < left ? full - tile : left;
                              const char* data = start_of(piece / pieces) + tile * r_.tile * stride;
                              fold_chains_(data, r_.tile * stride, stride, r_.tile,
@@ -123,7 +175,6 @@ private:
                              if (whole < left)
                                  fold_chains_(data + whole * r_.tile * stride, 0, stride,
                                               depth_ - full * r_.tile, 1, acc.f32 + whole);
-                             if (r_.round_tiles) k_.round[type_](acc, static_cast<int>(left));
                              __builtin_memcpy(results.get() + piece / pieces * tiles_ + tile, acc.f32,
                                               static_cast<size_t>(left) * sizeof(float));
                          }
@@ -132,10 +183,11 @@ private:
             Tile total, scratch;
             for (int64_t o = begin; o < end; ++o) {
                 const float* result = results.get() + o * tiles_;
-                total.f32[0] = result[0];
-                for (int64_t tile = 1; tile < tiles_; ++tile) {
-                    scratch.f32[0] = result[tile];
-                    fold_(total, scratch, 1);
+                for (int64_t tile = 0; tile < tiles_; ++tile) {
+                    Tile& into = tile == 0 ? total : scratch;
+                    into.f32[0] = result[tile];
+                    if (r_.round_tiles) round_tile(into, 1, tile, o);
+                    if (tile > 0) fold_(&total, &scratch, 1);
                 }
                 finish(total, scratch, o, 1);
             }
@@ -145,49 +197,105 @@ private:
     const char* start_of(int64_t output) const {
         const Odometer at(out_shape_.data(), out_strides_.data(), static_cast<int>(out_shape_.size()),
                           output);
-        return data_ + at.offset();
+        return input_.data + at.offset();
     }
 
     // Folds one tile of each of `lanes` neighbouring outputs, left to right from the first element
     // (R2).
-    void fold_tile(int64_t first, int64_t tile, int lanes, Tile& acc, Tile& scratch) const {
+    void fold_tile(int64_t first, int64_t tile, int lanes, Tile* acc, Tile* scratch) const {
         const int64_t at = tile * r_.tile;
         const int64_t count = depth_ - at < r_.tile ? depth_ - at : r_.tile;
         Odometer walk(shape_.data(), strides_.data(), static_cast<int>(shape_.size()), at);
         const char* data = start_of(first);
         if (fold_chains_ != nullptr) {
             const int64_t stride = strides_.empty() ? 0 : strides_[0];
-            fold_chains_(data + walk.offset(), row_stride_, stride, count, lanes, acc.f32);
+            fold_chains_(data + walk.offset(), row_stride_, stride, count, lanes, acc->f32);
             return;
         }
-        k_.load[type_](data + walk.offset(), row_stride_, lanes, &acc);
+        k_.load[type_](data + walk.offset(), row_stride_, lanes, acc);
+        settle_operands(*acc, lanes);
         for (int64_t i = 1; i < count; ++i) {
             walk.advance();
-            k_.load[type_](data + walk.offset(), row_stride_, lanes, &scratch);
-            fold_(acc, scratch, lanes);
+            k_.load[type_](data + walk.offset(), row_stride_, lanes, scratch);
+            settle_operands(*scratch, lanes);
+            fold_settled(*acc, *scratch, lanes);
         }
     }
 
-    // The initial value comes last, then the one rounding (R2); no element: the initial value.
-    void finish(Tile& total, Tile& scratch, int64_t first, int lanes) const {
-        if (depth_ == 0) {
-            k_.load[type_](initial_, 0, lanes, &total);
-        } else {
-            k_.load[type_](initial_, 0, lanes, &scratch);
-            fold_(total, scratch, lanes);
-            k_.round[type_](total, lanes);
+    // R1: a step's result in the accumulate type; C4: operands and results below 2^-126 are zero.
+    void settle_operands(Tile& values, int n) const {
+        const bool has_exponent_of_float32 =
+            is_device_float(r_.dtype) && formats[type_].exponent_bits == 8;
+        if (r_.numerics.flush_subnormals && has_exponent_of_float32) k_.flush(&values, &values, n);
+    }
+    void fold_settled(Tile& acc, const Tile& in, int n) const {
+        fold_(&acc, &in, n);
+        if (!settles_ || !is_device_float(r_.dtype)) return;
+        if (r_.numerics.flush_subnormals) k_.flush(&acc, &acc, n);
+        if (r_.accumulate != DType::float32)
+            round_values(k_, r_.accumulate, r_.numerics, {}, 0, &acc, n, false);
+    }
+
+    void scan(Tile& prefix, const Tile& elements, int n) const {
+        if (!settles_) return scan_(&prefix, &elements, n);
+        Tile acc, next;
+        copy_element(acc, elements, 0);
+        for (int i = 0; i < n; ++i) {
+            if (i > 0) {
+                copy_element(next, elements, i);
+                fold_settled(acc, next, 1);
+            }
+            __builtin_memcpy(at(prefix, i), at(acc, 0), static_cast<size_t>(computed_size_));
         }
-        k_.store[type_](total, output_ + first * size_, lanes);
+    }
+    void fold_into_first(Tile& elements, Tile& last) const {
+        fold_settled(last, elements, 1);
+        __builtin_memcpy(&elements, &last, static_cast<size_t>(computed_size_));
+    }
+
+    char* at(Tile& t, int i) const { return reinterpret_cast<char*>(&t) + i * computed_size_; }
+    const char* at(const Tile& t, int i) const {
+        return reinterpret_cast<const char*>(&t) + i * computed_size_;
+    }
+    void copy_element(Tile& first, const Tile& from, int i) const {
+        __builtin_memcpy(&first, at(from, i), static_cast<size_t>(computed_size_));
+    }
+    void fill(Tile& out, const Tile& first, int n) const {
+        for (int i = 0; i < n; ++i)
+            __builtin_memcpy(at(out, i), &first, static_cast<size_t>(computed_size_));
+    }
+
+    void round_tile(Tile& values, int n, int64_t tile, int64_t first) const {
+        const uint64_t id = r_.numerics.stochastic ? r_.ids[static_cast<size_t>(1 + tile)] : 0;
+        round_all(values, n, {r_.seed, id}, first);
+    }
+    void round_all(Tile& values, int n, Draw draw, int64_t first) const {
+        for (int i = 0; i < n; i += tile_elements)
+            round_values(k_, r_.dtype, r_.numerics, draw, first + i, at(values, i),
+                         n - i < tile_elements ? n - i : tile_elements);
+    }
+
+    // The initial value comes last, then the one rounding (R2); no element: the initial value.
+    void finish(Tile& total, Tile& scratch, int64_t first, int n) const {
+        k_.load[type_](initial_, 0, n, depth_ == 0 ? &total : &scratch);
+        if (depth_ > 0) {
+            settle_operands(scratch, n);
+            fold_settled(total, scratch, n);
+            round_all(total, n, {r_.seed, r_.numerics.stochastic ? r_.ids[0] : 0}, first);
+        }
+        k_.store[type_](&total, n, output_ + first * size_);
     }
 
     Reduction r_;
     const Kernels& k_;
-    int type_, size_;
+    int type_, size_, computed_size_;
     FoldKernel fold_;
+    ScanKernel scan_;
     ChainsKernel fold_chains_ = nullptr;
+    bool settles_ = false;
     const char* initial_;
     char* output_;
-    const char* data_;
+    View input_;
     std::vector<int64_t> out_shape_, shape_, out_strides_, strides_;
     int64_t outputs_ = 0, depth_ = 0, tiles_ = 0, row_ = 1, row_stride_ = 0;
 };
@@ -195,8 +303,10 @@ private:
 }  // namespace
 
 void reduce(const Reduction& reduction, const std::vector<int64_t>& shape, int kept, const View& input,
-            const char* initial, char* output) {
-    Reducer(reduction, shape, kept, input, initial, output).run();
+            const char* initial, char* output, bool cumulative) {
+    const Reducer reducer(reduction, shape, kept, input, initial, output);
+    if (cumulative) reducer.run_cumulative();
+    else reducer.run();
 }
 
 }  // namespace neuronsim

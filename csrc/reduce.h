@@ -1,10 +1,11 @@
-// Reductions by rule R2.
+// Reductions and cumulative functions by rules R1-R4.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "kernels.h"
+#include "rounding.h"
 #include "view.h"
 
 namespace neuronsim {
@@ -12,13 +13,19 @@ namespace neuronsim {
 struct Reduction {
     Op op;
     DType dtype;       // of the elements, the initial value and the result
+    DType accumulate;  // float32, or the type to which every step is rounded (R1)
     int64_t tile;      // Profile.reduce_tile
     bool round_tiles;  // Profile.mixed_precision_accumulation off (R3)
+    Numerics numerics;
+    uint64_t seed;              // of stochastic rounding, with the ids of
+    std::vector<uint64_t> ids;  // the last rounding and of each tile's
 };
 
 // The view's dimensions are the outputs' (`kept` of them) and then the reduced ones in ascending axis
-// order. `initial` points to one element of storage; `output` is dense row-major.
+// order. `initial` points to one element of storage; `output` is dense row-major. With `cumulative`
+// the output has the view's shape, and element j along the reduced dimensions is the reduction of the
+// elements 0 to j (R4).
 void reduce(const Reduction& reduction, const std::vector<int64_t>& shape, int kept, const View& input,
-            const char* initial, char* output);
+            const char* initial, char* output, bool cumulative);
 
 }  // namespace neuronsim

@@ -93,3 +93,7 @@ inline Vec fma(Vec a, Vec b, Vec c) {
 inline constexpr int dot_block_rows = 6, dot_block_vectors = 4;
 
 #endif
+
+// The same lanes in the compiler's own vectors, for arithmetic without fused operations.
+typedef float FloatVector __attribute__((vector_size(Vec::lanes * sizeof(float))));
+typedef uint32_t BitsVector __attribute__((vector_size(Vec::lanes * sizeof(float))));

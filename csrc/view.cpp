@@ -25,7 +25,7 @@ void collapse(std::vector<int64_t>& shape, std::vector<View>& views) {
 void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, int64_t begin,
               int n, Tile& out) {
     const LoadKernel load = k.load[static_cast<int>(view.dtype)];
-    const int size = domain_of(view.dtype) == Domain::float32 ? 4 : 8;  // of a tile's element
+    const int size = computed_bytes(view.dtype);
     const int rank = static_cast<int>(shape.size());
     if (rank == 0) return load(view.data, 0, n, &out);
     const int64_t row = shape[rank - 1];

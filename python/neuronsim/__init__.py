@@ -44,8 +44,9 @@ from neuronsim.dtypes import (
 )
 from neuronsim.dtypes import boolean as bool  # noqa: A004
 from neuronsim.errors import NeuronSimError, nearest
+from neuronsim.ops import WindowDimension
 from neuronsim.processor import available_isas, isa, num_threads, set_isa, set_num_threads
-from neuronsim.profiles import Profile, current_profile, use_profile
+from neuronsim.profiles import Profile, current_profile, seed_rounding, use_profile
 
 __version__ = "0.1.0"
 
@@ -65,10 +66,28 @@ _LAZY = {
 __all__ = [
     *_functions,
     *_LAZY,
-    *("Array", "DType", "NeuronSimError", "Profile", "available_isas", "bfloat16", "bool"),
+    *(
+        "Array",
+        "DType",
+        "NeuronSimError",
+        "Profile",
+        "WindowDimension",
+        "available_isas",
+        "bfloat16",
+        "bool",
+    ),
     *("complex64", "complex128", "current_profile", "default_dtype", "float8_e3m4", "float8_e4m3"),
     *("float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64", "int8", "int16", "int32"),
-    *("int64", "isa", "nn", "num_threads", "result_type", "set_default_dtype", "set_isa"),
+    *(
+        "int64",
+        "isa",
+        "nn",
+        "num_threads",
+        "seed_rounding",
+        "result_type",
+        "set_default_dtype",
+        "set_isa",
+    ),
     *("set_num_threads", "tfloat32", "uint8", "uint16", "uint32", "uint64", "use_profile"),
 ]
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -5,6 +7,20 @@ FORMATS: list[tuple[str, int, int, int, bool, int, int]]
 DTYPES: list[str]
 OPS: list[tuple[str, int, str]]
 CONVERT: int
+CONVERT_NEAREST: int
+REDUCE_PRECISION: int
+
+_Array = npt.NDArray[Any]
+_Window = list[tuple[int, int, int, int, int]]
+
+class Numerics:
+    def __init__(
+        self,
+        integers_via_float32: bool,
+        fp8_overflow: str,
+        flush_subnormals: bool,
+        stochastic: bool,
+    ) -> None: ...
 
 class TileProgram:
     def __init__(
@@ -12,31 +28,59 @@ class TileProgram:
         inputs: list[int],
         steps: list[tuple[int, int, list[int]]],
         outputs: list[int],
-        integers_via_float32: bool,
+        numerics: Numerics,
     ) -> None: ...
     def run(
-        self, inputs: list[npt.NDArray[np.generic]], outputs: list[npt.NDArray[np.generic]]
+        self, inputs: list[_Array], outputs: list[_Array], seed: int = 0, ids: list[int] = ...
+    ) -> None: ...
+
+def run_dense(program: TileProgram, /, *arrays: _Array) -> _Array | None: ...
+
+class Reduction:
+    def __init__(
+        self,
+        op: int,
+        dtype: int,
+        accumulate: int,
+        tile: int,
+        round_tiles: bool,
+        numerics: Numerics,
+        seed: int,
+        ids: list[int],
     ) -> None: ...
 
 def reduce(
-    op: int,
-    dtype: int,
-    input: npt.NDArray[np.generic],
+    reduction: Reduction,
+    input: _Array,
     kept: int,
-    initial: npt.NDArray[np.generic],
-    output: npt.NDArray[np.generic],
-    tile: int,
-    round_tiles: bool,
+    initial: _Array,
+    output: _Array,
+    cumulative: bool,
 ) -> None: ...
+def reduce_windows(
+    reduction: Reduction, window: _Window, input: _Array, initial: _Array, output: _Array
+) -> None: ...
+def fold_windows(
+    computation: TileProgram,
+    window: _Window,
+    inputs: list[_Array],
+    initial: list[_Array],
+    outputs: list[_Array],
+) -> None: ...
+def sort(comparator: TileProgram, operands: list[_Array]) -> _Array: ...
 def dot(
-    a: npt.NDArray[np.generic],
+    a: _Array,
     a_dtype: int,
-    b: npt.NDArray[np.generic],
+    b: _Array,
     b_dtype: int,
-    output: npt.NDArray[np.generic],
+    output: _Array,
     result_dtype: int,
     tile: int,
+    numerics: Numerics,
+    seed: int,
+    id: int,
 ) -> None: ...
+def random_words(seed: int, id: int, first: int, n: int) -> npt.NDArray[np.uint32]: ...
 def isa() -> str: ...
 def available_isas() -> list[str]: ...
 def select_isa(name: str) -> None: ...

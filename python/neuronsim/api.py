@@ -35,7 +35,7 @@ from neuronsim.executor.run import Program, TupleValue, Value, run_program
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify
-from neuronsim.profiles import Profile
+from neuronsim.profiles import Profile, RoundingState, check_seed, default_seed
 from neuronsim.targets import Release, Target, find_release, find_target
 from neuronsim.tuning.dataset import DAMAGED_ZIP, Dataset, load_dataset, reject_nan
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
@@ -65,6 +65,7 @@ class CompiledProgram:
         self._module = apply_plan(model, plan)
         self._program: Program = compile_module(self._module, setup.profile, setup.target)
         self._truncated: dict[str, int] = {}
+        self._rounding = RoundingState(default_seed())
 
     @property
     def inputs(self) -> dict[str, ops.ArrayType]:
@@ -112,13 +113,19 @@ class CompiledProgram:
         """Bytes of the constants as the program keeps them."""
         return self._program.constant_bytes
 
-    def __call__(self, *arrays: Any, **named: Any) -> Array | tuple[Any, ...]:
+    def __call__(self, *arrays: Any, seed: int | None = None, **named: Any) -> Array | tuple[Any, ...]:
         """Run the program; returns an Array, or a tuple where the module's root is one.
 
-        Raises InvalidData for inputs that do not fit.
+        Under stochastic rounding `seed` starts its random words anew; without it they go on from the
+        last call's, so that no two calls share any (S2). Raises InvalidData for inputs that do not fit.
         """
         counts: dict[str, int] = {}
-        value = run_program(self._program, self._bind(arrays, named), counts)
+        if seed is not None:
+            self._rounding = RoundingState(check_seed(seed))
+        state = self._rounding
+        call, state.calls = state.calls, state.calls + 1
+        inputs = self._bind(arrays, named)
+        value = run_program(self._program, inputs, counts, seed=state.seed, call=call)
         self._truncated = counts
         return _wrap(value)
 
@@ -161,7 +168,7 @@ class CompiledProgram:
             "settings": asdict(setup.settings),
             "release": asdict(setup.release),
             "target": setup.target.name,
-            "profile": asdict(setup.profile),
+            "profile": setup.profile.to_dict(),
             "without_effect": list(setup.without_effect),
         }
         try:

@@ -327,7 +327,9 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _list_operators(options: argparse.Namespace) -> None:
-    for name in sorted({op.xla_builder for op in ops.OPS.values()} | {"Constant", "Tuple"}):
+    for name in sorted(
+        {op.xla_builder for op in ops.OPS.values() if op.opcode} | {"Constant", "Tuple"}
+    ):
         print(name)
 
 

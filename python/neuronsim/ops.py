@@ -10,6 +10,7 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType, nearest
 from neuronsim.processor import check_environment
-from neuronsim.profiles import Profile, current_profile
+from neuronsim.profiles import Profile, current_profile, rounding_state
 
 BitsArray: TypeAlias = npt.NDArray[Any]
 Attributes: TypeAlias = Mapping[str, Any]
@@ -55,6 +56,23 @@ class Bits:
         return ArrayType(self.dtype, self.data.shape)
 
 
+class Setting(NamedTuple):
+    """What an evaluation depends on beside its operands: the profile and, for stochastic rounding, the
+    seed and where the operation stands ("call/computation/instruction/trip counts", S2).
+    """
+
+    profile: Profile
+    seed: int = 0
+    path: str = ""
+
+    def identifier(self, tile: str = "") -> int:
+        """The id of the operation's random words: 8 bytes of a SHA-256 (S2)."""
+        if self.profile.rounding != "stochastic":
+            return 0
+        digest = hashlib.sha256(f"{self.path}/{tile}".encode()).digest()
+        return int.from_bytes(digest[:8], "little")
+
+
 @dataclass(frozen=True)
 class DotDimensions:
     """Which dimensions a dot contracts and which it walks as batch, as HLO lists them."""
@@ -65,15 +83,34 @@ class DotDimensions:
     rhs_batch: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class WindowDimension:
+    """One dimension of a window, as HLO describes it. Padding and holes are not elements (R4)."""
+
+    size: int
+    stride: int = 1
+    padding: tuple[int, int] = (0, 0)
+    base_dilation: int = 1
+    window_dilation: int = 1
+
+    def output_size(self, n: int) -> int:
+        """How many windows lie in an axis of `n` elements."""
+        base = (n - 1) * self.base_dilation + 1 if n else 0
+        reach = (self.size - 1) * self.window_dilation + 1 if self.size else 0
+        room = base + sum(self.padding) - reach
+        return room // self.stride + 1 if room >= 0 else 0
+
+
 Infer: TypeAlias = Callable[[Sequence[ArrayType], Attributes], ArrayType]
-Evaluate: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, ArrayType, Profile], BitsArray]
+Evaluate: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, ArrayType, Setting], BitsArray]
 
 
 @dataclass(frozen=True)
 class Op:
     """One operation. `core` names the row of `csrc/ops.def` that an elementwise operation runs,
     `on_bool` the row that takes its place on bool (E8); `identity` starts a reduction by it; `cost`
-    names the instruction of the Neuron Kernel Interface whose documented formula prices it.
+    names the instruction of the Neuron Kernel Interface whose documented formula prices it. An
+    operation of arrays that HLO does not have has the opcode "".
     """
 
     name: str
@@ -90,6 +127,12 @@ class Op:
     direction: str | None = None
     identity: float | None = None
     operator: str | None = None
+    total_order: bool = False
+
+    @property
+    def label(self) -> str:
+        """What messages call it: the HLO opcode, or the array name."""
+        return self.opcode or self.name
 
 
 # ---- result types ------------------------------------------------------------------------------
@@ -112,9 +155,19 @@ def _infer_abs(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTy
 
 
 def _infer_comparison(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
-    if attributes.get("comparison_type") == "TOTALORDER":
-        raise UnsupportedOperator("compare with type=TOTALORDER is not executed yet")
     return ArrayType(dtypes.boolean, _same_type(operands, "operands").dims)
+
+
+def _infer_predicate(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    return operands[0]._replace(dtype=dtypes.boolean)
+
+
+def _infer_clamp(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    low, x, high = operands
+    for bound in (low, high):
+        if bound.dtype is not x.dtype or bound.dims not in (x.dims, ()):
+            raise InvalidArgument(f"the bound {bound} does not clamp {x}")
+    return x
 
 
 def _infer_select(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -136,20 +189,15 @@ def _infer_convert(operands: Sequence[ArrayType], attributes: Attributes) -> Arr
 
 
 def _infer_reduce_precision(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
-    _reduced_format(operands[0].dtype, attributes)
+    exponent_bits, mantissa_bits = attributes["exponent_bits"], attributes["mantissa_bits"]
+    if exponent_bits < 1 or mantissa_bits < 0:
+        raise InvalidArgument(
+            f"reduce-precision to {exponent_bits} exponent and {mantissa_bits} mantissa bits: the least "
+            "are 1 and 0"
+        )
+    if operands[0].dtype.kind != "float" or not operands[0].dtype.exponent_bits:
+        raise UnsupportedType(f"reduce-precision of {operands[0].dtype.name}: a device float is needed")
     return operands[0]
-
-
-def _reduced_format(dtype: DType, attributes: Attributes) -> DType:
-    bits = (attributes["exponent_bits"], attributes["mantissa_bits"])
-    if dtype is dtypes.float32:
-        for t in (dtypes.float32, dtypes.tfloat32, dtypes.bfloat16):
-            if bits == (t.exponent_bits, t.mantissa_bits):
-                return t
-    raise UnsupportedOperator(
-        f"reduce-precision of {dtype.name} to {bits[0]} exponent and {bits[1]} mantissa bits is not "
-        "executed yet: float32 to (8, 23), (8, 10) and (8, 7) is"
-    )
 
 
 def _check_axes(axes: Sequence[int], rank: int, what: str) -> None:
@@ -233,6 +281,48 @@ def _infer_reduce(operands: Sequence[ArrayType], attributes: Attributes) -> Arra
     return ArrayType(array.dtype, tuple(kept))
 
 
+def _infer_cumulative(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    array, initial = operands
+    if initial != ArrayType(array.dtype, ()):
+        raise InvalidArgument(f"the initial value of a cumulative {array} cannot be {initial}")
+    _check_axes([attributes["axis"]], len(array.dims), "axis")
+    return array
+
+
+def _infer_reduce_window(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    array, initial = operands
+    window: Sequence[WindowDimension] = attributes["window"]
+    if initial != ArrayType(array.dtype, ()):
+        raise InvalidArgument(f"the initial value of windows of {array} cannot be {initial}")
+    if len(window) != len(array.dims):
+        raise InvalidArgument(f"a window over {array} has {len(array.dims)} dimensions")
+    for d in window:
+        if d.size < 1 or min(d.stride, d.base_dilation, d.window_dilation) < 1:
+            raise InvalidArgument(f"the sizes, strides and dilations of a window are at least 1: {d}")
+    dims = tuple(d.output_size(n) for d, n in zip(window, array.dims, strict=True))
+    return ArrayType(array.dtype, dims)
+
+
+def _infer_argument(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    dims, axis = operands[0].dims, attributes["axis"]
+    _check_axes([axis], len(dims), "axis")
+    if dims[axis] == 0:
+        raise InvalidArgument(f"{operands[0]} has no element along axis {axis}")
+    return ArrayType(dtypes.int64, (*dims[:axis], *dims[axis + 1 :]))
+
+
+def _infer_argsort(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    _check_axes([attributes["axis"]], len(operands[0].dims), "axis")
+    return ArrayType(dtypes.int64, operands[0].dims)
+
+
+def _infer_top_k(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    dims, k = operands[0].dims, attributes["k"]
+    if not dims or not 0 <= k <= dims[-1]:
+        raise InvalidArgument(f"{operands[0]} has no {k} largest along its last axis")
+    return ArrayType(dtypes.int64, (*dims[:-1], k))
+
+
 def _infer_dot(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     lhs, rhs = operands
     d: DotDimensions = attributes["dot_dimensions"]
@@ -265,6 +355,10 @@ def _dot_kind(dtype: DType) -> str:
 CONVERT = _core.CONVERT  # the tile-program opcode of a conversion to the step's result type
 _CORE = {name: index for index, (name, _, _) in enumerate(_core.OPS)}
 _CORE_KINDS = {name: kind for name, _, kind in _core.OPS}
+_INTEGER_ONLY = ("integer", "integral")
+_FLOAT_ONLY = ("floating", "sign")
+
+ProgramStep: TypeAlias = tuple[int, int, tuple[int, ...]]
 
 
 def core_code(dtype: DType, what: str) -> int:
@@ -279,21 +373,70 @@ def is_host(dtype: DType) -> bool:
     return dtype in (dtypes.float64, dtypes.complex64, dtypes.complex128)
 
 
-def core_step(op: Op, operand: DType, result: DType) -> tuple[int, int]:
-    """The tile-program opcode and the result's code of an elementwise operation.
-
-    `operand` is the type of the last operand. Raises UnsupportedType where the operation does not
-    exist for the type.
+def _core_name(op: Op, operand: DType) -> str:
+    """The row of `csrc/ops.def` that runs an elementwise operation on a type; raises UnsupportedType
+    where it does not exist.
     """
     if not operand.device:
-        raise UnsupportedType(f"{op.opcode} of {operand.name}: the device has no such type (rule F)")
+        raise UnsupportedType(f"{op.label} of {operand.name}: the device has no such type (rule F)")
     name = op.on_bool if operand is dtypes.boolean and op.on_bool else op.core
     assert name is not None
-    integer = operand.kind != "float"
     kind = _CORE_KINDS[name]
-    if (integer and kind == "floating") or (not integer and kind == "integral"):
-        raise UnsupportedType(f"{op.opcode} is not defined for {operand.name}")
-    return _CORE[name], core_code(result, op.opcode)
+    if kind in (_INTEGER_ONLY if operand.kind == "float" else _FLOAT_ONLY):
+        raise UnsupportedType(f"{op.label} is not defined for {operand.name}")
+    return name
+
+
+def lower(
+    op: Op,
+    attributes: Attributes,
+    operands: Sequence[tuple[int, DType]],
+    result: DType,
+    profile: Profile,
+    push: Callable[[ProgramStep], int],
+) -> int:
+    """An elementwise operation, convert or reduce-precision as tile-program steps.
+
+    `operands` are the numbers and types of values; `push` adds a step and gives its value's number.
+    Returns the number of the result.
+    """
+    code = core_code(result, op.label)
+    numbers = tuple(n for n, _ in operands)
+    source = operands[-1][1]
+    if op.name == "convert":
+        to_integer = source.kind == "float" and result.kind in ("signed", "unsigned")
+        nearest = to_integer and profile.float_to_int == "nearest"
+        return push((_core.CONVERT_NEAREST if nearest else CONVERT, code, numbers))
+    if op.name == "reduce_precision":
+        return _lower_reduce_precision(source, attributes, numbers[0], push)
+    opcode = _CORE[_core_name(op, source)]
+    if op.name == "divide" and source.kind == "float" and profile.divide == "reciprocal_multiply":
+        wide = core_code(dtypes.float32, op.label)
+        inverse = push((_CORE["reciprocal"], wide, numbers[1:]))
+        return push((_CORE["multiply"], code, (numbers[0], inverse)))
+    narrow_integer = source.kind in ("signed", "unsigned") and source.bits <= 32
+    arithmetic = op.core is not None and _CORE_KINDS[op.core] in ("reducer", "arithmetic")
+    if narrow_integer and arithmetic and profile.int32_elementwise == "via_float32":  # E8
+        wide = core_code(dtypes.float32, op.label)
+        floats = tuple(push((CONVERT, wide, (n,))) for n in numbers)
+        return push((_core.CONVERT_NEAREST, code, (push((opcode, wide, floats)),)))
+    return push((opcode, code, numbers))
+
+
+def _lower_reduce_precision(
+    dtype: DType, attributes: Attributes, number: int, push: Callable[[ProgramStep], int]
+) -> int:
+    """C9: (8, 10) and (8, 7) are the conversions to tfloat32 and bfloat16, as stochastic rounding
+    takes them.
+    """
+    code = core_code(dtype, "reduce-precision")
+    exponent_bits, mantissa_bits = attributes["exponent_bits"], attributes["mantissa_bits"]
+    for t in (dtypes.tfloat32, dtypes.bfloat16):
+        if dtype is dtypes.float32 and (exponent_bits, mantissa_bits) == (8, t.mantissa_bits):
+            there = push((CONVERT, core_code(t, "reduce-precision"), (number,)))
+            return push((CONVERT, code, (there,)))
+    packed = 32 * min(exponent_bits, dtype.exponent_bits) + min(mantissa_bits, dtype.mantissa_bits)
+    return push((_core.REDUCE_PRECISION + packed, code, (number,)))
 
 
 _ON_COMPLEX = frozenset(
@@ -304,94 +447,136 @@ _ON_COMPLEX = frozenset(
 def check_elementwise(op: Op, operand: DType, result: DType) -> None:
     """Raises UnsupportedType where an elementwise operation does not exist for a type."""
     if not is_host(operand):
-        core_step(op, operand, result)
+        _core_name(op, operand)
+        core_code(result, op.label)
         return
-    integral = op.core is not None and _CORE_KINDS[op.core] == "integral"
+    integral = op.core is not None and _CORE_KINDS[op.core] in _INTEGER_ONLY
     if integral or (operand.kind == "complex" and op.name not in (*_ON_COMPLEX, "select")):
-        raise UnsupportedType(f"{op.opcode} is not defined for {operand.name}")
+        raise UnsupportedType(f"{op.label} is not defined for {operand.name}")
+
+
+def numerics(profile: Profile) -> _core.Numerics:
+    """The profile's choices as the core takes them."""
+    found = profile.derived.get("numerics")
+    if found is None:
+        found = profile.derived["numerics"] = _core.Numerics(
+            integers_via_float32=profile.int_to_float == "via_float32",
+            fp8_overflow=profile.fp8_overflow,
+            flush_subnormals=profile.subnormals == "flush",
+            stochastic=profile.rounding == "stochastic",
+        )
+    return found
 
 
 @lru_cache(maxsize=4096)
 def tile_program(
-    inputs: tuple[int, ...],
-    steps: tuple[tuple[int, int, tuple[int, ...]], ...],
-    outputs: tuple[int, ...],
-    via_float32: bool,
+    inputs: tuple[int, ...], steps: tuple[ProgramStep, ...], outputs: tuple[int, ...], profile: Profile
 ) -> _core.TileProgram:
     """A compiled tile program; equal programs are compiled once."""
     listed = [(op, result, list(operands)) for op, result, operands in steps]
-    return _core.TileProgram(list(inputs), listed, list(outputs), via_float32)
+    return _core.TileProgram(list(inputs), listed, list(outputs), numerics(profile))
 
 
 def run_tile_program(
-    program: _core.TileProgram, inputs: Sequence[BitsArray], results: Sequence[ArrayType]
+    program: _core.TileProgram,
+    inputs: Sequence[BitsArray],
+    results: Sequence[ArrayType],
+    seed: int = 0,
+    ids: Sequence[int] = (),
 ) -> list[BitsArray]:
-    """Run a program over the dims of its results; inputs are broadcast to them without a copy."""
+    """Run a program over the dims of its results; inputs are broadcast to them without a copy.
+    Stochastic rounding takes a seed and an id for each step (S2).
+    """
+    if len(results) == 1 and not ids:
+        output = _core.run_dense(program, *inputs)
+        if output is not None and output.shape == results[0].dims:
+            return [output]
     outputs = [np.empty(t.dims, t.dtype.storage) for t in results]
     dims = results[0].dims
-    program.run([x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs], outputs)
+    broadcast = [x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs]
+    program.run(broadcast, outputs, seed, list(ids))
     return outputs
 
 
-def _run_one(opcode: int, operands: Sequence[Bits], result: ArrayType, profile: Profile) -> BitsArray:
-    codes = tuple(core_code(x.dtype, "an operand") for x in operands)
-    step = (opcode, core_code(result.dtype, "the result"), tuple(range(len(operands))))
-    via_float32 = profile.int_to_float == "via_float32"
-    program = tile_program(codes, (step,), (len(operands),), via_float32)
-    return run_tile_program(program, [x.data for x in operands], [result])[0]
+def elementwise_program(
+    op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
+) -> tuple[_core.TileProgram, int]:
+    """The tile program of one operation, and how many steps it has."""
+    steps: list[ProgramStep] = []
+
+    def push(step: ProgramStep) -> int:
+        steps.append(step)
+        return len(operands) + len(steps) - 1
+
+    last = lower(op, attributes, list(enumerate(operands)), result, profile, push)
+    codes = tuple(core_code(t, "an operand") for t in operands)
+    return tile_program(codes, tuple(steps), (last,), profile), len(steps)
+
+
+def _run_one(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    result: ArrayType,
+    setting: Setting,
+) -> BitsArray:
+    types = tuple(x.dtype for x in operands)
+    program, steps = elementwise_program(op, attributes, types, result.dtype, setting.profile)
+    stochastic = setting.profile.rounding == "stochastic"
+    # The operation's last rounding has the tile "", those before it their number.
+    ids = [setting.identifier(str(i) if i < steps - 1 else "") for i in range(steps * stochastic)]
+    return run_tile_program(program, [x.data for x in operands], [result], setting.seed, ids)[0]
+
+
+_ON_HOST: dict[str, Callable[..., Any]] = {
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "select": np.where,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "round_half_away": lambda x: np.copysign(np.floor(np.abs(x) + (np.abs(x) % 1 >= 0.5)), x),
+}
 
 
 def _evaluate_on_host(op: Op, operands: Sequence[Bits]) -> BitsArray:
     values = [x.data for x in operands]
     with np.errstate(all="ignore"):
-        if op.name == "rsqrt":
-            return np.asarray(1 / np.sqrt(values[0]))
-        return np.asarray(np.where(*values) if op.name == "select" else getattr(np, op.name)(*values))
+        if op.total_order:
+            return np.asarray(
+                getattr(np, op.name.removesuffix("_total_order"))(*map(_order_key, values))
+            )
+        function = _ON_HOST.get(op.name) or getattr(np, op.name)
+        return np.asarray(function(*values))
+
+
+def _order_key(x: BitsArray) -> BitsArray:
+    """float64 as integers in TOTALORDER (E7)."""
+    bits = np.ascontiguousarray(x, np.float64).view(np.int64)
+    return np.asarray(bits ^ ((bits >> 63) & np.int64(2**63 - 1)))
 
 
 def _evaluate_elementwise(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     if is_host(operands[-1].dtype):
         return _evaluate_on_host(op, operands)
-    opcode, _ = core_step(op, operands[-1].dtype, result.dtype)
-    return _run_one(opcode, operands, result, profile)
+    return _run_one(op, operands, attributes, result, setting)
 
 
 def _evaluate_convert(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     if operands[0].dtype is result.dtype:
         return operands[0].data
-    return _run_one(CONVERT, operands, result, profile)
-
-
-def _evaluate_reduce_precision(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
-) -> BitsArray:
-    step = reduce_precision_steps(operands[0].dtype, attributes)
-    program = tile_program((dtypes.float32.code or 0,), step, (len(step),), True)
-    return run_tile_program(program, [operands[0].data], [result])[0]
-
-
-def reduce_precision_steps(
-    dtype: DType, attributes: Attributes
-) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
-    """C9 as tile-program steps on value 0: to the format and back, in float32 storage."""
-    target = _reduced_format(dtype, attributes)
-    there = (CONVERT, core_code(target, "reduce-precision"), (0,))
-    back = (CONVERT, core_code(dtypes.float32, "reduce-precision"), (1,))
-    return there, back
+    return _run_one(op, operands, attributes, result, setting)
 
 
 def _evaluate_copy(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     return operands[0].data
 
 
 def _evaluate_broadcast(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     x = operands[0].data
     order = sorted(range(x.ndim), key=lambda i: int(attributes["dimensions"][i]))
@@ -403,49 +588,49 @@ def _evaluate_broadcast(
 
 
 def _evaluate_reshape(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     return operands[0].data.reshape(result.dims)
 
 
 def _evaluate_transpose(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     return operands[0].data.transpose(attributes["dimensions"])
 
 
 def _evaluate_reverse(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     return np.flip(operands[0].data, tuple(attributes["dimensions"]))
 
 
 def _evaluate_slice(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     return operands[0].data[tuple(slice(*r) for r in attributes["slice"])]
 
 
 def _evaluate_concatenate(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     return np.concatenate([x.data for x in operands], axis=attributes["dimensions"][0])
 
 
 def _evaluate_iota(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     (axis,) = attributes["dimensions"]
     if 0 in result.dims:
         return np.empty(result.dims, result.dtype.storage)
     count = Bits(np.arange(result.dims[axis], dtype=np.int64), dtypes.int64)
     line_type = ArrayType(result.dtype, (result.dims[axis],))
-    line = Bits(_run_one(CONVERT, [count], line_type, profile), result.dtype)
-    return _evaluate_broadcast(op, [line], {"dimensions": (axis,)}, result, profile)
+    line = Bits(_run_one(by_name("convert"), [count], {}, line_type, setting), result.dtype)
+    return _evaluate_broadcast(op, [line], {"dimensions": (axis,)}, result, setting)
 
 
 def _evaluate_reduce(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     array, initial = operands
     reducer = by_name(attributes["reducer"])
@@ -453,23 +638,163 @@ def _evaluate_reduce(
         host: np.ufunc = getattr(np, reducer.name)
         axes = tuple(attributes["dimensions"])
         return np.asarray(host(host.reduce(array.data, axis=axes), initial.data))
-    opcode, code = core_step(reducer, array.dtype, array.dtype)
     reduced = sorted(attributes["dimensions"])  # R2: ascending axis number, last fastest
     kept = [d for d in range(array.data.ndim) if d not in reduced]
+    depth = math.prod(array.data.shape[d] for d in reduced)
     output = np.empty(result.dims, result.dtype.storage)
-    round_tiles = (
-        profile.mixed_precision_accumulation == "off"
-        and array.dtype.kind == "float"
-        and array.dtype.bits <= 16
-        and reducer.name in ("add", "multiply")
-    )  # R3
     moved = array.data.transpose(kept + reduced)
-    _core.reduce(opcode, code, moved, len(kept), initial.data, output, profile.reduce_tile, round_tiles)
+    reduction = _reduction(reducer, array.dtype, attributes, depth, setting)
+    _core.reduce(reduction, moved, len(kept), initial.data, output, cumulative=False)
     return output
 
 
+def _reduction(
+    reducer: Op, dtype: DType, attributes: Attributes, depth: int, setting: Setting
+) -> _core.Reduction:
+    """Rules R1-R3 as the core takes them; `accumulate` is the plan's type of every step (R1)."""
+    profile = setting.profile
+    accumulate: DType = attributes.get("accumulate", dtypes.float32)
+    stochastic = profile.rounding == "stochastic"
+    if stochastic and accumulate is not dtypes.float32:
+        raise UnsupportedOperator(
+            f"a reduction that accumulates in {accumulate.name} under stochastic rounding: S2 has no "
+            "words for its steps"
+        )
+    round_tiles = (
+        profile.mixed_precision_accumulation == "off"
+        and dtype.kind == "float"
+        and dtype.bits <= 16
+        and reducer.name in ("add", "multiply")
+    )  # R3
+    tiles = -(-depth // profile.reduce_tile) if round_tiles else 0
+    return _core.Reduction(
+        op=_CORE[_core_name(reducer, dtype)],
+        dtype=core_code(dtype, reducer.label),
+        accumulate=core_code(accumulate, reducer.label),
+        tile=profile.reduce_tile,
+        round_tiles=round_tiles,
+        numerics=numerics(profile),
+        seed=setting.seed,
+        ids=[setting.identifier(t) for t in ("", *map(str, range(tiles)))] if stochastic else [],
+    )
+
+
+def _evaluate_cumulative(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    array, initial = operands
+    axis, reducer = attributes["axis"], by_name(attributes["reducer"])
+    if is_host(array.dtype):
+        host: np.ufunc = getattr(np, reducer.name)
+        return np.asarray(host.accumulate(array.data, axis=axis))
+    moved = np.moveaxis(array.data, axis, -1)
+    output = np.empty(moved.shape, result.dtype.storage)
+    reduction = _reduction(reducer, array.dtype, attributes, moved.shape[-1], setting)
+    _core.reduce(reduction, moved, moved.ndim - 1, initial.data, output, cumulative=True)
+    return np.moveaxis(output, -1, axis)
+
+
+def _evaluate_reduce_window(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    array, initial = operands
+    if is_host(array.dtype):
+        raise UnsupportedType(f"reduce-window of {array.dtype.name}: the device has no such type")
+    window: tuple[WindowDimension, ...] = attributes["window"]
+    reducer = by_name(attributes["reducer"])
+    elements = math.prod(d.size for d in window)
+    output = np.empty(result.dims, result.dtype.storage)
+    reduction = _reduction(reducer, array.dtype, attributes, elements, setting)
+    _core.reduce_windows(reduction, core_window(window), array.data, initial.data, output)
+    return output
+
+
+def core_window(window: Sequence[WindowDimension]) -> list[tuple[int, int, int, int, int]]:
+    """A window as the core takes it: the high padding is in the output's shape."""
+    return [(d.size, d.stride, d.padding[0], d.base_dilation, d.window_dilation) for d in window]
+
+
+# ---- order (E10) -------------------------------------------------------------------------------
+
+
+def order_keys(x: Bits, *, nan_last: bool = True) -> BitsArray:
+    """Integers in the order of the elements, so that NumPy can compare them whatever the caller's
+    floating-point environment is (D1).
+
+    With `nan_last` -0 equals +0 and every NaN is the same and largest (array sort); without, the
+    order is TOTALORDER.
+    """
+    t = x.dtype
+    if t.kind != "float":
+        return x.data
+    word = np.dtype(f"i{t.itemsize}")
+    bits = np.ascontiguousarray(x.data).reshape(x.data.shape).view(word)
+    positive = word.type(np.iinfo(word).max)
+    key: BitsArray = bits ^ ((bits >> (8 * t.itemsize - 1)) & positive)
+    if not nan_last:
+        return key
+    magnitude = bits & positive
+    if t.exponent_bits:
+        shift = 8 * t.itemsize - t.bits
+        top = ((1 << t.exponent_bits) - 1) << (t.mantissa_bits + shift)
+        is_nan = magnitude > top if t.has_inf else magnitude == t.nan_bits
+    else:
+        is_nan = magnitude > np.array(np.inf, t.numpy).view(word)
+    key = np.where(magnitude == 0, word.type(0), key)
+    return np.where(is_nan, positive, key)
+
+
+def _evaluate_argument(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    key = order_keys(operands[0])
+    if op.name == "argmin" and operands[0].dtype.kind == "float":
+        # The first NaN wins here too: it becomes the smallest key.
+        key = np.where(key == np.iinfo(key.dtype).max, np.iinfo(key.dtype).min, key)
+    find = np.argmax if op.name == "argmax" else np.argmin
+    return np.asarray(find(key, axis=attributes["axis"]), np.int64)
+
+
+def _evaluate_argsort(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    order = np.argsort(order_keys(operands[0]), axis=attributes["axis"], kind="stable")
+    return np.asarray(order, np.int64)
+
+
+def _evaluate_top_k(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    # ~key is in the opposite order, so that a stable sort leaves equal keys by index.
+    order = np.argsort(~order_keys(operands[0], nan_last=False), axis=-1, kind="stable")
+    return np.ascontiguousarray(order[..., : attributes["k"]], np.int64)
+
+
+def _evaluate_nextafter(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    x, towards = operands
+    if is_host(x.dtype):
+        return np.asarray(np.nextafter(x.data, towards.data))
+    # E9: one step on the type's own grid, which integer order follows.
+    key, goal = order_keys(x), order_keys(towards)
+    word = key.dtype
+    nan = word.type(np.iinfo(word).max)
+    unit = word.type(1 << (8 * x.dtype.itemsize - x.dtype.bits))
+    magnitude = x.data.view(word) & nan
+    sign = x.data.view(word) & ~nan
+    away = (goal > key) == (key >= 0)
+    stepped = np.where(away, magnitude + unit, magnitude - unit) | sign
+    smallest = np.where(goal > key, unit, unit | ~nan)
+    moved = np.where(magnitude == 0, smallest, stepped)
+    result_bits = np.where(key == goal, towards.data.view(word), moved)
+    quiet = np.array(x.dtype.nan_bits, f"u{x.dtype.itemsize}").view(word)
+    found = np.where((key == nan) | (goal == nan), quiet, result_bits)
+    return np.asarray(found, word).view(x.dtype.storage)
+
+
 def _evaluate_dot(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, profile: Profile
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     lhs, rhs = operands
     d: DotDimensions = attributes["dot_dimensions"]
@@ -486,9 +811,11 @@ def _evaluate_dot(
     b = rhs.data.transpose([*d.rhs_batch, *d.rhs_contracting, *free_rhs])
     a, b = a.reshape(batch, rows, depth), b.reshape(batch, depth, columns)
     output = np.empty((batch, rows, columns), result.dtype.storage)
-    tile = 128 if profile.accumulate == "psum128" else max(depth, 1)  # M2, M6
+    tile = 128 if setting.profile.accumulate == "psum128" else max(depth, 1)  # M2, M6
     a_code, b_code = core_code(lhs.dtype, "dot"), core_code(rhs.dtype, "dot")
-    _core.dot(a, a_code, b, b_code, output, core_code(result.dtype, "dot"), tile)
+    code, choices = core_code(result.dtype, "dot"), numerics(setting.profile)
+    draw = (setting.seed, setting.identifier())
+    _core.dot(a, a_code, b, b_code, output, code, tile, choices, *draw)
     return output.reshape(result.dims)
 
 
@@ -545,6 +872,24 @@ _elementwise("multiply",    "multiply",    "Mul",   2, "vector", "tensor_tensor"
 _elementwise("divide",      "divide",      "Div",   2, "vector", "reciprocal",    operator="/")
 _elementwise("maximum",     "maximum",     "Max",   2, "vector", "tensor_tensor", on_bool="bitwise_or",  identity=-math.inf)
 _elementwise("minimum",     "minimum",     "Min",   2, "vector", "tensor_tensor", on_bool="bitwise_and", identity=math.inf)
+_elementwise("fmod",        "remainder",   "Rem",   2, "gpsimd", "tensor_tensor")
+_elementwise("remainder",   "",            "",      2, "gpsimd", "tensor_tensor", operator="%")
+_elementwise("floor_divide", "",           "",      2, "gpsimd", "tensor_tensor", operator="//")
+_elementwise("power",       "power",       "Pow",   2, "gpsimd", "tensor_tensor", operator="**")
+_elementwise("clamp",       "clamp",       "Clamp", 3, "vector", "tensor_tensor", _infer_clamp)
+_elementwise("sign",        "sign",        "Sign",  1, "scalar", "activation")
+_elementwise("floor",       "floor",       "Floor", 1, "scalar", "activation")
+_elementwise("ceil",        "ceil",        "Ceil",  1, "scalar", "activation")
+_elementwise("trunc",       "",            "",      1, "scalar", "activation")
+_elementwise("rint",        "round-nearest-even", "RoundNearestEven", 1, "scalar", "activation")
+_elementwise("round_half_away", "round-nearest-afz", "Round",         1, "scalar", "activation")
+_elementwise("reciprocal",  "",            "",      1, "vector", "reciprocal")
+_elementwise("copysign",    "",            "",      2, "vector", "tensor_tensor")
+_elementwise("shift_left",             "shift-left",             "ShiftLeft",            2, "vector", "tensor_tensor", operator="<<")
+_elementwise("shift_right_arithmetic", "shift-right-arithmetic", "ShiftRightArithmetic", 2, "vector", "tensor_tensor")
+_elementwise("shift_right_logical",    "shift-right-logical",    "ShiftRightLogical",    2, "vector", "tensor_tensor")
+_elementwise("population_count",       "popcnt",                 "PopulationCount",      1, "gpsimd", "tensor_scalar")
+_elementwise("count_leading_zeros",    "count-leading-zeros",    "Clz",                  1, "gpsimd", "tensor_scalar")
 _elementwise("sqrt",        "sqrt",        "Sqrt",  1, "scalar", "activation")
 _elementwise("rsqrt",       "rsqrt",       "Rsqrt", 1, "scalar", "activation")
 _elementwise("exp",         "exponential", "Exp",   1, "scalar", "activation")
@@ -561,11 +906,28 @@ _elementwise("less",          "compare", "Lt", 2, "vector", "tensor_tensor", _in
 _elementwise("less_equal",    "compare", "Le", 2, "vector", "tensor_tensor", _infer_comparison, direction="LE", operator="<=")
 _elementwise("greater",       "compare", "Gt", 2, "vector", "tensor_tensor", _infer_comparison, direction="GT", operator=">")
 _elementwise("greater_equal", "compare", "Ge", 2, "vector", "tensor_tensor", _infer_comparison, direction="GE", operator=">=")
+_elementwise("equal_total_order",         "compare", "EqTotalOrder", 2, "vector", "tensor_tensor", _infer_comparison, direction="EQ", total_order=True)
+_elementwise("not_equal_total_order",     "compare", "NeTotalOrder", 2, "vector", "tensor_tensor", _infer_comparison, direction="NE", total_order=True)
+_elementwise("less_total_order",          "compare", "LtTotalOrder", 2, "vector", "tensor_tensor", _infer_comparison, direction="LT", total_order=True)
+_elementwise("less_equal_total_order",    "compare", "LeTotalOrder", 2, "vector", "tensor_tensor", _infer_comparison, direction="LE", total_order=True)
+_elementwise("greater_total_order",       "compare", "GtTotalOrder", 2, "vector", "tensor_tensor", _infer_comparison, direction="GT", total_order=True)
+_elementwise("greater_equal_total_order", "compare", "GeTotalOrder", 2, "vector", "tensor_tensor", _infer_comparison, direction="GE", total_order=True)
+_elementwise("isfinite", "is-finite", "IsFinite", 1, "vector", "tensor_scalar", _infer_predicate)
+_elementwise("isnan",    "",          "",         1, "vector", "tensor_scalar", _infer_predicate)
+_elementwise("isinf",    "",          "",         1, "vector", "tensor_scalar", _infer_predicate)
+_elementwise("signbit",  "",          "",         1, "vector", "tensor_scalar", _infer_predicate)
 _elementwise("select",        "select",  "Select", 3, "vector", "copy_predicated", _infer_select)
 
 _other("convert",   "convert",   "ConvertElementType", 1, "vector", "compute",  "tensor_copy",   _infer_convert, _evaluate_convert)
-_other("reduce_precision", "reduce-precision", "ReducePrecision", 1, "vector", "compute", "tensor_copy", _infer_reduce_precision, _evaluate_reduce_precision)
+_other("reduce_precision", "reduce-precision", "ReducePrecision", 1, "vector", "compute", "tensor_copy", _infer_reduce_precision, _evaluate_elementwise)
 _other("reduce",    "reduce",    "Reduce",         2, "vector", "compute",  "tensor_reduce", _infer_reduce,    _evaluate_reduce)
+_other("cumulative", "",         "",               2, "vector", "compute",  "tensor_reduce", _infer_cumulative, _evaluate_cumulative)
+_other("reduce_window", "",      "",               2, "vector", "compute",  "tensor_reduce", _infer_reduce_window, _evaluate_reduce_window)
+_other("argmax",    "",          "",               1, "vector", "movement", "tensor_reduce", _infer_argument, _evaluate_argument)
+_other("argmin",    "",          "",               1, "vector", "movement", "tensor_reduce", _infer_argument, _evaluate_argument)
+_other("argsort",   "",          "",               1, "gpsimd", "movement", "tensor_copy",   _infer_argsort,  _evaluate_argsort)
+_other("top_k",     "",          "",               1, "gpsimd", "movement", "tensor_copy",   _infer_top_k,    _evaluate_top_k)
+_other("nextafter", "",          "",               2, "gpsimd", "compute",  "tensor_tensor", _infer_same,     _evaluate_nextafter)
 _other("dot",       "dot",       "DotGeneral",     2, "tensor", "matmult",  "nc_matmul",     _infer_dot,       _evaluate_dot)
 _other("broadcast", "broadcast", "BroadcastInDim", 1, "none",   "movement", "none",          _infer_broadcast, _evaluate_broadcast)
 _other("reshape",   "reshape",   "Reshape",        1, "none",   "movement", "none",          _infer_reshape,   _evaluate_reshape)
@@ -577,8 +939,8 @@ _other("concatenate", "concatenate", "Concatenate", -1, "dma",  "movement", "dma
 _other("iota",      "iota",      "Iota",           0, "gpsimd", "compute",  "iota",          _infer_iota,      _evaluate_iota)
 # fmt: on
 
-_BY_OPCODE: dict[tuple[str, str | None], Op] = {(op.opcode, op.direction): op for op in OPS.values()}
-OPCODES = frozenset(op.opcode for op in OPS.values())
+_BY_OPCODE = {(op.opcode, op.direction, op.total_order): op for op in OPS.values() if op.opcode}
+OPCODES = frozenset(op.opcode for op in OPS.values() if op.opcode)
 
 
 def by_name(name: str) -> Op:
@@ -589,8 +951,11 @@ def by_name(name: str) -> Op:
 
 
 def by_opcode(opcode: str, attributes: Attributes) -> Op:
-    """The row of an HLO opcode; a compare's direction chooses among six."""
-    row = _BY_OPCODE.get((opcode, attributes.get("comparison_direction")))
+    """The row of an HLO opcode; a compare's direction and order choose among
+    twelve.
+    """
+    total_order = attributes.get("comparison_type") == "TOTALORDER"
+    row = _BY_OPCODE.get((opcode, attributes.get("comparison_direction"), total_order))
     if row is None:
         raise UnsupportedOperator(
             f"[NCC_EVRF001] neuronsim does not execute the operator {opcode!r} yet"
@@ -603,14 +968,14 @@ def evaluate(
     op: Op,
     operands: Sequence[Bits],
     attributes: Attributes,
-    profile: Profile,
+    setting: Setting,
     result: ArrayType | None = None,
 ) -> Bits:
     """Evaluate a row on bits. `result` is the type that a graph states; else it is inferred."""
     check_environment()
     if result is None:
         result = op.infer([x.type for x in operands], attributes)
-    return Bits(op.evaluate(op, operands, attributes, result, profile), result.dtype)
+    return Bits(op.evaluate(op, operands, attributes, result, setting), result.dtype)
 
 
 def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
@@ -623,4 +988,16 @@ def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
         record = getattr(x, "__neuronsim_apply__", None)
         if record is not None:
             return record(op, operands, attributes)
-    return evaluate(op, operands, attributes, current_profile())
+    return evaluate(op, operands, attributes, eager_setting(name), attributes.get("result"))
+
+
+def eager_setting(name: str) -> Setting:
+    """The setting of an eager operation: the profile in force and, for stochastic rounding, its place
+    in the sequence of this context's operations (S2).
+    """
+    profile = current_profile()
+    if profile.rounding != "stochastic":
+        return Setting(profile)
+    state = rounding_state()
+    call, state.calls = state.calls, state.calls + 1
+    return Setting(profile, state.seed, f"{call}/eager/{name}/")

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,13 +37,22 @@ class Profile:
     """
 
     rounding: str = _choice(
-        "C2", "documented", ("nearest_even",), "RNE is the default on every generation."
+        "C2",
+        "documented",
+        ("nearest_even", "stochastic"),
+        "RNE is the default; NEURON_RT_STOCHASTIC_ROUNDING_EN=1 replaces it.",
+    )
+    sr_generator: str = _choice(
+        "S2", "assumed", ("philox4x32-10",), "AWS publishes no generator of random words."
     )
     subnormals: str = _choice(
-        "C4", "assumed", ("keep",), "Nothing public says whether an engine flushes subnormals."
+        "C4", "assumed", ("keep", "flush"), "Nothing public says whether an engine flushes subnormals."
     )
     fp8_overflow: str = _choice(
-        "C3", "assumed", ("inf",), "IEEE overflow; AWS's text on e4m3 mentions NaN beyond 240."
+        "C3",
+        "assumed",
+        ("inf", "nan", "saturate"),
+        "IEEE overflow; AWS's text on e4m3 mentions NaN beyond 240.",
     )
     nan: str = _choice(
         "E6", "assumed", ("canonical",), "Nothing public gives the NaN that an engine writes."
@@ -54,22 +64,34 @@ class Profile:
         "C1", "documented", ("via_float32", "exact"), "DMA and copies convert through FP32."
     )
     float_to_int: str = _choice(
-        "C6", "documented", ("truncate",), "XLA's convert truncates toward zero and saturates."
+        "C6",
+        "documented",
+        ("truncate", "nearest"),
+        "XLA's convert truncates toward zero and saturates.",
     )
     int64: str = _choice(
         "C7", "documented", ("keep", "truncate"), "On trn1 64-bit integers are read as 32-bit."
     )
     scalar: str = _choice(
-        "C8", "assumed", ("dtype",), "A Python scalar takes the array's type before the operation."
+        "C8",
+        "assumed",
+        ("dtype", "float32_immediate"),
+        "XLA types every operand; NKI's instructions take scalars in FP32.",
     )
     divide: str = _choice(
-        "E2", "assumed", ("ieee",), "Plain FP32 math; the NKI guide advises reciprocal and multiply."
+        "E2",
+        "assumed",
+        ("ieee", "reciprocal_multiply"),
+        "Plain FP32 math; the NKI guide advises reciprocal and multiply.",
     )
     activation: str = _choice(
         "E3", "assumed", ("exact",), "AWS publishes neither coefficients nor errors."
     )
     int32_elementwise: str = _choice(
-        "E8", "assumed", ("exact",), "GpSimd has 32-bit integers, though VectorE computes in FP32."
+        "E8",
+        "assumed",
+        ("exact", "via_float32"),
+        "GpSimd has 32-bit integers, though VectorE computes in FP32.",
     )
     reduce_order: str = _choice(
         "R2", "assumed", ("tiles",), "The order of a reduction's additions is not public."
@@ -99,8 +121,11 @@ class Profile:
         "A2", "documented", ("documented", "observed"), "AWS: all FP32 operations; one user saw less."
     )
 
+    # What was computed from this profile, kept with it: compiled programs and the core's form of it.
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
-        for f in dataclasses.fields(self):
+        for f in _choices():
             value = getattr(self, f.name)
             if value not in f.metadata["values"]:
                 allowed = ", ".join(repr(v) for v in f.metadata["values"])
@@ -111,7 +136,7 @@ class Profile:
 
     def replace(self, **fields: Any) -> Profile:
         """A copy with other values; raises InvalidArgument for an unknown field or value."""
-        names = [f.name for f in dataclasses.fields(self)]
+        names = [f.name for f in _choices()]
         for name in fields:
             if name not in names:
                 raise InvalidArgument(
@@ -119,20 +144,78 @@ class Profile:
                 )
         return dataclasses.replace(self, **fields)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Every field's value."""
+        return {f.name: getattr(self, f.name) for f in _choices()}
+
     def describe(self) -> list[dict[str, Any]]:
         """Every field with its value, rule, evidence, possible values and source.
 
         >>> Profile().describe()[0]["evidence"]
         'documented'
         """
-        return [
-            {"field": f.name, "value": getattr(self, f.name), **f.metadata}
-            for f in dataclasses.fields(self)
-        ]
+        return [{"field": f.name, "value": getattr(self, f.name), **f.metadata} for f in _choices()]
+
+
+def _choices() -> tuple[dataclasses.Field[Any], ...]:
+    return tuple(f for f in dataclasses.fields(Profile) if f.metadata)
+
+
+@dataclass
+class RoundingState:
+    """The seed of stochastic rounding and the rounding operations since it was set (S2)."""
+
+    seed: int = 0
+    calls: int = 0
+
+
+def _default_profile() -> Profile:
+    """What the environment asks for: NEURON_RT_STOCHASTIC_ROUNDING_EN=1 turns stochastic rounding on."""
+    on = os.environ.get("NEURON_RT_STOCHASTIC_ROUNDING_EN", "") == "1"
+    return Profile(rounding="stochastic" if on else "nearest_even")
+
+
+def default_seed() -> int:
+    """The seed that NEURON_RT_STOCHASTIC_ROUNDING_SEED gives, else 0.
+
+    Raises InvalidArgument if the variable is not an unsigned 64-bit integer.
+    """
+    text = os.environ.get("NEURON_RT_STOCHASTIC_ROUNDING_SEED", "0") or "0"
+    return check_seed(int(text) if text.isdecimal() else text)
+
+
+def check_seed(seed: Any) -> int:
+    """`seed` if it is an unsigned 64-bit integer; else raises InvalidArgument."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+        raise InvalidArgument(
+            "the seed of stochastic rounding (seed=, NEURON_RT_STOCHASTIC_ROUNDING_SEED) is an integer "
+            f"from 0 to 2^64 - 1, not {seed!r}"
+        )
+    return seed
 
 
 _current: ContextVar[Profile] = ContextVar("neuronsim_profile")
-_DEFAULT = Profile()
+_rounding: ContextVar[RoundingState] = ContextVar("neuronsim_rounding")
+_DEFAULT = _default_profile()
+
+
+def rounding_state() -> RoundingState:
+    """The state that stochastic rounding of eager arrays uses in this context."""
+    state = _rounding.get(None)
+    if state is None:
+        state = RoundingState(default_seed())
+        _rounding.set(state)
+    return state
+
+
+def seed_rounding(seed: int = 0) -> None:
+    """Start the random words of stochastic rounding of eager arrays anew, from `seed` (S2).
+
+    >>> seed_rounding(7)
+    >>> rounding_state()
+    RoundingState(seed=7, calls=0)
+    """
+    _rounding.set(RoundingState(check_seed(seed)))
 
 
 def current_profile() -> Profile:

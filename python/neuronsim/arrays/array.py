@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuronsim import dtypes, ops
+from neuronsim import _core, dtypes, ops
 from neuronsim.dtypes import DType, DTypeLike, as_dtype, result_type
 from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
+from neuronsim.profiles import Profile, current_profile
 from neuronsim.reference.formats import from_float
 
 _default_float = dtypes.float32
@@ -39,9 +40,20 @@ def default_dtype() -> DType:
 
 def _operators(symbol: str) -> tuple[Callable[[Array, Any], Any], Callable[[Array, Any], Any]]:
     """The method of a binary operator and its reflection, from the op table."""
-    name = next(row.name for row in ops.OPS.values() if row.operator == symbol)
+    row = next(row for row in ops.OPS.values() if row.operator == symbol)
+    name = row.name
 
     def method(self: Array, other: Any) -> Any:
+        # The short way, for two arrays of one type and shape: small arrays feel every step of it.
+        if type(other) is Array and other._dtype is self._dtype:
+            found = current_profile().derived.get((name, self._dtype))
+            if found is not None:
+                data = _run_dense(found[0], self._data, other._data)
+                if data is not None:
+                    result = _new_array(Array)
+                    result._data = data
+                    result._dtype = found[1]
+                    return result
         return elementwise(name, self, other) if _is_operand(other) else NotImplemented
 
     def reflected(self: Array, other: Any) -> Any:
@@ -50,52 +62,62 @@ def _operators(symbol: str) -> tuple[Callable[[Array, Any], Any], Callable[[Arra
     return method, reflected
 
 
+def _remember(name: str, dtype: DType, result: DType, profile: Profile) -> None:
+    """Keeps the program of a binary operation for the short way, which says nothing of errors."""
+    if profile.rounding == "stochastic" or not dtype.device:
+        return
+    program, _ = ops.elementwise_program(ops.by_name(name), {}, (dtype, dtype), result, profile)
+    profile.derived[name, dtype] = (program, result)
+
+
 def _is_operand(x: Any) -> bool:
     return isinstance(x, Array | np.ndarray | np.generic | bool | int | float)
 
 
+_run_dense = _core.run_dense
 _UFUNC_NAMES = {"true_divide": "divide", "absolute": "abs", "invert": "bitwise_invert"}
 
 
 class Array:
     """An n-dimensional array of one element type. Make one with `asarray`."""
 
-    __slots__ = ("_bits",)
+    __slots__ = ("_data", "_dtype")
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
 
     def __init__(self, bits: ops.Bits) -> None:
-        self._bits = bits
+        self._data = bits.data
+        self._dtype = bits.dtype
 
     @property
     def bits(self) -> ops.Bits:
         """The storage bits and their type, not copied."""
-        return self._bits
+        return ops.Bits(self._data, self._dtype)
 
     @property
     def dtype(self) -> DType:
         """The element type."""
-        return self._bits.dtype
+        return self._dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The length of each axis."""
-        return self._bits.data.shape
+        return self._data.shape
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return self._bits.data.ndim
+        return self._data.ndim
 
     @property
     def size(self) -> int:
         """The number of elements."""
-        return self._bits.data.size
+        return self._data.size
 
     @property
     def T(self) -> Array:  # noqa: N802 (NumPy's name)
         """The array with its axes reversed."""
-        return Array(ops.Bits(self._bits.data.T, self.dtype))
+        return Array(ops.Bits(self._data.T, self.dtype))
 
     def astype(self, dtype: DTypeLike) -> Array:
         """The elements converted by rules C, rounded once."""
@@ -105,13 +127,13 @@ class Array:
         """The same elements in another shape; one length may be -1."""
         dims = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         try:
-            return Array(ops.Bits(self._bits.data.reshape(dims), self.dtype))  # type: ignore[arg-type]
+            return Array(ops.Bits(self._data.reshape(dims), self.dtype))  # type: ignore[arg-type]
         except ValueError as error:
-            raise InvalidArgument(f"{self._bits.type} cannot take the shape {dims}") from error
+            raise InvalidArgument(f"{self.bits.type} cannot take the shape {dims}") from error
 
     def tobytes(self) -> bytes:
         """The storage bits, row-major."""
-        return self._bits.data.tobytes()
+        return self._data.tobytes()
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers, exact."""
@@ -124,7 +146,7 @@ class Array:
         return self.reshape(()).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        native = self._bits.data.view(self.dtype.numpy)
+        native = self._data.view(self.dtype.numpy)
         if dtype is not None and np.dtype(dtype) != native.dtype:
             if copy is False:
                 raise ValueError(f"a {self.dtype.name} array does not become {dtype} without a copy")
@@ -154,7 +176,7 @@ class Array:
     def __getitem__(self, key: Any) -> Array:
         if isinstance(key, Array):
             key = np.asarray(key)
-        return Array(ops.Bits(np.asarray(self._bits.data[key]), self.dtype))
+        return Array(ops.Bits(np.asarray(self._data[key]), self.dtype))
 
     def __len__(self) -> int:
         if self.ndim == 0:
@@ -195,6 +217,10 @@ class Array:
     def __invert__(self) -> Array:
         return elementwise("bitwise_invert", self)
 
+    __mod__, __rmod__ = _operators("%")
+    __floordiv__, __rfloordiv__ = _operators("//")
+    __pow__, __rpow__ = _operators("**")
+    __lshift__, __rlshift__ = _operators("<<")
     __add__, __radd__ = _operators("+")
     __sub__, __rsub__ = _operators("-")
     __mul__, __rmul__ = _operators("*")
@@ -209,11 +235,20 @@ class Array:
     __gt__, _ = _operators(">")
     __ge__, _ = _operators(">=")
 
+    def __rshift__(self, other: Any) -> Any:
+        return right_shift(self, other) if _is_operand(other) else NotImplemented
+
+    def __rrshift__(self, other: Any) -> Any:
+        return right_shift(other, self) if _is_operand(other) else NotImplemented
+
     def __matmul__(self, other: Any) -> Array:
         return matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Array:
         return matmul(other, self)
+
+
+_new_array: Callable[[type[Array]], Array] = object.__new__
 
 
 def _exact_numpy(dtype: DType) -> Any:
@@ -317,14 +352,13 @@ def elementwise(name: str, *operands: Any) -> Array:
             recorded: Array = ops.apply(name, operands)
             return recorded
     first = operands[0]
-    if (
-        type(first) is Array
-        and first.dtype.exponent_bits
-        and all(
-            type(x) is Array and x.dtype is first.dtype and x.shape == first.shape for x in operands
-        )
-    ):
-        return Array(ops.apply(name, [x.bits for x in operands]))
+    profile = current_profile()
+    is_plain = type(first) is Array and (first.dtype.exponent_bits or name not in ("divide", "power"))
+    if is_plain and first.dtype.device and not _unlike(first, operands):
+        result: ops.Bits = ops.apply(name, [x.bits for x in operands])
+        if len(operands) == 2:
+            _remember(name, first.dtype, result.dtype, profile)
+        return Array(result)
     weak = [isinstance(x, bool | int | float) and not isinstance(x, np.generic) for x in operands]
     arrays = [None if w else asarray(x) for x, w in zip(operands, weak, strict=True)]
     condition = arrays[:1] if name == "select" else []
@@ -340,14 +374,44 @@ def elementwise(name: str, *operands: Any) -> Array:
     if name == "divide" and common.kind in ("signed", "unsigned", "bool"):
         common = _default_float  # NumPy's true division
     values = [a if i < len(condition) else convert(a, common) for i, a in enumerate(filled)]
+    immediate = profile.scalar == "float32_immediate" and common.device and common.bits < 32
+    if immediate and common.kind == "float" and name != "select":  # C8
+        values = [
+            asarray(x, dtypes.float32) if w else v
+            for x, w, v in zip(operands, weak, values, strict=True)
+        ]
     try:
         dims = np.broadcast_shapes(*(a.shape for a in values))
     except ValueError as error:
         shapes = ", ".join(str(a.shape) for a in values)
         raise InvalidArgument(f"{name}: the shapes {shapes} do not broadcast") from error
-    ops.check_elementwise(ops.by_name(name), common, common)
+    op = ops.by_name(name)
+    ops.check_elementwise(op, common, common)
+    if name == "power" and common.kind == "signed" and (np.asarray(values[1]) < 0).any():
+        raise InvalidArgument("integers to negative integer powers are not integers: use a float type")
     bits = [ops.Bits(np.broadcast_to(a.bits.data, dims), a.dtype) for a in values]
-    return Array(ops.apply(name, bits))
+    like = [
+        ops.ArrayType(v.dtype if i < len(condition) else common, dims) for i, v in enumerate(values)
+    ]
+    return Array(ops.apply(name, bits, result=op.infer(like, {})))
+
+
+def _unlike(first: Array, operands: Sequence[Any]) -> bool:
+    """Whether an operand is not an Array of the first one's type and shape."""
+    return any(
+        type(x) is not Array or x.dtype is not first.dtype or x.shape != first.shape for x in operands
+    )
+
+
+def right_shift(x1: Any, x2: Any) -> Array:
+    """NumPy's >>: arithmetic for signed types, logical for unsigned ones.
+
+    >>> right_shift(asarray([-8, 8]), 1)
+    Array([-4,  4], dtype=int64)
+    """
+    first = asarray(x1)
+    kind = "logical" if first.dtype.kind == "unsigned" else "arithmetic"
+    return elementwise(f"shift_right_{kind}", x1, x2)
 
 
 def matmul(x1: Any, x2: Any) -> Array:

@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array import Array, asarray, convert, default_dtype, elementwise, matmul
+from neuronsim.arrays.array import (
+    Array,
+    asarray,
+    convert,
+    default_dtype,
+    elementwise,
+    matmul,
+    right_shift,
+)
 from neuronsim.dtypes import DTypeLike, as_dtype
 from neuronsim.errors import InvalidArgument, UnsupportedType
 
@@ -48,6 +56,40 @@ ELEMENTWISE = {
 def where(condition: Any, x1: Any, x2: Any) -> Array:
     """x1 where the bool `condition` holds, x2 elsewhere; moves bits (E6)."""
     return elementwise("select", condition, x1, x2)
+
+
+def sign(x: Any) -> Array:
+    """-1, 0 or 1 as each element is negative, zero or positive; sign(-0) is +0 (E9), NaN stays.
+
+    >>> sign(asarray([-2.0, -0.0, 3.0]))
+    Array([-1.,  0.,  1.], dtype=float32)
+    """
+    a = asarray(x)
+    found = elementwise("sign", a)
+    return elementwise("add", found, 0) if a.dtype.kind == "float" else found
+
+
+def nextafter(x1: Any, x2: Any) -> Array:
+    """The next value of the operands' own type after x1 towards x2 (E9).
+
+    >>> float(nextafter(asarray(1.0, "bfloat16"), asarray(2.0, "bfloat16")))
+    1.0078125
+    """
+    a, b = asarray(x1), asarray(x2)
+    common = dtypes.result_type(a.dtype, b.dtype)
+    if common.kind != "float":
+        raise UnsupportedType(f"nextafter of {common.name}: the operands are floats")
+    dims = np.broadcast_shapes(a.shape, b.shape)
+    pair = [broadcast_to(convert(v, common), dims).bits for v in (a, b)]
+    return Array(ops.apply("nextafter", pair))
+
+
+def clip(x: Any, min: Any = None, max: Any = None) -> Array:  # noqa: A002
+    """minimum(maximum(x, min), max) (E7); a bound that is None does not act."""
+    found = asarray(x)
+    if min is not None:
+        found = elementwise("maximum", found, min)
+    return found if max is None else elementwise("minimum", found, max)
 
 
 # ---- creation ----------------------------------------------------------------------------------
@@ -109,10 +151,16 @@ def _reduce(reducer: str, x: Array, axis: Axis, keepdims: bool) -> Array:
 
 def _identity(reducer: str, x: Array, axes: Sequence[int]) -> Array:
     value = ops.by_name(reducer).identity
+    if value is not None and math.isinf(value) and math.prod(x.shape[a] for a in axes) == 0:
+        raise InvalidArgument(f"{reducer} of no elements has no value")
+    return _limit(reducer, x)
+
+
+def _limit(reducer: str, x: Array) -> Array:
+    """The reducer's identity in the array's type."""
+    value = ops.by_name(reducer).identity
     assert value is not None
     if math.isinf(value):
-        if math.prod(x.shape[a] for a in axes) == 0:
-            raise InvalidArgument(f"{reducer} of no elements has no value")
         if x.dtype.kind in ("signed", "unsigned"):
             info = np.iinfo(x.dtype.numpy)
             value = info.min if value < 0 else info.max
@@ -158,6 +206,118 @@ def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     total = sum(wide, axis, keepdims=keepdims)
     count = a.size // total.size if total.size else 0
     return convert(elementwise("divide", total, count), a.dtype)
+
+
+def _cumulative(reducer: str, x: Array, axis: int | None) -> Array:
+    if axis is None:
+        if x.ndim > 1:
+            raise InvalidArgument(f"an array of {x.ndim} axes needs axis=")
+        axis = 0
+    if not -x.ndim <= axis < x.ndim:
+        raise InvalidArgument(f"axis {axis} is not one of {x.ndim} axes")
+    # The last element equals the reduction, which starts from the identity (R2, R4).
+    initial = asarray(ops.by_name(reducer).identity, x.dtype)
+    attributes = {"axis": axis % x.ndim, "reducer": reducer}
+    return Array(ops.apply("cumulative", [x.bits, initial.bits], **attributes))
+
+
+def cumulative_sum(x: Any, axis: int | None = None) -> Array:
+    """Element j is the sum of the elements 0 to j along `axis` by rule R2.
+
+    >>> cumulative_sum(asarray([1.0, 2.0, 3.0]))
+    Array([1., 3., 6.], dtype=float32)
+    """
+    return _cumulative("add", _summable(x), axis)
+
+
+def cumulative_prod(x: Any, axis: int | None = None) -> Array:
+    """Element j is the product of the elements 0 to j along `axis` by rule R2."""
+    return _cumulative("multiply", _summable(x), axis)
+
+
+def reduce_window(
+    x: Any, reducer: str, window: Sequence[ops.WindowDimension], initial: Any = None
+) -> Array:
+    """A reduction of every window of `x` by rules R2 and R4; `reducer` is add, multiply, maximum or
+    minimum, and there is one WindowDimension for each axis.
+
+    >>> x = asarray([1.0, 2.0, 3.0, 4.0])
+    >>> reduce_window(x, "maximum", [ops.WindowDimension(2, stride=2)])
+    Array([2., 4.], dtype=float32)
+    """
+    a = asarray(x)
+    if ops.by_name(reducer).identity is None:
+        raise InvalidArgument(f"{reducer} is no reducer: add, multiply, maximum and minimum are")
+    start = _limit(reducer, a) if initial is None else asarray(initial, a.dtype)
+    attributes = {"window": tuple(window), "reducer": reducer}
+    return Array(ops.apply("reduce_window", [a.bits, start.bits], **attributes))
+
+
+# ---- order (E10) -------------------------------------------------------------------------------
+
+
+def _one_axis(x: Array, axis: int) -> int:
+    if not -x.ndim <= axis < x.ndim:
+        raise InvalidArgument(f"axis {axis} is not one of {x.ndim} axes")
+    return axis % x.ndim
+
+
+def argmax(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """The index of the largest element: the first NaN wins, else the lowest index of equal ones.
+
+    >>> int(argmax(asarray([1.0, float("nan"), 3.0])))
+    1
+    """
+    return _argument("argmax", asarray(x), axis, keepdims)
+
+
+def argmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """The index of the smallest element: the first NaN wins, else the lowest index of equal ones."""
+    return _argument("argmin", asarray(x), axis, keepdims)
+
+
+def _argument(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
+    source = x.reshape(-1) if axis is None else x
+    at = 0 if axis is None else _one_axis(x, axis)
+    found = Array(ops.apply(name, [source.bits], axis=at))
+    kept = tuple(1 if axis is None or d == at else n for d, n in enumerate(x.shape))
+    return found.reshape(kept) if keepdims else found
+
+
+def argsort(x: Any, axis: int = -1, *, descending: bool = False) -> Array:
+    """The indices that sort `x`, stable: NaN last, -0 equal to +0; descending reverses the order."""
+    a = asarray(x)
+    at = _one_axis(a, axis)
+    if not descending:
+        return Array(ops.apply("argsort", [a.bits], axis=at))
+    # Equal elements keep their order: sort the reversed array, and reverse the result.
+    last = Array(ops.Bits(np.flip(a.bits.data, at), a.dtype))
+    order = np.flip(np.asarray(Array(ops.apply("argsort", [last.bits], axis=at))), at)
+    return asarray(a.shape[at] - 1 - order)
+
+
+def sort(x: Any, axis: int = -1, *, descending: bool = False) -> Array:
+    """The elements in order, stable: NaN last (descending: first), -0 equal to +0 (E10).
+
+    >>> sort(asarray([float("nan"), 2.0, -1.0]))
+    Array([-1.,  2., nan], dtype=float32)
+    """
+    a = asarray(x)
+    order = np.asarray(argsort(a, axis, descending=descending))
+    return Array(ops.Bits(np.take_along_axis(a.bits.data, order, _one_axis(a, axis)), a.dtype))
+
+
+def top_k(x: Any, k: int) -> tuple[Array, Array]:
+    """The k largest elements along the last axis in TOTALORDER, and their indices; of equal ones the
+    lower index comes first (E10).
+
+    >>> top_k(asarray([1.0, 3.0, 2.0]), 2)[1]
+    Array([2, 1], dtype=int64)
+    """
+    a = asarray(x)
+    order = Array(ops.apply("top_k", [a.bits], k=k))
+    values = np.take_along_axis(a.bits.data, np.asarray(order), -1)
+    return Array(ops.Bits(values, a.dtype)), order
 
 
 # ---- data movement -----------------------------------------------------------------------------
@@ -209,10 +369,13 @@ def astype(x: Any, dtype: DTypeLike) -> Array:
     return convert(asarray(x), as_dtype(dtype))
 
 
-globals().update(ELEMENTWISE)
+left_shift = ELEMENTWISE["shift_left"]
+globals().update({name: f for name, f in ELEMENTWISE.items() if name not in globals()})
 __all__ = [
     *ELEMENTWISE,
     *("where", "array", "asarray", "full", "zeros", "ones", "arange", "matmul"),
     *("sum", "prod", "max", "min", "mean", "reshape", "permute_dims", "transpose"),
-    *("broadcast_to", "concat", "astype"),
+    *("broadcast_to", "concat", "astype", "nextafter", "clip", "left_shift", "right_shift"),
+    *("cumulative_sum", "cumulative_prod", "reduce_window"),
+    *("argmax", "argmin", "argsort", "sort", "top_k"),
 ]

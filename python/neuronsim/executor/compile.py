@@ -112,6 +112,7 @@ class _Compiler:
             steps=_with_frees(steps, entry.root),
             root=entry.root,
             profile=self.profile,
+            computation=self.entry.name,
             truncated=self.truncated,
         )
 
@@ -130,6 +131,8 @@ class _Compiler:
             return True
         if i.opcode == "broadcast":
             return True  # a view
+        if self.profile.rounding == "stochastic":
+            return False  # each call draws its own words (S2)
         held = sum(stored_bytes(self.constants[o]) for o in i.operands)
         size = math.prod(i.shape.dims)
         return size <= SMALL_ELEMENTS or size * i.shape.dtype.itemsize <= 2 * held
@@ -137,7 +140,8 @@ class _Compiler:
     def _fold(self, i: Instruction) -> None:
         step = self._step(i)
         counts: dict[str, int] = {}
-        value = run_step(step, [self.constants[o] for o in i.operands], self.profile, counts)
+        setting = ops.Setting(self.profile)
+        value = run_step(step, [self.constants[o] for o in i.operands], setting, counts)
         for array in leaves(value):
             array.data.flags.writeable = False
         self.constants[i.name] = value
@@ -164,28 +168,22 @@ class _Compiler:
                 if o not in inside:
                     inputs.setdefault(o, len(inputs))
         numbers = dict(inputs)
-        steps: list[tuple[int, int, tuple[int, ...]]] = []
+        steps: list[ops.ProgramStep] = []
+        paths: list[str] = []
 
-        def push(step: tuple[int, int, tuple[int, ...]]) -> int:
+        def push(step: ops.ProgramStep) -> int:
             steps.append(step)
             return len(inputs) + len(steps) - 1
 
         for m in members:
-            op = row(m)
-            operands = tuple(numbers[o] for o in m.operands)
-            if op.name == "reduce_precision":
-                there, back = ops.reduce_precision_steps(m.array.dtype, m.attributes)
-                middle = push((there[0], there[1], operands))
-                numbers[m.name] = push((back[0], back[1], (middle,)))
-            elif op.name == "convert":
-                code = ops.core_code(m.array.dtype, m.name)
-                numbers[m.name] = push((ops.CONVERT, code, operands))
-            else:
-                last = self.entry.by_name[m.operands[-1]].array.dtype
-                numbers[m.name] = push((*ops.core_step(op, last, m.array.dtype), operands))
+            operands = [(numbers[o], self.entry.by_name[o].array.dtype) for o in m.operands]
+            arguments = (row(m), m.attributes, operands, m.array.dtype)
+            first = len(steps)
+            numbers[m.name] = ops.lower(*arguments, self.profile, push)
+            paths += [m.name] * (len(steps) - first)
         root = members[-1]
         names = tuple(m.name for m in members)
-        return Step(root.name, Chain(tuple(steps)), tuple(inputs), root.array.type, names)
+        return Step(root.name, Chain(tuple(steps), tuple(paths)), tuple(inputs), root.array.type, names)
 
 
 def _needed(entry: Computation) -> set[str]:

@@ -27,9 +27,24 @@ Value = Bits | TupleValue
 
 @dataclass(frozen=True)
 class Chain:
-    """Elementwise instructions run as one tile program. Inputs are the step's operands."""
+    """Elementwise instructions run as one tile program. Inputs are the step's operands;
+    `instructions` names the one that each step belongs to.
+    """
 
-    steps: tuple[tuple[int, int, tuple[int, ...]], ...]
+    steps: tuple[ops.ProgramStep, ...]
+    instructions: tuple[str, ...]
+
+    def identifiers(self, setting: ops.Setting) -> list[int]:
+        """The ids of the steps' random words (S2): an instruction's last rounding has the tile ""."""
+        if setting.profile.rounding != "stochastic":
+            return []
+        found = []
+        for n, name in enumerate(self.instructions):
+            own = setting._replace(path=f"{setting.path}{name}/")
+            first = self.instructions.index(name)
+            is_last = name not in self.instructions[n + 1 :]
+            found.append(own.identifier("" if is_last else str(n - first)))
+        return found
 
 
 @dataclass(frozen=True)
@@ -73,6 +88,7 @@ class Program:
     steps: tuple[Step, ...]
     root: str
     profile: Profile
+    computation: str
     truncated: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -90,8 +106,12 @@ def stored_bytes(value: Value) -> int:
     return int(distinct * data.itemsize)
 
 
-def run_step(step: Step, operands: list[Value], profile: Profile, truncated: dict[str, int]) -> Value:
-    """The value of a step. 64-bit integers that C7 changes are counted in `truncated`."""
+def run_step(
+    step: Step, operands: list[Value], setting: ops.Setting, truncated: dict[str, int]
+) -> Value:
+    """The value of a step. 64-bit integers that C7 changes are counted in `truncated`. The setting's
+    path is "call/computation/".
+    """
     action = step.action
     if isinstance(action, MakeTuple):
         return TupleValue(tuple(operands))
@@ -102,7 +122,7 @@ def run_step(step: Step, operands: list[Value], profile: Profile, truncated: dic
     arrays = [o for o in operands if isinstance(o, Bits)]
     assert step.result is not None
     try:
-        return _run_arrays(step, step.result, arrays, profile, truncated)
+        return _run_arrays(step, step.result, arrays, setting, truncated)
     except MemoryError as error:
         raise OutOfMemory(
             f"{step.name}: {step.result} does not fit in this machine's memory: {error}"
@@ -110,25 +130,30 @@ def run_step(step: Step, operands: list[Value], profile: Profile, truncated: dic
 
 
 def _run_arrays(
-    step: Step, result: ArrayType, arrays: list[Bits], profile: Profile, truncated: dict[str, int]
+    step: Step,
+    result: ArrayType,
+    arrays: list[Bits],
+    setting: ops.Setting,
+    truncated: dict[str, int],
 ) -> Value:
-    action = step.action
+    action, profile = step.action, setting.profile
     if isinstance(action, Chain):
         codes = tuple(ops.core_code(a.dtype, step.name) for a in arrays)
-        via_float32 = profile.int_to_float == "via_float32"
         outputs = (len(codes) + len(action.steps) - 1,)
-        program = ops.tile_program(codes, action.steps, outputs, via_float32)
-        data = ops.run_tile_program(program, [a.data for a in arrays], [result])
+        program = ops.tile_program(codes, action.steps, outputs, profile)
+        ids = action.identifiers(setting)
+        data = ops.run_tile_program(program, [a.data for a in arrays], [result], setting.seed, ids)
         return Bits(data[0], result.dtype)
     assert isinstance(action, Call)
     if profile.int64 == "truncate" and action.op.name == "convert":
         arrays = [_as_32_bits(a) for a in arrays]
     try:
-        value = ops.evaluate(action.op, arrays, action.attributes, profile, result)
+        own = setting._replace(path=f"{setting.path}{step.name}/")
+        value = ops.evaluate(action.op, arrays, action.attributes, own, result)
     except NeuronSimError as error:
         raise type(error)(f"{step.name} ({action.op.opcode}): {error}") from error
     if profile.int64 == "truncate" and is_int64(value.dtype):
-        value, changed = _truncate_result(action, arrays, value, profile)
+        value, changed = _truncate_result(action, arrays, value, setting)
         if changed:
             truncated[step.name] = changed
     return value
@@ -157,22 +182,28 @@ def _as_32_bits(value: Bits) -> Bits:
 
 
 def _truncate_result(
-    action: Call, arrays: list[Bits], value: Bits, profile: Profile
+    action: Call, arrays: list[Bits], value: Bits, setting: ops.Setting
 ) -> tuple[Bits, int]:
     # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats,
     # which saturate in 32 bits.
     if action.op.name == "convert" and arrays[0].dtype.kind == "float":
         narrow = dtypes.int32 if value.dtype is dtypes.int64 else dtypes.uint32
-        small = ops.evaluate(action.op, arrays, {"dtype": narrow}, profile)
+        small = ops.evaluate(action.op, arrays, {"dtype": narrow}, setting)
         wide = small.data.astype(value.dtype.storage)
         return Bits(wide, value.dtype), int(np.count_nonzero(wide != value.data))
     return truncate_int64(value)
 
 
 def run_program(
-    program: Program, inputs: Mapping[str, Bits], truncated: dict[str, int] | None = None
+    program: Program,
+    inputs: Mapping[str, Bits],
+    truncated: dict[str, int] | None = None,
+    *,
+    seed: int = 0,
+    call: int = 0,
 ) -> Value:
-    """The root's value for these inputs, which have the program's types.
+    """The root's value for these inputs, which have the program's types. `seed` and `call`, the number
+    of earlier calls since seeding, choose the words of stochastic rounding (S2).
 
     `truncated` receives the number of 64-bit integers that C7 changed, by instruction, those of
     constants included. The value shares no memory with the inputs or the program.
@@ -187,9 +218,10 @@ def run_program(
             if changed:
                 counts[name] = changed
         values[name] = value
+    setting = ops.Setting(program.profile, seed, f"{call}/{program.computation}/")
     for step in program.steps:
         operands = [values[o] for o in step.operands]
-        values[step.name] = run_step(step, operands, program.profile, counts)
+        values[step.name] = run_step(step, operands, setting, counts)
         for name in step.frees:
             if name not in program.constants:
                 del values[name]

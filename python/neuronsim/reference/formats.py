@@ -77,21 +77,43 @@ def decode(format_name: str, bits: int) -> Number:
     return Number("finite", negative, significand * Fraction(2) ** (scale - f.mantissa_bits))
 
 
-def round_number(format_name: str, x: Number) -> int:
-    """The format's nearest value, ties to even (C2), as storage bits; overflow by C3, NaN by C5."""
+def round_number(
+    format_name: str,
+    x: Number,
+    *,
+    word: int | None = None,
+    fp8_overflow: str = "inf",
+    subnormals: str = "keep",
+) -> int:
+    """The format's nearest value, ties to even (C2), as storage bits; overflow by C3, NaN by C5.
+
+    With a 32-bit `word` the rounding is stochastic (S1). `fp8_overflow` and `subnormals` are the
+    profile's fields (C3, C4).
+    """
     f = FORMATS[format_name]
     sign = f.sign_bit if x.negative else 0
     top = ((1 << f.exponent_bits) - 1) << f.mantissa_bits
     overflow = top << f.shift if f.has_inf else f.nan_bits
+    is_fp8 = f.has_inf and f.exponent_bits + f.mantissa_bits == 7
+    if is_fp8 and fp8_overflow == "nan":
+        overflow = f.nan_bits
     if x.kind == "nan":
         return sign | f.nan_bits
     if x.kind == "inf":
         return sign | overflow
+    if is_fp8 and fp8_overflow == "saturate":
+        overflow = top - 1
     if x.magnitude == 0:
         return sign
-    exponent = _floor_log2(x.magnitude)
+    exponent = floor_log2(x.magnitude)
     unit = Fraction(2) ** (max(exponent, 1 - f.bias) - f.mantissa_bits)
-    steps = round(x.magnitude / unit)  # Fraction rounds to nearest, ties to even
+    if word is None:
+        steps = round(x.magnitude / unit)  # Fraction rounds to nearest, ties to even
+    else:
+        steps, rest = divmod(x.magnitude, unit)
+        steps += math.floor(rest / unit * 2**32) + word >= 2**32
+    if subnormals == "flush" and f.exponent_bits == 8 and steps * unit < Fraction(2) ** (1 - f.bias):
+        return sign
     # The encodings are in the order of the values, so counting units past the binade's start, which a
     # carry into the next binade does too, gives the encoding.
     field = steps + max(exponent + f.bias - 1, 0) * (1 << f.mantissa_bits)
@@ -99,7 +121,7 @@ def round_number(format_name: str, x: Number) -> int:
     return sign | (overflow if field > largest else field << f.shift)
 
 
-def _floor_log2(x: Fraction) -> int:
+def floor_log2(x: Fraction) -> int:
     e = x.numerator.bit_length() - x.denominator.bit_length()
     return e if Fraction(2) ** e <= x else e - 1
 
@@ -133,16 +155,20 @@ def integer_to_float(target: str, value: int, *, bits: int, via_float32: bool = 
     return from_float(target, value)
 
 
-def float_to_integer(source: str, encoding: int, *, bits: int, signed: bool) -> int:
-    """Truncates toward zero, saturates, NaN to 0 (C6); the result is the integer's value."""
+def float_to_integer(
+    source: str, encoding: int, *, bits: int, signed: bool, nearest: bool = False
+) -> int:
+    """Truncates toward zero, or rounds to nearest even; saturates, NaN to 0 (C6); the result is the
+    integer's value.
+    """
     x = decode(source, encoding)
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
     if x.kind == "nan":
         return 0
     if x.kind == "inf":
         return low if x.negative else high
-    truncated = math.trunc(x.value)
-    return min(max(truncated, low), high)
+    whole = round(x.value) if nearest else math.trunc(x.value)
+    return min(max(whole, low), high)
 
 
 def wrap(value: int, *, bits: int, signed: bool) -> int:

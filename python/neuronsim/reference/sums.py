@@ -16,13 +16,17 @@ def reduce_float(
     *,
     tile: int = 512,
     round_tiles: bool = False,
+    accumulate: str = "float32",
 ) -> int:
     """One output of a simple reduction: bits of the format in, bits of the format out.
 
     Each tile is folded left to right from its first element; the tile results likewise; the initial
-    value comes last; then one rounding. `round_tiles` rounds each tile's result (R3).
+    value comes last; then one rounding. `round_tiles` rounds each tile's result (R3), `accumulate`
+    every step's (R1).
     """
-    step = FLOAT[reducer]
+
+    def step(a: int, b: int) -> int:
+        return _widen(accumulate, convert("float32", accumulate, FLOAT[reducer](a, b)))
 
     def fold(values: Sequence[int]) -> int:
         total = values[0]
@@ -73,3 +77,21 @@ def dot(
 
 def _widen(format_name: str, bits: int) -> int:
     return convert(format_name, "float32", bits)
+
+
+def cumulative_float(
+    reducer: str,
+    format_name: str,
+    elements: Sequence[int],
+    initial: int,
+    *,
+    tile: int = 512,
+    round_tiles: bool = False,
+) -> list[int]:
+    """Element j is the reduction of the elements 0 to j (R4)."""
+    return [
+        reduce_float(
+            reducer, format_name, elements[: j + 1], initial, tile=tile, round_tiles=round_tiles
+        )
+        for j in range(len(elements))
+    ]

@@ -1,0 +1,115 @@
+#include "sort.h"
+
+#include <memory>
+#include <stdexcept>
+
+#include "dispatch.h"
+#include "pool.h"
+
+namespace neuronsim {
+namespace {
+
+constexpr int lanes = 64;  // merges that run side by side
+
+// One merge of [left, middle) and [middle, end) of a slice's order into `out`.
+struct Merge {
+    const int64_t* order;
+    int64_t* out;
+    int64_t slice, left, right, middle, end;
+    bool both() const { return left < middle && right < end; }
+};
+
+class Sorter {
+public:
+    Sorter(const std::vector<int64_t>& shape, const std::vector<View>& operands,
+           const TileProgram& comparator)
+        : k_(kernels()), shape_(shape), operands_(operands), comparator_(comparator) {}
+
+    void merge_all(std::vector<Merge>& merges, Tile* registers) const {
+        const int n = static_cast<int>(merges.size());
+        for (;;) {
+            bool any = false;
+            for (int lane = 0; lane < n; ++lane) {
+                const Merge& m = merges[static_cast<size_t>(lane)];
+                if (!m.both()) continue;
+                any = true;
+                for (size_t i = 0; i < operands_.size(); ++i) {
+                    load(i, m.slice, m.order[m.right], registers, 2 * i, lane);
+                    load(i, m.slice, m.order[m.left], registers, 2 * i + 1, lane);
+                }
+            }
+            if (!any) break;
+            comparator_.run_tiles(k_, registers, n);
+            const uint64_t* takes_right = registers[comparator_.output_register(0)].u64;
+            for (int lane = 0; lane < n; ++lane) {
+                Merge& m = merges[static_cast<size_t>(lane)];
+                if (m.both()) *m.out++ = m.order[takes_right[lane] ? m.right++ : m.left++];
+            }
+        }
+        for (Merge& m : merges) {
+            while (m.left < m.middle) *m.out++ = m.order[m.left++];
+            while (m.right < m.end) *m.out++ = m.order[m.right++];
+        }
+    }
+
+    const TileProgram& comparator() const { return comparator_; }
+
+private:
+    void load(size_t operand, int64_t slice, int64_t at, Tile* registers, size_t input, int lane) const {
+        const View& view = operands_[operand];
+        const char* data = view.data + at * view.strides.back();
+        for (size_t d = shape_.size() - 1; d-- > 0;) {
+            data += slice % shape_[d] * view.strides[d];
+            slice /= shape_[d];
+        }
+        char* target = reinterpret_cast<char*>(&registers[comparator_.input_register(input)]);
+        k_.load[static_cast<int>(view.dtype)](data, 0, 1, target + lane * computed_bytes(view.dtype));
+    }
+
+    const Kernels& k_;
+    const std::vector<int64_t>& shape_;
+    const std::vector<View>& operands_;
+    const TileProgram& comparator_;
+};
+
+}  // namespace
+
+void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
+          const TileProgram& comparator, int64_t* order) {
+    if (shape.empty() || operands.empty() || comparator.inputs().size() != 2 * operands.size() ||
+        comparator.output_count() != 1 || comparator.output_dtype(0) != DType::boolean)
+        throw std::invalid_argument("the comparator takes two elements of each operand and gives a bool");
+    for (size_t i = 0; i < operands.size(); ++i)
+        if (comparator.inputs()[2 * i] != operands[i].dtype ||
+            comparator.inputs()[2 * i + 1] != operands[i].dtype)
+            throw std::invalid_argument("the comparator's types are not those of the arrays");
+    const int64_t n = shape.back(), total = element_count(shape);
+    for (int64_t i = 0; i < total; ++i) order[i] = i % n;
+    if (n < 2 || total == 0) return;
+    const std::unique_ptr<int64_t[]> other(new int64_t[static_cast<size_t>(total)]);
+    int64_t *from = order, *to = other.get();
+    const Sorter sorter(shape, operands, comparator);
+    for (int64_t run = 1; run < n; run *= 2) {
+        const int64_t merges = blocks(n, 2 * run), all = total / n * merges;
+        parallel_for(blocks(all, lanes), 1, [&](int64_t begin, int64_t end) {
+            const std::unique_ptr<Tile[]> registers(new Tile[comparator.register_count()]());
+            for (int64_t piece = begin; piece < end; ++piece) {
+                std::vector<Merge> batch;
+                for (int64_t i = piece * lanes; i < all && i < (piece + 1) * lanes; ++i) {
+                    const int64_t slice = i / merges, start = i % merges * 2 * run;
+                    const int64_t middle = start + run < n ? start + run : n;
+                    batch.push_back({from + slice * n, to + slice * n + start, slice, start, middle,
+                                     middle, start + 2 * run < n ? start + 2 * run : n});
+                }
+                sorter.merge_all(batch, registers.get());
+            }
+        });
+        int64_t* const merged = to;
+        to = from;
+        from = merged;
+    }
+    if (from != order)
+        __builtin_memcpy(order, from, static_cast<size_t>(total) * sizeof(int64_t));
+}
+
+}  // namespace neuronsim

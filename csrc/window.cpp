@@ -1,0 +1,227 @@
+#include "window.h"
+
+#include <memory>
+#include <stdexcept>
+
+#include "dispatch.h"
+#include "pool.h"
+
+namespace neuronsim {
+namespace {
+
+constexpr int lanes = 64;  // neighbouring outputs that are folded together
+
+// The elements of the windows of some neighbouring outputs, window position by window position.
+class Walk {
+public:
+    Walk(const Windows& windows, int64_t first, int n) : w_(windows), n_(n), rank_(windows.input_shape.size()) {
+        origin_.resize(rank_ * lanes);
+        position_.resize(rank_);
+        for (int lane = 0; lane < n; ++lane) {
+            int64_t at = first + lane;
+            for (size_t d = rank_; d-- > 0;) {
+                const WindowDimension& dimension = w_.dimensions[d];
+                origin_[d * lanes + static_cast<size_t>(lane)] =
+                    at % w_.output_shape[d] * dimension.stride - dimension.padding_low;
+                at /= w_.output_shape[d];
+            }
+        }
+    }
+
+    // Whether a lane has an element at this position, and its row-major coordinates' byte offset.
+    bool element(int lane, const std::vector<int64_t>& strides, int64_t& offset) const {
+        offset = 0;
+        for (size_t d = 0; d < rank_; ++d) {
+            const WindowDimension& dimension = w_.dimensions[d];
+            int64_t at = origin_[d * lanes + static_cast<size_t>(lane)] +
+                         position_[d] * dimension.window_dilation;
+            if (at < 0) return false;
+            if (dimension.base_dilation != 1) {
+                if (at % dimension.base_dilation != 0) return false;
+                at /= dimension.base_dilation;
+            }
+            if (at >= w_.input_shape[d]) return false;
+            offset += at * strides[d];
+        }
+        return true;
+    }
+
+    bool advance() {
+        for (size_t d = rank_; d-- > 0;) {
+            if (++position_[d] < w_.dimensions[d].size) return true;
+            position_[d] = 0;
+        }
+        return false;
+    }
+
+    int lane_count() const { return n_; }
+
+private:
+    const Windows& w_;
+    int n_;
+    size_t rank_;
+    std::vector<int64_t> origin_, position_;
+};
+
+bool is_empty(const Windows& w) {
+    for (const WindowDimension& d : w.dimensions)
+        if (d.size == 0) return true;
+    return false;
+}
+
+void check(const Windows& w) {
+    if (w.input_shape.size() != w.dimensions.size() || w.output_shape.size() != w.dimensions.size())
+        throw std::invalid_argument("a window has one entry for each dimension");
+    for (const WindowDimension& d : w.dimensions)
+        if (d.size < 0 || d.stride < 1 || d.base_dilation < 1 || d.window_dilation < 1)
+            throw std::invalid_argument("a window's sizes, strides and dilations are positive");
+}
+
+void copy_lane(Tile& to, const Tile& from, int lane, int size) {
+    __builtin_memcpy(reinterpret_cast<char*>(&to) + lane * size,
+                     reinterpret_cast<const char*>(&from) + lane * size, static_cast<size_t>(size));
+}
+
+}  // namespace
+
+void reduce_windows(const Windows& w, const Reduction& r, const View& input, const char* initial,
+                    char* output) {
+    check(w);
+    const Kernels& k = kernels();
+    const int type = static_cast<int>(r.dtype), size = computed_bytes(r.dtype);
+    const FoldKernel fold = k.fold[static_cast<int>(r.op)][static_cast<int>(domain_of(r.dtype))];
+    if (fold == nullptr || r.tile < 1) throw std::invalid_argument("not a reduction");
+    if (r.numerics.stochastic && r.ids.empty())
+        throw std::invalid_argument("stochastic rounding needs an id for each rounding");
+    const bool is_wide = is_device_float(r.dtype) && formats[type].exponent_bits == 8;
+    const bool flushes = r.numerics.flush_subnormals && is_device_float(r.dtype);
+    const auto settle = [&](Tile& t, int n) {
+        if (flushes) k.flush(&t, &t, n);
+        if (r.accumulate != DType::float32 && is_device_float(r.dtype))
+            round_values(k, r.accumulate, r.numerics, {}, 0, &t, n, false);
+    };
+    const auto round_tile = [&](Tile& t, int n, size_t tile, int64_t first) {
+        const bool has_id = r.numerics.stochastic && 1 + tile < r.ids.size();
+        if (r.round_tiles)
+            round_values(k, r.dtype, r.numerics, {r.seed, has_id ? r.ids[1 + tile] : 0}, first, &t, n);
+    };
+    const int64_t outputs = element_count(w.output_shape);
+    parallel_for(blocks(outputs, lanes), 4, [&](int64_t begin, int64_t end) {
+        const std::unique_ptr<Tile[]> tiles(new Tile[5]);
+        Tile &element = tiles[0], &next = tiles[1], &acc = tiles[2], &total = tiles[3], &closed = tiles[4];
+        for (int64_t piece = begin; piece < end; ++piece) {
+            const int64_t first = piece * lanes;
+            const int n = static_cast<int>(outputs - first < lanes ? outputs - first : lanes);
+            Walk walk(w, first, n);
+            int64_t count[lanes] = {};
+            // Adds a finished tile's result to the total of the lanes in [lane, lane + 1).
+            const auto close = [&](int lane, int64_t tile) {
+                Tile one;
+                const char* from = reinterpret_cast<const char*>(&acc) + lane * size;
+                __builtin_memcpy(&one, from, static_cast<size_t>(size));
+                round_tile(one, 1, static_cast<size_t>(tile), first + lane);
+                char* target = reinterpret_cast<char*>(&total) + lane * size;
+                if (tile > 0) {
+                    __builtin_memcpy(&closed, target, static_cast<size_t>(size));
+                    fold(&closed, &one, 1);
+                    settle(closed, 1);
+                    __builtin_memcpy(target, &closed, static_cast<size_t>(size));
+                } else {
+                    __builtin_memcpy(target, &one, static_cast<size_t>(size));
+                }
+            };
+            if (!is_empty(w)) do {
+                    bool present[lanes];
+                    for (int lane = 0; lane < n; ++lane) {
+                        int64_t offset;
+                        present[lane] = walk.element(lane, input.strides, offset);
+                        if (present[lane])
+                            k.load[type](input.data + offset, 0, 1,
+                                         reinterpret_cast<char*>(&element) + lane * size);
+                    }
+                    if (flushes && is_wide) k.flush(&element, &element, n);
+                    __builtin_memcpy(&next, &acc, sizeof next);
+                    fold(&next, &element, n);
+                    settle(next, n);
+                    for (int lane = 0; lane < n; ++lane) {
+                        if (!present[lane]) continue;
+                        const bool starts = count[lane] % r.tile == 0;
+                        if (starts && count[lane] > 0) close(lane, count[lane] / r.tile - 1);
+                        copy_lane(acc, starts ? element : next, lane, size);
+                        ++count[lane];
+                    }
+                } while (walk.advance());
+            for (int lane = 0; lane < n; ++lane)
+                if (count[lane] > 0) close(lane, (count[lane] - 1) / r.tile);
+            k.load[type](initial, 0, n, &element);
+            if (flushes && is_wide) k.flush(&element, &element, n);
+            fold(&total, &element, n);
+            settle(total, n);
+            round_values(k, r.dtype, r.numerics, {r.seed, r.numerics.stochastic ? r.ids[0] : 0}, first,
+                         &total, n);
+            k.load[type](initial, 0, n, &element);
+            for (int lane = 0; lane < n; ++lane)
+                if (count[lane] == 0) copy_lane(total, element, lane, size);
+            k.store[type](&total, n, output + first * storage_bytes(r.dtype));
+        }
+    });
+}
+
+void fold_windows(const Windows& w, const TileProgram& computation, const std::vector<View>& inputs,
+                  const std::vector<const char*>& initial, const std::vector<char*>& outputs) {
+    check(w);
+    const size_t count = outputs.size();
+    if (count == 0 || inputs.size() != count || initial.size() != count ||
+        computation.inputs().size() != 2 * count || computation.output_count() != count)
+        throw std::invalid_argument("the computation takes accumulators and elements, and gives results");
+    if (computation.numerics().stochastic)
+        throw std::invalid_argument("a computation of several steps is not rounded stochastically");
+    for (size_t i = 0; i < count; ++i)
+        if (computation.inputs()[i] != computation.output_dtype(i) ||
+            computation.inputs()[count + i] != inputs[i].dtype)
+            throw std::invalid_argument("the computation's types are not those of the arrays");
+    const Kernels& k = kernels();
+    const int64_t n_outputs = element_count(w.output_shape);
+    parallel_for(blocks(n_outputs, lanes), 1, [&](int64_t begin, int64_t end) {
+        const std::unique_ptr<Tile[]> registers(new Tile[computation.register_count()]);
+        const std::unique_ptr<Tile[]> acc(new Tile[count]);
+        for (int64_t piece = begin; piece < end; ++piece) {
+            const int64_t first = piece * lanes;
+            const int n = static_cast<int>(n_outputs - first < lanes ? n_outputs - first : lanes);
+            Walk walk(w, first, n);
+            for (size_t i = 0; i < count; ++i)
+                k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
+            if (!is_empty(w)) do {
+                    bool present[lanes];
+                    for (size_t i = 0; i < count; ++i) {
+                        const DType t = inputs[i].dtype;
+                        Tile& element = registers[computation.input_register(count + i)];
+                        for (int lane = 0; lane < n; ++lane) {
+                            int64_t offset;
+                            present[lane] = walk.element(lane, inputs[i].strides, offset);
+                            char* target =
+                                reinterpret_cast<char*>(&element) + lane * computed_bytes(t);
+                            if (present[lane])
+                                k.load[static_cast<int>(t)](inputs[i].data + offset, 0, 1, target);
+                            else __builtin_memset(target, 0, static_cast<size_t>(computed_bytes(t)));
+                        }
+                        __builtin_memcpy(
+                            &registers[computation.input_register(i)], &acc[i],
+                            static_cast<size_t>(n * computed_bytes(computation.inputs()[i])));
+                    }
+                    computation.run_tiles(k, registers.get(), n);
+                    for (size_t i = 0; i < count; ++i)
+                        for (int lane = 0; lane < n; ++lane)
+                            if (present[lane])
+                                copy_lane(acc[i], registers[computation.output_register(i)], lane,
+                                          computed_bytes(computation.output_dtype(i)));
+                } while (walk.advance());
+            for (size_t i = 0; i < count; ++i) {
+                const DType t = computation.output_dtype(i);
+                k.store[static_cast<int>(t)](&acc[i], n, outputs[i] + first * storage_bytes(t));
+            }
+        }
+    });
+}
+
+}  // namespace neuronsim
