@@ -66,29 +66,12 @@ _LAZY = {
 __all__ = [
     *_functions,
     *_LAZY,
-    *(
-        "Array",
-        "DType",
-        "NeuronSimError",
-        "Profile",
-        "WindowDimension",
-        "available_isas",
-        "bfloat16",
-        "bool",
-    ),
-    *("complex64", "complex128", "current_profile", "default_dtype", "float8_e3m4", "float8_e4m3"),
-    *("float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64", "int8", "int16", "int32"),
-    *(
-        "int64",
-        "isa",
-        "nn",
-        "num_threads",
-        "seed_rounding",
-        "result_type",
-        "set_default_dtype",
-        "set_isa",
-    ),
-    *("set_num_threads", "tfloat32", "uint8", "uint16", "uint32", "uint64", "use_profile"),
+    *("Array", "DType", "NeuronSimError", "Profile", "WindowDimension", "available_isas", "bool"),
+    *("bfloat16", "complex64", "complex128", "current_profile", "default_dtype", "float8_e3m4"),
+    *("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64", "int8"),
+    *("int16", "int32", "int64", "isa", "nn", "num_threads", "result_type", "seed_rounding"),
+    *("set_default_dtype", "set_isa", "set_num_threads", "tfloat32", "uint8", "uint16", "uint32"),
+    *("uint64", "use_profile"),
 ]
 
 

@@ -170,7 +170,7 @@ class RoundingState:
 
 
 def _default_profile() -> Profile:
-    """What the environment asks for: NEURON_RT_STOCHASTIC_ROUNDING_EN=1 turns stochastic rounding on."""
+    """NEURON_RT_STOCHASTIC_ROUNDING_EN=1 turns stochastic rounding on."""
     on = os.environ.get("NEURON_RT_STOCHASTIC_ROUNDING_EN", "") == "1"
     return Profile(rounding="stochastic" if on else "nearest_even")
 

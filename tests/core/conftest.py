@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from neuronsim import dtypes, ops
+from neuronsim import _core, dtypes, ops
 from neuronsim.profiles import Profile
 from neuronsim.reference.formats import FORMATS
 
@@ -21,6 +21,7 @@ class Evaluate(Protocol):
         name: str,
         *operands: tuple[str, Words],
         profile: Profile = ...,
+        setting: ops.Setting | None = ...,
         result: str | None = None,
         **attributes: Any,
     ) -> Words: ...
@@ -40,6 +41,7 @@ def evaluate() -> Evaluate:
         name: str,
         *operands: tuple[str, Words],
         profile: Profile = Profile(),  # noqa: B008 (frozen)
+        setting: ops.Setting | None = None,
         result: str | None = None,
         **attributes: Any,
     ) -> Words:
@@ -51,7 +53,7 @@ def evaluate() -> Evaluate:
         stated = op.infer([x.type for x in bits], attributes)
         if result is not None:
             stated = stated._replace(dtype=dtypes.DTYPES[result])
-        data = ops.evaluate(op, bits, attributes, profile, stated).data
+        data = ops.evaluate(op, bits, attributes, setting or ops.Setting(profile), stated).data
         assert data.dtype == stated.dtype.storage
         assert data.shape == stated.dims
         return data.view(f"u{data.itemsize}")
@@ -92,3 +94,24 @@ def random_words() -> RandomWords:
         return np.asarray(words)
 
     return draw
+
+
+@pytest.fixture(scope="session")
+def core_reduce() -> Any:
+    """The core's reduce with a reduction of plain rules: op, dtype, input, kept, initial, output."""
+
+    def run(
+        op: int,
+        dtype: int,
+        x: Words,
+        kept: int,
+        initial: Words,
+        output: Words,
+        tile: int = 512,
+        round_tiles: bool = False,
+    ) -> None:
+        plain = ops.numerics(Profile())
+        reduction = _core.Reduction(op, dtype, 0, tile, round_tiles, plain, 0, [])
+        _core.reduce(reduction, x, kept, initial, output, False)
+
+    return run

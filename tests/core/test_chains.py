@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from neuronsim import _core, dtypes, processor
+from neuronsim import _core, dtypes, ops, processor
+from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 ARITY = {name: arity for name, arity, _ in _core.OPS}
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 INTEGERS = ["int8", "int32", "int64", "uint8", "uint32", "bool"]
+PLAIN = ops.numerics(Profile())
 COMPARISONS = [name for name, _, kind in _core.OPS if kind == "comparison"]
 
 
@@ -112,7 +114,7 @@ def compile_chain(
 ) -> _core.TileProgram:
     codes = {name: i for i, (name, _, _) in enumerate(_core.OPS)} | {"convert": _core.CONVERT}
     listed = [(codes[op], _core.DTYPES.index(result), operands) for op, result, operands in steps]
-    return _core.TileProgram([_core.DTYPES.index(t) for t in inputs], listed, outputs, True)
+    return _core.TileProgram([_core.DTYPES.index(t) for t in inputs], listed, outputs, PLAIN)
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -185,9 +187,9 @@ def test_ill_typed_program_is_refused(
 
 def test_unknown_codes_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown operation"):
-        _core.TileProgram([0], [(_core.CONVERT + 1, 0, [0])], [1], True)
+        _core.TileProgram([0], [(_core.REDUCE_PRECISION + 9 * 32, 0, [0])], [1], PLAIN)
     with pytest.raises(ValueError, match="unknown dtype"):
-        _core.TileProgram([len(_core.DTYPES)], [], [0], True)
+        _core.TileProgram([len(_core.DTYPES)], [], [0], PLAIN)
 
 
 def test_wrong_arrays_are_refused() -> None:

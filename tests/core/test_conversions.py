@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from neuronsim import _core, dtypes, processor
+from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import Profile
 from neuronsim.reference import formats
 
@@ -329,7 +329,9 @@ def test_same_type_C5_moves_bits_in_a_tile_program(
     """The op table returns the operand, a fused chain runs the step: both must move bits."""
     dtype = dtypes.DTYPES[source]
     words = random_words(np.random.default_rng(4), source, 600, "special")
-    program = _core.TileProgram([dtype.code], [(_core.CONVERT, dtype.code, [0])], [1], True)
+    program = _core.TileProgram(
+        [dtype.code], [(_core.CONVERT, dtype.code, [0])], [1], ops.numerics(Profile())
+    )
     output = np.empty_like(words)
     program.run([words], [output])
     assert np.array_equal(output, words)
@@ -348,7 +350,7 @@ def test_there_and_back_C1_in_registers(
     codes = [_core.DTYPES.index(t) for t in (source, target, "float32")]
     steps = [(_core.CONVERT, codes[1], [0]), (_core.CONVERT, codes[2], [1])]
     output = np.empty(words.size, np.uint32)
-    _core.TileProgram(codes[:1], steps, [2], True).run([words], [output])
+    _core.TileProgram(codes[:1], steps, [2], ops.numerics(Profile())).run([words], [output])
     stored = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
     assert np.array_equal(output, evaluate("convert", (target, stored), dtype=dtypes.float32))
 

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 from neuronsim import _core, dtypes, ops, processor
+from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 
 if TYPE_CHECKING:
@@ -215,7 +216,8 @@ def test_environment_D1_with_traps_enabled_does_not_trap(
     script = """
 import ctypes, mmap
 import numpy as np
-from neuronsim import _core, processor
+from neuronsim import _core, ops, processor
+from neuronsim.profiles import Profile
 page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
 page.write(b"\\x0f\\xae\\x17\\xc3")
 load = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint32))(
@@ -223,7 +225,7 @@ load = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint32))(
 a = np.array([0, 1, 3e38, 1e-38] * 9000, np.float32)
 b = np.array([0, 0, 1e-10, 1e10] * 9000, np.float32)
 names = [n for n, _, _ in _core.OPS]
-program = _core.TileProgram([0, 0], [(names.index("divide"), 0, [0, 1])], [2], True)
+program = _core.TileProgram([0, 0], [(names.index("divide"), 0, [0, 1])], [2], ops.numerics(Profile()))
 out = np.empty_like(a)
 hostile, calm = ctypes.c_uint32(0x1F80 & ~0xE80), ctypes.c_uint32(0x1F80)
 for name in processor.available_isas():
@@ -240,7 +242,7 @@ for name in processor.available_isas():
 
 
 def test_environment_D1_survives_an_error(evaluate: Evaluate) -> None:
-    program = _core.TileProgram([0], [], [0], True)
+    program = _core.TileProgram([0], [], [0], ops.numerics(Profile()))
     with pytest.raises(ValueError, match="shapes"):
         program.run([np.zeros(3, np.float32)], [np.zeros(4, np.float32)])
     one = np.array([0x3F800000], np.uint32)

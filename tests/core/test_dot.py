@@ -243,4 +243,4 @@ def test_dot_bad_input_is_refused_before_any_work(a: str, b: str, dims: ops.DotD
         for t, shape in ((a, (2, 3)), (b, (3, 4)))
     ]
     with pytest.raises(NeuronSimError):
-        ops.evaluate(ops.by_name("dot"), operands, {"dot_dimensions": dims}, Profile())
+        ops.evaluate(ops.by_name("dot"), operands, {"dot_dimensions": dims}, ops.Setting(Profile()))

@@ -286,11 +286,13 @@ def test_no_output_R2_gives_an_empty_array(type_name: str) -> None:
     """In a process of its own: a division by zero here once ended it."""
     script = f"""
 import numpy as np
-from neuronsim import _core
+from neuronsim import _core, ops
+from neuronsim.profiles import Profile
 code, storage = _core.DTYPES.index({type_name!r}), {dtypes.DTYPES[type_name].storage.name!r}
 for shape, kept in (((0, 5), 1), ((0, 0), 1), ((0, 3, 4), 1), ((3, 0, 4), 2), ((0, 4), 2), ((7, 0), 2)):
     out = np.zeros(shape[:kept], storage)
-    _core.reduce(0, code, np.zeros(shape, storage), kept, np.zeros((), storage), out, 512, False)
+    reduction = _core.Reduction(0, code, 0, 512, False, ops.numerics(Profile()), 0, [])
+    _core.reduce(reduction, np.zeros(shape, storage), kept, np.zeros((), storage), out, False)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -344,7 +346,7 @@ def test_accumulation_R3_acts_on_narrow_sums_and_products_only(
 
 
 def test_control_R2_another_tile_gives_other_bits(
-    evaluate: Evaluate, random_words: RandomWords
+    evaluate: Evaluate, random_words: RandomWords, core_reduce: Callable[..., None]
 ) -> None:
     """So the tests would see a wrong tile length; and the core folds by the tile it is given."""
     words = random_words(np.random.default_rng(27), "float32", (30, 1025), "near")
@@ -352,7 +354,7 @@ def test_control_R2_another_tile_gives_other_bits(
     results = {}
     for tile in (1, 128, 256, 511, 512, 1025):
         out = np.empty(30, np.float32)
-        _core.reduce(0, 0, words.view(np.float32), 1, zero, out, tile, False)
+        core_reduce(0, 0, words.view(np.float32), 1, zero, out, tile)
         results[tile] = out.view(np.uint32)
         expected = [sums.reduce_float("add", "float32", w.tolist(), 0, tile=tile) for w in words[:4]]
         assert results[tile][:4].tolist() == expected
@@ -363,7 +365,7 @@ def test_control_R2_another_tile_gives_other_bits(
         assert not np.array_equal(ours, results[tile])
 
 
-def test_core_refuses_what_does_not_fit() -> None:
+def test_core_refuses_what_does_not_fit(core_reduce: Callable[..., None]) -> None:
     x, zero, out = np.zeros((3, 4), np.float32), np.zeros((), np.float32), np.zeros(3, np.float32)
     for arguments in (
         (0, 0, x, 1, zero, out, 0, False),
@@ -378,4 +380,4 @@ def test_core_refuses_what_does_not_fit() -> None:
         (0, 0, x, 1, zero, np.zeros(6, np.float32)[::2], 512, False),
     ):
         with pytest.raises(ValueError, match=r"reduction|unknown|shape|items|dense"):
-            _core.reduce(*arguments)
+            core_reduce(*arguments)

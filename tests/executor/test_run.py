@@ -79,7 +79,7 @@ def random_bits(rng: np.random.Generator, dtype: DType, dims: tuple[int, ...]) -
 
 def has(op: ops.Op, dtype: DType) -> bool:
     try:
-        ops.core_step(op, dtype, dtype)
+        ops.check_elementwise(op, dtype, dtype)
     except UnsupportedType:
         return False
     return True
@@ -162,7 +162,7 @@ def one_at_a_time(module: Module, inputs: dict[str, Bits], profile: Profile) -> 
         elif i.opcode != "parameter":
             read = [values[o] for o in i.operands]
             attributes = row_attributes(module, i)
-            values[i.name] = ops.evaluate(row(i), read, attributes, profile, i.array.type)
+            values[i.name] = ops.evaluate(row(i), read, attributes, ops.Setting(profile), i.array.type)
     return values[module.entry_computation.root]
 
 

@@ -59,7 +59,7 @@ def where(condition: Any, x1: Any, x2: Any) -> Array:
 
 
 def sign(x: Any) -> Array:
-    """-1, 0 or 1 as each element is negative, zero or positive; sign(-0) is +0 (E9), NaN stays.
+    """Elementwise -1, 0 or 1; the sign of -0 is +0 (E9), that of NaN is NaN.
 
     >>> sign(asarray([-2.0, -0.0, 3.0]))
     Array([-1.,  0.,  1.], dtype=float32)

@@ -253,7 +253,7 @@ def _order(x: Number) -> Fraction | float:
 
 
 def reduce_precision(format_name: str, a: int, exponent_bits: int, mantissa_bits: int) -> int:
-    """C9: nearest even at the mantissa bits, Inf above and zero below the range of the exponent bits."""
+    """C9: nearest even at the mantissa bits; Inf above and zero below what the exponent bits reach."""
     f = FORMATS[format_name]
     x = decode(format_name, a)
     if x.kind == "nan":
