@@ -158,8 +158,8 @@ def test_result_type_of_floats_holds_every_value_of_both(a: DType, b: DType) -> 
         if t.itemsize == 4:
             words = words << np.uint32(16)
         number = np.array([formats.decode(t.name, w).kind != "nan" for w in words[::7].tolist()])
-        there = ops.evaluate(
-            ops.by_name("convert"), [ops.Bits(words.view(t.storage), t)], {"dtype": result}, Profile()
-        )
-        back = ops.evaluate(ops.by_name("convert"), [there], {"dtype": t}, ops.Setting(Profile()))
+        convert, plain = ops.by_name("convert"), ops.Setting(Profile())
+        bits = ops.Bits(words.view(t.storage), t)
+        there = ops.evaluate(convert, [bits], {"dtype": result}, plain)
+        back = ops.evaluate(convert, [there], {"dtype": t}, plain)
         assert np.array_equal(back.data.view(words.dtype)[::7][number], words[::7][number])

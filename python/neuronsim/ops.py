@@ -382,6 +382,8 @@ def _core_name(op: Op, operand: DType) -> str:
     name = op.on_bool if operand is dtypes.boolean and op.on_bool else op.core
     assert name is not None
     kind = _CORE_KINDS[name]
+    if name == "power" and operand.kind == "float":
+        raise UnsupportedOperator(f"power of {operand.name} (E4) is not executed yet: integers are")
     if kind in (_INTEGER_ONLY if operand.kind == "float" else _FLOAT_ONLY):
         raise UnsupportedType(f"{op.label} is not defined for {operand.name}")
     return name

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
-from neuronsim.errors import UnsupportedType
+from neuronsim.errors import UnsupportedOperator, UnsupportedType
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import Program, TupleValue, Value, run_program, truncate_int64
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
@@ -80,7 +80,7 @@ def random_bits(rng: np.random.Generator, dtype: DType, dims: tuple[int, ...]) -
 def has(op: ops.Op, dtype: DType) -> bool:
     try:
         ops.check_elementwise(op, dtype, dtype)
-    except UnsupportedType:
+    except (UnsupportedType, UnsupportedOperator):
         return False
     return True
 
@@ -141,14 +141,16 @@ def draw_instruction(
         return inst(name, "compare", DIMS, a.name, b.name, dtype=PRED, comparison_direction=direction)
     arity = 1 if kind == "unary" else 2
     rows = [
-        op.opcode
+        op
         for op in ops.OPS.values()
-        if op.core and op.arity == arity and op.direction is None and has(op, t)
+        if op.core and op.opcode and op.arity == arity and op.direction is None and has(op, t)
     ]
     if kind == "convert" or not rows:
         return inst(name, "convert", DIMS, a.name, dtype=draw(st.sampled_from(types)))
     others = [draw(st.sampled_from(same)).name for _ in range(arity - 1)]
-    return inst(name, draw(st.sampled_from(rows)), DIMS, a.name, *others, dtype=t)
+    op = draw(st.sampled_from(rows))
+    result = op.infer([a.array.type] * arity, {}).dtype
+    return inst(name, op.opcode, DIMS, a.name, *others, dtype=result)
 
 
 def one_at_a_time(module: Module, inputs: dict[str, Bits], profile: Profile) -> Value:

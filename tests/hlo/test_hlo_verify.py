@@ -22,6 +22,7 @@ from neuronsim.hlo.module import (
     TupleShape,
     simple_reducer,
 )
+from neuronsim.hlo.opcodes import row
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import find_target
@@ -284,10 +285,11 @@ def test_unknown_direction_of_compare_is_refused() -> None:
         verify(module_of(X, equal))
 
 
-def test_totalorder_is_refused_until_it_is_executed_E7() -> None:
+def test_totalorder_is_a_row_of_its_own_E7() -> None:
     order = {"comparison_direction": "LT", "comparison_type": "TOTALORDER"}
-    with pytest.raises(UnsupportedOperator, match="TOTALORDER"):
-        verify(module_of(X, inst("z", "compare", Shape(PRED, (2, 3)), ("x", "x"), **order)))
+    compare = inst("z", "compare", Shape(PRED, (2, 3)), ("x", "x"), **order)
+    verify(module_of(X, compare))
+    assert row(compare).name == "less_total_order"
 
 
 def test_reduce_by_several_operations_is_refused_until_it_is_executed_R2() -> None:

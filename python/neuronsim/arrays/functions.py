@@ -312,7 +312,7 @@ def top_k(x: Any, k: int) -> tuple[Array, Array]:
     lower index comes first (E10).
 
     >>> top_k(asarray([1.0, 3.0, 2.0]), 2)[1]
-    Array([2, 1], dtype=int64)
+    Array([1, 2], dtype=int64)
     """
     a = asarray(x)
     order = Array(ops.apply("top_k", [a.bits], k=k))

@@ -185,10 +185,12 @@ def _truncate_result(
     action: Call, arrays: list[Bits], value: Bits, setting: ops.Setting
 ) -> tuple[Bits, int]:
     # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats,
-    # which saturate in 32 bits.
-    if action.op.name == "convert" and arrays[0].dtype.kind == "float":
+    # which saturate in 32 bits, and for shifts and counts of bits, whose width is 32.
+    from_float = action.op.name == "convert" and arrays[0].dtype.kind == "float"
+    if from_float or (action.op.core is not None and action.op.name != "select"):
         narrow = dtypes.int32 if value.dtype is dtypes.int64 else dtypes.uint32
-        small = ops.evaluate(action.op, arrays, {"dtype": narrow}, setting)
+        attributes = {"dtype": narrow} if from_float else action.attributes
+        small = ops.evaluate(action.op, [_as_32_bits(a) for a in arrays], attributes, setting)
         wide = small.data.astype(value.dtype.storage)
         return Bits(wide, value.dtype), int(np.count_nonzero(wide != value.data))
     return truncate_int64(value)
