@@ -16,8 +16,9 @@ inline constexpr uint32_t canonical_nan = 0x7FC00000u;
 // A power of two as float32 bits, within the normal range.
 constexpr uint32_t power_of_two_bits(int e) { return static_cast<uint32_t>(e + 127) << 23; }
 
-// What happens to the payload of a NaN: moved bits keep it (E6), a conversion drops it (C5).
-enum class Payload { keep, drop };
+// What happens to the payload of a NaN: moved bits keep it (E6), a conversion drops it (C5), and the
+// results of arithmetic have none, so that rounding a mantissa cannot carry a NaN away.
+enum class Payload { keep, drop, none };
 
 // float32 bits to the format's storage bits: one rounding, to nearest even (C2). A NaN keeps its sign
 // and, with Payload::keep, the top of its payload, so that a value of the format moves as it is.
@@ -57,6 +58,7 @@ inline uint32_t encode(uint32_t x) {
         const uint32_t nan = (all_ones | payload) << to_storage;
         return sign | (magnitude <= inf_bits ? r : payload != 0 ? nan : f.nan_bits);
     }
+    if constexpr (P == Payload::none && f.exponent_bits == 8) return sign | r;
     return sign | (magnitude > inf_bits ? f.nan_bits : r);
 }
 
@@ -207,10 +209,9 @@ void load(const char* source, ptrdiff_t stride, int n, void* out) {
 }
 
 template <DType T, Payload P>
-void store(const void* in, int n, char* target) {
+inline void store_range(const Element<T>* source, int begin, int end, char* target) {
     using S = typename Storage<storage_bytes(T)>::type;
-    const auto* source = static_cast<const Element<T>*>(in);
-    FOR_ELEMENTS {
+    _Pragma("GCC ivdep") for (int i = begin; i < end; ++i) {
         S x;
         if constexpr (is_device_float(T) && sizeof(S) < sizeof(float))
             x = static_cast<S>(encode<static_cast<int>(T), P>(source[i]));
@@ -222,6 +223,22 @@ void store(const void* in, int n, char* target) {
     }
 }
 
+template <DType T, Payload P>
+void store(const void* in, int n, char* target) {
+    const auto* source = static_cast<const Element<T>*>(in);
+    int i = 0;
+    if constexpr (T == DType::bfloat16 && has_bfloat16_conversion) {
+        while (i < n) {
+            i += encode_bfloat16(source + i, n - i, target + 2 * i);
+            const int end = i + bfloat16_block < n ? i + bfloat16_block : n;
+            store_range<T, P>(source, i, end, target);
+            i = end;
+        }
+    } else {
+        store_range<T, P>(source, 0, n, target);
+    }
+}
+
 // Makes elements values of the type: rounds floats (C2-C5), wraps integers (E8).
 template <DType T>
 void round_to(void* values, int n) {
@@ -229,7 +246,7 @@ void round_to(void* values, int n) {
         constexpr int I = static_cast<int>(T);
         auto* x = static_cast<uint32_t*>(values);
         if constexpr (T != DType::float32)
-            FOR_ELEMENTS x[i] = decode<I>(encode<I, Payload::drop>(x[i]));
+            FOR_ELEMENTS x[i] = decode<I>(encode<I, Payload::none>(x[i]));
     } else if constexpr (is_signed_integer(T)) {
         constexpr int shift = 64 - 8 * storage_bytes(T);
         auto* x = static_cast<uint64_t*>(values);

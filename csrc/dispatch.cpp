@@ -14,6 +14,9 @@ extern const Kernels kernels;
 namespace x86_64_v4 {
 extern const Kernels kernels;
 }
+namespace x86_64_v4_bf16 {
+extern const Kernels kernels;
+}
 #else
 namespace native {
 extern const Kernels kernels;
@@ -27,15 +30,17 @@ struct Candidate {
     bool supported;
 };
 
-// The names are those of the x86-64 psABI's microarchitecture levels, narrowest first.
+// The names are those of the x86-64 psABI's microarchitecture levels, narrowest first; the last one
+// has AVX512-BF16's conversions as well.
 std::vector<Candidate> candidates() {
 #if defined(__x86_64__)
+    const bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     return {
         {&x86_64::kernels, true},
         {&x86_64_v3::kernels, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
-        {&x86_64_v4::kernels, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                  __builtin_cpu_supports("avx512dq") &&
-                                  __builtin_cpu_supports("avx512vl")},
+        {&x86_64_v4::kernels, v4},
+        {&x86_64_v4_bf16::kernels, v4 && __builtin_cpu_supports("avx512bf16")},
     };
 #else
     return {{&native::kernels, true}};

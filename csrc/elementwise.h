@@ -1,14 +1,25 @@
 // The kernels of ops.def: each row's body over a tile, in each domain that the row has.
 // Included inside each instruction set's namespace.
 
-// E7: a NaN operand gives NaN; +0 is above -0.
-inline float maximum_float(float a, float b) {
-    const float equal = bits_as<float>(bits_as<uint32_t>(a) & bits_as<uint32_t>(b));
-    return a > b ? a : b > a ? b : a == b ? equal : bits_as<float>(canonical_nan);
+// A result whose NaN is the canonical one already (E6).
+struct Canonical {
+    float value;
+    operator float() const { return value; }
+};
+inline uint32_t canonical(float x) { return x == x ? bits_as<uint32_t>(x) : canonical_nan; }
+inline uint32_t canonical(Canonical x) { return bits_as<uint32_t>(x.value); }
+
+// E7: a NaN operand gives NaN; +0 is above -0. Operands that are neither above nor below each other
+// are equal but perhaps for the sign of zero, which the bits decide.
+inline Canonical maximum_float(float a, float b) {
+    const float x = a > b ? a : b, y = b > a ? b : a;
+    const float either = bits_as<float>(bits_as<uint32_t>(x) & bits_as<uint32_t>(y));
+    return {__builtin_isunordered(a, b) ? bits_as<float>(canonical_nan) : either};
 }
-inline float minimum_float(float a, float b) {
-    const float equal = bits_as<float>(bits_as<uint32_t>(a) | bits_as<uint32_t>(b));
-    return a < b ? a : b < a ? b : a == b ? equal : bits_as<float>(canonical_nan);
+inline Canonical minimum_float(float a, float b) {
+    const float x = a < b ? a : b, y = b < a ? b : a;
+    const float either = bits_as<float>(bits_as<uint32_t>(x) | bits_as<uint32_t>(y));
+    return {__builtin_isunordered(a, b) ? bits_as<float>(canonical_nan) : either};
 }
 // The same on every lane.
 inline FloatVector maximum_float(FloatVector a, FloatVector b) {
@@ -162,8 +173,6 @@ inline float modulo(float a, float b) {
     if (r == 0) return copysign(r, b);
     return (r < 0) != (b < 0) ? r + b : r;
 }
-
-inline uint32_t canonical(float x) { return x == x ? bits_as<uint32_t>(x) : canonical_nan; }
 
 // Absent operands repeat the first: their loads are dead and vanish. An operand may be the result.
 #define KERNEL(name, suffix, In, Out, count, statement)                           \

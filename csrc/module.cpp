@@ -9,6 +9,7 @@
 
 #include "dispatch.h"
 #include "dot.h"
+#include "eager.h"
 #include "pool.h"
 #include "program.h"
 #include "reduce.h"
@@ -46,82 +47,6 @@ char* output_data(py::array& array, DType dtype) {
     if ((array.flags() & py::array::c_style) == 0) throw std::invalid_argument("output not dense");
     return static_cast<char*>(array.mutable_data());
 }
-
-// An array of storage as the caller's dtype code says, for results.
-py::array empty(DType dtype, int ndim, const Py_intptr_t* shape) {
-    static PyObject* const descriptors[] = {
-        py::dtype::of<uint8_t>().release().ptr(), py::dtype::of<uint16_t>().release().ptr(),
-        py::dtype::of<float>().release().ptr(),   py::dtype::of<double>().release().ptr(),
-        py::dtype::of<int8_t>().release().ptr(),  py::dtype::of<int16_t>().release().ptr(),
-        py::dtype::of<int32_t>().release().ptr(), py::dtype::of<int64_t>().release().ptr(),
-        py::dtype::of<uint32_t>().release().ptr(), py::dtype::of<uint64_t>().release().ptr(),
-        py::dtype::of<bool>().release().ptr(),
-    };
-    const auto index = [&] {
-        if (dtype == DType::boolean) return 10;
-        if (dtype == DType::float64) return 3;
-        const int bytes = storage_bytes(dtype);
-        if (is_device_float(dtype)) return bytes / 2;
-        const int log = __builtin_ctz(static_cast<unsigned>(bytes));
-        if (is_signed_integer(dtype)) return 4 + log;
-        return log < 2 ? log : 6 + log;
-    };
-    PyObject* const descriptor = descriptors[index()];
-    Py_INCREF(descriptor);  // which the new array takes
-    auto& api = py::detail::npy_api::get();
-    PyObject* const array = api.PyArray_NewFromDescr_(api.PyArray_Type_, descriptor, ndim, shape, nullptr,
-                                                      nullptr, 0, nullptr);
-    if (array == nullptr) throw py::error_already_set();
-    return py::reinterpret_steal<py::array>(array);
-}
-
-// The shortest way from Python: a program of one output on dense arrays of one shape. Gives None for
-// other arrays, which TileProgram.run takes. A plain C function, since small arrays feel the binding.
-PyObject* run_dense(PyObject*, PyObject* const* args, Py_ssize_t count) {
-    constexpr Py_ssize_t most = 4;
-    constexpr int64_t few_elements = 1 << 14;  // which take less time than handing over the interpreter
-    auto& api = py::detail::npy_api::get();
-    py::detail::make_caster<TileProgram> caster;
-    if (count < 2 || count > most || !caster.load(args[0], false)) Py_RETURN_NONE;
-    const TileProgram& program = py::detail::cast_op<const TileProgram&>(caster);
-    if (program.inputs().size() != static_cast<size_t>(count - 1) || program.output_count() != 1 ||
-        program.numerics().stochastic)
-        Py_RETURN_NONE;
-    const char* inputs[most];
-    const auto* first = py::detail::array_proxy(args[1]);
-    int64_t n = 1;
-    for (Py_ssize_t i = 1; i < count; ++i) {
-        if (!api.PyArray_Check_(args[i])) Py_RETURN_NONE;
-        const auto* a = py::detail::array_proxy(args[i]);
-        if ((a->flags & py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_) == 0 || a->nd != first->nd)
-            Py_RETURN_NONE;
-        for (int d = 0; d < a->nd; ++d)
-            if (a->dimensions[d] != first->dimensions[d]) Py_RETURN_NONE;
-        if (py::reinterpret_borrow<py::dtype>(a->descr).itemsize() != storage_bytes(program.inputs()[static_cast<size_t>(i - 1)]))
-            Py_RETURN_NONE;
-        inputs[i - 1] = a->data;
-    }
-    for (int d = 0; d < first->nd; ++d) n *= first->dimensions[d];
-    try {
-        py::array result = empty(program.output_dtype(0), first->nd, first->dimensions);
-        char* const output = static_cast<char*>(result.mutable_data());
-        if (n <= few_elements) {
-            program.run_dense(n, inputs, &output, 0, nullptr);
-        } else {
-            const py::gil_scoped_release released;
-            program.run_dense(n, inputs, &output, 0, nullptr);
-        }
-        return result.release().ptr();
-    } catch (py::error_already_set& error) {
-        error.restore();
-    } catch (const std::exception& error) {
-        PyErr_SetString(PyExc_MemoryError, error.what());
-    }
-    return nullptr;
-}
-PyMethodDef run_dense_method = {
-    "run_dense", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&run_dense)), METH_FASTCALL,
-    "run_dense(program, *arrays): the output on dense arrays of one shape, or None for others"};
 
 std::vector<View> views_of(const std::vector<py::array>& arrays, const std::vector<int>& types,
                            const std::vector<int64_t>& shape) {
@@ -225,7 +150,7 @@ py::array run_sort(const TileProgram& comparator, const std::vector<py::array>& 
     for (size_t i = 0; i < comparator.inputs().size(); i += 2)
         types.push_back(static_cast<int>(comparator.inputs()[i]));
     const std::vector<View> views = views_of(operands, types, shape);
-    py::array order = empty(DType::int64, static_cast<int>(operands[0].ndim()), operands[0].shape());
+    py::array order = empty_array(DType::int64, static_cast<int>(operands[0].ndim()), operands[0].shape());
     auto* target = static_cast<int64_t*>(order.mutable_data());
     {
         const py::gil_scoped_release released;
@@ -300,9 +225,7 @@ PYBIND11_MODULE(_core, m) {
              py::arg("inputs"), py::arg("steps"), py::arg("outputs"), py::arg("numerics"))
         .def("run", &run_program, py::arg("inputs"), py::arg("outputs"), py::arg("seed") = 0,
              py::arg("ids") = std::vector<uint64_t>());
-    const py::object run_dense_function =
-        py::reinterpret_steal<py::object>(PyCFunction_New(&run_dense_method, nullptr));
-    m.attr("run_dense") = run_dense_function;
+    add_eager(m);
     py::class_<Reduction>(m, "Reduction")
         .def(py::init(&make_reduction), py::arg("op"), py::arg("dtype"), py::arg("accumulate"),
              py::arg("tile"), py::arg("round_tiles"), py::arg("numerics"), py::arg("seed"),

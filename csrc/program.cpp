@@ -1,11 +1,11 @@
 #include "program.h"
 
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "dispatch.h"
+#include "fpenv.h"
 #include "pool.h"
 
 namespace neuronsim {
@@ -96,10 +96,14 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
         if (v < 0 || v >= values) throw std::invalid_argument("an output is not computed");
         last_use[static_cast<size_t>(v)] = values;
     }
-    for (int v = input_count; v < values; ++v)
-        if (is_alias(static_cast<size_t>(v - input_count)))
-            last_use[static_cast<size_t>(steps_[static_cast<size_t>(v - input_count)].operands[0])] =
-                values;
+    // A conversion that storing its result does has its operand's place, to the end.
+    for (size_t s = 0; s < steps_.size(); ++s) {
+        const size_t operand = static_cast<size_t>(steps_[s].operands[0]);
+        aliases_.push_back(is_conversion(steps_[s].op) && is_device_float(steps_[s].result) &&
+                           is_device_float(dtypes_[operand]) && !rounds_[s] &&
+                           !moves_[inputs_.size() + s]);
+        if (aliases_[s]) last_use[operand] = values;
+    }
     // A step's result never shares a tile with its operands: their elements may differ in size.
     std::vector<int> free_registers;
     for (int v = 0; v < values; ++v) {
@@ -119,14 +123,6 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
                 free_registers.push_back(registers_[static_cast<size_t>(operands[i])]);
         }
     }
-}
-
-// Whether a step is a conversion that storing its result does: its place is its operand's.
-bool TileProgram::is_alias(size_t index) const {
-    const Step& step = steps_[index];
-    return is_conversion(step.op) && is_device_float(step.result) && !rounds_[index] &&
-           is_device_float(dtypes_[static_cast<size_t>(step.operands[0])]) &&
-           !moves_[inputs_.size() + index];
 }
 
 // C4: reads subnormal operands as zeros, and makes subnormal results of float32 zeros.
@@ -205,11 +201,16 @@ static int64_t elements_to_line(const char* data, int size) {
 template <class Input>
 void TileProgram::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                              char* const* outputs, uint64_t seed, const uint64_t* ids) const {
-    const std::unique_ptr<Tile[]> tiles(new Tile[register_count()]);
     const size_t values = dtypes_.size(), input_count = inputs_.size();
-    std::vector<void*> place(values);
-    std::vector<char*> direct(values, nullptr);  // outputs that their steps write themselves
-    std::vector<bool> is_stored(outputs_.size(), true);
+    // Kept from run to run, since small arrays feel every allocation.
+    thread_local std::vector<Tile> tiles;
+    thread_local std::vector<void*> place;
+    thread_local std::vector<char*> direct;  // outputs that their steps write themselves
+    thread_local std::vector<char> is_stored;
+    if (tiles.size() < register_count()) tiles.resize(register_count());
+    place.resize(values);
+    direct.assign(values, nullptr);
+    is_stored.assign(outputs_.size(), true);
     for (size_t o = 0; o < outputs_.size(); ++o) {
         const size_t v = static_cast<size_t>(outputs_[o]);
         const bool aligned =
@@ -233,7 +234,7 @@ void TileProgram::run_blocks(const Kernels& k, int64_t begin, int64_t end, const
             place[i] = const_cast<void*>(input(i, at, n, *static_cast<Tile*>(place[i])));
         for (size_t s = 0; s < steps_.size(); ++s) {
             const Step& step = steps_[s];
-            if (is_alias(s)) {
+            if (aliases_[s]) {
                 place[input_count + s] = place[static_cast<size_t>(step.operands[0])];
                 continue;
             }
@@ -275,7 +276,10 @@ void TileProgram::run_dense(int64_t n, const char* const* inputs, char* const* o
     const auto body = [&](int64_t begin, int64_t end) {
         run_blocks(k, begin, end, input, outputs, seed, ids);
     };
-    parallel_for(n, tiles_per_grain * tile_elements, body);
+    constexpr int64_t grain = tiles_per_grain * tile_elements;
+    if (n > grain) return parallel_for(n, grain, body);
+    const PinnedEnvironment pinned;
+    body(0, n);
 }
 
 void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<View>& views,

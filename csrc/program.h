@@ -52,7 +52,6 @@ public:
     void run_tiles(const Kernels& k, Tile* registers, int n) const;
 
 private:
-    bool is_alias(size_t index) const;
     template <class Input>
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                     char* const* outputs, uint64_t seed, const uint64_t* ids) const;
@@ -66,8 +65,10 @@ private:
     std::vector<Step> steps_;
     std::vector<int> outputs_;
     std::vector<DType> dtypes_;   // of every value
-    std::vector<bool> rounds_;    // of every step: whether its result is rounded before it is stored
-    std::vector<bool> moves_;     // of every value: whether its bits are moved ones, NaN payload and all
+    // char, since the bits of vector<bool> take time to find.
+    std::vector<char> rounds_;   // of every step: whether its result is rounded before it is stored
+    std::vector<char> aliases_;  // of every step: whether it is a conversion that storing it does
+    std::vector<char> moves_;    // of every value: whether its bits are moved ones, NaN payload and all
     std::vector<int> registers_;  // the tile that holds every value
     int register_count_ = 0;
     Numerics numerics_;

@@ -126,9 +126,9 @@ def test_row_has_its_array_function(row: ops.Op) -> None:
     assert row.opcode in (functions.ELEMENTWISE[row.name].__doc__ or "")
 
 
-@pytest.mark.parametrize("row", [r for r in ELEMENTWISE if not r.opcode], ids=lambda r: r.name)
-def test_function_of_a_row_without_opcode_names_none(row: ops.Op) -> None:
-    assert "``" not in (functions.ELEMENTWISE[row.name].__doc__ or "")
+def test_function_of_a_row_without_opcode_names_none() -> None:
+    documented = {n: f.__doc__ or "" for n, f in functions.ELEMENTWISE.items()}
+    assert [n for n, text in documented.items() if "``" in text] == []
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.name)

@@ -433,6 +433,8 @@ def _lower_reduce_precision(
     """
     code = core_code(dtype, "reduce-precision")
     exponent_bits, mantissa_bits = attributes["exponent_bits"], attributes["mantissa_bits"]
+    if exponent_bits >= dtype.exponent_bits and mantissa_bits >= dtype.mantissa_bits:
+        return push((CONVERT, code, (number,)))  # nothing to round: the bits move
     for t in (dtypes.tfloat32, dtypes.bfloat16):
         if dtype is dtypes.float32 and (exponent_bits, mantissa_bits) == (8, t.mantissa_bits):
             there = push((CONVERT, core_code(t, "reduce-precision"), (number,)))

@@ -194,9 +194,8 @@ def check_seed(seed: Any) -> int:
     return seed
 
 
-_current: ContextVar[Profile] = ContextVar("neuronsim_profile")
+_current: ContextVar[Profile] = ContextVar("neuronsim_profile", default=_default_profile())
 _rounding: ContextVar[RoundingState] = ContextVar("neuronsim_rounding")
-_DEFAULT = _default_profile()
 
 
 def rounding_state() -> RoundingState:
@@ -220,7 +219,7 @@ def seed_rounding(seed: int = 0) -> None:
 
 def current_profile() -> Profile:
     """The profile that eager arrays use in this context."""
-    return _current.get(_DEFAULT)
+    return _current.get()
 
 
 @contextmanager

@@ -45,15 +45,10 @@ def _operators(symbol: str) -> tuple[Callable[[Array, Any], Any], Callable[[Arra
 
     def method(self: Array, other: Any) -> Any:
         # The short way, for two arrays of one type and shape: small arrays feel every step of it.
-        if type(other) is Array and other._dtype is self._dtype:
-            found = current_profile().derived.get((name, self._dtype))
-            if found is not None:
-                data = _run_dense(found[0], self._data, other._data)
-                if data is not None:
-                    result = _new_array(Array)
-                    result._data = data
-                    result._dtype = found[1]
-                    return result
+        if type(other) is Array:
+            result = _run_binary(current_profile().derived.get(name), self, other)
+            if result is not None:
+                return result
         return elementwise(name, self, other) if _is_operand(other) else NotImplemented
 
     def reflected(self: Array, other: Any) -> Any:
@@ -67,21 +62,22 @@ def _remember(name: str, dtype: DType, result: DType, profile: Profile) -> None:
     if profile.rounding == "stochastic" or not dtype.device:
         return
     program, _ = ops.elementwise_program(ops.by_name(name), {}, (dtype, dtype), result, profile)
-    profile.derived[name, dtype] = (program, result)
+    profile.derived.setdefault(name, {})[dtype] = (program, result)
 
 
 def _is_operand(x: Any) -> bool:
     return isinstance(x, Array | np.ndarray | np.generic | bool | int | float)
 
 
-_run_dense = _core.run_dense
+_run_binary = _core.run_binary
 _UFUNC_NAMES = {"true_divide": "divide", "absolute": "abs", "invert": "bitwise_invert"}
 
 
-class Array:
+class Array(_core.ArrayBase):
     """An n-dimensional array of one element type. Make one with `asarray`."""
 
-    __slots__ = ("_data", "_dtype")
+    __slots__ = ()
+    _dtype: DType
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
 
@@ -246,9 +242,6 @@ class Array:
 
     def __rmatmul__(self, other: Any) -> Array:
         return matmul(other, self)
-
-
-_new_array: Callable[[type[Array]], Array] = object.__new__
 
 
 def _exact_numpy(dtype: DType) -> Any:

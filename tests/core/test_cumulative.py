@@ -1,0 +1,529 @@
+"""Rule R4: element j of a cumulative function is the reduction of the elements 0 to j."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import neuronsim as ns
+from neuronsim import _core, dtypes, ops, processor
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.profiles import Profile
+from neuronsim.reference import elementwise as twin
+from neuronsim.reference import formats, random, sums
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, RandomWords, Words
+
+FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+REDUCERS = ["add", "multiply", "maximum", "minimum"]
+BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
+PLAIN = Profile()
+OFF = Profile(mixed_precision_accumulation="off")
+FLUSH = Profile(subnormals="flush")
+
+
+def prefixes(
+    reducer: str,
+    type_name: str,
+    elements: Sequence[int],
+    initial: int,
+    *,
+    tile: int = 512,
+    round_tiles: bool = False,
+    accumulate: str = "float32",
+    flush: bool = False,
+) -> list[int]:
+    """What `sums.cumulative_float` gives, in linear time, and with C4's flush."""
+
+    def settled(bits: int) -> int:
+        tiny = 0 < bits & 0x7FFFFFFF < 0x00800000
+        return bits & 0x80000000 if flush and tiny else bits
+
+    def widened(format_name: str, bits: int) -> int:
+        wide = formats.convert(format_name, "float32", bits)
+        return settled(wide) if formats.FORMATS[format_name].exponent_bits == 8 else wide
+
+    def rounded(format_name: str, bits: int) -> int:
+        return widened(format_name, formats.convert("float32", format_name, bits))
+
+    def step(a: int, b: int) -> int:
+        return rounded(accumulate, settled(twin.FLOAT[reducer](a, b)))
+
+    start = widened(type_name, initial)
+    closed, acc, found = None, 0, []
+    for j, element in enumerate(elements):
+        x = widened(type_name, element)
+        acc = x if j % tile == 0 else step(acc, x)
+        result = rounded(type_name, acc) if round_tiles else acc
+        total = result if closed is None else step(closed, result)
+        if (j + 1) % tile == 0:
+            closed = total
+        last = step(total, start)
+        if formats.decode("float32", last).kind == "nan":
+            last = twin.NAN
+        found.append(formats.convert("float32", type_name, last))
+    return found
+
+
+def integer_prefixes(reducer: str, type_name: str, elements: Sequence[int], initial: int) -> list[int]:
+    """The same of integers and bool: the init's place does not matter (E8)."""
+    t = dtypes.DTYPES[type_name]
+    table = twin.BOOL if t.kind == "bool" else twin.INTEGER
+    bits = 1 if t.kind == "bool" else t.bits
+    signed = t.kind == "signed"
+    total = formats.wrap(initial, bits=bits, signed=signed)
+    found = []
+    for x in elements:
+        total = table[reducer](total, formats.wrap(x, bits=bits, signed=signed))
+        total = formats.wrap(total, bits=bits, signed=signed)
+        found.append(total & ((1 << bits) - 1))
+    return found
+
+
+def rounds_tiles(profile: Profile, type_name: str, reducer: str) -> bool:
+    """R3: narrow floats, sums and products."""
+    t = dtypes.DTYPES[type_name]
+    narrow = t.kind == "float" and t.bits <= 16
+    off = profile.mixed_precision_accumulation == "off"
+    return off and narrow and reducer in ("add", "multiply")
+
+
+def expected_prefixes(
+    reducer: str, type_name: str, words: Words, axis: int, initial: int, profile: Profile = PLAIN
+) -> Words:
+    """The twin's answer for every line of an array of any rank."""
+    moved = np.moveaxis(np.array(words), axis, -1)
+    out = np.empty(moved.shape, words.dtype)
+    for i in np.ndindex(moved.shape[:-1]):
+        line = moved[i].tolist()
+        if dtypes.DTYPES[type_name].kind == "float":
+            out[i] = prefixes(
+                reducer, type_name, line, initial,
+                round_tiles=rounds_tiles(profile, type_name, reducer),
+                flush=profile.subnormals == "flush",
+            )  # fmt: skip
+        else:
+            out[i] = integer_prefixes(reducer, type_name, line, initial)
+    return np.moveaxis(out, -1, axis)
+
+
+def identity(reducer: str, type_name: str) -> int:
+    """The encoding from which a reduction of floats starts without changing it."""
+    value = ops.by_name(reducer).identity
+    assert value is not None
+    return formats.from_float(type_name, value)
+
+
+# ---- the oracle itself -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reducer", REDUCERS)
+@pytest.mark.parametrize("round_tiles", [False, True])
+def test_oracle_R4_is_the_twins_definition(
+    reducer: str, round_tiles: bool, random_words: RandomWords
+) -> None:
+    """The linear walk of this file and the reduction of every prefix are one function."""
+    rng = np.random.default_rng(50)
+    for type_name in ("float32", "bfloat16", "float8_e4m3"):
+        for mode in ("near", "special"):
+            line = random_words(rng, type_name, 19, mode).tolist()
+            initial = int(random_words(rng, type_name, (), "near"))
+            slow = sums.cumulative_float(
+                reducer, type_name, line, initial, tile=4, round_tiles=round_tiles
+            )
+            quick = prefixes(reducer, type_name, line, initial, tile=4, round_tiles=round_tiles)
+            assert quick == slow
+
+
+# ---- against the twin --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reducer", REDUCERS)
+@pytest.mark.parametrize("type_name", FLOATS)
+def test_cumulative_R4_special_values(
+    type_name: str, reducer: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """NaN, Inf, signed zeros, subnormals and extremes, from an initial value that is not neutral."""
+    rng = np.random.default_rng(51)
+    for mode in ("any", "near", "special"):
+        words = random_words(rng, type_name, (5, 12), mode)
+        initial = random_words(rng, type_name, (), "near")
+        for axis in (0, 1):
+            found = evaluate(
+                "cumulative", (type_name, words), (type_name, initial), axis=axis, reducer=reducer
+            )
+            expected = expected_prefixes(reducer, type_name, words, axis, int(initial), PLAIN)
+            np.testing.assert_array_equal(found, expected)
+
+
+def line_in_range(
+    rng: np.random.Generator, reducer: str, type_name: str, n: int, draw: RandomWords
+) -> Words:
+    """Elements whose fold stays in range, so that every rounding can be seen."""
+    words = draw(rng, type_name, n, "near")
+    if reducer != "multiply":
+        return words
+    one = np.array(formats.from_float(type_name, 1), words.dtype)
+    unit = 1 << formats.FORMATS[type_name].shift
+    steps = rng.integers(-1, 2, n) * (rng.random(n) < 0.1) * unit
+    return (one + steps).astype(words.dtype)
+
+
+@pytest.mark.parametrize("length", [1, 511, 512, 513, 1025, 1600])
+@pytest.mark.parametrize("reducer", ["add", "multiply"])
+def test_cumulative_R2_R3_around_the_tile(
+    length: int, reducer: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    rng = np.random.default_rng(length)
+    for type_name in ("float32", "bfloat16"):
+        line = line_in_range(rng, reducer, type_name, length, random_words)
+        initial = np.array(identity(reducer, type_name), line.dtype)
+        results = []
+        for profile in (PLAIN, OFF):
+            found = evaluate(
+                "cumulative", (type_name, line), (type_name, initial), axis=0, reducer=reducer,
+                profile=profile,
+            )  # fmt: skip
+            if profile == PLAIN or type_name == "bfloat16":
+                expected = expected_prefixes(reducer, type_name, line, 0, int(initial), profile)
+                np.testing.assert_array_equal(found, expected)
+            results.append(found)
+        # Control: R3 is seen on narrow types, past the first tile, and nowhere else.
+        if length != 513:
+            assert np.array_equal(*results) != (type_name == "bfloat16" and length > 513)
+
+
+@pytest.mark.parametrize(
+    "type_name", ["tfloat32", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+)
+def test_cumulative_R2_R3_of_other_floats_across_a_tile(
+    type_name: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    line = random_words(np.random.default_rng(52), type_name, 530, "near")
+    initial = np.zeros((), line.dtype)
+    for reducer in ("add", "maximum"):
+        for profile in (PLAIN, OFF):
+            found = evaluate(
+                "cumulative", (type_name, line), (type_name, initial), axis=0, reducer=reducer,
+                profile=profile,
+            )  # fmt: skip
+            expected = expected_prefixes(reducer, type_name, line, 0, 0, profile)
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("type_name", [*INTEGERS, "bool"])
+def test_cumulative_E8_integers_wrap_and_bool_is_or_and_and(
+    type_name: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    rng = np.random.default_rng(53)
+    for shape, axis in (((3, 700), 1), ((600, 2), 0), ((2, 5, 3), 1)):
+        words = random_words(rng, type_name, shape)
+        initial = random_words(rng, type_name, ())
+        for reducer in (*REDUCERS, *BITWISE):
+            found = evaluate(
+                "cumulative", (type_name, words), (type_name, initial), axis=axis, reducer=reducer
+            )
+            expected = expected_prefixes(reducer, type_name, words, axis, int(initial))
+            np.testing.assert_array_equal(found, expected, err_msg=reducer)
+
+
+def test_cumulative_E6_nan_stays_from_where_it_came(evaluate: Evaluate) -> None:
+    """Before it the prefixes are numbers, after it the canonical NaN, in the next tiles too."""
+    for type_name in FLOATS:
+        f = formats.FORMATS[type_name]
+        line = np.zeros(1100, f"u{dtypes.DTYPES[type_name].itemsize}")
+        for place in (0, 1, 511, 512, 700):
+            line[:] = 0
+            line[place] = f.sign_bit | f.nan_bits | 1 << f.shift
+            zero = (type_name, np.zeros((), line.dtype))
+            for reducer in REDUCERS:
+                found = evaluate("cumulative", (type_name, line), zero, axis=0, reducer=reducer)
+                assert found.tolist() == [0] * place + [f.nan_bits] * (1100 - place)
+
+
+def test_cumulative_R2_of_minus_zero(evaluate: Evaluate) -> None:
+    """-0 stays -0 only if the initial value is -0 as well."""
+    line = ("float32", np.array([0x80000000, 0x80000000, 0, 0x80000000], np.uint32))
+    for initial, expected in ((0x80000000, [0x80000000, 0x80000000, 0, 0]), (0, [0, 0, 0, 0])):
+        start = ("float32", np.array(initial, np.uint32))
+        assert evaluate("cumulative", line, start, axis=0, reducer="add").tolist() == expected
+
+
+@pytest.mark.parametrize("type_name", ["float32", "tfloat32", "bfloat16", "float16"])
+@pytest.mark.parametrize("reducer", REDUCERS)
+def test_cumulative_C4_flush(
+    type_name: str, reducer: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """Operands and every step below 2^-126 are zero; a float16 subnormal is a float32 normal."""
+    rng = np.random.default_rng(54)
+    words = random_words(rng, type_name, (6, 30), "special")
+    if dtypes.DTYPES[type_name].exponent_bits == 8:  # sums and products about 2^-126
+        m = formats.FORMATS[type_name].mantissa_bits + formats.FORMATS[type_name].shift
+        words = np.where(words >> m & 0xFF == 0xFF, words & ~words.dtype.type(0xFC << m), words)
+        tiny = random_words(rng, type_name, (6, 30), "any") & ~words.dtype.type(0xFC << m)
+        words = np.concatenate([words, tiny], axis=1)
+    initial = np.zeros((), words.dtype)
+    results = []
+    for profile in (PLAIN, FLUSH):
+        found = evaluate(
+            "cumulative", (type_name, words), (type_name, initial), axis=1, reducer=reducer,
+            profile=profile,
+        )  # fmt: skip
+        expected = expected_prefixes(reducer, type_name, words, 1, 0, profile)
+        np.testing.assert_array_equal(found, expected)
+        results.append(found)
+        last = evaluate(
+            "reduce", (type_name, words), (type_name, initial), dimensions=(1,), reducer=reducer,
+            profile=profile,
+        )  # fmt: skip
+        np.testing.assert_array_equal(found[:, -1], last)
+    if dtypes.DTYPES[type_name].exponent_bits == 8 and reducer != "multiply":
+        assert not np.array_equal(*results)
+
+
+def test_cumulative_C4_flush_across_tiles(evaluate: Evaluate, random_words: RandomWords) -> None:
+    line = random_words(np.random.default_rng(55), "float32", 1100, "any") & 0x81FFFFFF
+    zero = ("float32", np.zeros((), np.uint32))
+    found = evaluate("cumulative", ("float32", line), zero, axis=0, reducer="add", profile=FLUSH)
+    np.testing.assert_array_equal(found, expected_prefixes("add", "float32", line, 0, 0, FLUSH))
+
+
+@pytest.mark.parametrize("accumulate", ["bfloat16", "float16"])
+def test_cumulative_R1_accumulates_in_the_plans_type(
+    accumulate: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    for type_name in ("float32", accumulate):
+        line = random_words(np.random.default_rng(56), type_name, 540, "near")
+        zero = (type_name, np.zeros((), line.dtype))
+        more = {"accumulate": dtypes.DTYPES[accumulate], "reducer": "add"}
+        found = evaluate("cumulative", (type_name, line), zero, axis=0, **more)
+        assert found.tolist() == prefixes("add", type_name, line.tolist(), 0, accumulate=accumulate)
+        last = evaluate("reduce", (type_name, line), zero, dimensions=(0,), **more)
+        assert found[-1] == last
+
+
+@pytest.mark.parametrize("tile", [1, 3, 512, 600, 1025, 4000])
+def test_core_R2_folds_by_the_tile_it_is_given(tile: int, random_words: RandomWords) -> None:
+    """Also by one longer than the block of 512 elements that the core works on."""
+    line = random_words(np.random.default_rng(57), "float32", 1700, "near")
+    out = np.empty(1700, np.float32)
+    plain = ops.numerics(PLAIN)
+    reduction = _core.Reduction(0, 0, 0, tile, False, plain, 0, [])
+    _core.reduce(reduction, line.view(np.float32), 0, np.zeros((), np.float32), out, cumulative=True)
+    assert out.view(np.uint32).tolist() == prefixes("add", "float32", line.tolist(), 0, tile=tile)
+
+
+# ---- layouts, paths, sizes ---------------------------------------------------------------------
+
+
+def layouts(rng: np.random.Generator, type_name: str, draw: RandomWords) -> Iterator[tuple[str, Words]]:
+    """Arrays of rank 3 by several ways through memory."""
+    x = draw(rng, type_name, (4, 5, 6), "near")
+    yield "dense", x
+    yield "Fortran", np.asfortranarray(x)
+    yield "transposed", x.transpose(1, 2, 0)
+    yield "reversed", x[::-1, ::-1, ::-1]
+    yield "sliced", draw(rng, type_name, (8, 5, 18), "near")[::2, 1:, ::-3]
+    yield "broadcast line", np.broadcast_to(draw(rng, type_name, (1, 1, 6), "near"), (4, 5, 6))
+    yield "broadcast element", np.broadcast_to(draw(rng, type_name, (4, 5, 1), "near"), (4, 5, 6))
+    yield "one long axis", x.reshape(1, -1, 1)
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e3m4", "int16"])
+def test_cumulative_R4_every_layout_and_axis(
+    type_name: str, isa: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    rng = np.random.default_rng(58)
+    initial = np.asarray(random_words(rng, type_name, (), "near"))
+    for label, view in layouts(rng, type_name, random_words):
+        for axis in (0, 1, 2):
+            found = evaluate(
+                "cumulative", (type_name, view), (type_name, initial), axis=axis, reducer="add"
+            )
+            expected = expected_prefixes("add", type_name, view, axis, int(initial))
+            np.testing.assert_array_equal(found, expected, err_msg=f"{label}, axis {axis}")
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 4), (1, 1), (1, 1, 1)])
+def test_cumulative_R4_of_no_and_of_single_elements(shape: tuple[int, ...], evaluate: Evaluate) -> None:
+    one = np.full(shape, 0x3F800000, np.uint32)
+    initial = ("float32", np.array(0x40000000, np.uint32))
+    for axis in range(len(shape)):
+        found = evaluate("cumulative", ("float32", one), initial, axis=axis, reducer="add")
+        np.testing.assert_array_equal(found, np.full(shape, 0x40400000))
+
+
+def test_cumulative_D1_every_path_gives_the_same_bits(
+    evaluate: Evaluate, random_words: RandomWords, restored_processor: None
+) -> None:
+    """And the last element of each line is its reduction (R4)."""
+    rng = np.random.default_rng(59)
+    cases = []
+    for type_name in (*FLOATS, "int32", "uint8", "bool"):
+        for shape, axis in (((150, 513), 1), ((1100, 40), 0), ((3, 70, 9), 1)):
+            for mode in ("near", "special"):
+                cases.append((type_name, random_words(rng, type_name, shape, mode), axis))
+    first: list[bytes] = []
+    for name in processor.available_isas():
+        processor.set_isa(name)
+        for threads in (1, 2):
+            processor.set_num_threads(threads)
+            seen = []
+            for i, (type_name, words, axis) in enumerate(cases):
+                reducer = REDUCERS[i % 4]
+                operands = (type_name, words), (type_name, np.zeros((), words.dtype))
+                profile = (PLAIN, OFF, FLUSH)[i % 3]
+                found = evaluate("cumulative", *operands, axis=axis, reducer=reducer, profile=profile)
+                seen.append(found.tobytes())
+                total = evaluate(
+                    "reduce", *operands, dimensions=(axis,), reducer=reducer, profile=profile
+                )
+                assert np.array_equal(np.take(found, -1, axis), total), (name, threads, type_name)
+            first = first or seen
+            assert [i for i, (a, b) in enumerate(zip(first, seen, strict=True)) if a != b] == []
+
+
+def test_cumulative_R4_of_a_million_elements(evaluate: Evaluate, random_words: RandomWords) -> None:
+    """Linear in the length; a line's tiles by NumPy, whose `accumulate` is a fold in float32."""
+    n = 1 << 20
+    words = random_words(np.random.default_rng(60), "float32", n, "near")
+    zero = ("float32", np.zeros((), np.uint32))
+    found = evaluate("cumulative", ("float32", words), zero, axis=0, reducer="add")
+    tiles = np.add.accumulate(words.view(np.float32).reshape(-1, 512), axis=1)
+    before = np.add.accumulate(tiles[:, -1])
+    expected = np.concatenate([tiles[:1], before[:-1, None] + tiles[1:]])
+    assert np.array_equal(found.view(np.float32), expected.ravel())
+    assert found[-1] == evaluate("reduce", ("float32", words), zero, dimensions=(0,), reducer="add")
+
+
+# ---- stochastic rounding -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((7,), 0), ((3, 5), 1), ((5, 3), 0), ((2, 4, 3), 1)])
+def test_cumulative_S2_an_elements_word_is_that_of_its_logical_index(
+    shape: tuple[int, ...], axis: int, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """Row-major in the array, whatever axis the sums run along."""
+    words = random_words(np.random.default_rng(61), "bfloat16", shape, "near")
+    setting = ops.Setting(Profile(rounding="stochastic"), 7, "0/main/c/")
+    zero = ("bfloat16", np.zeros((), np.uint16))
+    found = evaluate("cumulative", ("bfloat16", words), zero, axis=axis, reducer="add", setting=setting)
+    wide = np.vectorize(lambda w: formats.convert("bfloat16", "float32", int(w)))(words)
+    totals = expected_prefixes("add", "float32", wide.astype(np.uint32), axis, 0)
+    identifier = random.identifier("0/main/c//")
+    assert identifier == setting.identifier()
+    expected = [
+        formats.round_number(
+            "bfloat16", formats.decode("float32", int(v)), word=random.word(7, identifier, i)
+        )
+        for i, v in enumerate(totals.ravel())
+    ]
+    assert found.ravel().tolist() == expected
+
+
+# ---- the host's types and errors ---------------------------------------------------------------
+
+
+def test_cumulative_H1_of_float64_counts_the_initial_value(evaluate: Evaluate) -> None:
+    """As `reduce` does: the last element equals it (R4)."""
+    x = ("float64", np.array([1.0, 2.0, 4.0]).view(np.uint64))
+    start = ("float64", np.array(10.0).view(np.uint64))
+    found = evaluate("cumulative", x, start, axis=0, reducer="add").view(np.float64)
+    total = evaluate("reduce", x, start, dimensions=(0,), reducer="add").view(np.float64)
+    assert total == 17
+    assert found.tolist() == [11, 13, 17]
+
+
+def test_cumulative_refuses_what_does_not_fit(evaluate: Evaluate) -> None:
+    x, zero = np.zeros((2, 3), np.uint32), np.zeros((), np.uint32)
+    for axis in (2, -1, 5):
+        with pytest.raises(InvalidArgument, match="axis"):
+            evaluate("cumulative", ("float32", x), ("float32", zero), axis=axis, reducer="add")
+    for start in (("float16", np.zeros((), np.uint16)), ("float32", np.zeros(1, np.uint32))):
+        with pytest.raises(InvalidArgument, match="initial"):
+            evaluate("cumulative", ("float32", x), start, axis=0, reducer="add")
+    with pytest.raises(UnsupportedType, match="float32"):
+        evaluate("cumulative", ("float32", x), ("float32", zero), axis=0, reducer="bitwise_and")
+    with pytest.raises(ValueError, match="not a reduction"):
+        evaluate("cumulative", ("float32", x), ("float32", zero), axis=0, reducer="subtract")
+
+
+def test_core_refuses_an_output_of_another_shape(random_words: RandomWords) -> None:
+    x, zero = np.zeros((2, 3), np.float32), np.zeros((), np.float32)
+    reduction = _core.Reduction(0, 0, 0, 512, False, ops.numerics(PLAIN), 0, [])
+    for out in (np.zeros(2, np.float32), np.zeros((3, 2), np.float32)):
+        with pytest.raises(ValueError, match="shape"):
+            _core.reduce(reduction, x, 1, zero, out, cumulative=True)
+
+
+# ---- the array functions -----------------------------------------------------------------------
+
+FUNCTIONS: dict[str, Callable[..., ns.Array]] = {
+    "add": ns.cumulative_sum,
+    "multiply": ns.cumulative_prod,
+}
+
+
+@pytest.mark.parametrize("type_name", FLOATS)
+def test_array_R4_cumulative_functions_equal_the_twin(
+    type_name: str, random_words: RandomWords
+) -> None:
+    words = random_words(np.random.default_rng(62), type_name, (3, 20), "near")
+    t = dtypes.DTYPES[type_name]
+    x = ns.Array(ops.Bits(words.view(t.storage), t))
+    for reducer, function in FUNCTIONS.items():
+        for axis in (0, 1, -1, -2):
+            found = function(x, axis=axis)
+            start = identity(reducer, type_name)
+            expected = expected_prefixes(reducer, type_name, words, axis, start, PLAIN)
+            assert found.dtype is t
+            np.testing.assert_array_equal(found.bits.data.view(words.dtype), expected)
+    assert ns.cumulative_sum(ns.asarray([-0.0, -0.0])).tobytes() == bytes(8)  # from +0 (R2)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "summed"),
+    [*((t, "uint64" if t[0] == "u" else "int64") for t in INTEGERS), ("bool", "int64")],
+)
+def test_array_cumulative_functions_of_integers_are_of_64_bits(type_name: str, summed: str) -> None:
+    """As the array API standard says, and as NumPy computes."""
+    top = 1 if type_name == "bool" else min(np.iinfo(type_name).max, 2**62)
+    x = np.array([[1, top, 0], [1, 1, top]], type_name)
+    with np.errstate(over="ignore"):
+        for function, theirs in ((ns.cumulative_sum, np.cumsum), (ns.cumulative_prod, np.cumprod)):
+            for axis in (0, 1):
+                found = function(ns.asarray(x), axis=axis)
+                assert found.dtype.name == summed
+                assert found.tolist() == theirs(x, axis=axis, dtype=summed).tolist()
+
+
+def test_array_cumulative_functions_axis() -> None:
+    line = ns.asarray([1.0, 2.0, 3.0])
+    assert ns.cumulative_sum(line).tolist() == [1, 3, 6]
+    assert ns.cumulative_prod(line).tolist() == [1, 2, 6]
+    assert ns.cumulative_sum(ns.zeros((0,))).shape == (0,)
+    assert ns.cumulative_sum(ns.ones((2, 0)), axis=1).shape == (2, 0)
+    table = ns.ones((2, 3))
+    for function in (ns.cumulative_sum, ns.cumulative_prod):
+        with pytest.raises(InvalidArgument, match="axis="):
+            function(table)
+        for axis in (2, -3):
+            with pytest.raises(InvalidArgument, match="axis"):
+                function(table, axis=axis)
+        for axis in (None, 0):
+            with pytest.raises(InvalidArgument, match="axis"):
+                function(ns.asarray(1.0), axis=axis)
+
+
+@pytest.mark.parametrize("type_name", ["float64", "complex64", "complex128"])
+def test_array_H1_cumulative_functions_of_host_types_are_numpys(type_name: str) -> None:
+    x = np.random.default_rng(63).standard_normal((3, 40)).astype(type_name)
+    for function, theirs in ((ns.cumulative_sum, np.cumsum), (ns.cumulative_prod, np.cumprod)):
+        found = function(ns.asarray(x), axis=1)
+        assert found.dtype.name == type_name
+        np.testing.assert_array_equal(np.asarray(found), theirs(x, axis=1))

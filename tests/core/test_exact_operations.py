@@ -1,0 +1,857 @@
+"""Rules E6 to E9: the operations whose result is exact or rounded once, against the twin and others."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from neuronsim import _core, dtypes, processor
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.reference import elementwise as twin
+from neuronsim.reference import formats
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, RandomWords, Words
+
+ROWS = {name: (arity, kind) for name, arity, kind in _core.OPS}
+FLOAT8 = ["float8_e5m2", "float8_e4m3", "float8_e3m4"]
+NARROW = ["tfloat32", "bfloat16", "float16", *FLOAT8]
+FLOATS = ["float32", *NARROW]
+SIGNED = ["int8", "int16", "int32", "int64"]
+UNSIGNED = ["uint8", "uint16", "uint32", "uint64"]
+INTEGERS = [*SIGNED, *UNSIGNED]
+WHOLE = ["floor", "ceil", "trunc", "rint", "round_half_away"]
+UNARY = [*WHOLE, "sign", "reciprocal"]
+DIVISIONS = ["fmod", "remainder", "floor_divide"]
+PREDICATES = list(twin.PREDICATE)
+TOTAL = [f"{name}_total_order" for name in twin.COMPARISON]
+SHIFTS = ["shift_left", "shift_right_arithmetic", "shift_right_logical"]
+COUNTS = ["population_count", "count_leading_zeros"]
+SIGN = np.uint32(0x80000000)
+NAN = np.uint32(0x7FC00000)
+
+
+def word_of(type_name: str) -> np.dtype[Any]:
+    return np.dtype(f"u{dtypes.DTYPES[type_name].itemsize}")
+
+
+def sign_of(type_name: str) -> Any:
+    word = word_of(type_name)
+    return word.type(1 << (8 * word.itemsize - 1))
+
+
+def both_signs(magnitudes: Iterable[int], type_name: str = "float32") -> Words:
+    positive = np.unique(np.fromiter(magnitudes, np.int64)).astype(word_of(type_name))
+    return np.concatenate([positive, positive | sign_of(type_name)])
+
+
+def bits_of(x: Any) -> Words:
+    """float32 as words, every NaN the canonical one (E6)."""
+    single = np.asarray(x, np.float32)
+    return np.where(np.isnan(single), NAN, single.view(np.uint32))
+
+
+def widened(type_name: str, words: Words) -> list[int]:
+    return [formats.convert(type_name, "float32", w) for w in words.tolist()]
+
+
+def expected_words(name: str, type_name: str, *columns: Words) -> list[int]:
+    """The twin's result as E1 says: float32 operands, one rounding to the type."""
+    f = twin.FLOAT[name]
+    wide = [widened(type_name, c) for c in columns]
+    return [formats.convert("float32", type_name, f(*row)) for row in zip(*wide, strict=True)]
+
+
+def on_every_isa(evaluate: Evaluate, name: str, *operands: tuple[str, Words]) -> Words:
+    """The result, the same on every instruction set (D1); put the processor back afterwards."""
+    results = []
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        results.append(evaluate(name, *operands))
+        assert np.array_equal(results[-1], results[0]), isa
+    return results[0]
+
+
+# ---- floor, ceil, trunc, rint, round_half_away, sign, reciprocal ---------------------------------
+
+
+@cache
+def single_points() -> Words:
+    """float32 where the operations of one variable turn: zeros, subnormals, ties and their
+    neighbours, the last fractions below 2^24, extremes, NaN with payload; and random patterns.
+    """
+    halves = [int(np.float32(k / 2).view(np.uint32)) for k in (*range(66), 255, 256, 257, 2047)]
+    corners = [0x4A7FFFFF, 0x4A800000, 0x4AFFFFFF, 0x4B000000, 0x4B7FFFFF, 0x4B800000, 0x4BFFFFFF]
+    corners += [0x5F000000, 0x4F000000, 0x00800000, 0x00400000, 0x7E800000, 0x7F000000, 0x7F7FFFF0]
+    near = [w + d for w in (*halves, *corners) for d in range(-9, 10) if w + d >= 0]
+    special = [0, 1, 2, 3, 0x7FFFFE, 0x7FFFFF, 0x800001, 0x7F7FFFFE, 0x7F7FFFFF, 0x7F800000]
+    special += [0x7F800001, 0x7FBFFFFF, 0x7FC00000, 0x7FC00001, 0x7FFFFFFF]
+    rng = np.random.default_rng(31)
+    drawn = rng.integers(0, 1 << 32, 3000, np.uint32)
+    fractions = rng.integers(0, 1 << 23, 3000, np.uint32)
+    fractions |= rng.integers(120, 153, 3000, np.uint32) << np.uint32(23)
+    return np.concatenate([both_signs([*near, *special]), drawn, fractions])
+
+
+@cache
+def expected_of_points(name: str) -> Words:
+    return np.array([twin.FLOAT[name](w) for w in single_points().tolist()], np.uint32)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_float32_E3_E9_equals_the_twin(isa: str, evaluate: Evaluate, name: str) -> None:
+    ours = evaluate(name, ("float32", single_points()))
+    assert np.array_equal(ours, expected_of_points(name))
+
+
+def half_away(x: np.ndarray) -> np.ndarray:
+    """In float64 the sum with a half is exact wherever it decides the integer."""
+    wide = x.astype(np.float64)
+    return np.copysign(np.trunc(np.abs(wide) + 0.5), wide)
+
+
+def hlo_sign(x: np.ndarray) -> np.ndarray:
+    return np.where((x == 0) | np.isnan(x), x, np.copysign(np.float32(1), x))
+
+
+NUMPY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "rint": np.rint,
+    "round_half_away": half_away,
+    "sign": hlo_sign,
+    "reciprocal": lambda x: np.float32(1) / x,
+}
+
+
+def check_against_numpy(evaluate: Evaluate, name: str, words: Words) -> None:
+    with np.errstate(all="ignore"):
+        expected = bits_of(NUMPY[name](words.view(np.float32)))
+    assert np.array_equal(evaluate(name, ("float32", words)), expected)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_float32_E3_E9_equals_numpy(isa: str, evaluate: Evaluate, name: str) -> None:
+    drawn = np.random.default_rng(32).integers(0, 1 << 32, 1 << 18, np.uint32)
+    fractions = drawn & np.uint32(0x81FFFFFF) | np.uint32(0x3E000000)  # magnitudes 2^-3 to 2^1
+    fractions += np.uint32(0x01000000) * (drawn >> np.uint32(25) & np.uint32(15))
+    check_against_numpy(evaluate, name, np.concatenate([single_points(), drawn, fractions]))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", UNARY)
+def test_every_float32_E3_E9_equals_numpy(isa: str, evaluate: Evaluate, name: str) -> None:
+    block = np.arange(1 << 22, dtype=np.uint32)
+    for start in range(0, 1 << 32, 1 << 22):
+        check_against_numpy(evaluate, name, block + np.uint32(start))
+
+
+@pytest.mark.parametrize("type_name", NARROW)
+@pytest.mark.parametrize("name", UNARY)
+def test_narrow_E3_E9_equals_the_twin(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
+) -> None:
+    if type_name in FLOAT8:
+        words = np.arange(256, dtype=np.uint8)
+    else:
+        rng = np.random.default_rng(33)
+        words = np.concatenate([random_words(rng, type_name, 400, m) for m in ("any", "special")])
+        shift = formats.FORMATS[type_name].shift
+        halves = [formats.from_float(type_name, k / 2) for k in range(66)]
+        units = [h + (d << shift) for h in halves[1:] for d in (-1, 0, 1)]
+        words = np.concatenate([words, both_signs([0, *units], type_name)])
+    ours = on_every_isa(evaluate, name, (type_name, words))
+    assert ours.tolist() == expected_words(name, type_name, words)
+
+
+@pytest.mark.parametrize("type_name", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", UNARY)
+def test_every_16_bit_value_E1_E9_equals_numpy_in_float32(
+    isa: str, evaluate: Evaluate, name: str, type_name: str
+) -> None:
+    t = dtypes.DTYPES[type_name]
+    words = np.arange(1 << 16, dtype=np.uint16)
+    with np.errstate(all="ignore"):
+        found = NUMPY[name](words.view(t.numpy).astype(np.float32)).astype(np.float32).astype(t.numpy)
+    expected = np.where(np.isnan(found), np.uint16(t.nan_bits), found.view(np.uint16))
+    assert np.array_equal(evaluate(name, (type_name, words)), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "results"),
+    [
+        # -2.5, -1.5, -0.5, -0.0, 0.0, 0.5, 1.5, 2.5, 2^23 - 0.5, the float32 below 0.5
+        ("floor", [-3, -2, -1, -0.0, 0, 0, 1, 2, 2**23 - 1, 0]),
+        ("ceil", [-2, -1, -0.0, -0.0, 0, 1, 2, 3, 2**23, 1]),
+        ("trunc", [-2, -1, -0.0, -0.0, 0, 0, 1, 2, 2**23 - 1, 0]),
+        ("rint", [-2, -2, -0.0, -0.0, 0, 0, 2, 2, 2**23, 0]),
+        ("round_half_away", [-3, -2, -1, -0.0, 0, 1, 2, 3, 2**23, 0]),
+    ],
+)
+def test_ties_E9_by_hand(isa: str, evaluate: Evaluate, name: str, results: list[float]) -> None:
+    below = np.nextafter(np.float32(0.5), np.float32(0))
+    x = np.array([-2.5, -1.5, -0.5, -0.0, 0.0, 0.5, 1.5, 2.5, 2**23 - 0.5, below], np.float32)
+    ours = evaluate(name, ("float32", x.view(np.uint32)))
+    assert ours.tolist() == np.array(results, np.float32).view(np.uint32).tolist()
+
+
+def test_reciprocal_E3_and_sign_E9_of_zeros_and_infinities(isa: str, evaluate: Evaluate) -> None:
+    x = np.array([0.0, -0.0, np.inf, -np.inf], np.float32).view(np.uint32)
+    inverse = evaluate("reciprocal", ("float32", x)).view(np.float32)
+    assert inverse.view(np.uint32).tolist() == [0x7F800000, 0xFF800000, 0, 0x80000000]
+    assert evaluate("sign", ("float32", x)).tolist() == [0, 0x80000000, 0x3F800000, 0xBF800000]
+
+
+# ---- fmod, remainder, floor_divide ---------------------------------------------------------------
+
+
+def near_midpoints(count: int) -> tuple[list[int], list[int]]:
+    """Operands whose exact quotient is nearly halfway between two floats, at every distance of the
+    exponents: (M - r/b)·2^j for an odd 25-bit integer M, a 24-bit b and a tiny r. The floor of such
+    a quotient is a tie for j < 24 and r < 0, and just beside one otherwise.
+    """
+    rng = np.random.default_rng(34)
+    dividends, divisors = [], []
+    j = itertools.cycle(range(-30, 150))
+    while len(dividends) < count:
+        b = int(rng.integers(1 << 23, 1 << 24)) | 1
+        r = int(rng.choice([-5, -3, -1, 1, 3, 5]))
+        m = r * pow(b, -1, 1 << 25) % (1 << 25)
+        a, rest = divmod(m * b - r, 1 << 25)
+        assert rest == 0
+        if m >> 24 != 1 or a >> 23 != 1:
+            continue
+        # a·2^ea / b·2^eb = (M - r/b)·2^(ea - eb - 25)
+        difference = 25 + next(j)
+        eb = int(rng.integers(max(-149, -149 - difference), min(104, 104 - difference) + 1))
+        for value, exponent, into in ((a, eb + difference, dividends), (b, eb, divisors)):
+            into.append(int(np.float32(math.ldexp(value, exponent)).view(np.uint32)))
+    return dividends, divisors
+
+
+@cache
+def division_pairs() -> tuple[Words, Words]:
+    """Pairs of special values; random exponents over the full range, and close ones; multiples and
+    their neighbours; quotients near midpoints; dividends of 1 to 32 units of a subnormal divisor.
+    """
+    rng = np.random.default_rng(35)
+    special = both_signs(
+        (
+            *(0, 1, 2, 3, 0x7FFFFF, 0x800000, 0x800001, 0x3F7FFFFF, 0x3F800000, 0x3F800001),
+            *(0x40400000, 0x4AFFFFFF, 0x4B000000, 0x4B7FFFFF, 0x4B800000, 0x7F000000),
+            *(0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF),
+        )
+    )
+    columns = [[x.ravel() for x in np.meshgrid(special, special)]]
+    drawn = rng.integers(0, 1 << 32, (2, 4000), np.uint32)
+    columns.append(list(drawn))
+    columns.append([drawn[0], drawn[0] & np.uint32(0x7F800000) | drawn[1] & np.uint32(0x807FFFFF)])
+    close = drawn & np.uint32(0x807FFFFF) | rng.integers(121, 134, (2, 4000), np.uint32) << np.uint32(
+        23
+    )
+    columns.append(list(close[:, :2000]))
+    divisor = rng.uniform(0.5, 2, 2000).astype(np.float32) * np.float32(2) ** rng.integers(
+        -120, 90, 2000
+    )
+    factor = np.floor(2.0 ** rng.uniform(0, 26, 2000)) * rng.choice([-1, 1], 2000)
+    multiple = (divisor * factor).astype(np.float32).view(np.uint32)
+    multiple += rng.integers(-1, 2, 2000).astype(np.uint32)
+    columns.append([multiple, divisor.astype(np.float32).view(np.uint32)])
+    a, b = (np.array(x, np.uint32) for x in near_midpoints(2500))
+    signs = rng.integers(0, 2, (2, 2500), np.uint32) << np.uint32(31)
+    columns.append([a | signs[0], b | signs[1]])
+    tiny = both_signs(range(33))
+    columns.append([x.ravel() for x in np.meshgrid(tiny, both_signs([1, 2, 3, 5, 7, 0x800000]))])
+    return np.concatenate([c[0] for c in columns]), np.concatenate([c[1] for c in columns])
+
+
+@cache
+def expected_divisions(name: str) -> Words:
+    a, b = (x.tolist() for x in division_pairs())
+    return np.array([twin.FLOAT[name](*pair) for pair in zip(a, b, strict=True)], np.uint32)
+
+
+def test_points_E9_meet_what_they_aim_at() -> None:
+    """The pairs near midpoints do give quotients on both sides of them, and floors that are ties."""
+    dividends, divisors = near_midpoints(2500)
+    ties = beside = 0
+    for a, b in zip(dividends, divisors, strict=True):
+        quotient = formats.decode("float32", a).value / formats.decode("float32", b).value
+        whole = math.floor(quotient)
+        if whole.bit_length() > 24:
+            rest = whole & ((1 << (whole.bit_length() - 24)) - 1)
+            half = 1 << (whole.bit_length() - 25)
+            ties += rest == half
+            beside += 0 < abs(rest - half) <= half >> 20
+    assert ties > 100
+    assert beside > 500
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_division_E9_equals_the_twin(isa: str, evaluate: Evaluate, name: str) -> None:
+    a, b = division_pairs()
+    ours = evaluate(name, ("float32", a), ("float32", b))
+    expected = expected_divisions(name)
+    wrong = np.flatnonzero(ours != expected)
+    assert [tuple(hex(v) for v in (a[i], b[i], ours[i], expected[i])) for i in wrong[:5]] == []
+
+
+def random_divisions(seed: int, n: int) -> tuple[Words, Words]:
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, 1 << 32, (2, n), np.uint32)
+    b[n // 2 :] = b[n // 2 :] & np.uint32(0x807FFFFF) | a[n // 2 :] & np.uint32(0x7F800000)
+    return a, b
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder"])
+def test_fmod_and_remainder_E9_equal_numpy(isa: str, evaluate: Evaluate, name: str) -> None:
+    """C's fmodf is exact, and NumPy's remainder adds the divisor in float32 as E9 says."""
+    a, b = (
+        np.concatenate(x) for x in zip(division_pairs(), random_divisions(36, 1 << 16), strict=True)
+    )
+    with np.errstate(all="ignore"):
+        expected = bits_of(getattr(np, name)(a.view(np.float32), b.view(np.float32)))
+    assert np.array_equal(evaluate(name, ("float32", a), ("float32", b)), expected)
+
+
+def test_fmod_E9_equals_the_c_library_in_float64(evaluate: Evaluate) -> None:
+    a, b = division_pairs()
+    ours = evaluate("fmod", ("float32", a), ("float32", b)).view(np.float32).tolist()
+    pairs = zip(a.view(np.float32).tolist(), b.view(np.float32).tolist(), ours, strict=True)
+    for x, y, z in pairs:
+        if math.isfinite(x) and y != 0 and not math.isnan(y):
+            theirs = math.fmod(x, y)
+            assert (theirs, math.copysign(1, theirs)) == (z, math.copysign(1, z)), (x, y)
+
+
+def test_floor_divide_E9_equals_numpy_in_float64_where_that_is_exact(
+    isa: str, evaluate: Evaluate
+) -> None:
+    """Quotients below 2^28: a - fmod(a, b) fits float64 and its quotient is the integer itself."""
+    a, b = (
+        np.concatenate(x) for x in zip(division_pairs(), random_divisions(37, 1 << 16), strict=True)
+    )
+    x, y = a.view(np.float32), b.view(np.float32)
+    with np.errstate(all="ignore"):
+        quotient = np.abs(x.astype(np.float64) / y)
+        decided = np.isfinite(x) & np.isfinite(y) & (quotient < 2**28)
+        expected = np.floor_divide(x.astype(np.float64), y.astype(np.float64)).astype(np.float32)
+    assert decided.sum() > 30000
+    ours = evaluate("floor_divide", ("float32", a), ("float32", b)).view(np.float32)
+    assert np.array_equal(ours[decided], expected[decided])
+    # The sign of a zero is that of the quotient.
+    zero = decided & (expected == 0)
+    assert np.array_equal(np.signbit(ours[zero]), np.signbit(x[zero]) != np.signbit(y[zero]))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "fmod", "remainder", "floor"),
+    [
+        (7.0, -3.0, 1.0, -2.0, -3.0),
+        (-7.0, 3.0, -1.0, 2.0, -3.0),
+        (-6.0, 3.0, -0.0, 0.0, -2.0),
+        (6.0, -3.0, 0.0, -0.0, -2.0),
+        (0.0, -3.0, 0.0, -0.0, -0.0),
+        (-1e-30, 1.0, -1e-30, 1.0, -1.0),  # the addition rounds to the divisor itself
+        (5.0, math.inf, 5.0, 5.0, 0.0),
+        (5.0, 0.0, math.nan, math.nan, math.inf),
+        (math.inf, 2.0, math.nan, math.nan, math.inf),
+        (0.0, 0.0, math.nan, math.nan, math.nan),
+        (1e38, 1e-38, 2.3509886e-39, 2.3509886e-39, math.inf),
+    ],
+)
+def test_division_E9_by_hand(
+    isa: str, evaluate: Evaluate, a: float, b: float, fmod: float, remainder: float, floor: float
+) -> None:
+    x, y = (("float32", np.array([v], np.float32).view(np.uint32)) for v in (a, b))
+    if a == 1e38:
+        fmod = remainder = float(np.fmod(np.float32(a), np.float32(b)))
+    for name, expected in (("fmod", fmod), ("remainder", remainder), ("floor_divide", floor)):
+        assert evaluate(name, x, y).tolist() == bits_of([expected]).tolist(), name
+
+
+@pytest.mark.parametrize("type_name", NARROW)
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_narrow_division_E1_E9_equals_the_twin(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str, name: str
+) -> None:
+    rng = np.random.default_rng(38)
+    modes = [("any", "any"), ("near", "near"), ("special", "special"), ("any", "special")]
+    pairs = [[random_words(rng, type_name, 350, m) for m in pair] for pair in modes]
+    a, b = (np.concatenate([p[i] for p in pairs]) for i in (0, 1))
+    ours = on_every_isa(evaluate, name, (type_name, a), (type_name, b))
+    assert ours.tolist() == expected_words(name, type_name, a, b)
+
+
+# ---- clamp ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_name", FLOATS)
+def test_clamp_E7_equals_the_twin(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    """Bounds in either order, ±0 and NaN with payload in every place."""
+    f = formats.FORMATS[type_name]
+    largest = ((1 << f.exponent_bits) - 1 << f.mantissa_bits) - 1 << f.shift
+    one = f.bias << f.mantissa_bits + f.shift
+    few = both_signs([0, 1 << f.shift, one, largest, f.nan_bits, f.nan_bits | 1 << f.shift], type_name)
+    rng = np.random.default_rng(39)
+    columns = [
+        np.concatenate([g.ravel(), random_words(rng, type_name, 300, "near")])
+        for g in np.meshgrid(few, few, few)
+    ]
+    ours = on_every_isa(evaluate, "clamp", *((type_name, c) for c in columns))
+    assert ours.tolist() == expected_words("clamp", type_name, *columns)
+
+
+@pytest.mark.parametrize("type_name", INTEGERS)
+def test_clamp_E7_on_integers_equals_python(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    info, rng = np.iinfo(type_name), np.random.default_rng(40)
+    edges = np.array(
+        [0, 1, 2, info.max, info.max - 1, info.min, info.min + 1, info.max // 3], type_name
+    )
+    columns = [
+        np.concatenate([g.ravel().view(word_of(type_name)), random_words(rng, type_name, 300)])
+        for g in np.meshgrid(edges, edges, edges)
+    ]
+    rows = zip(*(c.view(type_name).tolist() for c in columns), strict=True)
+    ours = evaluate("clamp", *((type_name, c) for c in columns)).view(type_name)
+    assert ours.tolist() == [min(max(x, low), high) for low, x, high in rows]
+
+
+def test_clamp_E7_takes_bounds_without_axes(isa: str, evaluate: Evaluate) -> None:
+    x = np.arange(-50, 50, dtype=np.int8).reshape(10, 10)
+    bounds = [("int8", np.array(v, np.int8)) for v in (-3, 7)]
+    ours = evaluate("clamp", bounds[0], ("int8", x.view(np.uint8)), bounds[1]).view(np.int8)
+    assert np.array_equal(ours, np.clip(x, -3, 7))
+    with pytest.raises(InvalidArgument, match="does not clamp"):
+        evaluate("clamp", ("int8", np.zeros(3, np.uint8)), ("int8", x), bounds[1])
+
+
+# ---- copysign and the predicates -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_name", FLOATS)
+def test_copysign_E6_moves_the_sign_and_nothing_else(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    """A NaN's payload stays, as do those of both operands' signs."""
+    if type_name in FLOAT8:
+        every = np.arange(256, dtype=np.uint8)
+        a, b = (x.ravel() for x in np.meshgrid(every, every))
+    else:
+        rng = np.random.default_rng(41)
+        a, b = (
+            np.concatenate([random_words(rng, type_name, 2000, m) for m in ("any", "special")])
+            for _ in range(2)
+        )
+    sign = sign_of(type_name)
+    ours = evaluate("copysign", (type_name, a), (type_name, b))
+    assert np.array_equal(ours, a & ~sign | b & sign)
+
+
+def test_copysign_E6_equals_the_twin(evaluate: Evaluate) -> None:
+    a, b = division_pairs()
+    expected = [twin.FLOAT["copysign"](*p) for p in zip(a.tolist(), b.tolist(), strict=True)]
+    assert evaluate("copysign", ("float32", a), ("float32", b)).tolist() == expected
+
+
+@pytest.mark.parametrize("type_name", FLOATS)
+@pytest.mark.parametrize("name", PREDICATES)
+def test_predicate_E7_equals_the_twin(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
+) -> None:
+    if type_name in FLOAT8:
+        words = np.arange(256, dtype=np.uint8)
+    else:
+        rng = np.random.default_rng(42)
+        words = np.concatenate([random_words(rng, type_name, 700, m) for m in ("any", "special")])
+    expected = [int(twin.PREDICATE[name](w)) for w in widened(type_name, words)]
+    assert evaluate(name, (type_name, words)).tolist() == expected
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16", *FLOAT8])
+@pytest.mark.parametrize("name", PREDICATES)
+def test_predicate_E7_equals_numpy(isa: str, evaluate: Evaluate, name: str, type_name: str) -> None:
+    t = dtypes.DTYPES[type_name]
+    words = single_points() if t.bits == 32 else np.arange(1 << t.bits, dtype=word_of(type_name))
+    with np.errstate(invalid="ignore"):  # ml_dtypes' isnan of a signalling NaN
+        expected = getattr(np, name)(words.view(t.numpy))
+    assert np.array_equal(evaluate(name, (type_name, words)), expected)
+
+
+@pytest.mark.parametrize("type_name", [*INTEGERS, "bool"])
+def test_predicate_E7_of_integers(isa: str, evaluate: Evaluate, type_name: str) -> None:
+    every = [0, 1] if type_name == "bool" else np.arange(256)
+    words = np.array(every, word_of(type_name)) << word_of(type_name).type(
+        8 * (word_of(type_name).itemsize - 1)
+    )
+    n = len(words)
+    negative = words.view(type_name) < 0 if type_name in SIGNED else np.zeros(n, bool)
+    assert evaluate("isfinite", (type_name, words)).tolist() == [1] * n
+    assert evaluate("isnan", (type_name, words)).tolist() == [0] * n
+    assert evaluate("isinf", (type_name, words)).tolist() == [0] * n
+    assert evaluate("signbit", (type_name, words)).tolist() == negative.tolist()
+
+
+# ---- total order ---------------------------------------------------------------------------------
+
+
+def order_of(type_name: str, words: Words) -> Words:
+    """Encodings as integers in TOTALORDER, NaN by payload: the signed word, negative ones mirrored."""
+    bits = words.astype(np.int64)
+    half = 1 << (8 * words.itemsize - 1)
+    return np.where(bits >= half, half - 1 - bits, bits)
+
+
+@pytest.mark.parametrize("name", TOTAL)
+def test_total_order_E7_equals_the_twin(isa: str, evaluate: Evaluate, name: str) -> None:
+    few = both_signs(
+        (
+            *(0, 1, 2, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F800001, 0x7F7FFFFF, 0x7F800000),
+            *(0x7F800001, 0x7FBFFFFF, 0x7FC00000, 0x7FC00001, 0x7FFFFFFF),
+        )
+    )
+    rng = np.random.default_rng(43)
+    a, b = (
+        np.concatenate([g.ravel(), rng.integers(0, 1 << 32, 1000, np.uint32)])
+        for g in np.meshgrid(few, few)
+    )
+    plain = name.removesuffix("_total_order")
+    expected = [twin.compare_total_order(plain, *p) for p in zip(a.tolist(), b.tolist(), strict=True)]
+    ours = evaluate(name, ("float32", a), ("float32", b))
+    assert ours.tolist() == expected
+    assert np.array_equal(ours, getattr(np, plain)(order_of("float32", a), order_of("float32", b)))
+
+
+@pytest.mark.parametrize("type_name", NARROW)
+@pytest.mark.parametrize("name", TOTAL)
+def test_narrow_total_order_E7_is_that_of_the_encodings(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str, name: str
+) -> None:
+    """All pairs of float8, and samples of the others; the payloads of NaN count as in float32."""
+    if type_name in FLOAT8:
+        every = np.arange(256, dtype=np.uint8)
+        a, b = (x.ravel() for x in np.meshgrid(every, every))
+    else:
+        rng = np.random.default_rng(44)
+        a, b = (
+            np.concatenate([random_words(rng, type_name, 3000, m) for m in ("any", "special")])
+            for _ in range(2)
+        )
+    expected = getattr(np, name.removesuffix("_total_order"))(
+        order_of(type_name, a), order_of(type_name, b)
+    )
+    assert np.array_equal(evaluate(name, (type_name, a), (type_name, b)), expected)
+
+
+def test_total_order_E7_is_the_chain_of_the_rule(isa: str, evaluate: Evaluate) -> None:
+    """-NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN, in every format."""
+    for type_name in FLOATS:
+        f = formats.FORMATS[type_name]
+        inf = (1 << f.exponent_bits) - 1 << f.mantissa_bits + f.shift
+        rising = [0, 1 << f.shift, f.bias << f.mantissa_bits + f.shift, inf, f.nan_bits]
+        chain = np.array([v | f.sign_bit for v in reversed(rising)] + rising, word_of(type_name))
+        low, high = (type_name, chain[:-1]), (type_name, chain[1:])
+        assert evaluate("less_total_order", low, high).all()
+        assert not evaluate("greater_equal_total_order", low, high).any()
+        assert evaluate("equal_total_order", low, low).all()
+
+
+@pytest.mark.parametrize("type_name", [*INTEGERS, "bool"])
+@pytest.mark.parametrize("name", TOTAL)
+def test_total_order_E7_of_integers_is_the_plain_order(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str, name: str
+) -> None:
+    rng = np.random.default_rng(45)
+    a, b = (random_words(rng, type_name, 600) for _ in range(2))
+    b[::5] = a[::5]
+    plain = evaluate(name.removesuffix("_total_order"), (type_name, a), (type_name, b))
+    theirs = getattr(np, name.removesuffix("_total_order"))(a.view(type_name), b.view(type_name))
+    ours = evaluate(name, (type_name, a), (type_name, b))
+    assert np.array_equal(ours, plain)
+    assert np.array_equal(ours, theirs)
+
+
+# ---- nextafter -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_name", FLOATS)
+def test_nextafter_E9_equals_the_twin(
+    evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    rng = np.random.default_rng(46)
+    pairs = [("any", "any"), ("special", "special"), ("near", "near"), ("any", "special")]
+    drawn = [[random_words(rng, type_name, 800, m) for m in p] for p in pairs]
+    a, b = (np.concatenate([d[i] for d in drawn]) for i in (0, 1))
+    b[::9] = a[::9]
+    expected = [twin.nextafter(type_name, *p) for p in zip(a.tolist(), b.tolist(), strict=True)]
+    assert evaluate("nextafter", (type_name, a), (type_name, b)).tolist() == expected
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16", *FLOAT8])
+def test_nextafter_E9_equals_numpy_or_ml_dtypes(
+    evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    """All pairs of float8, where only a NaN's bits and the zero that equals the other are ours."""
+    t = dtypes.DTYPES[type_name]
+    if type_name in FLOAT8:
+        every = np.arange(256, dtype=np.uint8)
+        a, b = (x.ravel() for x in np.meshgrid(every, every))
+    else:
+        rng = np.random.default_rng(47)
+        modes = ("any", "special", "near")
+        a, b = (np.concatenate([random_words(rng, type_name, 20000, m) for m in modes]) for _ in "ab")
+    x, y = a.view(t.numpy), b.view(t.numpy)
+    with np.errstate(all="ignore"):
+        theirs = np.nextafter(x, y)
+        assert theirs.dtype == t.numpy
+        expected = np.where(np.isnan(theirs), word_of(type_name).type(t.nan_bits), theirs.view(a.dtype))
+        expected = np.where(x == y, b, expected)
+    assert np.array_equal(evaluate("nextafter", (type_name, a), (type_name, b)), expected)
+
+
+def test_nextafter_E9_of_tfloat32_steps_on_its_own_grid(evaluate: Evaluate) -> None:
+    x = np.array([1.0, -1.0, 0.0, np.finfo(np.float32).tiny], np.float32).view(np.uint32)
+    up = np.full(4, 0x7F800000, np.uint32)
+    ours = evaluate("nextafter", ("tfloat32", x), ("tfloat32", up))
+    assert (ours & np.uint32(0x1FFF) == 0).all()
+    assert ours.tolist() == [0x3F802000, 0xBF7FE000, 0x00002000, 0x00802000]
+
+
+@pytest.mark.parametrize("type_name", ["float8_e4m3fn", "int8", "bool"])
+def test_nextafter_E9_does_not_exist_for_other_types(evaluate: Evaluate, type_name: str) -> None:
+    x = (type_name, np.zeros(3, np.uint8))
+    with pytest.raises(UnsupportedType, match=type_name):
+        evaluate("nextafter", x, x)
+
+
+# ---- integers ------------------------------------------------------------------------------------
+
+
+def exact_integer(name: str, type_name: str, columns: list[Words]) -> Words:
+    bits = np.iinfo(type_name).bits
+    rows = zip(*(c.view(type_name).tolist() for c in columns), strict=True)
+    if name in twin.INTEGER_BITS:
+        values = [twin.INTEGER_BITS[name](*row, bits) for row in rows]
+    else:
+        values = [twin.INTEGER[name](*row) for row in rows]
+    return np.array([v & ((1 << bits) - 1) for v in values], word_of(type_name))
+
+
+@cache
+def bytes_of(name: str, type_name: str) -> tuple[list[Words], Words]:
+    every = np.arange(256, dtype=np.uint8)
+    columns = [x.ravel() for x in np.meshgrid(every, every)] if ROWS[name][0] == 2 else [every]
+    return columns, exact_integer(name, type_name, columns)
+
+
+@pytest.mark.parametrize("type_name", ["int8", "uint8"])
+@pytest.mark.parametrize("name", list(twin.INTEGER_BITS))
+def test_every_pair_of_bytes_E8_equals_the_twin(
+    isa: str, evaluate: Evaluate, name: str, type_name: str
+) -> None:
+    columns, expected = bytes_of(name, type_name)
+    assert np.array_equal(evaluate(name, *((type_name, c) for c in columns)), expected)
+
+
+def integer_edges(type_name: str) -> Words:
+    info = np.iinfo(type_name)
+    edges = [
+        0,
+        1,
+        2,
+        3,
+        7,
+        info.max,
+        info.max - 1,
+        info.min,
+        info.min + 1,
+        info.max // 2,
+        info.max // 3,
+    ]
+    x = np.array(edges, type_name)
+    return np.concatenate([x, -x]).view(word_of(type_name))
+
+
+@pytest.mark.parametrize("type_name", INTEGERS)
+@pytest.mark.parametrize("name", SHIFTS)
+def test_shift_E8_by_every_amount(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
+) -> None:
+    """0 to the width + 1, and amounts that are huge, or negative and therefore huge."""
+    info, rng = np.iinfo(type_name), np.random.default_rng(48)
+    values = np.concatenate([integer_edges(type_name), random_words(rng, type_name, 20)])
+    amounts = [*range(info.bits + 2), 2 * info.bits - 1, 2 * info.bits, info.max, info.max - 1]
+    if type_name in SIGNED:
+        amounts += [-1, -2, -info.bits, info.min, info.min + 1]
+    if info.bits == 64:
+        amounts += [2**32, 2**32 + 1, 2**62]
+    kept = np.array([n for n in amounts if n <= info.max], type_name).view(word_of(type_name))
+    columns = [x.ravel() for x in np.meshgrid(values, kept)]
+    ours = evaluate(name, *((type_name, c) for c in columns))
+    assert np.array_equal(ours, exact_integer(name, type_name, columns))
+
+
+@pytest.mark.parametrize("type_name", INTEGERS)
+@pytest.mark.parametrize("name", SHIFTS)
+def test_shift_E8_equals_numpy(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
+) -> None:
+    """NumPy too shifts everything out from the width on, and reads a negative amount as huge."""
+    rng = np.random.default_rng(49)
+    bits = np.iinfo(type_name).bits
+    a = random_words(rng, type_name, 5000)
+    b = np.where(
+        rng.random(5000) < 0.8, rng.integers(0, bits + 2, 5000), random_words(rng, "int8", 5000)
+    )
+    b = b.astype(np.int8).astype(type_name).view(word_of(type_name))
+    signed, unsigned = f"i{a.itemsize}", f"u{a.itemsize}"
+    if name == "shift_left":
+        expected = np.left_shift(a.view(unsigned), b.view(unsigned))
+    else:
+        kind = signed if name == "shift_right_arithmetic" else unsigned
+        expected = np.right_shift(a.view(kind), b.view(kind)).view(unsigned)
+    assert np.array_equal(evaluate(name, (type_name, a), (type_name, b)), expected)
+
+
+@pytest.mark.parametrize("type_name", INTEGERS)
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_E8_equal_python(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
+) -> None:
+    bits, rng = np.iinfo(type_name).bits, np.random.default_rng(50)
+    powers = np.array([1 << k for k in range(bits)] + [(1 << k) - 1 for k in range(bits + 1)], object)
+    words = np.concatenate([powers.astype(word_of(type_name)), random_words(rng, type_name, 500)])
+    patterns = [f"{w:0{bits}b}" for w in words.tolist()]
+    if name == "population_count":
+        expected = [p.count("1") for p in patterns]
+        numpys = np.bitwise_count(words)
+        assert numpys.tolist() == expected
+    else:
+        expected = [len(p) - len(p.lstrip("0")) for p in patterns]
+    assert evaluate(name, (type_name, words)).tolist() == expected
+    assert exact_integer(name, type_name, [words]).tolist() == expected
+
+
+@pytest.mark.parametrize("type_name", INTEGERS)
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide", "power", "sign"])
+def test_integers_E8_equal_the_twin(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
+) -> None:
+    rng = np.random.default_rng(51)
+    edges = integer_edges(type_name)
+    columns = [
+        np.concatenate(
+            [g.ravel(), random_words(rng, type_name, 500), random_words(rng, type_name, 500)]
+        )
+        for g in np.meshgrid(edges, edges)
+    ][: ROWS[name][0]]
+    if len(columns) == 2:  # small divisors and exponents
+        columns[1][-500:] &= word_of(type_name).type(15)
+    ours = evaluate(name, *((type_name, c) for c in columns))
+    assert np.array_equal(ours, exact_integer(name, type_name, columns))
+
+
+@pytest.mark.parametrize("type_name", INTEGERS)
+def test_integers_E8_equal_pythons_own_operators(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    """Python's // and %, math.fmod's sign, and pow modulo 2^n."""
+    rng = np.random.default_rng(52)
+    info = np.iinfo(type_name)
+    a = np.concatenate([random_words(rng, type_name, 800), integer_edges(type_name)])
+    b = rng.permutation(a)
+    b[::2] %= a.dtype.type(23)
+
+    def ours(name: str) -> list[int]:
+        found: list[int] = evaluate(name, (type_name, a), (type_name, b)).view(type_name).tolist()
+        return found
+
+    pairs = list(zip(a.view(type_name).tolist(), b.view(type_name).tolist(), strict=True))
+    wrap = np.dtype(type_name).type
+    results = zip(pairs, *map(ours, ("floor_divide", "remainder", "fmod", "power")), strict=True)
+    for (x, y), floor, modulo, rest, power in results:
+        if y == 0:
+            assert (floor, modulo, rest) == (0, 0, x)
+        elif (x, y) != (info.min, -1):
+            assert (floor, modulo) == divmod(x, y)
+            assert rest == int(math.copysign(1, x)) * (abs(x) % abs(y))
+        else:
+            assert (floor, modulo, rest) == (info.min, 0, 0)
+        if y >= 0:
+            assert power == np.array(pow(x, y, 1 << info.bits), np.uint64).astype(wrap), (x, y)
+
+
+@pytest.mark.parametrize("type_name", ["int8", "uint8"])
+def test_every_pair_of_bytes_E8_equals_numpy(
+    restored_processor: None, evaluate: Evaluate, type_name: str
+) -> None:
+    every = np.arange(256, dtype=np.uint8)
+    a, b = (x.ravel() for x in np.meshgrid(every, every))
+    x, y = a.view(type_name), b.view(type_name)
+    with np.errstate(all="ignore"):
+        zero = y == 0
+        theirs = {
+            "floor_divide": np.floor_divide(x, y),
+            "remainder": np.remainder(x, y),
+            "fmod": np.where(zero, x, np.fmod(x, y)),
+        }
+    for name, expected in theirs.items():
+        ours = on_every_isa(evaluate, name, (type_name, a), (type_name, b))
+        assert np.array_equal(ours.view(type_name), expected), name
+    exponent = np.where(y < 0, 0, y).astype(type_name)
+    ours = on_every_isa(evaluate, "power", (type_name, a), (type_name, exponent.view(np.uint8)))
+    assert np.array_equal(ours.view(type_name), np.power(x, exponent))
+
+
+@pytest.mark.parametrize("type_name", SIGNED)
+def test_power_E8_of_negative_exponents(isa: str, evaluate: Evaluate, type_name: str) -> None:
+    smallest = np.iinfo(type_name).min
+    a = np.array([1, 1, -1, -1, -1, 2, -2, 0, 0, smallest], type_name)
+    b = np.array([-1, smallest, -1, -2, smallest, -1, -1, -1, 0, -3], type_name)
+    word = word_of(type_name)
+    ours = evaluate("power", (type_name, a.view(word)), (type_name, b.view(word))).view(type_name)
+    assert ours.tolist() == [1, 1, -1, 1, 1, 0, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["power", *SHIFTS, *COUNTS])
+@pytest.mark.parametrize("type_name", FLOATS)
+def test_integer_operations_E8_do_not_exist_for_floats(
+    evaluate: Evaluate, name: str, type_name: str
+) -> None:
+    x = (type_name, np.zeros(3, word_of(type_name)))
+    with pytest.raises(UnsupportedType, match=type_name):
+        evaluate(name, *[x] * ROWS[name][0])
+
+
+@pytest.mark.parametrize("name", [*WHOLE, "reciprocal", "copysign"])
+@pytest.mark.parametrize("type_name", ["int8", "uint64", "bool"])
+def test_float_operations_E9_do_not_exist_for_integers(
+    evaluate: Evaluate, name: str, type_name: str
+) -> None:
+    x = (type_name, np.zeros(3, word_of(type_name)))
+    with pytest.raises(UnsupportedType, match=type_name):
+        evaluate(name, *[x] * ROWS[name][0])
+
+
+@pytest.mark.parametrize("name", [n for n, (arity, _) in ROWS.items() if arity < 3])
+def test_bool_results_F_are_zero_or_one(isa: str, evaluate: Evaluate, name: str) -> None:
+    """Whatever an operation means on bool, what it writes is one of the two encodings."""
+    if name == "logical_not":
+        return
+    a, b = np.array([0, 0, 1, 1] * 9, np.uint8), np.array([0, 1, 0, 1] * 9, np.uint8)
+    try:
+        ours = evaluate(name, *[("bool", a), ("bool", b)][: ROWS[name][0]])
+    except UnsupportedType:
+        return
+    assert set(ours.tolist()) <= {0, 1}

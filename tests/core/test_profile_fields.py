@@ -1,0 +1,1233 @@
+"""Profile's fields of C, S, E and R: each changes what its rule says, and nothing else."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import neuronsim as ns
+from neuronsim import dtypes, ops, processor
+from neuronsim.errors import InvalidArgument
+from neuronsim.profiles import Profile, current_profile, use_profile
+from neuronsim.reference import elementwise as twin
+from neuronsim.reference import formats, sums
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, RandomWords, Words
+
+FP8 = ["float8_e5m2", "float8_e4m3", "float8_e3m4"]
+WIDE = ["float32", "tfloat32", "bfloat16"]  # the types with float32's exponents, where C4 acts
+FLOATS = [*WIDE, "float16", *FP8]
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+BINARY = ["add", "subtract", "multiply", "divide", "maximum", "minimum", "fmod", "remainder"]
+UNARY = ["sqrt", "rsqrt", "exp", "tanh", "floor", "ceil", "trunc", "rint", "reciprocal", "sign"]
+UNFUSED = ops.DotDimensions((1,), (0,))
+
+
+def word_type(type_name: str) -> np.dtype[Any]:
+    return np.dtype(f"u{dtypes.DTYPES[type_name].itemsize}")
+
+
+def words_of(type_name: str, values: Sequence[float]) -> Words:
+    return np.array([formats.from_float(type_name, x) for x in values], word_type(type_name))
+
+
+def float_words(values: Sequence[float], dtype: str = "float32") -> Words:
+    """NumPy's own encoding of float32 or float64 values."""
+    return np.array(values, dtype).view(word_type(dtype))
+
+
+def everywhere(
+    evaluate: Evaluate, name: str, *operands: tuple[str, Words], threads: bool = False, **more: Any
+) -> Words:
+    """The result, which is the same on every instruction set, and number of threads if asked for."""
+    found: Words | None = None
+    for isa, n in itertools.product(processor.available_isas(), (1, 2) if threads else (1,)):
+        processor.set_isa(isa)
+        processor.set_num_threads(n)
+        ours = evaluate(name, *operands, **more)
+        assert found is None or np.array_equal(ours, found), (name, isa, n)
+        found = ours
+    assert found is not None
+    return found
+
+
+def widened(type_name: str, word: int) -> int:
+    return formats.convert(type_name, "float32", word)
+
+
+# ---- every field at once: what changes, and what does not ----------------------------------------
+
+# Operations by name: row, operand types, attributes. All operands have zeros, subnormals, extremes,
+# Inf, NaN, and values of every size.
+CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
+    **{f"add {t}": ("add", (t, t), {}) for t in (*FLOATS, "int8", "int32", "uint16", "int64")},
+    **{f"divide {t}": ("divide", (t, t), {}) for t in ("float32", "bfloat16", "float16", "uint8")},
+    "divide int64": ("divide", ("int64", "int64"), {}),
+    "multiply float8_e4m3": ("multiply", ("float8_e4m3",) * 2, {}),
+    "exp bfloat16": ("exp", ("bfloat16",), {}),
+    "sqrt float32": ("sqrt", ("float32",), {}),
+    "less float32": ("less", ("float32", "float32"), {}),
+    "equal float16": ("equal", ("float16", "float16"), {}),
+    **{f"negative {t}": ("negative", (t,), {}) for t in ("float32", "bfloat16", "float8_e4m3")},
+    **{f"abs {t}": ("abs", (t,), {}) for t in ("float32", "float8_e5m2", "int32")},
+    "select float32": ("select", ("bool", "float32", "float32"), {}),
+    "select float8_e3m4": ("select", ("bool", "float8_e3m4", "float8_e3m4"), {}),
+    "copysign bfloat16": ("copysign", ("bfloat16", "bfloat16"), {}),
+    "bitwise_and int32": ("bitwise_and", ("int32", "int32"), {}),
+    "shift_left uint32": ("shift_left", ("uint32", "uint32"), {}),
+    "transpose float32": ("transpose", ("float32",), {"dimensions": (1, 0)}),
+    **{
+        f"{a} to {b}": ("convert", (a,), {"dtype": dtypes.DTYPES[b]})
+        for a, b in (
+            *(("float32", b) for b in ("bfloat16", "tfloat32", "float16", *FP8, "float8_e4m3fn")),
+            *(("float32", b) for b in ("float64", "int8", "int32", "uint64", "bool")),
+            *(("bfloat16", b) for b in ("float32", "float16", "float8_e4m3", "int16")),
+            *(("float16", b) for b in ("float32", "bfloat16", "float8_e5m2", "int32", "bool")),
+            *(("float64", b) for b in ("float32", "bfloat16", "float16", "float8_e3m4", "int64")),
+            *(("int32", b) for b in ("float32", "bfloat16", "float16", "float8_e4m3", "int8")),
+            *(("int64", b) for b in ("float32", "bfloat16", "float8_e5m2", "int32")),
+            *(("int16", b) for b in ("float32", "bfloat16")),
+        )
+    },
+    "reduce-precision float32": (
+        *("reduce_precision", ("float32",)),
+        {"exponent_bits": 8, "mantissa_bits": 9},
+    ),
+    **{
+        f"sum {t}": ("reduce", (t, t), {"dimensions": (1,), "reducer": "add"})
+        for t in ("float32", "bfloat16", "float16", "float8_e4m3", "int32")
+    },
+    "largest bfloat16": ("reduce", ("bfloat16",) * 2, {"dimensions": (1,), "reducer": "maximum"}),
+    **{
+        f"dot {t}": ("dot", (t, t), {"dot_dimensions": UNFUSED})
+        for t in ("float32", "bfloat16", "float8_e4m3", "int32")
+    },
+    **{
+        f"wide dot {t}": ("dot", (t, t), {"dot_dimensions": UNFUSED, "dtype": dtypes.float32})
+        for t in ("bfloat16", "float16")
+    },
+}  # fmt: skip
+
+TO_FP8 = {case for case in CASES if case.split()[-1] in FP8 and " to " in case}
+CHANGES: list[tuple[str, str, set[str]]] = [
+    (
+        "subnormals",
+        "flush",
+        {
+            *(f"add {t}" for t in WIDE),
+            *("divide float32", "divide bfloat16", "less float32", "sqrt float32"),
+            *("float32 to bfloat16", "float32 to tfloat32", "float32 to float64", "float32 to bool"),
+            *("bfloat16 to float32", "float64 to float32", "float64 to bfloat16"),
+            *("reduce-precision float32", "sum float32", "sum bfloat16", "largest bfloat16"),
+            *("dot float32", "dot bfloat16", "wide dot bfloat16"),
+        },
+    ),
+    *(
+        (
+            "fp8_overflow",
+            value,
+            {
+                *(f"add {t}" for t in FP8),
+                *("multiply float8_e4m3", "sum float8_e4m3", "dot float8_e4m3"),
+                *TO_FP8,
+            },
+        )
+        for value in ("nan", "saturate")
+    ),
+    # Integers that float32 does not hold are beyond float16 and float8.
+    ("int_to_float", "exact", {"int32 to bfloat16"}),
+    (
+        "float_to_int",
+        "nearest",
+        {case for case in CASES if " to " in case and "float" in case and case.split()[-1] in INTEGERS},
+    ),
+    ("divide", "reciprocal_multiply", {"divide float32", "divide bfloat16"}),
+    ("int32_elementwise", "via_float32", {"add int8", "add int32", "add uint16", "divide uint8"}),
+    ("mixed_precision_accumulation", "off", {"sum bfloat16", "sum float16", "sum float8_e4m3"}),
+    ("accumulate", "sequential", {"dot float32", "wide dot bfloat16", "wide dot float16"}),
+    (
+        "rounding",
+        "stochastic",
+        {
+            *(f"add {t}" for t in FLOATS[1:]),
+            *("divide bfloat16", "divide float16", "multiply float8_e4m3", "exp bfloat16"),
+            *("float32 to bfloat16", "float32 to tfloat32", "float32 to float16", *TO_FP8),
+            *("float32 to float8_e4m3fn", "float16 to bfloat16", "bfloat16 to float16"),
+            *("int32 to bfloat16", "int32 to float16", "int16 to bfloat16", "int32 to float8_e4m3"),
+            *("sum bfloat16", "sum float16", "sum float8_e4m3", "dot bfloat16"),
+            "dot float8_e4m3",
+        }
+        - {"float64 to float8_e3m4", "int64 to float8_e5m2"},
+    ),
+    # These are read by compile or by scalars beside arrays: no operation sees them.
+    ("int64", "truncate", set()),
+    ("scalar", "float32_immediate", set()),
+    ("auto_cast_all", "observed", set()),
+]  # fmt: skip
+CHANGE_IDS = [f"{field}-{value}" for field, value, _ in CHANGES]
+
+
+@functools.cache
+def case_operands(case: str, random_words: RandomWords) -> list[tuple[str, Words]]:
+    name, types, _ = CASES[case]
+    rng = np.random.default_rng(len(case))
+    if name == "reduce":
+        # Long enough for two tiles; near 1, near the largest values, and near the smallest.
+        x = random_words(rng, types[0], (40, 520), "near")
+        f = formats.FORMATS.get(types[0])
+        if f is not None:
+            top = ((1 << f.exponent_bits) - 3) << f.mantissa_bits
+            low = rng.integers(0, 3 << f.mantissa_bits, (20, 4)) << f.shift
+            high = (top + rng.integers(0, 2 << f.mantissa_bits, (2, 520))) << f.shift
+            x[:20] = 0
+            x[:20, :4] = low.astype(x.dtype)
+            x[0, :4] = 1 << f.shift
+            x[20:22] = high.astype(x.dtype)
+        return [(types[0], x), (types[0], np.zeros((), x.dtype))]
+    if name == "dot":
+        x, y = (random_words(rng, types[0], s, "near") for s in ((9, 300), (300, 9)))
+        x[:2], y[:, :2] = (random_words(rng, types[0], s, "special") for s in ((2, 300), (300, 2)))
+        if types[0] in WIDE:
+            unit = 1 << (formats.FORMATS[types[0]].mantissa_bits + formats.FORMATS[types[0]].shift)
+            x[2], y[:, 2] = 3 * unit, 127 * unit
+            x[3], y[:, 3] = 63 * unit + unit // 2, 63 * unit + unit // 2
+        return [(types[0], x), (types[0], y)]
+    columns = []
+    for t in types:
+        parts = [random_words(rng, t, 1024, mode) for mode in ("any", "near", "special")]
+        if t in WIDE:
+            f = formats.FORMATS[t]
+            close = rng.integers(0, 5 << f.mantissa_bits, 1024) << f.shift
+            parts.append(close.astype(word_type(t)) | (parts[0] & word_type(t).type(f.sign_bit)))
+        else:
+            parts.append(random_words(rng, t, 1024, "special"))
+        if t == "float64":
+            scale = 2.0 ** rng.integers(-150, 140, 1024)
+            parts[3] = ((1 + rng.random(1024)) * scale).view(np.uint64)
+            parts[2] = (rng.standard_normal(1024) * 9).view(np.uint64)
+        if t == "int32":  # integers that narrow floats round, and ties with a low bit
+            parts[1] = rng.integers(-300, 300, 1024, np.int32).view(np.uint32)
+            parts[2] = rng.integers(-60000, 60000, 1024, np.int32).view(np.uint32)
+            tie = (1 << rng.integers(26, 31, 1024)) * 257 // 256 + 1
+            parts[3] = tie.astype(np.uint32)
+        columns.append(np.concatenate(parts).reshape(64, 64))
+    return list(zip(types, columns, strict=True))
+
+
+@pytest.mark.parametrize(("field", "value", "expected"), CHANGES, ids=CHANGE_IDS)
+def test_a_field_changes_its_own_operations_and_no_other(
+    evaluate: Evaluate, random_words: RandomWords, field: str, value: str, expected: set[str]
+) -> None:
+    assert expected <= set(CASES)
+    found = set()
+    profile = Profile(**{field: value})
+    for case, (name, _, attributes) in CASES.items():
+        operands = case_operands(case, random_words)
+        usual = evaluate(name, *operands, **attributes)
+        setting = ops.Setting(profile, 5, "0/eager/x/")
+        if not np.array_equal(evaluate(name, *operands, setting=setting, **attributes), usual):
+            found.add(case)
+    assert sorted(found) == sorted(expected)
+
+
+def test_every_field_with_a_choice_is_in_the_table_of_changes() -> None:
+    choices = {
+        (row["field"], v) for row in Profile().describe() for v in row["values"] if v != row["value"]
+    }
+    assert {(field, value) for field, value, _ in CHANGES} == choices
+
+
+@pytest.mark.parametrize(("field", "value", "_expected"), CHANGES, ids=CHANGE_IDS)
+def test_use_profile_restores_every_field(field: str, value: str, _expected: set[str]) -> None:
+    before = current_profile()
+    with use_profile(**{field: value}) as inside:
+        assert current_profile() is inside
+        assert inside == before.replace(**{field: value})
+    assert current_profile() is before
+    with pytest.raises(InvalidArgument, match=field), use_profile(**{field: "other"}):
+        pass
+    assert current_profile() is before
+
+
+# ---- C3: fp8_overflow ----------------------------------------------------------------------------
+
+OVERFLOWS = ["inf", "nan", "saturate"]
+
+
+@functools.cache
+def every_bfloat16() -> list[formats.Number]:
+    return [formats.decode("bfloat16", w) for w in range(1 << 15)]
+
+
+@pytest.mark.parametrize("overflow", OVERFLOWS)
+@pytest.mark.parametrize("target", FP8)
+def test_overflow_C3_of_every_bfloat16_equals_the_twin(
+    restored_processor: None, evaluate: Evaluate, target: str, overflow: str
+) -> None:
+    words = np.arange(1 << 16, dtype=np.uint16)
+    positive = [
+        formats.round_number(target, x, fp8_overflow=overflow) for x in every_bfloat16()
+    ]  # fmt: skip
+    expected = np.array([*positive, *(w | 0x80 for w in positive)])
+    profile = Profile(fp8_overflow=overflow)
+    ours = everywhere(
+        evaluate, "convert", ("bfloat16", words), profile=profile, dtype=dtypes.DTYPES[target]
+    )
+    assert np.array_equal(ours, expected)
+
+
+def overflow_points(target: str) -> list[float]:
+    """Around the largest value, the tie beyond it and the next step; very large, Inf and NaN."""
+    f = formats.FORMATS[target]
+    top = ((1 << f.exponent_bits) - 1) << f.mantissa_bits
+    largest = float(formats.decode(target, top - 1).magnitude)
+    unit = largest - float(formats.decode(target, top - 2).magnitude)
+    points = [largest - unit / 2, largest, largest + unit / 2, largest + unit, 2 * largest]
+    near = [math.nextafter(x, to) for x in points for to in (0, math.inf)]
+    near32 = [
+        float(np.nextafter(np.float32(x), np.float32(to))) for x in points for to in (0, math.inf)
+    ]
+    huge = [float(np.finfo(np.float32).max), 1e300, math.inf, math.nan, 0.0, 2.0**-9]
+    return [s * x for x in (*points, *near, *near32, *huge) for s in (1.0, -1.0)]
+
+
+@pytest.mark.parametrize("overflow", OVERFLOWS)
+@pytest.mark.parametrize("target", FP8)
+@pytest.mark.parametrize("source", ["float64", "float32", "tfloat32", "float16"])
+def test_overflow_C3_at_the_bounds_equals_the_twin(
+    restored_processor: None, evaluate: Evaluate, source: str, target: str, overflow: str
+) -> None:
+    words = words_of(source, overflow_points(target))
+    # words_of gives NaN no sign of its own
+    nan = formats.FORMATS[source].nan_bits
+    words = np.append(words, np.array([nan, nan | formats.FORMATS[source].sign_bit], words.dtype))
+    expected = [
+        formats.round_number(target, formats.decode(source, w), fp8_overflow=overflow)
+        for w in words.tolist()
+    ]
+    ours = everywhere(
+        evaluate,
+        "convert",
+        (source, words),
+        profile=Profile(fp8_overflow=overflow),
+        dtype=dtypes.DTYPES[target],
+    )
+    assert ours.tolist() == expected
+
+
+@pytest.mark.parametrize("overflow", OVERFLOWS)
+@pytest.mark.parametrize("source", [*INTEGERS, "bool"])
+def test_overflow_C3_of_integers_equals_the_twin(
+    restored_processor: None, evaluate: Evaluate, source: str, overflow: str
+) -> None:
+    edges = [0, 1, 15, 16, 17, 127, 239, 240, 247, 248, 249, 255, 256, 32767, 57344, 61439, 61440]
+    edges += [65535, 2**31 - 1, 2**32 - 1, 2**62 + 1, 2**63 - 1, 2**64 - 1]
+    low, high = (0, 1) if source == "bool" else (np.iinfo(source).min, np.iinfo(source).max)
+    values = [v for x in edges for v in (x, -x, low, high) if low <= v <= high]
+    words = np.array(values, source).view(word_type(source))
+    profile = Profile(fp8_overflow=overflow)
+    for target in FP8:
+        expected = [
+            formats.round_number(target, formats.exact(v), fp8_overflow=overflow) for v in values
+        ]  # fmt: skip
+        if word_type(source).itemsize == 4:  # C1: through float32
+            via = [formats.from_float("float32", v) for v in values]
+            numbers = [formats.decode("float32", v) for v in via]
+            expected = [formats.round_number(target, x, fp8_overflow=overflow) for x in numbers]
+        ours = everywhere(
+            evaluate, "convert", (source, words), profile=profile, dtype=dtypes.DTYPES[target]
+        )
+        assert ours.tolist() == expected, target
+
+
+@pytest.mark.parametrize(
+    ("overflow", "expected"),
+    [
+        ("inf", [0x77, 0x78, 0xF8, 0x78, 0xF8, 0xFC]),
+        ("nan", [0x77, 0x7C, 0xFC, 0x7C, 0xFC, 0xFC]),
+        ("saturate", [0x77, 0x77, 0xF7, 0x78, 0xF8, 0xFC]),
+    ],
+)
+def test_overflow_C3_examples_of_e4m3(
+    isa: str, evaluate: Evaluate, overflow: str, expected: list[int]
+) -> None:
+    """247.9, 248, -1e30, Inf, -Inf, -NaN: `saturate` keeps Inf, `nan` does not."""
+    x = float_words([247.9, 248, -1e30, math.inf, -math.inf, math.nan])
+    x[-1] = 0xFFC00000
+    profile = Profile(fp8_overflow=overflow)
+    ours = evaluate("convert", ("float32", x), profile=profile, dtype=dtypes.float8_e4m3)
+    assert ours.tolist() == expected
+
+
+@pytest.mark.parametrize("overflow", OVERFLOWS)
+@pytest.mark.parametrize("type_name", FP8)
+def test_overflow_C3_of_arithmetic_is_at_the_store(
+    restored_processor: None,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    type_name: str,
+    overflow: str,
+) -> None:
+    """The float32 result is rounded once; an Inf among the operands is Inf to `saturate` too."""
+    rng = np.random.default_rng(21)
+    x, y = (
+        np.concatenate([random_words(rng, type_name, 150, m) for m in ("any", "special")])
+        for _ in range(2)
+    )
+    profile = Profile(fp8_overflow=overflow)
+
+    def stored(wide: int) -> int:
+        number = formats.decode("float32", wide)
+        return formats.round_number(type_name, number, fp8_overflow=overflow)
+
+    pairs = [
+        (widened(type_name, a), widened(type_name, b))
+        for a, b in zip(x.tolist(), y.tolist(), strict=True)
+    ]
+    for name in ("add", "multiply", "divide", "maximum"):
+        expected = [stored(twin.FLOAT[name](*p)) for p in pairs]
+        ours = everywhere(evaluate, name, (type_name, x), (type_name, y), profile=profile)
+        assert ours.tolist() == expected, name
+    for name in ("exp", "reciprocal"):
+        expected = [stored(twin.FLOAT[name](a)) for a, _ in pairs]
+        assert everywhere(evaluate, name, (type_name, x), profile=profile).tolist() == expected, name
+
+
+@pytest.mark.parametrize("overflow", OVERFLOWS)
+@pytest.mark.parametrize("type_name", FP8)
+def test_overflow_C3_of_sums_and_products_is_at_the_store(
+    restored_processor: None, evaluate: Evaluate, type_name: str, overflow: str
+) -> None:
+    largest = formats.FORMATS[type_name].nan_bits
+    largest = ((1 << formats.FORMATS[type_name].exponent_bits) - 1) << formats.FORMATS[
+        type_name
+    ].mantissa_bits
+    rows = [
+        [largest - 1, 1, 0],
+        [largest - 1, largest - 1, 0x80],
+        [largest, 0, 0],
+        [largest, largest | 0x80, 0],
+    ]
+    x = np.array(rows, np.uint8)
+    x = np.concatenate([x, x ^ 0x80])
+    one = words_of(type_name, [1.0] * 3).reshape(3, 1)
+    profile = Profile(fp8_overflow=overflow)
+    zero = np.zeros((), np.uint8)
+    expected = []
+    for row in x.tolist():
+        wide = [widened(type_name, w) for w in row]
+        total = formats.decode("float32", functools.reduce(twin.add, wide))
+        expected.append(formats.round_number(type_name, total, fp8_overflow=overflow))
+    ours = everywhere(
+        evaluate,
+        "reduce",
+        *((type_name, x), (type_name, zero)),
+        profile=profile,
+        dimensions=(1,),
+        reducer="add",
+    )
+    assert ours.tolist() == expected
+    product = everywhere(
+        evaluate, "dot", (type_name, x), (type_name, one), profile=profile, dot_dimensions=UNFUSED
+    )
+    assert product[:, 0].tolist() == expected
+
+
+@pytest.mark.parametrize("overflow", ["nan", "saturate"])
+def test_overflow_C3_leaves_moved_infinities(isa: str, evaluate: Evaluate, overflow: str) -> None:
+    profile = Profile(fp8_overflow=overflow)
+    for type_name in FP8:
+        words = np.arange(256, dtype=np.uint8)
+        everyone = (type_name, words)
+        assert np.array_equal(evaluate("negative", everyone, profile=profile), words ^ 0x80)
+        assert np.array_equal(evaluate("abs", everyone, profile=profile), words & 0x7F)
+        true = ("bool", np.ones(256, np.uint8))
+        assert np.array_equal(evaluate("select", true, everyone, everyone, profile=profile), words)
+        wide = evaluate("convert", everyone, profile=profile, dtype=dtypes.float32)
+        assert wide.tolist() == [widened(type_name, w) for w in words.tolist()]
+
+
+# ---- C4: subnormals ------------------------------------------------------------------------------
+
+
+def flush(type_name: str, word: int) -> int:
+    """C4 as written: a value of float32, tfloat32 or bfloat16 below 2^-126 is zero with its sign."""
+    f = formats.FORMATS[type_name]
+    x = formats.decode(type_name, word)
+    is_small = x.kind == "finite" and x.magnitude < formats.Fraction(2) ** -126
+    return word & f.sign_bit if type_name in WIDE and is_small else word
+
+
+def flushed(operation: Callable[..., int]) -> Callable[..., int]:
+    """A float32 operation whose operands and result are flushed."""
+
+    def run(*operands: int) -> int:
+        return flush("float32", operation(*(flush("float32", x) for x in operands)))
+
+    return run
+
+
+def store_flushed(type_name: str, wide: int) -> int:
+    number = formats.decode("float32", wide)
+    return formats.round_number(type_name, number, subnormals="flush")
+
+
+def small_words(rng: np.random.Generator, type_name: str, shape: Any, highest: int = 4) -> Words:
+    """Subnormals and the smallest normal values, of either sign."""
+    f = formats.FORMATS[type_name]
+    field = rng.integers(0, highest << f.mantissa_bits, shape) << f.shift
+    sign = rng.integers(0, 2, shape) * f.sign_bit
+    return (field | sign).astype(word_type(type_name))
+
+
+FLUSH = Profile(subnormals="flush")
+
+
+def flush_operands(random_words: RandomWords, type_name: str, arity: int, n: int) -> list[Words]:
+    """Operands among small values, and small values beside ordinary, large and special ones."""
+    rng = np.random.default_rng(31 + arity)
+    small = [small_words(rng, type_name, n) for _ in range(arity)]
+    mixed = [random_words(rng, type_name, n, "near"), small_words(rng, type_name, n)] * 2
+    around = [
+        random_words(rng, type_name, n, "special"), random_words(rng, type_name, n, "any")
+    ] * 2  # fmt: skip
+    f = formats.FORMATS[type_name]
+    unit = 1 << (f.mantissa_bits + f.shift)
+    # Products and quotients around 2^-126: exponents that add up to it.
+    half = random_words(rng, type_name, (2, n), "any") & word_type(type_name).type(unit - 1)
+    half = half | (rng.integers(62, 65, (2, n)) * unit).astype(half.dtype)
+    return [
+        np.concatenate([small[i], mixed[i], mixed[i + 1], around[i], half[i % 2]])
+        for i in range(arity)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("type_name", WIDE)
+@pytest.mark.parametrize("name", [*BINARY, "floor_divide", "clamp", *UNARY])
+def test_flush_C4_of_operands_and_results_equals_the_twin(
+    restored_processor: None,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    name: str,
+    type_name: str,
+) -> None:
+    arity = 3 if name == "clamp" else 2 if name in (*BINARY, "floor_divide") else 1
+    columns = flush_operands(random_words, type_name, arity, 60)
+    operation = flushed(twin.FLOAT[name])
+    tuples = [
+        tuple(widened(type_name, w) for w in row)
+        for row in zip(*(c.tolist() for c in columns), strict=True)
+    ]  # fmt: skip
+    expected = [store_flushed(type_name, operation(*t)) for t in tuples]
+    ours = everywhere(evaluate, name, *((type_name, c) for c in columns), profile=FLUSH)
+    assert ours.tolist() == expected
+
+
+def test_flush_C4_keeps_what_rounds_up_to_the_smallest_normal(isa: str, evaluate: Evaluate) -> None:
+    """2^-63 · 2^-63 · (1 - 2^-24) is a tie whose RNE value is 2^-126; with 1 - 2^-23 it is below."""
+    a = np.array([0x1FFFFFFF, 0x1FFFFFFE, 0x9FFFFFFF, 0x9FFFFFFE], np.uint32)
+    b = np.full(4, 0x20000000, np.uint32)
+    ours = evaluate("multiply", ("float32", a), ("float32", b), profile=FLUSH)
+    assert ours.tolist() == [0x00800000, 0, 0x80800000, 0x80000000]
+    usual = evaluate("multiply", ("float32", a), ("float32", b))
+    assert usual.tolist() == [0x00800000, 0x007FFFFF, 0x80800000, 0x807FFFFF]
+
+
+@pytest.mark.parametrize("target", WIDE)
+def test_flush_C4_of_float64_is_judged_after_rounding(
+    isa: str, evaluate: Evaluate, target: str
+) -> None:
+    """C1 rounds the float64 itself: its tie below 2^-126 goes up and stays, one step less does not."""
+    m = formats.FORMATS[target].mantissa_bits
+    tie = math.ldexp(1 - 2.0 ** -(m + 1), -126)
+    smallest = math.ldexp(1, -126)
+    below = math.nextafter(tie, 0)
+    x = [tie, below, math.nextafter(tie, 1), smallest, math.nextafter(smallest, 0), 2.0**-149, 5e-324]
+    words = float_words([s * v for v in x for s in (1, -1)], "float64")
+    ours = evaluate("convert", ("float64", words), profile=FLUSH, dtype=dtypes.DTYPES[target])
+    kept = 1 << (m + formats.FORMATS[target].shift)
+    sign = formats.FORMATS[target].sign_bit
+    magnitudes = [kept, 0, kept, kept, kept, 0, 0]
+    assert ours.tolist() == [v | s for v in magnitudes for s in (0, sign)]
+    numbers = [formats.decode("float64", w) for w in words.tolist()]
+    assert ours.tolist() == [formats.round_number(target, v, subnormals="flush") for v in numbers]
+
+
+@pytest.mark.parametrize("source", [*FLOATS, "float64"])
+@pytest.mark.parametrize("target", [*FLOATS, "float64", "float8_e4m3fn"])
+def test_flush_C4_of_conversions_equals_the_twin(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+) -> None:
+    rng = np.random.default_rng(32)
+    words = np.concatenate([random_words(rng, source, 60, m) for m in ("any", "special")])
+    if source in WIDE:
+        words = np.concatenate([words, small_words(rng, source, 80)])
+    elif source == "float64":
+        scale = 2.0 ** rng.integers(-152, -124, 80)
+        words = np.concatenate([words, ((1 + rng.random(80)) * scale).view(np.uint64)])
+    expected = words.tolist()
+    if source != target:  # the same type moves bits (C5)
+        read = [formats.decode(source, flush(source, w)) for w in words.tolist()]
+        expected = [formats.round_number(target, x, subnormals="flush") for x in read]
+    ours = everywhere(evaluate, "convert", (source, words), profile=FLUSH, dtype=dtypes.DTYPES[target])
+    assert ours.tolist() == expected
+
+
+@pytest.mark.parametrize("source", WIDE)
+def test_flush_C4_of_conversions_to_bool_and_integers(
+    isa: str, evaluate: Evaluate, source: str
+) -> None:
+    """A subnormal reads as zero: false, and 0."""
+    f = formats.FORMATS[source]
+    unit = 1 << f.shift
+    smallest = 1 << (f.mantissa_bits + f.shift)
+    words = [unit, smallest - unit, smallest, f.sign_bit | unit, f.sign_bit | smallest, 0]
+    x = (source, np.array(words, word_type(source)))
+    true = evaluate("convert", x, profile=FLUSH, dtype=dtypes.boolean)
+    assert true.tolist() == [0, 0, 1, 0, 1, 0]
+    assert evaluate("convert", x, dtype=dtypes.boolean).tolist() == [1, 1, 1, 1, 1, 0]
+    for rounding in ("truncate", "nearest"):
+        profile = FLUSH.replace(float_to_int=rounding)
+        assert not evaluate("convert", x, profile=profile, dtype=dtypes.int32).any()
+
+
+@pytest.mark.parametrize("type_name", WIDE)
+def test_flush_C4_comparisons_read_flushed_operands(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    a, b = flush_operands(random_words, type_name, 2, 80)
+    read = [
+        tuple(flush("float32", widened(type_name, w)) for w in p)
+        for p in zip(a.tolist(), b.tolist(), strict=True)
+    ]
+    for name in twin.COMPARISON:
+        ours = everywhere(evaluate, name, (type_name, a), (type_name, b), profile=FLUSH)
+        assert ours.tolist() == [int(twin.compare(name, *p)) for p in read], name
+        total = f"{name}_total_order"
+        ours = everywhere(evaluate, total, (type_name, a), (type_name, b), profile=FLUSH)
+        assert ours.tolist() == [int(twin.compare_total_order(name, *p)) for p in read], total
+    for name, predicate in twin.PREDICATE.items():
+        ours = everywhere(evaluate, name, (type_name, a), profile=FLUSH)
+        assert ours.tolist() == [int(predicate(p[0])) for p in read], name
+
+
+@pytest.mark.parametrize("type_name", WIDE)
+def test_flush_C4_moves_move_subnormals(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    """E6: negative, abs, select, copysign and every data movement change no bit of the magnitude."""
+    rng = np.random.default_rng(33)
+    a, b = (small_words(rng, type_name, (24, 25), 2) for _ in range(2))
+    sign = a.dtype.type(formats.FORMATS[type_name].sign_bit)
+    x, y = (type_name, a), (type_name, b)
+    assert np.array_equal(evaluate("negative", x, profile=FLUSH), a ^ sign)
+    assert np.array_equal(evaluate("abs", x, profile=FLUSH), a & ~sign)
+    assert np.array_equal(evaluate("copysign", x, y, profile=FLUSH), (a & ~sign) | (b & sign))
+    condition = rng.integers(0, 2, a.shape, np.uint8)
+    ours = evaluate("select", ("bool", condition), x, y, profile=FLUSH)
+    assert np.array_equal(ours, np.where(condition == 1, a, b))
+    own = dtypes.DTYPES[type_name]
+    assert np.array_equal(evaluate("convert", x, profile=FLUSH, dtype=own), a)
+    assert np.array_equal(evaluate("transpose", x, profile=FLUSH, dimensions=(1, 0)), a.T)
+    joined = evaluate("concatenate", x, y, profile=FLUSH, dimensions=(0,))
+    assert np.array_equal(joined, np.concatenate([a, b]))
+
+
+@pytest.mark.parametrize("type_name", ["float16", *FP8])
+@pytest.mark.parametrize("name", ["add", "multiply", "divide", "maximum", "less", "sqrt"])
+def test_flush_C4_keeps_float16_and_float8_subnormals(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str, name: str
+) -> None:
+    """They are normal in float32."""
+    rng = np.random.default_rng(34)
+    arity = 1 if name == "sqrt" else 2
+    columns = []
+    for _ in range(arity):
+        parts = [random_words(rng, type_name, 500, m) for m in ("any", "special")]
+        columns.append(np.concatenate([*parts, small_words(rng, type_name, 500, 2)]))
+    operands = [(type_name, c) for c in columns]
+    ours = evaluate(name, *operands, profile=FLUSH)
+    assert np.array_equal(ours, evaluate(name, *operands))
+    if name == "add":
+        subnormal = [formats.decode(type_name, w) for w in ours.tolist()]
+        least = formats.Fraction(2) ** (1 - formats.FORMATS[type_name].bias)
+        assert any(0 < x.magnitude < least for x in subnormal)
+
+
+def flushed_sum(
+    reducer: str, type_name: str, elements: Sequence[int], initial: int, *, round_tiles: bool = False
+) -> int:
+    """R2 with C4: every operand and every step's result is flushed."""
+    step = flushed(twin.FLOAT[reducer])
+    wide = [flush(type_name, w) for w in elements]
+    wide = [widened(type_name, w) for w in wide]
+    tiles = [functools.reduce(step, wide[i : i + 512]) for i in range(0, len(wide), 512)]
+    if round_tiles:
+        tiles = [widened(type_name, store_flushed(type_name, t)) for t in tiles]
+    start = widened(type_name, flush(type_name, initial))
+    return store_flushed(type_name, step(functools.reduce(step, tiles), start))
+
+
+SUMS = [
+    ("float32", "add", 40, False),
+    ("float32", "add", 530, False),
+    ("float32", "multiply", 3, False),
+    ("float32", "maximum", 2, False),
+    ("float32", "minimum", 1, False),
+    ("tfloat32", "add", 40, False),
+    ("bfloat16", "add", 530, True),
+    ("bfloat16", "add", 530, False),
+    ("bfloat16", "multiply", 3, True),
+    ("float16", "multiply", 9, False),
+]
+
+
+def sum_operands(type_name: str, reducer: str, depth: int) -> tuple[Words, Words]:
+    """Sums that go through the subnormal range, from elements on both sides of 2^-126."""
+    rng = np.random.default_rng(depth)
+    if reducer == "multiply":
+        f = formats.FORMATS[type_name]
+        m = f.mantissa_bits + f.shift
+        low, high = (80, 90) if type_name in WIDE else (1, 8)
+        x = small_words(rng, type_name, (24, depth), 1)
+        x |= (rng.integers(low, high, x.shape) << m).astype(x.dtype)
+    else:
+        x = small_words(rng, type_name, (24, depth), 3 if depth < 512 else 1)
+        x[::3] = small_words(rng, type_name, x[::3].shape, 2)
+    return x, small_words(rng, type_name, (), 3)
+
+
+@pytest.mark.parametrize(("type_name", "reducer", "depth", "round_tiles"), SUMS)
+def test_flush_C4_every_step_of_a_reduction(
+    restored_processor: None,
+    evaluate: Evaluate,
+    type_name: str,
+    reducer: str,
+    depth: int,
+    round_tiles: bool,
+) -> None:
+    x, initial = sum_operands(type_name, reducer, depth)
+    x = x[:6] if depth > 512 else x
+    expected = [
+        flushed_sum(reducer, type_name, row, int(initial), round_tiles=round_tiles)
+        for row in x.tolist()
+    ]  # fmt: skip
+    profile = FLUSH.replace(mixed_precision_accumulation="off" if round_tiles else "on")
+    for axis, operand in ((1, x), (0, np.ascontiguousarray(x.T)), (1, np.asfortranarray(x))):
+        ours = everywhere(
+            evaluate,
+            "reduce",
+            *((type_name, operand), (type_name, np.asarray(initial))),
+            threads=True,
+            profile=profile,
+            dimensions=(axis,),
+            reducer=reducer,
+        )
+        assert ours.tolist() == expected, axis
+
+
+def test_flush_C4_of_many_sums_on_threads(restored_processor: None, evaluate: Evaluate) -> None:
+    """Enough outputs to be shared out, in float32 with NumPy's additions flushed step by step."""
+    rng = np.random.default_rng(35)
+    x = small_words(rng, "float32", (3000, 40), 3)
+    total = np.where(x[:, 0] & 0x7F800000, x[:, 0], x[:, 0] & 0x80000000)
+    zero = np.zeros((), np.uint32)
+    for column in (*x.T[1:], np.zeros(3000, np.uint32)):
+        read = np.where(column & 0x7F800000, column, column & 0x80000000)
+        raw = (total.view(np.float32) + read.view(np.float32)).view(np.uint32)
+        total = np.where(raw & 0x7F800000, raw, raw & 0x80000000)
+    more = {"dimensions": (1,), "reducer": "add", "threads": True}
+    ours = everywhere(evaluate, "reduce", ("float32", x), ("float32", zero), profile=FLUSH, **more)
+    assert np.array_equal(ours, total)
+    usual = everywhere(evaluate, "reduce", ("float32", x), ("float32", zero), **more)
+    assert np.mean(usual != ours) > 0.5
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
+def test_flush_C4_of_cumulative_sums_and_windows(
+    restored_processor: None, evaluate: Evaluate, type_name: str
+) -> None:
+    rng = np.random.default_rng(36)
+    x, initial = small_words(rng, type_name, (3, 40), 2), np.zeros((), word_type(type_name))
+    operands = ((type_name, x), (type_name, initial))
+    ours = everywhere(
+        evaluate, "cumulative", *operands, threads=True, profile=FLUSH, axis=1, reducer="add"
+    )
+    expected = [
+        [flushed_sum("add", type_name, row[: j + 1], 0) for j in range(40)] for row in x.tolist()
+    ]
+    assert ours.tolist() == expected
+    window = (ops.WindowDimension(1), ops.WindowDimension(5, stride=2))
+    ours = everywhere(
+        evaluate, "reduce_window", *operands, threads=True, profile=FLUSH, window=window, reducer="add"
+    )
+    expected = [
+        [flushed_sum("add", type_name, row[j : j + 5], 0) for j in range(0, 36, 2)]
+        for row in x.tolist()
+    ]
+    assert ours.tolist() == expected
+
+
+def flushed_dot(lhs: str, rhs: str, result: str, a: Sequence[int], b: Sequence[int]) -> int:
+    """M2 with C4: operands, every fma and every PSUM addition are flushed."""
+    fma, add, psum = flushed(twin.fma), flushed(twin.add), 0
+    for start in range(0, len(a), 128):
+        acc = 0
+        for x, y in zip(a[start : start + 128], b[start : start + 128], strict=True):
+            acc = fma(widened(lhs, flush(lhs, x)), widened(rhs, flush(rhs, y)), acc)
+        psum = add(psum, acc)
+    return store_flushed(result, psum)
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "result", "depth"),
+    [
+        ("float32", "float32", "float32", 1),
+        ("float32", "float32", "float32", 6),
+        ("float32", "float32", "bfloat16", 140),
+        ("bfloat16", "bfloat16", "bfloat16", 5),
+        ("bfloat16", "bfloat16", "float32", 260),
+        ("tfloat32", "float32", "tfloat32", 129),
+        ("bfloat16", "float16", "float32", 4),
+    ],
+)
+def test_flush_C4_every_fma_and_psum_addition_of_a_dot(
+    restored_processor: None, evaluate: Evaluate, lhs: str, rhs: str, result: str, depth: int
+) -> None:
+    rng = np.random.default_rng(depth)
+    # Ones and halves times values around 2^-126, so that products and sums fall on both sides.
+    x = small_words(rng, lhs, (3, depth), 3)
+    y = words_of(rhs, rng.choice([1.0, 0.5, -1.0, 1.5, 0.25], 4 * depth).tolist()).reshape(depth, 4)
+    if rhs in WIDE:
+        y[:, 3] = small_words(rng, rhs, depth, 2)
+        x[2] = words_of(lhs, rng.choice([1.0, 0.5, -1.0], depth).tolist())
+    expected = [
+        [flushed_dot(lhs, rhs, result, row, column) for column in y.T.tolist()] for row in x.tolist()
+    ]
+    ours = everywhere(
+        evaluate,
+        "dot",
+        *((lhs, x), (rhs, y)),
+        threads=True,
+        profile=FLUSH,
+        dot_dimensions=UNFUSED,
+        dtype=dtypes.DTYPES[result],
+    )
+    assert ours.tolist() == expected
+    usual = evaluate("dot", (lhs, x), (rhs, y), dot_dimensions=UNFUSED, dtype=dtypes.DTYPES[result])
+    assert usual.tolist() != expected
+
+
+def test_flush_C4_in_a_chain_of_two_steps(isa: str) -> None:
+    """Between two operations the subnormal is gone, whether or not they run as one program."""
+    x = ns.asarray([2.0**-100, -(2.0**-100)])
+    with use_profile(subnormals="flush"):
+        small = x * 2.0**-40
+        assert (small * 2.0**40).bits.data.view(np.uint32).tolist() == [0, 0x80000000]
+    assert (x * 2.0**-40 * 2.0**40).tolist() == x.tolist()
+
+
+# ---- C6: float_to_int ----------------------------------------------------------------------------
+
+NEAREST = Profile(float_to_int="nearest")
+
+
+@pytest.mark.parametrize("target", INTEGERS)
+@pytest.mark.parametrize("source", ["float32", "bfloat16", "float16", "float64", "float8_e4m3"])
+def test_nearest_C6_equals_the_twin(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+) -> None:
+    info, rng = np.iinfo(target), np.random.default_rng(41)
+    points = [0.0, 0.5, 1.5, 2.5, 3.5, 0.25, 0.75, 254.5, 255.5, 65534.5, 2.0**22 + 0.5, 2.0**23 - 0.5]
+    points += [2.0**51 + 0.5, 2.0**52 - 0.5, 2.0**53 + 1, 1e20, 1e38, math.inf, math.nan]
+    for edge in (info.max, info.max + 1, info.min, info.min - 1):
+        points += [float(edge) + d for d in (0, 0.5, -0.5, 0.25, -0.25)]
+    near = [math.nextafter(x, to) for x in points for to in (0, math.inf)]
+    words = words_of(source, [s * x for x in (*points, *near) for s in (1, -1)])
+    one = words.dtype.type(1)
+    words = np.unique(np.concatenate([words, words + one, words - one]))
+    words = np.concatenate([words, random_words(rng, source, 200, "near")])
+    signed = info.min < 0
+    expected = [
+        formats.float_to_integer(source, w, bits=info.bits, signed=signed, nearest=True)
+        for w in words.tolist()
+    ]
+    ours = everywhere(
+        evaluate, "convert", (source, words), profile=NEAREST, dtype=dtypes.DTYPES[target]
+    )
+    assert ours.view(target).tolist() == expected
+
+
+def test_nearest_C6_examples(isa: str, evaluate: Evaluate) -> None:
+    values = [0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997, -1.9, math.nan, 3e9, -3e9, math.inf]
+    x = ("float32", float_words(values))
+    to_int = evaluate("convert", x, profile=NEAREST, dtype=dtypes.int32).view(np.int32)
+    top = 2**31 - 1
+    assert to_int.tolist() == [0, 2, 2, 0, -2, -2, 0, -2, 0, top, -top - 1, top]
+    to_byte = evaluate("convert", x, profile=NEAREST, dtype=dtypes.uint8)
+    assert to_byte.tolist() == [0, 2, 2, 0, 0, 0, 0, 0, 0, 255, 0, 255]
+    usual = evaluate("convert", x, dtype=dtypes.int32).view(np.int32)
+    assert usual.tolist() == [0, 1, 2, 0, -1, -2, 0, -1, 0, top, -top - 1, top]
+
+
+def test_nearest_C6_of_every_float16(isa: str, evaluate: Evaluate) -> None:
+    """A third party: NumPy's rint of the float16 value."""
+    words = np.arange(1 << 16, dtype=np.uint16)
+    x = words.view(np.float16).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        expected = np.clip(np.rint(np.where(np.isnan(x), 0, x)), -32768, 32767).astype(np.int16)
+    ours = evaluate("convert", ("float16", words), profile=NEAREST, dtype=dtypes.int16)
+    assert np.array_equal(ours.view(np.int16), expected)
+
+
+# ---- C1: int_to_float ----------------------------------------------------------------------------
+
+
+def test_int_to_float_C1_goes_through_float32_by_default(isa: str) -> None:
+    x = ns.asarray([1077936129], "int32")
+    assert x.astype("bfloat16").bits.data.tolist() == [0x4E80]
+    with use_profile(int_to_float="exact"):
+        assert x.astype("bfloat16").bits.data.tolist() == [0x4E81]
+        # To float32 there is one rounding either way.
+        assert ns.asarray([16777217], "int32").astype("float32").tolist() == [16777216.0]
+    assert x.astype("int64").astype("bfloat16").bits.data.tolist() == [0x4E81]
+
+
+# ---- E2: divide ----------------------------------------------------------------------------------
+
+RECIPROCAL = Profile(divide="reciprocal_multiply")
+
+
+@pytest.mark.parametrize("type_name", FLOATS)
+def test_divide_E2_is_multiply_by_the_reciprocal(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    """Two roundings to float32 and, for a narrow type, one more at the store."""
+    rng = np.random.default_rng(51)
+    a, b = (
+        np.concatenate([random_words(rng, type_name, 300, m) for m in ("any", "near", "special")])
+        for _ in range(2)
+    )
+    pairs = [
+        (widened(type_name, x), widened(type_name, y))
+        for x, y in zip(a.tolist(), b.tolist(), strict=True)
+    ]
+    quotients = [twin.multiply(x, twin.divide(0x3F800000, y)) for x, y in pairs]
+    expected = [formats.convert("float32", type_name, q) for q in quotients]
+    operands = ((type_name, a), (type_name, b))
+    ours = everywhere(evaluate, "divide", *operands, profile=RECIPROCAL)
+    assert ours.tolist() == expected
+    if type_name == "float32":  # and so it is with the two instructions
+        inverse = evaluate("reciprocal", operands[1])
+        assert np.array_equal(ours, evaluate("multiply", operands[0], ("float32", inverse)))
+    if type_name in ("float32", "bfloat16"):
+        assert not np.array_equal(ours, evaluate("divide", *operands))
+
+
+def test_divide_E2_does_not_round_the_reciprocal_to_the_narrow_type(evaluate: Evaluate) -> None:
+    """The reciprocal of 3 in bfloat16 would give 0.99609375 · 3 or 1.0 at random; float32 gives 1."""
+    values = words_of("bfloat16", [float(n) for n in range(1, 129)])
+    same = evaluate("divide", ("bfloat16", values), ("bfloat16", values), profile=RECIPROCAL)
+    assert set(same.tolist()) == {0x3F80}
+    inverse = evaluate("reciprocal", ("bfloat16", values))
+    stored = evaluate("multiply", ("bfloat16", values), ("bfloat16", inverse))
+    assert set(stored.tolist()) != {0x3F80}
+
+
+def test_divide_E2_of_arrays(isa: str) -> None:
+    a, b = ns.asarray([5.0, 7.0, 1.0]), ns.asarray([49.0, 41.0, 3.0])
+    for _ in range(2):  # the second time by the short way of equal types and shapes
+        with use_profile(divide="reciprocal_multiply"):
+            found = a / b
+        one = ns.asarray(1.0)
+        assert found.tobytes() == (a * (one / b)).tobytes()
+        assert found.tobytes() != (a / b).tobytes()
+
+
+# ---- E8: int32_elementwise -----------------------------------------------------------------------
+
+VIA_FLOAT = Profile(int32_elementwise="via_float32")
+VIA_BINARY = [*BINARY, "floor_divide"]
+
+
+def integer_operands(random_words: RandomWords, type_name: str) -> list[Words]:
+    info, rng = np.iinfo(type_name), np.random.default_rng(61)
+    edges = [0, 1, 2, 3, 7, info.max, info.max - 1, info.min, info.min + 1, info.max // 2]
+    edges += [
+        v for v in (-1, -2, -7, 16777216, 16777217, 16777219, -16777217) if info.min <= v <= info.max
+    ]
+    grid = [
+        g.ravel().view(word_type(type_name))
+        for g in np.meshgrid(np.array(edges, type_name), np.array(edges, type_name))
+    ]
+    small = [
+        rng.integers(max(info.min, -9), 10, 100).astype(type_name).view(word_type(type_name))
+        for _ in grid
+    ]  # fmt: skip
+    return [
+        np.concatenate([g, s, random_words(rng, type_name, 150)])
+        for g, s in zip(grid, small, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", [*VIA_BINARY, "sign"])
+@pytest.mark.parametrize("type_name", ["int8", "int16", "int32", "uint8", "uint16", "uint32"])
+def test_integers_E8_via_float32_equal_the_twin(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str, name: str
+) -> None:
+    """Operands to float32 by RNE, the operation there, and back by RNE with saturation."""
+    info = np.iinfo(type_name)
+    columns = integer_operands(random_words, type_name)[: 1 if name == "sign" else 2]
+    rows = zip(*(c.view(type_name).tolist() for c in columns), strict=True)
+    floats = [[formats.from_float("float32", v) for v in row] for row in rows]
+    expected = [
+        formats.float_to_integer(
+            "float32", twin.FLOAT[name](*f), bits=info.bits, signed=info.min < 0, nearest=True
+        )
+        for f in floats
+    ]
+    operands = [(type_name, c) for c in columns]
+    ours = everywhere(evaluate, name, *operands, profile=VIA_FLOAT)
+    assert ours.view(type_name).tolist() == expected
+
+
+def test_integers_E8_examples(isa: str, evaluate: Evaluate) -> None:
+    """16777217 is no float32; sums saturate; a quotient is rounded."""
+    a = np.array([16777217, 16777217, 2**31 - 1, -(2**31), 7, -7, 7, 0], np.int32)
+    b = np.array([0, 2, 1, -1, 2, 2, 0, 0], np.int32)
+    x, y = (("int32", v.view(np.uint32)) for v in (a, b))
+    total = evaluate("add", x, y, profile=VIA_FLOAT).view(np.int32)
+    assert total.tolist() == [16777216, 16777218, 2**31 - 1, -(2**31), 9, -5, 7, 0]
+    quotient = evaluate("divide", x, y, profile=VIA_FLOAT).view(np.int32)
+    assert quotient[4:].tolist() == [4, -4, 2**31 - 1, 0]
+    exact = evaluate("add", x, y).view(np.int32)
+    assert exact.tolist() == [16777217, 16777219, -(2**31), 2**31 - 1, 9, -5, 7, 0]
+
+
+@pytest.mark.parametrize("type_name", ["int64", "uint64", "int32", "uint8"])
+def test_integers_E8_via_float32_leaves_bits_and_64_bits_alone(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    a, b = integer_operands(random_words, type_name)
+    names = ["bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right_logical"]
+    if type_name.endswith("64"):
+        names += VIA_BINARY
+    for name in names:
+        operands = ((type_name, a), (type_name, b))
+        ours = evaluate(name, *operands, profile=VIA_FLOAT)
+        assert np.array_equal(ours, evaluate(name, *operands)), name
+    for name in ("bitwise_invert", "population_count", "count_leading_zeros"):
+        ours = evaluate(name, (type_name, a), profile=VIA_FLOAT)
+        assert np.array_equal(ours, evaluate(name, (type_name, a))), name
+
+
+def test_integers_E8_of_arrays(isa: str) -> None:
+    a, b = ns.asarray([16777217, 5], "int32"), ns.asarray([0, 3], "int32")
+    for _ in range(2):
+        with use_profile(int32_elementwise="via_float32"):
+            assert (a + b).tolist() == [16777216, 8]
+        assert (a + b).tolist() == [16777217, 8]
+
+
+# ---- C8: scalar ----------------------------------------------------------------------------------
+
+SYMBOLS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+}
+
+
+@pytest.mark.parametrize("type_name", FLOATS)
+@pytest.mark.parametrize("name", SYMBOLS)
+def test_scalar_C8_is_a_float32_immediate(
+    isa: str, random_words: RandomWords, type_name: str, name: str
+) -> None:
+    """An instruction's scalar is float32: the array's element meets it unrounded."""
+    rng = np.random.default_rng(71)
+    words = np.concatenate([random_words(rng, type_name, 100, m) for m in ("near", "special")])
+    t = dtypes.DTYPES[type_name]
+    x = ns.Array(ops.Bits(words.view(t.storage), t))
+    for scalar in (0.1, -3, 1 / 3, True, 1e-40):
+        immediate = formats.from_float("float32", scalar)
+        wide = [widened(type_name, w) for w in words.tolist()]
+        with use_profile(scalar="float32_immediate"):
+            right, left = SYMBOLS[name](x, scalar), SYMBOLS[name](scalar, x)
+        for found, pairs in (
+            (right, [(w, immediate) for w in wide]),
+            (left, [(immediate, w) for w in wide]),
+        ):
+            assert found.dtype is t
+            expected = [formats.convert("float32", type_name, twin.FLOAT[name](*p)) for p in pairs]
+            assert found.bits.data.view(words.dtype).tolist() == expected
+
+
+def test_scalar_C8_example(isa: str) -> None:
+    x = ns.asarray([2.25, 5.0, 7.0], "bfloat16")
+    with use_profile(scalar="float32_immediate"):
+        found = x * 0.1
+        assert (x > 6.99).tolist() == [False, False, True]
+    tenth = float(np.float32(0.1))
+    expected = [formats.from_float("bfloat16", float(np.float32(v * tenth))) for v in (2.25, 5.0, 7.0)]
+    assert found.bits.data.tolist() == expected
+    assert (x * 0.1).bits.data.tolist() != expected
+    assert (x > 6.99).tolist() == [False, False, False]  # 6.99 is 7 in bfloat16
+
+
+def test_scalar_C8_immediate_changes_arrays_integers_and_float32_not_at_all(isa: str) -> None:
+    values = {
+        "float32": (ns.asarray([1.5, 2.5]), 0.1),
+        "int32": (ns.asarray([7, -9], "int32"), 3),
+        "float16": (ns.asarray([1.5, 2.5], "float16"), ns.asarray([0.1, 0.2], "float16")),
+    }
+    for x, y in values.values():
+        usual = [op(x, y).tobytes() for op in SYMBOLS.values()]
+        with use_profile(scalar="float32_immediate"):
+            assert [op(x, y).tobytes() for op in SYMBOLS.values()] == usual
+
+
+# ---- C9: reduce-precision ------------------------------------------------------------------------
+
+EXPONENTS = [1, 2, 3, 4, 5, 6, 7, 8, 11]
+
+
+def precision_words(random_words: RandomWords, type_name: str) -> Words:
+    rng = np.random.default_rng(81)
+    parts = [random_words(rng, type_name, 60, m) for m in ("any", "near", "special")]
+    parts.append(small_words(rng, type_name, 40, 2))
+    f = formats.FORMATS[type_name]
+    # The bounds of every exponent width: largest values, their ties, and the least normal ones.
+    edges = []
+    for e, m in itertools.product((1, 2, 3, 5), (1, 3)):
+        bias = (1 << (e - 1)) - 1
+        for value in (2.0 ** (bias + 1), 2.0 ** (1 - bias)):
+            edges += [value, value * (1 - 2.0 ** -(m + 2)), value * (1 - 2.0 ** -(m + 1)), value * 0.75]
+    encoded = words_of(type_name, [s * v for v in edges for s in (1, -1)])
+    assert f.mantissa_bits >= 2
+    return np.concatenate([*parts, encoded])
+
+
+@pytest.mark.parametrize("exponent_bits", EXPONENTS)
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e3m4"])
+def test_reduce_precision_C9_of_any_widths_equals_the_twin(
+    restored_processor: None,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    type_name: str,
+    exponent_bits: int,
+) -> None:
+    words = precision_words(random_words, type_name)
+    for mantissa_bits in (1, 2, 5, 7, 10, 22, 23, 52):
+        expected = [
+            twin.reduce_precision(type_name, w, exponent_bits, mantissa_bits) for w in words.tolist()
+        ]
+        ours = everywhere(
+            evaluate,
+            "reduce_precision",
+            (type_name, words),
+            exponent_bits=exponent_bits,
+            mantissa_bits=mantissa_bits,
+        )
+        assert ours.tolist() == expected, mantissa_bits
+
+
+@pytest.mark.parametrize("exponent_bits", [1, 2, 5, 8])
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16"])
+def test_reduce_precision_C9_without_mantissa_bits_equals_the_twin(
+    evaluate: Evaluate, random_words: RandomWords, type_name: str, exponent_bits: int
+) -> None:
+    """Powers of two only: 3 lies halfway between 2 and 4."""
+    words = precision_words(random_words, type_name)
+    ours = evaluate(
+        "reduce_precision", (type_name, words), exponent_bits=exponent_bits, mantissa_bits=0
+    )
+    expected = [twin.reduce_precision(type_name, w, exponent_bits, 0) for w in words.tolist()]
+    assert ours.tolist() == expected
+
+
+def test_reduce_precision_C9_8_10_is_tfloat32(
+    isa: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    words = precision_words(random_words, "float32")
+    x = ("float32", words)
+    ours = evaluate("reduce_precision", x, exponent_bits=8, mantissa_bits=10)
+    assert np.array_equal(ours, evaluate("convert", x, dtype=dtypes.tfloat32))
+    assert ours.tolist() == [twin.reduce_precision("float32", w, 8, 10) for w in words.tolist()]
+
+
+def test_reduce_precision_C9_5_10_is_float16_without_its_subnormals(
+    isa: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """Why float16 is never exported so."""
+    words = precision_words(random_words, "float32")
+    x = ("float32", words)
+    ours = evaluate("reduce_precision", x, exponent_bits=5, mantissa_bits=10)
+    half = evaluate("convert", x, dtype=dtypes.float16)
+    back = evaluate("convert", ("float16", half), dtype=dtypes.float32)
+    small = (half & 0x7C00) == 0
+    assert np.array_equal(ours[~small], back[~small])
+    assert not (ours[small] & 0x7FFFFFFF).any() or (ours[small] & 0x7FFFFFFF).max() == 0x38800000
+    tiny = evaluate(
+        "reduce_precision", ("float32", float_words([2.0**-15])), exponent_bits=5, mantissa_bits=10
+    )
+    assert tiny.tolist() == [0]
+
+
+# ---- R1: the accumulate type ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accumulate", ["bfloat16", "float16", "tfloat32", "float32"])
+@pytest.mark.parametrize("reducer", ["add", "multiply", "maximum"])
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
+def test_reduce_R1_rounds_every_step_to_the_accumulate_type(
+    restored_processor: None,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    type_name: str,
+    reducer: str,
+    accumulate: str,
+) -> None:
+    rng = np.random.default_rng(91)
+    x = random_words(rng, type_name, (4, 60), "near")
+    x[3] = random_words(rng, type_name, 60, "special")
+    initial = words_of(type_name, [1.0])[0]
+    expected = [
+        sums.reduce_float(reducer, type_name, row, int(initial), accumulate=accumulate)
+        for row in x.tolist()
+    ]
+    for axis, operand in ((1, x), (0, np.ascontiguousarray(x.T))):
+        ours = everywhere(
+            evaluate,
+            "reduce",
+            *((type_name, operand), (type_name, np.asarray(initial))),
+            threads=True,
+            dimensions=(axis,),
+            reducer=reducer,
+            accumulate=dtypes.DTYPES[accumulate],
+        )
+        assert ours.tolist() == expected, axis
+
+
+def test_reduce_R1_across_tiles(restored_processor: None, evaluate: Evaluate) -> None:
+    """Ones in bfloat16 steps stop at 256 within a tile; 256 + 256 is exact."""
+    ones = words_of("bfloat16", [1.0] * 1100).reshape(1, 1100)
+    more = {"dimensions": (1,), "reducer": "add"}
+    operands = (("bfloat16", ones), ("bfloat16", np.zeros((), np.uint16)))
+    ours = everywhere(evaluate, "reduce", *operands, accumulate=dtypes.bfloat16, **more)
+    tiles = 256.0 + 256.0 + 76.0
+    assert ours.tolist() == [formats.from_float("bfloat16", tiles)]
+    assert evaluate("reduce", *operands, **more).tolist() == [formats.from_float("bfloat16", 1100.0)]
+    profile = Profile(mixed_precision_accumulation="off")
+    rounded = everywhere(
+        evaluate, "reduce", *operands, accumulate=dtypes.bfloat16, profile=profile, **more
+    )
+    assert np.array_equal(rounded, ours)  # the tiles are bfloat16 already

@@ -1,0 +1,791 @@
+"""Rule R4: a window's elements are those inside the operand. R2's second half: any computation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from neuronsim import _core, dtypes, ops, processor
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops import WindowDimension
+from neuronsim.profiles import Profile
+from neuronsim.reference import elementwise as twin
+from neuronsim.reference import formats, random, sums
+from tests.core.test_cumulative import integer_prefixes, prefixes, rounds_tiles
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, RandomWords, Words
+
+FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+REDUCERS = ["add", "multiply", "maximum", "minimum"]
+BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
+PLAIN = Profile()
+OFF = Profile(mixed_precision_accumulation="off")
+FLUSH = Profile(subnormals="flush")
+CORE = {name: i for i, (name, _, _) in enumerate(_core.OPS)}
+CODE = {name: i for i, name in enumerate(_core.DTYPES)}
+
+Window = Sequence[WindowDimension]
+
+
+# ---- the slow walk -----------------------------------------------------------------------------
+
+
+def axis_places(n: int, d: WindowDimension) -> list[list[int | None]]:
+    """For each output along an axis, the element at each window position, or None for no element:
+    the axis is spread by the base dilation, padded or cropped, and the window laid upon it.
+    """
+    spread = {i * d.base_dilation: i for i in range(n)}
+    length = (n - 1) * d.base_dilation + 1 if n else 0
+    low, high = d.padding
+    padded = [spread.get(p - low) for p in range(low + length + high)]
+    reach = (d.size - 1) * d.window_dilation + 1
+    starts = range(0, len(padded) - reach + 1, d.stride)
+    return [padded[s : s + reach : d.window_dilation] for s in starts]
+
+
+def window_elements(x: Words, window: Window) -> tuple[tuple[int, ...], list[list[tuple[int, ...]]]]:
+    """The outputs' shape and each window's elements' indices, row-major over window positions."""
+    places = [axis_places(n, d) for n, d in zip(x.shape, window, strict=True)]
+    shape = tuple(len(p) for p in places)
+    found = []
+    for output in np.ndindex(shape):
+        lines = [p[i] for p, i in zip(places, output, strict=True)]
+        found.append([i for i in itertools.product(*lines) if None not in i])
+    return shape, found
+
+
+def folded(
+    reducer: str,
+    type_name: str,
+    elements: list[int],
+    initial: int,
+    profile: Profile = PLAIN,
+    **more: Any,
+) -> int:
+    """R2 and R3 on one window's elements."""
+    if not elements:
+        return initial
+    if dtypes.DTYPES[type_name].kind != "float":
+        return integer_prefixes(reducer, type_name, elements, initial)[-1]
+    more["round_tiles"] = rounds_tiles(profile, type_name, reducer)
+    if profile.subnormals == "flush":
+        return prefixes(reducer, type_name, elements, initial, flush=True, **more)[-1]
+    return sums.reduce_float(reducer, type_name, elements, initial, **more)
+
+
+def expected_windows(
+    reducer: str,
+    type_name: str,
+    x: Words,
+    window: Window,
+    initial: int,
+    profile: Profile = PLAIN,
+    **more: Any,
+) -> Words:
+    shape, windows = window_elements(x, window)
+    out = [
+        folded(reducer, type_name, [int(x[i]) for i in indices], initial, profile, **more)
+        for indices in windows
+    ]
+    return np.array(out, x.dtype).reshape(shape)
+
+
+def random_window(rng: np.random.Generator, shape: Sequence[int]) -> tuple[WindowDimension, ...]:
+    """Any size, stride, padding of both signs and dilations."""
+    pick: Callable[..., int] = lambda low, high: int(rng.integers(low, high + 1))  # noqa: E731
+    plain = rng.random() < 0.2
+    return tuple(
+        WindowDimension(
+            size=pick(1, 4 if len(shape) < 3 else 2),
+            stride=pick(1, 3),
+            padding=(0, 0) if plain else (pick(-2, 3), pick(-2, 3)),
+            base_dilation=1 if plain else pick(1, 3),
+            window_dilation=1 if plain else pick(1, 3),
+        )
+        for _ in shape
+    )
+
+
+# ---- reduce_window against the walk ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_windows_R4_equal_the_walk(seed: int, evaluate: Evaluate, random_words: RandomWords) -> None:
+    """Random shapes, windows, types, layouts and special values."""
+    rng = np.random.default_rng([70, seed])
+    type_name = str(rng.choice(FLOATS if seed % 4 else [*INTEGERS, "bool"]))
+    kind = dtypes.DTYPES[type_name].kind
+    rank = seed % 4 + 1 if seed % 4 else int(rng.integers(1, 5))
+    longest = (80, 12, 6, 4)[rank - 1]
+    for _ in range(4):
+        shape = [int(n) for n in rng.integers(1, longest + 1, rank)]
+        window = random_window(rng, shape)
+        reducer = str(rng.choice(REDUCERS if kind == "float" else [*REDUCERS, *BITWISE]))
+        x = random_words(rng, type_name, shape, str(rng.choice(["any", "near", "special"])))
+        x = (x, np.asfortranarray(x), x[::-1], x[..., ::-1])[int(rng.integers(4))]
+        initial = np.asarray(random_words(rng, type_name, (), "near"))
+        profile = (PLAIN, OFF)[int(rng.integers(2))]
+        found = evaluate(
+            "reduce_window", (type_name, x), (type_name, initial), window=window, reducer=reducer,
+            profile=profile,
+        )  # fmt: skip
+        expected = expected_windows(reducer, type_name, x, window, int(initial), profile)
+        np.testing.assert_array_equal(found, expected, err_msg=f"{reducer} {shape} {window}")
+
+
+def test_control_the_random_windows_have_every_kind() -> None:
+    """Windows that are empty, partial and full, no outputs at all, and more outputs than lanes."""
+    empty = partial = full = none = many = 0
+    for seed in range(40):
+        rng = np.random.default_rng([71, seed])
+        shape = [int(n) for n in rng.integers(1, 20, seed % 3 + 1)]
+        window = random_window(rng, shape)
+        dims, windows = window_elements(np.zeros(shape), window)
+        sizes = [len(w) for w in windows]
+        most = math.prod(d.size for d in window)
+        empty += 0 in sizes
+        partial += any(0 < n < most for n in sizes)
+        full += most in sizes
+        none += 0 in dims
+        many += len(windows) > 64
+        assert dims == tuple(d.output_size(n) for d, n in zip(window, shape, strict=True))
+    assert min(empty, partial, full, none, many) >= 3
+
+
+LONG: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [
+    ((1300,), (WindowDimension(1200, stride=50, padding=(100, 0)),)),
+    ((1100,), (WindowDimension(1025, stride=75),)),
+    ((700,), (WindowDimension(1300, stride=70, padding=(300, 339), base_dilation=2),)),
+    ((40, 50), (WindowDimension(30, stride=8, padding=(3, 8)), WindowDimension(40, stride=9))),
+    ((9, 10, 8), (WindowDimension(9), WindowDimension(9), WindowDimension(8))),
+    ((60, 30), (WindowDimension(29, window_dilation=2, stride=2), WindowDimension(30))),
+]
+
+
+@pytest.mark.parametrize("case", range(len(LONG)))
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
+def test_windows_R2_R3_of_more_than_a_tile(
+    type_name: str, case: int, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """Neighbouring windows that lie over an edge reach the tile's end at different positions."""
+    shape, window = LONG[case]
+    x = random_words(np.random.default_rng(72), type_name, shape, "near")
+    initial = np.array(formats.from_float(type_name, 1.5), x.dtype)
+    results = []
+    for profile in (PLAIN, OFF) if type_name != "float32" else (PLAIN,):
+        found = evaluate(
+            "reduce_window", (type_name, x), (type_name, initial), window=window, reducer="add",
+            profile=profile,
+        )  # fmt: skip
+        expected = expected_windows("add", type_name, x, window, int(initial), profile)
+        np.testing.assert_array_equal(found, expected)
+        results.append(found)
+    # Controls: another tile would be seen, and so is R3.
+    if type_name == "float32" and case == 0:
+        other = expected_windows("add", type_name, x, window, int(initial), tile=511)
+        assert np.any(results[0] != other)
+    if type_name == "bfloat16" and case == 3:
+        assert np.any(results[0] != results[1])
+
+
+@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
+def test_windows_R4_with_no_element_are_the_initial_value(
+    type_name: str, isa: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """Only padding, only holes, or an operand without elements: the bits of the init."""
+    rng = np.random.default_rng(73)
+    initial = random_words(rng, type_name, (), "near")
+    start = (type_name, np.asarray(initial))
+    x = random_words(rng, type_name, (3,), "near")
+    window = (WindowDimension(2, stride=2, padding=(4, 5), base_dilation=3),)
+    for reducer in REDUCERS:
+        found = evaluate("reduce_window", (type_name, x), start, window=window, reducer=reducer)
+        expected = expected_windows(reducer, type_name, x, window, int(initial))
+        np.testing.assert_array_equal(found, expected)
+        assert found[:2].tolist() == found[-2:].tolist() == [initial] * 2
+        nothing = (type_name, x[:0])
+        found = evaluate("reduce_window", nothing, start, window=window, reducer=reducer)
+        assert found.tolist() == [initial] * 4
+
+
+def test_windows_R4_padding_is_no_element(evaluate: Evaluate) -> None:
+    """XLA's padding by the init would absorb: max of negatives, a product, a sum from 2^24."""
+    values = np.array([-3, -1, -2], np.float32).view(np.uint32)
+    window = (WindowDimension(3, padding=(1, 1)),)
+    for reducer, initial, expected in (
+        ("maximum", -np.inf, [-1, -1, -1]),
+        ("multiply", 1, [3, -6, 2]),
+        ("multiply", 2, [6, -12, 4]),
+        ("add", 10, [6, 4, 7]),
+    ):
+        start = ("float32", np.array(initial, np.float32).view(np.uint32))
+        found = evaluate("reduce_window", ("float32", values), start, window=window, reducer=reducer)
+        assert found.view(np.float32).tolist() == expected
+    start = ("float32", np.array(2.0**24, np.float32).view(np.uint32))
+    ones = ("float32", np.ones(2, np.float32).view(np.uint32))
+    found = evaluate(
+        "reduce_window", ones, start, window=(WindowDimension(2, padding=(1, 0)),), reducer="add"
+    )
+    assert found.view(np.float32).tolist() == [2.0**24, 2.0**24 + 2]  # 1 is absorbed once, 1 + 1 is not
+
+
+@pytest.mark.parametrize("reducer", REDUCERS)
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16"])
+def test_windows_C4_flush(
+    type_name: str, reducer: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    rng = np.random.default_rng(74)
+    x = random_words(rng, type_name, (100,), "special")
+    if type_name != "float16":  # near 2^-126
+        x = x & x.dtype.type({"float32": 0x81FFFFFF, "bfloat16": 0x81FF}[type_name])
+    zero = np.zeros((), x.dtype)
+    window = (WindowDimension(4, stride=1, padding=(2, 2), window_dilation=3),)
+    results = []
+    for profile in (PLAIN, FLUSH):
+        found = evaluate(
+            "reduce_window", (type_name, x), (type_name, zero), window=window, reducer=reducer,
+            profile=profile,
+        )  # fmt: skip
+        expected = expected_windows(reducer, type_name, x, window, 0, profile)
+        np.testing.assert_array_equal(found, expected)
+        results.append(found)
+    if type_name != "float16" and reducer == "add":
+        assert np.any(results[0] != results[1])
+
+
+def test_windows_R1_accumulate_in_the_plans_type(evaluate: Evaluate, random_words: RandomWords) -> None:
+    x = random_words(np.random.default_rng(75), "float32", 640, "near")
+    zero = np.zeros((), np.uint32)
+    window = (WindowDimension(600, stride=20),)
+    found = evaluate(
+        "reduce_window", ("float32", x), ("float32", zero), window=window, reducer="add",
+        accumulate=dtypes.bfloat16,
+    )  # fmt: skip
+    expected = expected_windows("add", "float32", x, window, 0, accumulate="bfloat16")
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("type_name", [*FLOATS, "int32", "uint8", "bool"])
+def test_windows_R4_of_full_extent_are_the_reduction(
+    type_name: str, isa: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    rng = np.random.default_rng(76)
+    for shape, axes in (
+        ((1600,), (0,)),
+        ((20, 70), (0, 1)),
+        ((9, 600), (1,)),
+        ((3, 40, 5, 30), (1, 3)),
+    ):
+        x = random_words(rng, type_name, shape, "near")
+        initial = (type_name, np.asarray(random_words(rng, type_name, (), "near")))
+        window = tuple(WindowDimension(n if d in axes else 1) for d, n in enumerate(shape))
+        for reducer in REDUCERS:
+            for profile in (PLAIN, OFF, FLUSH):
+                more: dict[str, Any] = {"reducer": reducer, "profile": profile}
+                ours = evaluate("reduce_window", (type_name, x), initial, window=window, **more)
+                total = evaluate("reduce", (type_name, x), initial, dimensions=axes, **more)
+                assert np.array_equal(ours.ravel(), total.ravel())
+
+
+def test_windows_D1_every_path_gives_the_same_bits(
+    evaluate: Evaluate, random_words: RandomWords, restored_processor: None
+) -> None:
+    rng = np.random.default_rng(77)
+    window = (
+        WindowDimension(9, stride=2, padding=(5, 4), window_dilation=2),
+        WindowDimension(70, stride=3, padding=(40, 30), base_dilation=2),
+    )
+    cases = [
+        (t, random_words(rng, t, (40, 60), mode))
+        for t in (*FLOATS, "int8", "bool")
+        for mode in ("near", "special")
+    ]
+    first: list[bytes] = []
+    for name in processor.available_isas():
+        processor.set_isa(name)
+        for threads in (1, 2):
+            processor.set_num_threads(threads)
+            seen = [
+                evaluate(
+                    "reduce_window", (t, x), (t, np.zeros((), x.dtype)), window=window,
+                    reducer=REDUCERS[i % 4], profile=(PLAIN, OFF, FLUSH)[i % 3],
+                ).tobytes()
+                for i, (t, x) in enumerate(cases)
+            ]  # fmt: skip
+            first = first or seen
+            assert [i for i, (a, b) in enumerate(zip(first, seen, strict=True)) if a != b] == []
+
+
+def test_windows_S2_the_words_are_the_outputs(evaluate: Evaluate, random_words: RandomWords) -> None:
+    x = random_words(np.random.default_rng(78), "bfloat16", (9, 11), "near")
+    window = (WindowDimension(3, padding=(2, 0)), WindowDimension(2, stride=2))
+    setting = ops.Setting(Profile(rounding="stochastic"), 5, "0/main/w/")
+    zero = ("bfloat16", np.zeros((), np.uint16))
+    found = evaluate(
+        "reduce_window", ("bfloat16", x), zero, window=window, reducer="add", setting=setting
+    )
+    wide = np.array([formats.convert("bfloat16", "float32", int(w)) for w in x.ravel()], np.uint32)
+    totals = expected_windows("add", "float32", wide.reshape(x.shape), window, 0)
+    draw = random.identifier("0/main/w//")
+    expected = [
+        formats.round_number(
+            "bfloat16", formats.decode("float32", int(v)), word=random.word(5, draw, i)
+        )
+        for i, v in enumerate(totals.ravel())
+    ]
+    assert found.ravel().tolist() == expected
+
+
+def test_windows_of_rank_0_R4(evaluate: Evaluate) -> None:
+    one = ("float32", np.array(0x3F800000, np.uint32))
+    assert evaluate("reduce_window", one, one, window=(), reducer="add") == 0x40000000
+
+
+@pytest.mark.parametrize(
+    ("window", "match"),
+    [
+        ((WindowDimension(2),), "dimensions"),
+        ((WindowDimension(2),) * 3, "dimensions"),
+        ((WindowDimension(0), WindowDimension(1)), "at least 1"),
+        ((WindowDimension(1, stride=0), WindowDimension(1)), "at least 1"),
+        ((WindowDimension(1, base_dilation=0), WindowDimension(1)), "at least 1"),
+        ((WindowDimension(1), WindowDimension(1, window_dilation=-1)), "at least 1"),
+    ],
+)
+def test_windows_refuse_what_is_no_window(
+    window: tuple[WindowDimension, ...], match: str, evaluate: Evaluate
+) -> None:
+    x, zero = ("float32", np.zeros((3, 4), np.uint32)), ("float32", np.zeros((), np.uint32))
+    with pytest.raises(InvalidArgument, match=match):
+        evaluate("reduce_window", x, zero, window=window, reducer="add")
+
+
+def test_windows_refuse_other_types(evaluate: Evaluate) -> None:
+    window = (WindowDimension(2),)
+    x, zero = ("float32", np.zeros(3, np.uint32)), ("float32", np.zeros((), np.uint32))
+    with pytest.raises(InvalidArgument, match="initial"):
+        evaluate("reduce_window", x, ("int32", zero[1]), window=window, reducer="add")
+    with pytest.raises(UnsupportedType, match="float32"):
+        evaluate("reduce_window", x, zero, window=window, reducer="bitwise_or")
+    with pytest.raises(ValueError, match="not a reduction"):
+        evaluate("reduce_window", x, zero, window=window, reducer="less")
+    host = ("float64", np.zeros(3, np.uint64)), ("float64", np.zeros((), np.uint64))
+    with pytest.raises(UnsupportedType, match="float64"):
+        evaluate("reduce_window", *host, window=window, reducer="add")
+
+
+def test_core_refuses_what_is_no_window() -> None:
+    x, zero, out = np.zeros(4, np.float32), np.zeros((), np.float32), np.zeros(3, np.float32)
+    plain = ops.numerics(PLAIN)
+    reduction = _core.Reduction(0, 0, 0, 512, False, plain, 0, [])
+    for rows in (
+        [],
+        [(2, 1, 0, 1, 1)] * 2,
+        [(-1, 1, 0, 1, 1)],
+        [(2, 0, 0, 1, 1)],
+        [(2, 1, 0, 0, 1)],
+        [(2, 1, 0, 1, 0)],
+    ):
+        with pytest.raises(ValueError, match="window"):
+            _core.reduce_windows(reduction, rows, x, zero, out)
+    for start, output in (
+        (np.zeros(2, np.float32), out),
+        (zero, np.zeros(3)),
+        (zero, np.zeros((3, 1), np.float32)),
+    ):
+        with pytest.raises(ValueError, match=r"initial|items|dimension"):
+            _core.reduce_windows(reduction, [(2, 1, 0, 1, 1)], x, start, output)
+
+
+# ---- XLA, where it has the same rule -----------------------------------------------------------
+
+
+# XLA aborts the process on some windows whose negative padding leaves nothing: none of these is such.
+PEER_WINDOWS: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [
+    ((9,), (WindowDimension(3, stride=2, padding=(2, 1)),)),
+    ((8,), (WindowDimension(2, padding=(1, 1), base_dilation=2, window_dilation=3),)),
+    ((5, 7), (WindowDimension(2, padding=(0, 1)), WindowDimension(3, stride=3, window_dilation=2))),
+    (
+        (4, 6, 5),
+        (WindowDimension(4), WindowDimension(2, base_dilation=3), WindowDimension(2, padding=(1, 2))),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", range(len(PEER_WINDOWS)))
+@pytest.mark.parametrize("type_name", ["float32", "int32"])
+def test_windows_peer_xla(type_name: str, case: int, evaluate: Evaluate) -> None:
+    """On sums that are exact, from a neutral initial value, XLA's padding changes nothing."""
+    jax = pytest.importorskip("jax", reason="the peer XLA is not installed (extra `peers`)")
+    rng = np.random.default_rng([79, case])
+    shape, window = PEER_WINDOWS[case]
+    x = rng.integers(-50, 51, shape).astype(type_name)
+    for reducer, peer, start in (
+        ("add", jax.lax.add, 0),
+        ("maximum", jax.lax.max, -1000),
+        ("minimum", jax.lax.min, 1000),
+    ):
+        initial = np.array(start, type_name)
+        theirs = jax.lax.reduce_window(
+            x, initial, peer,
+            [d.size for d in window], [d.stride for d in window], [d.padding for d in window],
+            [d.base_dilation for d in window], [d.window_dilation for d in window],
+        )  # fmt: skip
+        operands = (type_name, x.view(np.uint32)), (type_name, initial.view(np.uint32))
+        ours = evaluate("reduce_window", *operands, window=window, reducer=reducer)
+        np.testing.assert_array_equal(ours.view(type_name), np.asarray(theirs), err_msg=str(window))
+
+
+# ---- any computation ---------------------------------------------------------------------------
+
+
+def program(
+    inputs: Sequence[str],
+    steps: Sequence[tuple[str, str, Sequence[int]]],
+    outputs: Sequence[int],
+    profile: Profile = PLAIN,
+) -> _core.TileProgram:
+    """A tile program by names: the inputs' types; each step's operation, type and operands."""
+    listed = tuple(
+        (ops.CONVERT if name == "convert" else CORE[name], CODE[t], tuple(numbers))
+        for name, t, numbers in steps
+    )
+    return ops.tile_program(tuple(CODE[t] for t in inputs), listed, tuple(outputs), profile)
+
+
+def fold(
+    computation: _core.TileProgram,
+    window: Window,
+    inputs: Sequence[Words],
+    initial: Sequence[int],
+    types: Sequence[str],
+) -> list[Words]:
+    """`_core.fold_windows` on words; `types` are the accumulators'."""
+    dims = [d.output_size(n) for d, n in zip(window, inputs[0].shape, strict=True)]
+    words = [np.dtype(f"u{dtypes.DTYPES[t].itemsize}") for t in types]
+    outputs = [np.empty(dims, w) for w in words]
+    starts = [np.array(v, w) for v, w in zip(initial, words, strict=True)]
+    _core.fold_windows(computation, ops.core_window(window), list(inputs), starts, outputs)
+    return outputs
+
+
+def slow_fold(
+    step: Callable[[Sequence[int], Sequence[int]], Sequence[int]],
+    window: Window,
+    inputs: Sequence[Words],
+    initial: Sequence[int],
+) -> list[Words]:
+    """From `initial`, acc = step(acc, elements) in row-major order; gives words of 64 bits."""
+    shape, windows = window_elements(inputs[0], window)
+    results = []
+    for indices in windows:
+        acc = list(initial)
+        for i in indices:
+            acc = list(step(acc, [int(x[i]) for x in inputs]))
+        results.append(acc)
+    columns = np.array(results, np.uint64).reshape(*shape, len(initial))
+    return [columns[..., i] for i in range(len(initial))]
+
+
+def arithmetic(name: str, type_name: str, *operands: int) -> int:
+    """One step on encodings of a type: E1's one rounding."""
+    wide = (formats.convert(type_name, "float32", x) for x in operands)
+    return formats.convert("float32", type_name, twin.FLOAT[name](*wide))
+
+
+WINDOWS: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [
+    ((30,), (WindowDimension(30),)),
+    ((100,), (WindowDimension(5, stride=1, padding=(3, 2), window_dilation=2),)),
+    ((7, 9), (WindowDimension(3, padding=(1, 1)), WindowDimension(4, stride=2, base_dilation=2))),
+    ((4, 3, 5), (WindowDimension(4), WindowDimension(1), WindowDimension(3, padding=(-1, 1)))),
+    ((3,), (WindowDimension(2, padding=(4, 3)),)),
+]
+
+
+@pytest.mark.parametrize("case", range(len(WINDOWS)))
+@pytest.mark.parametrize("type_name", ["bfloat16", "float16", "float8_e4m3", "tfloat32", "float32"])
+def test_fold_R2_rounds_each_step_as_typed(
+    type_name: str, case: int, isa: str, random_words: RandomWords
+) -> None:
+    """It is acc * c + x, the product rounded and then the sum; c is a second array, and its accumulator
+    passes through.
+    """
+    shape, window = WINDOWS[case]
+    rng = np.random.default_rng([80, case])
+    x, c = (random_words(rng, type_name, shape, mode) for mode in ("near", "special"))
+    half = np.full(shape, formats.from_float(type_name, 0.5), x.dtype)
+    c = np.where(rng.random(shape) < 0.9, half, c).astype(x.dtype)
+    initial = [formats.from_float(type_name, 3), formats.from_float(type_name, -7)]
+    computation = program(
+        [type_name] * 4, [("multiply", type_name, (0, 3)), ("add", type_name, (4, 2))], [5, 1]
+    )
+
+    def step(acc: Sequence[int], element: Sequence[int]) -> tuple[int, int]:
+        product = arithmetic("multiply", type_name, acc[0], element[1])
+        return arithmetic("add", type_name, product, element[0]), acc[1]
+
+    found = fold(computation, window, (x, c), initial, [type_name] * 2)
+    for ours, expected in zip(found, slow_fold(step, window, (x, c), initial), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_control_R2_one_rounding_at_the_end_would_show(random_words: RandomWords) -> None:
+    """A general reducer is no simple one: an add that rounds each step gives other bits."""
+    x = random_words(np.random.default_rng(81), "bfloat16", (40, 30), "near")
+    add = program(["bfloat16"] * 2, [("add", "bfloat16", (0, 1))], [2])
+    window = (WindowDimension(1), WindowDimension(30))
+    (found,) = fold(add, window, (x,), [0], ["bfloat16"])
+    assert np.any(found != expected_windows("add", "bfloat16", x, window, 0))
+    (expected,) = slow_fold(
+        lambda acc, e: [arithmetic("add", "bfloat16", acc[0], e[0])], window, (x,), [0]
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("case", range(len(WINDOWS)))
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int16"])
+def test_fold_R2_argmax_by_value_and_index(
+    type_name: str, case: int, isa: str, random_words: RandomWords
+) -> None:
+    """Two arrays of different types, compared and selected; values with many ties and NaN."""
+    shape, window = WINDOWS[case]
+    t = dtypes.DTYPES[type_name]
+    rng = np.random.default_rng([82, case])
+    x = random_words(rng, type_name, shape, "special")
+    if t.kind != "float":
+        x = x % x.dtype.type(5)
+    index = rng.permutation(math.prod(shape)).reshape(shape).astype(np.uint32)
+    low = 0x8000 if type_name == "int16" else formats.from_float(type_name, -math.inf)
+    initial = [low, 0xFFFFFFFF]
+    computation = program(
+        [type_name, "int32", type_name, "int32"],
+        [
+            ("greater_equal", "bool", (0, 2)),
+            ("select", type_name, (4, 0, 2)),
+            ("select", "int32", (4, 1, 3)),
+        ],
+        [5, 6],
+    )
+
+    def number(word: int) -> float:
+        if t.kind != "float":
+            return formats.wrap(word, bits=16, signed=True)
+        v = formats.decode(type_name, word)
+        if v.kind == "nan":
+            return math.nan
+        return float(v.value) if v.kind == "finite" else math.copysign(math.inf, -v.negative)
+
+    def step(acc: Sequence[int], element: Sequence[int]) -> Sequence[int]:
+        return acc if number(acc[0]) >= number(element[0]) else element
+
+    found = fold(computation, window, (x, index), initial, [type_name, "int32"])
+    for ours, expected in zip(found, slow_fold(step, window, (x, index), initial), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("case", range(len(WINDOWS)))
+def test_fold_R2_sum_and_product_at_once(case: int, isa: str, random_words: RandomWords) -> None:
+    """Accumulators of other types than the elements: a float32 sum and a wrapping uint8 product."""
+    shape, window = WINDOWS[case]
+    rng = np.random.default_rng([83, case])
+    x, y = random_words(rng, "float16", shape, "near"), random_words(rng, "uint8", shape) | 1
+    initial = [formats.from_float("float32", 0.1), 3]
+    computation = program(
+        ["float32", "uint8", "float16", "uint8"],
+        [("convert", "float32", (2,)), ("add", "float32", (0, 4)), ("multiply", "uint8", (1, 3))],
+        [5, 6],
+    )
+
+    def step(acc: Sequence[int], element: Sequence[int]) -> tuple[int, int]:
+        wide = formats.convert("float16", "float32", element[0])
+        return twin.add(acc[0], wide), acc[1] * element[1] & 0xFF
+
+    found = fold(computation, window, (x, y), initial, ["float32", "uint8"])
+    for ours, expected in zip(found, slow_fold(step, window, (x, y), initial), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_fold_R2_order_is_row_major_and_the_initial_value_comes_first(
+    random_words: RandomWords,
+) -> None:
+    """The value acc * 31 + x in int64 tells every order; the layout does not matter."""
+    rng = np.random.default_rng(84)
+    x = random_words(rng, "int64", (6, 5, 7)) & 0xFFFF
+    k = np.full(x.shape, 31, np.uint64)
+    computation = program(
+        ["int64"] * 4, [("multiply", "int64", (0, 3)), ("add", "int64", (4, 2))], [5, 1]
+    )
+    window = (WindowDimension(3, stride=2), WindowDimension(5), WindowDimension(4, padding=(1, 1)))
+
+    def step(acc: Sequence[int], element: Sequence[int]) -> tuple[int, int]:
+        return (acc[0] * element[1] + element[0]) & (2**64 - 1), acc[1]
+
+    (expected, _) = slow_fold(step, window, (x, k), (5, 0))
+    other = np.ascontiguousarray(x.transpose(2, 0, 1)).transpose(1, 2, 0)
+    for view in (x, np.asfortranarray(x), other, x[::-1].copy()[::-1]):
+        found, _ = fold(computation, window, (view, k), (5, 0), ["int64"] * 2)
+        np.testing.assert_array_equal(found, expected)
+    broadcast = np.broadcast_to(np.array(31, np.uint64), x.shape)
+    found, _ = fold(computation, window, (x, broadcast), (5, 0), ["int64"] * 2)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_fold_E6_arithmetic_gives_the_canonical_nan_and_movement_keeps_it(isa: str) -> None:
+    for type_name in FLOATS:
+        f = formats.FORMATS[type_name]
+        word = f"u{dtypes.DTYPES[type_name].itemsize}"
+        inf = formats.from_float(type_name, math.inf)
+        payload = f.sign_bit | f.nan_bits | 1 << f.shift
+        x = np.array([inf, f.sign_bit | inf, 0, payload, 0, 0], word)
+        window = (WindowDimension(2, stride=2),)
+        add = program([type_name] * 2, [("add", type_name, (0, 1))], [2])
+        (found,) = fold(add, window, (x,), [0], [type_name])
+        assert found.tolist() == [f.nan_bits, f.nan_bits, 0], type_name
+        for output, expected in ((1, [f.sign_bit | inf, payload, 0]), (0, [payload] * 3)):
+            move = program([type_name] * 2, [], [output])
+            (found,) = fold(move, window, (x,), [payload], [type_name])
+            assert found.tolist() == expected, type_name
+        outside = (WindowDimension(1, padding=(1, -6)),)
+        (found,) = fold(add, outside, (x,), [payload], [type_name])
+        assert found.tolist() == [payload]  # no element: the init's bits
+        negate = program([type_name] * 2, [("negative", type_name, (1,))], [2])
+        (found,) = fold(negate, window, (x,), [0], [type_name])
+        assert found.tolist() == [inf, payload ^ f.sign_bit, f.sign_bit], type_name
+
+
+def test_fold_outputs_may_be_one_value_or_an_input(random_words: RandomWords) -> None:
+    """Both accumulators become the same sum; or they change places with each other and the elements."""
+    rng = np.random.default_rng(85)
+    x, y = (random_words(rng, "float16", (9,), "near") for _ in "xy")
+    window = (WindowDimension(3, stride=3),)
+    both = program(["float16"] * 4, [("add", "float16", (0, 2))], [4, 4])
+    found = fold(both, window, (x, y), (0, 0), ["float16"] * 2)
+    (expected, _) = slow_fold(
+        lambda a, e: [arithmetic("add", "float16", a[0], e[0])] * 2, window, (x, y), (0, 0)
+    )
+    for ours in found:
+        np.testing.assert_array_equal(ours, expected)
+    swap = program(["float16"] * 4, [], [1, 2])
+    found = fold(swap, window, (x, y), (7, 8), ["float16"] * 2)
+    np.testing.assert_array_equal(found[0], x[1::3])
+    np.testing.assert_array_equal(found[1], x[2::3])
+
+
+def test_fold_C4_flush_acts_at_every_step(random_words: RandomWords) -> None:
+    x = random_words(np.random.default_rng(86), "float32", (50, 8), "any") & 0x80FFFFFF | 0x00400000
+    window = (WindowDimension(1), WindowDimension(8))
+
+    def settled(bits: int) -> int:
+        return bits & 0x80000000 if bits & 0x7F800000 == 0 else bits
+
+    (expected,) = slow_fold(
+        lambda acc, e: [settled(twin.add(settled(acc[0]), settled(e[0])))], window, (x,), [0]
+    )
+    results = []
+    for profile in (FLUSH, PLAIN):
+        add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2], profile)
+        results += fold(add, window, (x,), [0], ["float32"])
+    np.testing.assert_array_equal(results[0], expected)
+    assert np.any(results[1] != expected)
+
+
+def test_fold_D1_every_path_gives_the_same_bits(
+    random_words: RandomWords, restored_processor: None
+) -> None:
+    x, y = (random_words(np.random.default_rng(87), "bfloat16", (60, 50), "near") for _ in "xy")
+    computation = program(
+        ["bfloat16"] * 4, [("multiply", "bfloat16", (0, 3)), ("add", "bfloat16", (4, 2))], [5, 3]
+    )
+    window = (WindowDimension(3, padding=(1, 1)), WindowDimension(5, stride=2, padding=(3, 3)))
+    seen = set()
+    for name in processor.available_isas():
+        processor.set_isa(name)
+        for threads in (1, 2):
+            processor.set_num_threads(threads)
+            found = fold(computation, window, (x, y), (0, 0), ["bfloat16"] * 2)
+            seen.add(tuple(ours.tobytes() for ours in found))
+    assert len(seen) == 1
+
+
+def test_fold_of_no_outputs_and_no_window(random_words: RandomWords) -> None:
+    add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2])
+    x = random_words(np.random.default_rng(88), "float32", (4,), "near")
+    out = np.empty((0,), np.uint32)
+    _core.fold_windows(add, [(5, 1, 0, 1, 1)], [x], [np.zeros((), np.uint32)], [out])
+    (found,) = fold(add, (WindowDimension(2),), (x[:0],), [5], ["float32"])
+    assert found.shape == (0,)
+    out = np.empty((2,), np.uint32)
+    _core.fold_windows(add, [(0, 1, 0, 1, 1)], [x], [np.array(9, np.uint32)], [out])
+    assert out.tolist() == [9, 9]  # a window of size 0 has no element
+    (found,) = fold(add, (), (x[0, ...],), [0], ["float32"])
+    assert found == x[0]
+
+
+def test_fold_refuses_what_does_not_fit() -> None:
+    def f32(*shape: int) -> Words:
+        return np.zeros(shape, np.float32)
+
+    add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2])
+    rows = [(2, 1, 0, 1, 1)]
+    good: dict[str, Any] = {
+        "computation": add, "window": rows, "inputs": [f32(4)], "initial": [f32()], "outputs": [f32(3)]
+    }  # fmt: skip
+    _core.fold_windows(**good)
+    to_bool = program(["float32"] * 2, [("less", "bool", (0, 1))], [2])
+    pair = program(["float32"] * 4, [("add", "float32", (0, 2)), ("add", "float32", (1, 3))], [4, 5])
+    three = program(["float32"] * 3, [("add", "float32", (0, 1))], [3])
+    narrow = program(["bfloat16", "float32"], [("add", "float32", (0, 1))], [2])
+    for change in (
+        {"computation": to_bool},
+        {"computation": narrow},
+        {"computation": pair},
+        {"computation": three},
+        {
+            "computation": pair,
+            "inputs": [f32(4), f32(5)],
+            "initial": [f32()] * 2,
+            "outputs": [f32(3)] * 2,
+        },
+        {
+            "computation": pair,
+            "inputs": [f32(4)] * 2,
+            "initial": [f32()] * 2,
+            "outputs": [f32(3), f32(2)],
+        },
+        {"inputs": [f32(4)] * 2},
+        {"inputs": []},
+        {"initial": []},
+        {"outputs": []},
+        {"inputs": [], "initial": [], "outputs": []},
+        {"initial": [f32(2)]},
+        {"initial": [np.zeros((), np.float64)]},
+        {"inputs": [np.zeros(4, np.uint16)]},
+        {"outputs": [np.zeros(3, np.uint8)]},
+        {"outputs": [f32(6)[::2]]},
+        {"outputs": [f32(3, 1)]},
+        {"inputs": [f32(4, 1)]},
+        {"window": []},
+        {"window": rows * 2},
+        {"window": [(-1, 1, 0, 1, 1)]},
+        {"window": [(2, 0, 0, 1, 1)]},
+        {"window": [(2, 1, 0, 0, 1)]},
+        {"window": [(2, 1, 0, 1, 0)]},
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            _core.fold_windows(**{**good, **change})
+
+
+def test_fold_S2_refuses_a_stochastic_computation() -> None:
+    """Its steps would need words that the rule does not give."""
+    stochastic = Profile(rounding="stochastic")
+    add = program(["bfloat16"] * 2, [("add", "bfloat16", (0, 1))], [2], stochastic)
+    x, zero, out = np.zeros(4, np.uint16), np.zeros((), np.uint16), np.zeros(3, np.uint16)
+    with pytest.raises(ValueError, match="stochastic"):
+        _core.fold_windows(add, [(2, 1, 0, 1, 1)], [x], [zero], [out])
