@@ -65,8 +65,8 @@ def test_matmul_of_numpy_acts_by_name() -> None:
 
 REFUSED: list[Callable[[], Any]] = [
     lambda: numpy.sin(X),
-    lambda: numpy.floor(X),
-    lambda: numpy.power(X, 2),
+    lambda: numpy.cosh(X),
+    lambda: numpy.modf(X),
     lambda: numpy.fft.fft(X),
     lambda: numpy.linalg.norm(X),
     lambda: numpy.sum(X),
