@@ -1,6 +1,6 @@
 """The kernel suite: every ratio of one run against the peers that are installed.
 
-python bench/kernels.py [--json FILE]
+python bench/kernels.py [--isa ISA]... [--threads N] [--touched] [--only OP] [--json FILE]
 """
 
 from __future__ import annotations
@@ -11,26 +11,36 @@ import sys
 
 from rich.console import Console
 
+from neuronsim import processor
 from neuronsim.bench import Measurement, measure
 from neuronsim.bench.report import print_measurements
 from neuronsim.errors import NeuronSimError
 
 ROWS = (4096, 4096)
+NARROW = ("bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3fn")
+FLOAT32 = ("numpy", "torch")
+BFLOAT16 = ("ml_dtypes", "torch")
 CASES: tuple[tuple[str, tuple[int, ...], str, int | None, tuple[str, ...]], ...] = (
-    ("convert", ROWS, "float32:bfloat16", None, ("ml_dtypes", "torch")),
-    ("convert", ROWS, "float32:float16", None, ("numpy", "torch")),
-    ("convert", ROWS, "float32:float8_e5m2", None, ("ml_dtypes", "torch")),
-    ("convert", ROWS, "bfloat16:float32", None, ("ml_dtypes", "torch")),
-    ("add", ROWS, "float32", None, ("numpy", "torch")),
-    ("add", ROWS, "bfloat16", None, ("ml_dtypes", "torch")),
-    ("exp", ROWS, "float32", None, ("numpy", "torch")),
-    ("tanh", ROWS, "float32", None, ("numpy", "torch")),
-    ("rsqrt", ROWS, "float32", None, ("numpy", "torch")),
-    ("sum", ROWS, "float32", 1, ("numpy", "torch")),
-    ("sum", ROWS, "float32", 0, ("numpy", "torch")),
-    ("matmul", (1024, 1024, 1024), "float32", None, ("numpy", "torch")),
+    *(
+        ("convert", ROWS, pair, None, ("numpy" if t == "float16" else "ml_dtypes", "torch"))
+        for t in NARROW
+        for pair in (f"float32:{t}", f"{t}:float32")
+    ),
+    *((op, ROWS, "float32", None, FLOAT32) for op in ("add", "multiply", "maximum")),
+    *((op, ROWS, "bfloat16", None, BFLOAT16) for op in ("add", "multiply", "maximum")),
+    ("sum", ROWS, "float32", 1, FLOAT32),
+    ("sum", ROWS, "float32", 0, FLOAT32),
+    ("sum", (1 << 24,), "float32", None, FLOAT32),
+    ("sum", (1 << 24,), "bfloat16", None, BFLOAT16),
+    ("chain", ROWS, "bfloat16", None, ("op_by_op", "torch")),
+    ("chain", ROWS, "float32", None, ("op_by_op", *FLOAT32)),
+    ("add", (16,), "float32", None, FLOAT32),
+    ("exp", ROWS, "float32", None, FLOAT32),
+    ("tanh", ROWS, "float32", None, FLOAT32),
+    ("rsqrt", ROWS, "float32", None, FLOAT32),
+    ("matmul", (1024, 1024, 1024), "float32", None, FLOAT32),
     ("matmul", (1024, 1024, 1024), "bfloat16", None, ("torch",)),
-    ("matmul", (64, 512, 384), "float32", None, ("numpy", "torch")),
+    ("matmul", (64, 512, 384), "float32", None, FLOAT32),
 )
 
 
@@ -38,15 +48,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--isa", action="append", help="default: the widest of this processor")
+    parser.add_argument("--touched", action="store_true", help="results to memory written before")
+    parser.add_argument("--only", metavar="OP")
     options = parser.parse_args()
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 130)
     found: list[Measurement] = []
-    for op, shape, dtype, axis, peers in CASES:
-        for peer in peers:
-            try:
-                found.append(measure(op, shape, dtype, axis=axis, threads=options.threads, peer=peer))
-            except NeuronSimError as error:
-                console.print(f"left out: {op} {dtype} against {peer}: {error}", highlight=False)
+    for isa in options.isa or [processor.available_isas()[-1]]:
+        for op, shape, dtype, axis, peers in CASES:
+            if options.only not in (None, op):
+                continue
+            for peer in peers:
+                try:
+                    found.append(
+                        measure(
+                            op,
+                            shape,
+                            dtype,
+                            axis=axis,
+                            threads=options.threads,
+                            isa=isa,
+                            peer=peer,
+                            touched=options.touched,
+                        )
+                    )
+                except NeuronSimError as error:
+                    left_out = f"left out: {op} {dtype} against {peer}: {error}"
+                    console.print(left_out, highlight=False)
     print_measurements(found, console)
     if options.json:
         with open(options.json, "w") as file:

@@ -80,6 +80,8 @@ constexpr Kernels make_kernels() {
     k.dot_block = dot_block<false>;
     k.dot_block_flushed = dot_block<true>;
     k.flush = flush;
+    k.fma_chains = fma_chains;
+    k.fma_chain_count = 16 * Vec::lanes;
     k.canonicalize = canonicalize;
     fill_dtypes<0>(k);
     fill_domain<f32>(k);

@@ -106,6 +106,8 @@ struct Kernels {
     // psum += sum over k of a[k][row] * b[k][column], one tile of the contraction (M2)
     DotKernel dot_block;
     DotKernel dot_block_flushed;  // every float32 result below 2^-126 is zero (C4)
+    float (*fma_chains)(int64_t n);  // does n * fma_chain_count multiply-adds, to be timed
+    int fma_chain_count;
 };
 
 extern const OpRow op_rows[op_count];

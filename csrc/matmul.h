@@ -13,6 +13,21 @@ inline Vec flushed_if(Vec v) {
     return v;
 }
 
+// How fast this processor can do it: 16 independent chains of fused multiply-adds, n of each. Returns
+// a value that depends on all of them.
+inline float fma_chains(int64_t n) {
+    constexpr int chains = 16;
+    Vec acc[chains];
+    for (int i = 0; i < chains; ++i) acc[i] = Vec::splat(static_cast<float>(i));
+    const Vec factor = Vec::splat(0.5f), term = Vec::splat(1.0f);
+    for (int64_t k = 0; k < n; ++k)
+        for (Vec& v : acc) v = fma(v, factor, term);
+    for (int i = 1; i < chains; ++i) acc[0] = add(acc[0], acc[i]);
+    float lanes[Vec::lanes];
+    acc[0].store(lanes);
+    return lanes[0];
+}
+
 // a is [k][rows], b is [k][columns], psum is [rows][columns]. Each output's sum starts at +0 and runs
 // through k in order with a fused multiply-add; then it is added to PSUM (M2).
 template <bool Flush>

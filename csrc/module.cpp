@@ -251,6 +251,13 @@ PYBIND11_MODULE(_core, m) {
             return words;
         },
         py::arg("seed"), py::arg("id"), py::arg("first"), py::arg("n"));
+    m.def(
+        "run_fma_chains",
+        [](int64_t n) {
+            [[maybe_unused]] const volatile float used = kernels().fma_chains(n);
+            return 2 * n * kernels().fma_chain_count;
+        },
+        py::arg("n"));
     m.def("isa", [] { return std::string(kernels().isa); });
     m.def("available_isas", &available_isas);
     m.def("select_isa", &select_isa, py::arg("name"));

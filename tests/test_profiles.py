@@ -15,7 +15,8 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.profiles import Profile, current_profile, use_profile
 
 CONTRACT = (Path(__file__).parents[1] / "docs" / "numerics.md").read_text()
-FIELDS = dataclasses.fields(Profile)
+# `derived` is what was computed from the choices: no choice itself.
+FIELDS = [f for f in dataclasses.fields(Profile) if f.name != "derived"]
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda f: f.name)
@@ -81,6 +82,21 @@ def test_describe_lists_every_field() -> None:
     assert [r["field"] for r in rows] == [f.name for f in FIELDS]
     assert {"field", "value", "rule", "evidence", "values", "source"} == set(rows[0])
     assert next(r for r in rows if r["field"] == "accumulate")["value"] == "sequential"
+
+
+def test_derived_is_no_choice() -> None:
+    """It is neither given, compared, described nor copied."""
+    p = Profile()
+    p.derived["x"] = 1
+    assert p == Profile()
+    assert hash(p) == hash(Profile())
+    assert not p.replace().derived
+    assert "derived" not in p.to_dict()
+    assert "derived" not in repr(p)
+    with pytest.raises(InvalidArgument, match="derived"):
+        p.replace(derived={})
+    with pytest.raises(TypeError):
+        Profile(derived={})  # type: ignore[call-arg]
 
 
 def test_use_profile_nests_and_ends() -> None:

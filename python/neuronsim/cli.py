@@ -91,6 +91,7 @@ def _parser() -> _Parser:
     bench.add_argument("--isa", help="default: the widest of this processor")
     bench.add_argument("--threads", type=int, default=1, help="default: 1")
     bench.add_argument("--peer", help=", ".join(PEERS))
+    bench.add_argument("--touched", action="store_true", help="results to memory written before")
     bench.add_argument("--json", action="store_true", help="print all figures as JSON")
 
     command("list-operators", _list_operators, "Print the operators that neuronsim executes.")
@@ -319,6 +320,7 @@ def _bench(options: argparse.Namespace) -> None:
         threads=options.threads,
         isa=options.isa,
         peer=options.peer,
+        touched=options.touched,
     )
     if options.json:
         print(json.dumps(result.to_dict(), indent=1))

@@ -194,7 +194,8 @@ def check_seed(seed: Any) -> int:
     return seed
 
 
-_current: ContextVar[Profile] = ContextVar("neuronsim_profile", default=_default_profile())
+_DEFAULT = _default_profile()
+_current: ContextVar[Profile] = ContextVar("neuronsim_profile", default=_DEFAULT)
 _rounding: ContextVar[RoundingState] = ContextVar("neuronsim_rounding")
 
 

@@ -48,11 +48,9 @@ def everything(evaluate: Evaluate, random_words: RandomWords) -> Iterator[tuple[
             if row.core is None:
                 continue
             kind = {n: k for n, _, k in _core.OPS}[row.core]
-            if type_name in FLOATS and kind == "integral":
+            if kind in (("integral", "integer") if type_name in FLOATS else ("floating", "sign")):
                 continue
-            if type_name not in FLOATS and kind == "floating":
-                continue
-            operands = [(type_name, x) for x in (a, b)[: row.arity]]
+            operands = [(type_name, x) for x in (a, b, a[::-1])[: row.arity]]
             if name == "select":
                 operands = [("bool", condition), (type_name, a), (type_name, b)]
             yield f"{name} {type_name}", evaluate(name, *operands)
@@ -69,11 +67,55 @@ def everything(evaluate: Evaluate, random_words: RandomWords) -> Iterator[tuple[
                     "reduce", (type_name, table), initial, dimensions=axes, reducer=reducer
                 )
                 yield f"reduce {reducer} {type_name} {axes}", found
+            for axis in (0, 1):
+                found = evaluate("cumulative", (type_name, table), initial, axis=axis, reducer=reducer)
+                yield f"cumulative {reducer} {type_name} {axis}", found
+            window = (ops.WindowDimension(3, 2, (1, 1)), ops.WindowDimension(5, 3, (0, 2), 1, 2))
+            small = table[:, :300]
+            found = evaluate(
+                "reduce_window", (type_name, small), initial, window=window, reducer=reducer
+            )
+            yield f"reduce_window {reducer} {type_name}", found
+        for name in ("argmax", "argmin", "argsort"):
+            yield f"{name} {type_name}", evaluate(name, (type_name, table), axis=1)
+        yield f"top_k {type_name}", evaluate("top_k", (type_name, table), k=7)
+        if type_name in FLOATS:
+            yield f"nextafter {type_name}", evaluate("nextafter", (type_name, a), (type_name, b))
+            yield from under_other_profiles(evaluate, type_name, a, b)
         near = random_words(rng, type_name, 40 * 200 + 200 * 70, "near")
         lhs, rhs = near[: 40 * 200].reshape(40, 200), near[40 * 200 :].reshape(200, 70)
         yield (
             f"dot {type_name}",
             evaluate("dot", (type_name, lhs), (type_name, rhs), dot_dimensions=PLAIN),
+        )
+
+
+def under_other_profiles(
+    evaluate: Evaluate, type_name: str, a: Words, b: Words
+) -> Iterator[tuple[str, Words]]:
+    """The paths that roundings take under the profile's other choices (C3, C4, S)."""
+    for fields in (
+        {"rounding": "stochastic"},
+        {"subnormals": "flush", "fp8_overflow": "saturate"},
+        {"subnormals": "flush", "fp8_overflow": "nan", "divide": "reciprocal_multiply"},
+    ):
+        setting = ops.Setting(Profile(**fields), seed=5, path="0/main/x/")
+        for name in ("add", "divide"):
+            found = evaluate(name, (type_name, a), (type_name, b), setting=setting)
+            yield f"{name} {type_name} {fields}", found
+        for target in FLOATS:
+            dtype = dtypes.DTYPES[target]
+            found = evaluate("convert", (type_name, a), dtype=dtype, setting=setting)
+            yield f"convert {type_name} {target} {fields}", found
+        initial = (type_name, np.zeros((), a.dtype))
+        table = (type_name, a[:6000].reshape(4, 1500))
+        options = {"dimensions": (1,), "reducer": "add", "setting": setting}
+        yield f"reduce {type_name} {fields}", evaluate("reduce", table, initial, **options)
+        lhs, rhs = a[:2000].reshape(10, 200), b[:2000].reshape(200, 10)
+        operands = ((type_name, lhs), (type_name, rhs))
+        yield (
+            f"dot {type_name} {fields}",
+            evaluate("dot", *operands, dot_dimensions=PLAIN, setting=setting),
         )
 
 
@@ -96,7 +138,7 @@ def test_every_isa_and_thread_count_D1_gives_the_same_bits(
             assert processor.num_threads() == _core.thread_count() == count
             seen[name, count] = digests(evaluate, random_words)
     first = next(iter(seen.values()))
-    assert len(first) > 500
+    assert len(first) > 1000
     for where, found in seen.items():
         assert [label for label in first if found[label] != first[label]] == [], where
 
@@ -206,6 +248,21 @@ def test_environment_D1_is_pinned_and_restored(
     assert after & 0xFFC0 == HOSTILE[label] & 0xFFC0  # the flags below bit 6 are sticky reports
     for x, y in zip(found, expected, strict=True):
         assert np.array_equal(x, y)
+
+
+@on_x86
+def test_environment_D1_changes_no_digest(
+    isa: str,
+    threads: int,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    mxcsr: Callable[[int | None], int],
+) -> None:
+    """Every operation and type: the caller rounds up and flushes subnormals."""
+    expected = digests(evaluate, random_words)
+    with environment(mxcsr, HOSTILE["all of them"]):
+        found = digests(evaluate, random_words)
+    assert [label for label in expected if found[label] != expected[label]] == []
 
 
 @on_x86

@@ -214,22 +214,30 @@ def test_reciprocal_E3_and_sign_E9_of_zeros_and_infinities(isa: str, evaluate: E
 
 def near_midpoints(count: int) -> tuple[list[int], list[int]]:
     """Operands whose exact quotient is nearly halfway between two floats, at every distance of the
-    exponents: (M - r/b)·2^j for an odd 25-bit integer M, a 24-bit b and a tiny r. The floor of such
-    a quotient is a tie for j < 24 and r < 0, and just beside one otherwise.
+    exponents: (M + r/b)·2^j for an odd 25-bit integer M, a 24-bit b and a small r. For 0 <= j < 24
+    the floor can be the tie M·2^j itself. Every second b is just above r·2^j, so that the quotient is
+    M·2^j + 1 but for less than float64 holds: only its exact floor is a tie.
     """
     rng = np.random.default_rng(34)
-    dividends, divisors = [], []
-    j = itertools.cycle(range(-30, 150))
+    dividends: list[int] = []
+    divisors: list[int] = []
+    exponents = itertools.cycle(range(-30, 150))
     while len(dividends) < count:
-        b = int(rng.integers(1 << 23, 1 << 24)) | 1
-        r = int(rng.choice([-5, -3, -1, 1, 3, 5]))
-        m = r * pow(b, -1, 1 << 25) % (1 << 25)
-        a, rest = divmod(m * b - r, 1 << 25)
+        if len(dividends) % 2:
+            j = int(rng.integers(8, 24))
+            r = int(rng.integers(1 << 23 - j, 1 << 24 - j)) | 1
+            b = (r << j) + int(rng.integers(0, 1 << j - 6)) | 1
+        else:
+            j = next(exponents)
+            r = int(rng.choice([-5, -3, -1, 1, 3, 5]))
+            b = int(rng.integers(1 << 23, 1 << 24)) | 1
+        m = -r * pow(b, -1, 1 << 25) % (1 << 25)
+        a, rest = divmod(m * b + r, 1 << 25)
         assert rest == 0
         if m >> 24 != 1 or a >> 23 != 1:
             continue
-        # a·2^ea / b·2^eb = (M - r/b)·2^(ea - eb - 25)
-        difference = 25 + next(j)
+        # With a·2^25 = M·b + r, a·2^ea over b·2^eb is (M + r/b)·2^(ea - eb - 25).
+        difference = 25 + j
         eb = int(rng.integers(max(-149, -149 - difference), min(104, 104 - difference) + 1))
         for value, exponent, into in ((a, eb + difference, dividends), (b, eb, divisors)):
             into.append(int(np.float32(math.ldexp(value, exponent)).view(np.uint32)))
@@ -292,6 +300,23 @@ def test_points_E9_meet_what_they_aim_at() -> None:
             beside += 0 < abs(rest - half) <= half >> 20
     assert ties > 100
     assert beside > 500
+
+
+WRONG: dict[str, Callable[[float, float], float]] = {
+    "the floor of a rounded quotient": lambda x, y: float(np.floor(np.float64(x) / np.float64(y))),
+    "NumPy's in float32": lambda x, y: float(np.floor_divide(np.float32(x), np.float32(y))),
+    "truncated": lambda x, y: float(np.trunc(np.float64(x) / np.float64(y))),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_control_E9_a_wrong_floor_division_is_noticed(wrong: str) -> None:
+    a, b = (x.view(np.float32) for x in division_pairs())
+    expected = expected_divisions("floor_divide").view(np.float32)
+    kept = np.flatnonzero(np.isfinite(a) & np.isfinite(b) & (b != 0))
+    with np.errstate(all="ignore"):
+        other = [WRONG[wrong](float(x), float(y)) for x, y in zip(a[kept], b[kept], strict=True)]
+        assert (np.array(other).astype(np.float32) != expected[kept]).sum() > 10
 
 
 @pytest.mark.parametrize("name", DIVISIONS)

@@ -441,6 +441,21 @@ def test_overflow_C3_of_sums_and_products_is_at_the_store(
     assert product[:, 0].tolist() == expected
 
 
+@pytest.mark.parametrize("overflow", OVERFLOWS)
+@pytest.mark.parametrize("target", FP8)
+def test_overflow_C3_of_python_numbers_equals_the_twin(target: str, overflow: str) -> None:
+    """Also of integers that no 64 bits hold, alone and in lists."""
+    values = [1.0, 1e9, -1e9, 300, 2**60, -(2**70), 10**30, math.inf, -math.inf]
+    expected = [
+        formats.round_number(target, formats.exact(v), fp8_overflow=overflow) for v in values
+    ]  # fmt: skip
+    with use_profile(fp8_overflow=overflow):
+        single = [int(ns.asarray(v, target).bits.data) for v in values]
+        together = ns.asarray(values, target).bits.data.tolist()
+    assert single == expected
+    assert together == expected
+
+
 @pytest.mark.parametrize("overflow", ["nan", "saturate"])
 def test_overflow_C3_leaves_moved_infinities(isa: str, evaluate: Evaluate, overflow: str) -> None:
     profile = Profile(fp8_overflow=overflow)
@@ -826,6 +841,18 @@ def test_flush_C4_every_fma_and_psum_addition_of_a_dot(
     assert usual.tolist() != expected
 
 
+@pytest.mark.parametrize("target", WIDE)
+def test_flush_C4_of_python_numbers_equals_the_twin(target: str) -> None:
+    values = [1e-40, -1e-39, 2.0**-126, math.ldexp(1 - 2.0**-40, -126), 1.5]
+    for numbers in (values, [*values, 2**60 + 1]):
+        expected = [
+            formats.round_number(target, formats.exact(v), subnormals="flush") for v in numbers
+        ]  # fmt: skip
+        with use_profile(subnormals="flush"):
+            found = ns.asarray(numbers, target).bits.data
+        assert found.view(word_type(target)).tolist() == expected
+
+
 def test_flush_C4_in_a_chain_of_two_steps(isa: str) -> None:
     """Between two operations the subnormal is gone, whether or not they run as one program."""
     x = ns.asarray([2.0**-100, -(2.0**-100)])
@@ -1049,9 +1076,7 @@ SYMBOLS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("type_name", FLOATS)
 @pytest.mark.parametrize("name", SYMBOLS)
-def test_scalar_C8_is_a_float32_immediate(
-    isa: str, random_words: RandomWords, type_name: str, name: str
-) -> None:
+def test_scalar_C8_is_a_float32_immediate(random_words: RandomWords, type_name: str, name: str) -> None:
     """An instruction's scalar is float32: the array's element meets it unrounded."""
     rng = np.random.default_rng(71)
     words = np.concatenate([random_words(rng, type_name, 100, m) for m in ("near", "special")])
@@ -1097,7 +1122,7 @@ def test_scalar_C8_immediate_changes_arrays_integers_and_float32_not_at_all(isa:
 
 # ---- C9: reduce-precision ------------------------------------------------------------------------
 
-EXPONENTS = [1, 2, 3, 4, 5, 6, 7, 8, 11]
+EXPONENTS = [1, 2, 3, 4, 5, 7, 8, 11]
 
 
 def precision_words(random_words: RandomWords, type_name: str) -> Words:
@@ -1126,7 +1151,7 @@ def test_reduce_precision_C9_of_any_widths_equals_the_twin(
     exponent_bits: int,
 ) -> None:
     words = precision_words(random_words, type_name)
-    for mantissa_bits in (1, 2, 5, 7, 10, 22, 23, 52):
+    for mantissa_bits in (1, 2, 7, 10, 22, 52):
         expected = [
             twin.reduce_precision(type_name, w, exponent_bits, mantissa_bits) for w in words.tolist()
         ]
@@ -1140,7 +1165,7 @@ def test_reduce_precision_C9_of_any_widths_equals_the_twin(
         assert ours.tolist() == expected, mantissa_bits
 
 
-@pytest.mark.parametrize("exponent_bits", [1, 2, 5, 8])
+@pytest.mark.parametrize("exponent_bits", [1, 2, 8])
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16"])
 def test_reduce_precision_C9_without_mantissa_bits_equals_the_twin(
     evaluate: Evaluate, random_words: RandomWords, type_name: str, exponent_bits: int

@@ -340,6 +340,10 @@ def _scalar(value: bool | int | float, beside: DType) -> Array:
 
 def elementwise(name: str, *operands: Any) -> Array:
     """Evaluate an elementwise row of `ops` on arrays and numbers, broadcast, in their common type."""
+    if len(operands) == 2 and type(operands[0]) is Array and type(operands[1]) is Array:
+        known: Array | None = _run_binary(current_profile().derived.get(name), *operands)
+        if known is not None:
+            return known
     for x in operands:
         if hasattr(x, "__neuronsim_apply__"):
             recorded: Array = ops.apply(name, operands)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,12 @@ from neuronsim.arrays import functions
 from neuronsim.arrays.array import Array, asarray, elementwise, matmul
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, nearest
+from neuronsim.profiles import current_profile
 
 MAX_ELEMENTS = 1 << 32
 _REDUCTIONS = ("sum", "prod", "max", "min", "mean")
+# The operations of `chain`, each on the last result and the second operand.
+CHAIN = ("add", "multiply", "subtract", "maximum", "add", "multiply", "minimum", "subtract")
 
 
 @dataclass(frozen=True)
@@ -32,16 +36,22 @@ class Case:
     target: DType
     axis: int | None
     operands: tuple[npt.NDArray[np.float32], ...]
-    run: Callable[[], Array]
+    run: Callable[[], Any]
+    run_touched: Callable[[], Any]
     elements: int
     bytes: int
     flops: int
+
+    @property
+    def is_predicate(self) -> bool:
+        """Whether the result is bool."""
+        return self.op in ops.OPS and ops.OPS[self.op].infer is not ops.OPS["add"].infer
 
 
 def kernel_names() -> tuple[str, ...]:
     """The names that `make_case` takes."""
     elementwise_names = (r.name for r in ops.OPS.values() if r.core is not None and r.name != "select")
-    return (*elementwise_names, *_REDUCTIONS, "convert", "matmul")
+    return (*elementwise_names, *_REDUCTIONS, "chain", "convert", "matmul")
 
 
 def make_case(op: str, shape: tuple[int, ...], dtype: str, axis: int | None = None) -> Case:
@@ -71,19 +81,11 @@ def make_case(op: str, shape: tuple[int, ...], dtype: str, axis: int | None = No
     if axis is not None and (op not in _REDUCTIONS or not -len(shape) <= axis < len(shape)):
         raise InvalidArgument(f"{op} of {shape} has no axis {axis}")
     row = ops.OPS.get(op)
-    arity = row.arity if row is not None and op != "convert" else 1
+    arity = 2 if op == "chain" else row.arity if row is not None and op != "convert" else 1
     values = tuple(_values(op, shape, seed) for seed in range(arity))
     arrays = [asarray(v, source) for v in values]
-    run: Callable[[], Array]
-    outputs = size
-    if op == "convert":
-        run = lambda: arrays[0].astype(target)  # noqa: E731
-    elif op in _REDUCTIONS:
-        reduction = getattr(functions, op)
-        run = lambda: reduction(arrays[0], axis)  # noqa: E731
-        outputs = 1 if axis is None else size // shape[axis]
-    else:
-        run = lambda: elementwise(op, *arrays)  # noqa: E731
+    run, run_touched, outputs = _runs(op, row, arrays, target, axis)
+    flops = 0 if op == "convert" else size * (len(CHAIN) if op == "chain" else 1)
     return Case(
         op=op,
         shape=shape,
@@ -92,10 +94,64 @@ def make_case(op: str, shape: tuple[int, ...], dtype: str, axis: int | None = No
         axis=axis,
         operands=values,
         run=run,
+        run_touched=run_touched,
         elements=size,
         bytes=arity * size * source.itemsize + outputs * target.itemsize,
-        flops=0 if op == "convert" else size,
+        flops=flops,
     )
+
+
+def _runs(
+    op: str, row: ops.Op | None, arrays: list[Array], target: DType, axis: int | None
+) -> tuple[Callable[[], Any], Callable[[], Any], int]:
+    """The kernel with a fresh and with a touched result, and how many elements that has."""
+    first = arrays[0]
+    if op in _REDUCTIONS:
+        reduction = getattr(functions, op)
+        outputs = 1 if axis is None else first.size // first.shape[axis]
+        run = lambda: reduction(first, axis)  # noqa: E731
+        return run, run, outputs
+    profile = current_profile()
+    data = [a.bits.data for a in arrays]
+    if op == "chain":
+        code = ops.core_code(first.dtype, op)
+        types = [ops.ArrayType(first.dtype, first.shape)]
+        steps: list[ops.ProgramStep] = []
+        operands = ((0, first.dtype), (1, first.dtype))
+        for name in CHAIN:
+            push = _pusher(steps, len(arrays))
+            last = ops.lower(ops.by_name(name), {}, operands, first.dtype, profile, push)
+            operands = ((last, first.dtype), (1, first.dtype))
+        program = ops.tile_program((code,) * 2, tuple(steps), (operands[0][0],), profile)
+        run = lambda: ops.run_tile_program(program, data, types)  # noqa: E731
+    else:
+        assert row is not None
+        inputs = tuple(a.dtype for a in arrays)
+        like = [a.bits.type for a in arrays]
+        result = target if op == "convert" else row.infer(like, {}).dtype
+        program, _ = ops.elementwise_program(row, {}, inputs, result, profile)
+        target = result
+        if op == "convert":
+            run = lambda: first.astype(target)  # noqa: E731
+        elif row.operator in _OPERATORS:
+            symbol = _OPERATORS[row.operator]
+            run = lambda: symbol(*arrays)  # noqa: E731
+        else:
+            run = lambda: elementwise(op, *arrays)  # noqa: E731
+    touched = np.zeros(first.shape, target.storage)
+    touched.fill(0)
+    return run, lambda: program.run(data, [touched]), first.size
+
+
+_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+
+
+def _pusher(steps: list[ops.ProgramStep], inputs: int) -> Callable[[ops.ProgramStep], int]:
+    def push(step: ops.ProgramStep) -> int:
+        steps.append(step)
+        return inputs + len(steps) - 1
+
+    return push
 
 
 def _matmul_case(shape: tuple[int, ...], dtype: DType) -> Case:
@@ -104,6 +160,7 @@ def _matmul_case(shape: tuple[int, ...], dtype: DType) -> Case:
     rows, depth, columns = shape
     values = (_values("matmul", (rows, depth), 0), _values("matmul", (depth, columns), 1))
     a, b = (asarray(v, dtype) for v in values)
+    run = lambda: matmul(a, b)  # noqa: E731
     return Case(
         op="matmul",
         shape=shape,
@@ -111,7 +168,8 @@ def _matmul_case(shape: tuple[int, ...], dtype: DType) -> Case:
         target=dtype,
         axis=None,
         operands=values,
-        run=lambda: matmul(a, b),
+        run=run,
+        run_touched=run,
         elements=rows * columns,
         bytes=(rows * depth + depth * columns + rows * columns) * dtype.itemsize,
         flops=2 * rows * depth * columns,

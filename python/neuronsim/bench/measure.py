@@ -9,18 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim import processor
+from neuronsim import _core, processor
 from neuronsim.bench.kernels import make_case
 from neuronsim.bench.peers import peer_run
 from neuronsim.errors import InvalidArgument
+
+_FMA_STEPS = 20_000
 
 
 @dataclass(frozen=True)
 class Measurement:
     """The best of the repeats. `seconds` is ours, `peer_seconds` the peer's (None without one).
 
-    `copy_seconds` is NumPy's copy of as many bytes on one thread: the limit of work that only moves
-    data. `ratio` is peer time over our time: above 1 neuronsim is faster.
+    The machine's limits: `copy_seconds` is NumPy's copy of as many bytes on one thread, `fma_seconds`
+    the time of as many operations in independent multiply-adds of this instruction set, shared by the
+    threads. With `touched` every result goes to memory that was written before, else to fresh memory.
+    `ratio` is peer time over our time: above 1 neuronsim is faster.
     """
 
     op: str
@@ -29,10 +33,12 @@ class Measurement:
     isa: str
     threads: int
     peer: str | None
+    touched: bool
     repeats: int
     seconds: float
     peer_seconds: float | None
     copy_seconds: float
+    fma_seconds: float
     elements: int
     bytes: int
     flops: int
@@ -53,9 +59,9 @@ class Measurement:
         return self.flops / self.seconds / 1e9
 
     @property
-    def of_copy(self) -> float:
-        """The bandwidth as a fraction of a plain copy's."""
-        return self.copy_seconds / self.seconds
+    def of_limit(self) -> float:
+        """The speed as a fraction of the nearer of the machine's two limits."""
+        return max(self.copy_seconds, self.fma_seconds) / self.seconds
 
     @property
     def ratio(self) -> float | None:
@@ -64,7 +70,7 @@ class Measurement:
 
     def to_dict(self) -> dict[str, Any]:
         """Every figure, also the derived ones."""
-        derived = ("ns_per_element", "gb_per_s", "gflop_per_s", "of_copy", "ratio")
+        derived = ("ns_per_element", "gb_per_s", "gflop_per_s", "of_limit", "ratio")
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
 
@@ -77,9 +83,11 @@ def measure(
     threads: int = 1,
     isa: str | None = None,
     peer: str | None = None,
+    touched: bool = False,
     repeats: int = 7,
 ) -> Measurement:
-    """Time one kernel; with `peer` alternately with the same kernel there, both with fresh outputs.
+    """Time one kernel; with `peer` alternately with the same kernel there, both with fresh results, or
+    both with touched ones.
 
     `op` is one of `kernel_names()`; `shape` its operands' (matmul: rows, depth, columns); `dtype` a
     type or, for convert, "source:target"; `axis` a reduction's. The threads and the instruction set are
@@ -97,9 +105,13 @@ def measure(
             processor.set_isa(isa)
         case = make_case(op, shape, dtype, axis)
         block = np.ones(max(case.bytes // 2, 1), np.uint8)
-        runs: list[Callable[[], Any]] = [case.run, block.copy]
+        other = block.copy()
+        copy = (lambda: np.copyto(other, block)) if touched else block.copy
+        flops: list[int] = []
+        chains = lambda: flops.append(_core.run_fma_chains(_FMA_STEPS))  # noqa: E731
+        runs: list[Callable[[], Any]] = [case.run_touched if touched else case.run, copy, chains]
         if peer is not None:
-            runs.append(peer_run(peer, case, threads))
+            runs.append(peer_run(peer, case, threads, touched))
         best = _alternate(runs, repeats)
         return Measurement(
             op=op,
@@ -108,10 +120,12 @@ def measure(
             isa=processor.isa(),
             threads=threads,
             peer=peer,
+            touched=touched,
             repeats=repeats,
             seconds=best[0],
             copy_seconds=best[1],
-            peer_seconds=best[2] if peer is not None else None,
+            fma_seconds=best[2] * case.flops / flops[0] / threads,
+            peer_seconds=best[3] if peer is not None else None,
             elements=case.elements,
             bytes=case.bytes,
             flops=case.flops,
@@ -125,6 +139,7 @@ def _alternate(runs: list[Callable[[], Any]], repeats: int) -> list[float]:
     """The shortest time of each, all taking turns, short ones repeated within a turn."""
     loops = []
     for run in runs:
+        run()  # which compiles and caches
         start = time.perf_counter()
         run()
         once = time.perf_counter() - start

@@ -15,19 +15,19 @@ def print_measurements(measurements: Sequence[Measurement], console: Console) ->
     """Print one row for each measurement."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     table.add_column("kernel", no_wrap=True)
-    for name in ("isa", "threads", "ns/element", "GB/s", "GFLOP/s", "of copy", "peer", "ratio"):
+    for name in ("isa", "threads", "ns/element", "GB/s", "GFLOP/s", "of limit", "peer", "ratio"):
         table.add_column(name, justify="right", no_wrap=True)
     for m in measurements:
         shape = "x".join(map(str, m.shape))
         ratio = "" if m.ratio is None else f"{m.ratio:.2f}"
         table.add_row(
-            f"{m.op} {m.dtype} {shape}",
+            f"{m.op} {m.dtype} {shape}" + (" touched" if m.touched else ""),
             m.isa,
             str(m.threads),
             f"{m.ns_per_element:.3f}",
             f"{m.gb_per_s:.1f}",
             f"{m.gflop_per_s:.1f}",
-            f"{m.of_copy:.2f}",
+            f"{m.of_limit:.2f}",
             m.peer or "",
             ratio,
         )

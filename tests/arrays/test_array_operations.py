@@ -1,0 +1,814 @@
+"""The exact operations on arrays: operators, functions, NumPy's protocol, and the short way of `+`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import neuronsim as np
+from neuronsim import ops
+from neuronsim.arrays import array as array_module
+from neuronsim.dtypes import DTYPES, DType, result_type
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops import Bits
+from neuronsim.profiles import Profile, current_profile, rounding_state
+from neuronsim.reference import elementwise as twin
+
+INTEGERS = [t for t in DTYPES.values() if t.kind in ("signed", "unsigned")]
+SIGNED = [t for t in INTEGERS if t.kind == "signed"]
+FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
+OPERATORS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "+": ("add", operator.add),
+    "-": ("subtract", operator.sub),
+    "*": ("multiply", operator.mul),
+    "/": ("divide", operator.truediv),
+    "%": ("remainder", operator.mod),
+    "//": ("floor_divide", operator.floordiv),
+    "**": ("power", operator.pow),
+    "<<": ("shift_left", operator.lshift),
+    "&": ("bitwise_and", operator.and_),
+    "|": ("bitwise_or", operator.or_),
+    "^": ("bitwise_xor", operator.xor),
+    "==": ("equal", operator.eq),
+    "!=": ("not_equal", operator.ne),
+    "<": ("less", operator.lt),
+    "<=": ("less_equal", operator.le),
+    ">": ("greater", operator.gt),
+    ">=": ("greater_equal", operator.ge),
+}
+INTEGRAL = ("**", "<<", "&", "|", "^")
+UNARY = ["floor", "ceil", "trunc", "rint", "round_half_away", "sign", "reciprocal", "sqrt"]
+PREDICATES = ["isfinite", "isnan", "isinf", "signbit"]
+
+
+def by_name(dtypes: list[DType]) -> Any:
+    return pytest.mark.parametrize("dtype", dtypes, ids=lambda t: t.name)
+
+
+def words(x: np.Array) -> numpy.ndarray:
+    return numpy.ascontiguousarray(x.bits.data).reshape(x.shape).view(f"u{x.dtype.itemsize}")
+
+
+def same(found: np.Array, expected: np.Array) -> None:
+    assert isinstance(found, np.Array)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert numpy.array_equal(words(found), words(expected))
+
+
+def drawn(dtype: DType, shape: tuple[int, ...], seed: int) -> np.Array:
+    """Random encodings of a type, with zeros, subnormals, extremes, Inf and NaN among the floats."""
+    rng = numpy.random.default_rng([71, seed])
+    word = numpy.dtype(f"u{dtype.itemsize}")
+    top = 1 if dtype is np.bool else numpy.iinfo(word).max
+    bits = rng.integers(0, top, shape, word, endpoint=True)
+    if dtype.kind == "float":
+        shift = 8 * dtype.itemsize - dtype.bits
+        bits &= word.type(numpy.iinfo(word).max ^ ((1 << shift) - 1))
+        inf = ((1 << dtype.exponent_bits) - 1) << (dtype.mantissa_bits + shift)
+        unit = 1 << shift
+        few = numpy.array([0, unit, 3 * unit, inf - unit, inf, inf + unit, dtype.nan_bits], word)
+        sign = word.type(1 << (8 * word.itemsize - 1))
+        special = rng.choice(numpy.concatenate([few, few | sign]), shape)
+        bits = numpy.where(rng.random(shape) < 0.3, special, bits)
+    return np.Array(Bits(numpy.asarray(bits, word).view(dtype.storage), dtype))
+
+
+def through_the_table(name: str, *operands: np.Array, profile: Profile | None = None) -> np.Array:
+    """The row evaluated on bits, as a graph does it."""
+    setting = ops.Setting(profile or Profile())
+    return np.Array(ops.evaluate(ops.by_name(name), [x.bits for x in operands], {}, setting))
+
+
+# ---- % // ** << >> ---------------------------------------------------------------------------------
+
+
+@by_name(INTEGERS)
+@pytest.mark.parametrize("symbol", ["%", "//", "<<", ">>", "**"])
+def test_E8_integer_operators_are_pythons(symbol: str, dtype: DType) -> None:
+    """Broadcast, with negative dividends and divisors, wrapped to the type."""
+    op = operator.rshift if symbol == ">>" else OPERATORS[symbol][1]
+    low = -11 if dtype.kind == "signed" else 0
+    left = list(range(low, 12))
+    right = [v for v in (-5, -3, -2, -1, 1, 2, 3, 5) if v >= low]
+    if symbol in ("<<", ">>", "**"):
+        right = [0, 1, 2, 3, 5, 7]
+    a = np.asarray(numpy.array(left).reshape(-1, 1), dtype=dtype)
+    b = np.asarray(numpy.array(right), dtype=dtype)
+    bits = 8 * dtype.itemsize
+    wrap = numpy.array([[op(x, y) & ((1 << bits) - 1) for y in right] for x in left], numpy.uint64)
+    found = op(a, b)
+    assert (found.dtype, found.shape) == (dtype, (len(left), len(right)))
+    assert words(found).tolist() == wrap.tolist()
+
+
+@pytest.mark.parametrize("symbol", ["%", "//"])
+@pytest.mark.parametrize("name", ["float32", "tfloat32", "bfloat16", "float16"])
+def test_E9_float_remainder_and_floor_division_are_pythons(symbol: str, name: str) -> None:
+    """On small quarters every step is exact in Python's float64 and in the type."""
+    op = OPERATORS[symbol][1]
+    left = [k / 4 for k in range(-40, 41)]
+    right = [k / 4 for k in (-13, -8, -3, -1, 1, 2, 5, 12)]
+    found = op(np.asarray(numpy.array(left).reshape(-1, 1), dtype=name), np.asarray(right, dtype=name))
+    expected = numpy.array([[op(x, y) for y in right] for x in left])
+    assert (found.dtype.name, found.shape) == (name, expected.shape)
+    ours = numpy.array(found.tolist())
+    assert numpy.array_equal(ours, expected)
+    if symbol == "%":
+        zero = expected == 0
+        assert numpy.array_equal(numpy.signbit(ours[zero]), numpy.signbit(expected[zero]))
+
+
+@pytest.mark.parametrize("symbol", ["%", "//", "<<", ">>", "**"])
+def test_C8_scalars_on_either_side(symbol: str) -> None:
+    op = operator.rshift if symbol == ">>" else OPERATORS[symbol][1]
+    x = np.asarray([1, 2, 5], dtype="int16")
+    assert (op(x, 3).dtype, op(3, x).dtype) == (np.int16, np.int16)
+    assert op(x, 3).tolist() == [op(v, 3) for v in (1, 2, 5)]
+    assert op(3, x).tolist() == [op(3, v) for v in (1, 2, 5)]
+    assert op(x, True).tolist() == [op(v, 1) for v in (1, 2, 5)]
+
+
+@pytest.mark.parametrize("symbol", ["%", "//"])
+def test_C8_float_scalars_take_the_arrays_type(symbol: str) -> None:
+    op = OPERATORS[symbol][1]
+    x = np.asarray([7.5, -7.5], dtype="bfloat16")
+    tenth = np.asarray(0.1, dtype="bfloat16")
+    same(op(x, 0.1), op(x, np.asarray([tenth.item()] * 2, dtype="bfloat16")))
+    same(op(0.1, x), op(np.asarray([tenth.item()] * 2, dtype="bfloat16"), x))
+    assert op(np.asarray([7]), 2.0).dtype is np.float32  # beside integers: the default type
+
+
+def test_E8_a_zero_divisor_gives_zero_as_in_numpy() -> None:
+    for dtype in INTEGERS:
+        x = np.asarray([0, 1, 7], dtype=dtype)
+        assert (x // 0).tolist() == [0, 0, 0]
+        assert (x % 0).tolist() == [0, 0, 0]
+        assert (7 // np.asarray([0, 3], dtype=dtype)).tolist() == [0, 2]
+        assert np.fmod(x, 0).tolist() == [0, 1, 7]  # HLO's remainder: the dividend
+
+
+def test_E9_a_zero_float_divisor() -> None:
+    x = np.asarray([1.0, -1.0, 0.0])
+    assert numpy.isnan((x % 0.0).tolist()).all()
+    assert repr((x // 0.0).tolist()) == "[inf, -inf, nan]"
+    assert repr((x // -0.0).tolist()) == "[-inf, inf, nan]"
+
+
+@by_name(SIGNED)
+def test_E8_the_smallest_integer_by_minus_one(dtype: DType) -> None:
+    smallest = int(numpy.iinfo(dtype.numpy).min)
+    x = np.asarray([smallest], dtype=dtype)
+    assert (x // -1).tolist() == [smallest]
+    assert (x % -1).tolist() == [0]
+    assert np.fmod(x, -1).tolist() == [0]
+    assert abs(x).tolist() == [smallest]
+
+
+@by_name(INTEGERS)
+def test_E8_shifts_by_the_width_or_more(dtype: DType) -> None:
+    info = numpy.iinfo(dtype.numpy)
+    x = np.asarray([1, 5, int(info.max)], dtype=dtype)
+    for amount in (info.bits, info.bits + 1, 100):
+        assert (x << amount).tolist() == [0, 0, 0]
+        assert (x >> amount).tolist() == [0, 0, 0]
+    if dtype.kind == "signed":
+        negative = np.asarray([-1, int(info.min)], dtype=dtype)
+        assert (negative >> info.bits).tolist() == [-1, -1]
+        assert (negative << -1).tolist() == [0, 0]  # unsigned: a huge amount
+        assert (negative >> -1).tolist() == [-1, -1]
+
+
+@by_name(INTEGERS)
+def test_E8_shift_right_is_the_common_types_own(dtype: DType) -> None:
+    """Arithmetic for signed and logical for unsigned types, whichever side the array is on."""
+    info = numpy.iinfo(dtype.numpy)
+    values = [int(info.max), int(info.min), int(info.max) // 3, 1]
+    amounts = [1, 2, info.bits - 1, 0]
+    x, y = np.asarray(values, dtype=dtype), np.asarray(amounts, dtype=dtype)
+    expected = [v >> n for v, n in zip(values, amounts, strict=True)]
+    assert (x >> y).tolist() == np.right_shift(x, y).tolist() == expected
+    assert (x >> 1).tolist() == [v >> 1 for v in values]
+    for v in values:
+        found = v >> y
+        assert (found.dtype, found.tolist()) == (dtype, [v >> n for n in amounts])
+        assert np.right_shift(v, y).tolist() == [v >> n for n in amounts]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "name"),
+    [
+        ("int8", "int32", "int32"),
+        ("uint8", "int8", "int16"),
+        ("int8", "uint16", "int32"),
+        ("bool", "uint8", "uint8"),
+        ("uint32", "uint64", "uint64"),
+    ],
+)
+@pytest.mark.parametrize("symbol", ["%", "//", "<<", ">>", "**"])
+def test_integer_operators_of_mixed_types(left: str, right: str, name: str, symbol: str) -> None:
+    op = operator.rshift if symbol == ">>" else OPERATORS[symbol][1]
+    found = op(np.asarray([1, 1, 0], dtype=left), np.asarray([1, 2, 3], dtype=right))
+    assert (found.dtype.name, found.tolist()) == (name, [op(1, 1), op(1, 2), op(0, 3)])
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "name"),
+    [
+        ("bfloat16", "float16", "float32"),
+        ("bfloat16", "int32", "bfloat16"),
+        ("float8_e4m3", "float8_e5m2", "bfloat16"),
+        ("tfloat32", "float32", "float32"),
+        ("float32", "float64", "float64"),
+    ],
+)
+@pytest.mark.parametrize("symbol", ["%", "//"])
+def test_float_operators_of_mixed_types(left: str, right: str, name: str, symbol: str) -> None:
+    op = OPERATORS[symbol][1]
+    for pair in ((left, right), (right, left)):
+        found = op(np.asarray([-6, 7], dtype=pair[0]), np.asarray([4, -3], dtype=pair[1]))
+        assert (found.dtype.name, found.tolist()) == (name, [op(-6.0, 4.0), op(7.0, -3.0)])
+
+
+# ---- errors ----------------------------------------------------------------------------------------
+
+
+@by_name(SIGNED)
+def test_E8_negative_integer_powers_raise(dtype: DType) -> None:
+    x = np.asarray([2, 3], dtype=dtype)
+    negative = np.asarray([1, -1], dtype=dtype)
+    for wrong in (
+        lambda: x**-1,
+        lambda: x**negative,
+        lambda: 2**negative,
+        lambda: np.power(x, negative),
+        lambda: numpy.power(x, -1),
+        lambda: x[:, None] ** negative,
+        lambda: x ** numpy.int8(-2),
+    ):
+        with pytest.raises(InvalidArgument, match="negative integer powers"):
+            wrong()
+    # Once more when the same types and shapes were computed before: no short way around the check.
+    assert [(x**x).tolist() for _ in range(2)] == [[4, 27]] * 2
+    with pytest.raises(InvalidArgument, match="negative integer powers"):
+        x**negative
+
+
+def test_E8_powers_of_unsigned_integers_and_zero() -> None:
+    x = np.asarray([0, 3, 255], dtype="uint8")
+    assert (x**0).tolist() == [1, 1, 1]
+    assert (x**2).tolist() == [0, 9, 1]
+    with pytest.raises(OverflowError, match="uint8"):
+        x**-1
+    assert (np.asarray([], dtype="int8") ** np.asarray([], dtype="int8")).shape == (0,)
+
+
+@by_name([*FLOATS, np.float64])
+@pytest.mark.parametrize("symbol", ["<<", ">>", "&", "|", "^"])
+def test_E8_bit_operators_of_floats_raise(symbol: str, dtype: DType) -> None:
+    op = operator.rshift if symbol == ">>" else OPERATORS[symbol][1]
+    x, n = np.ones(2, dtype=dtype), np.asarray([1, 2], dtype="int8")
+    for wrong in (lambda: op(x, x), lambda: op(x, 1), lambda: op(x, n), lambda: op(n, x)):
+        with pytest.raises(UnsupportedType, match=dtype.name):
+            wrong()
+
+
+@pytest.mark.parametrize("symbol", ["<<", ">>", "&"])
+def test_E8_bit_operators_with_float_scalars_raise(symbol: str) -> None:
+    op = operator.rshift if symbol == ">>" else OPERATORS[symbol][1]
+    x = np.asarray([1, 2])
+    with pytest.raises(UnsupportedType, match="float32"):
+        op(x, 1.5)
+    with pytest.raises(UnsupportedType, match="float32"):
+        op(1.5, x)
+
+
+@pytest.mark.parametrize("symbol", ["%", "//", "<<", ">>", "**"])
+@pytest.mark.parametrize("other", [None, "a", [1], {}, 1j], ids=repr)
+def test_operators_refuse_what_is_no_number(symbol: str, other: Any) -> None:
+    op = operator.rshift if symbol == ">>" else OPERATORS[symbol][1]
+    x = np.asarray([1, 2])
+    with pytest.raises(TypeError):
+        op(x, other)
+    if not (symbol == "%" and isinstance(other, str)):  # "a" % x formats
+        with pytest.raises(TypeError):
+            op(other, x)
+
+
+@pytest.mark.parametrize("symbol", ["%", "//", "<<", ">>", "**"])
+def test_operators_refuse_shapes_and_types_that_do_not_meet(symbol: str) -> None:
+    op = operator.rshift if symbol == ">>" else OPERATORS[symbol][1]
+    with pytest.raises(InvalidArgument, match=r"\(3,\), \(2,\) do not broadcast"):
+        op(np.asarray([1, 2, 3]), np.asarray([1, 2]))
+    with pytest.raises(UnsupportedType, match="no common type"):
+        op(np.ones(1, dtype="uint64"), np.ones(1, dtype="int64"))
+    with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
+        op(np.ones(1, dtype="float8_e4m3fn"), np.ones(1, dtype="float8_e4m3fn"))
+    with pytest.raises(UnsupportedType, match="complex64"):
+        op(np.asarray([1j]), np.asarray([1j]))
+    with pytest.raises(OverflowError, match="int8"):
+        op(np.ones(1, dtype="int8"), 300)
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "rint", "reciprocal", "copysign"])
+def test_E9_float_functions_of_integers_raise(name: str) -> None:
+    x = np.asarray([1, 2])
+    with pytest.raises(UnsupportedType, match="int64"):
+        getattr(np, name)(*[x] * ops.by_name(name).arity)
+
+
+@pytest.mark.parametrize("name", ["population_count", "count_leading_zeros", "left_shift"])
+def test_E8_integer_functions_of_floats_raise(name: str) -> None:
+    x = np.asarray([1.0, 2.0])
+    with pytest.raises(UnsupportedType, match="float32"):
+        getattr(np, name)(*[x] * (2 if name == "left_shift" else 1))
+
+
+# ---- functions -------------------------------------------------------------------------------------
+
+
+SHAPES: list[tuple[int, ...]] = [(), (0,), (7,), (3, 0, 2), (2, 3, 5)]
+
+
+@by_name(FLOATS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_unary_functions_keep_type_and_shape(shape: tuple[int, ...], dtype: DType) -> None:
+    x = drawn(dtype, shape, 1)
+    for name in UNARY:
+        found = getattr(np, name)(x)
+        expected = through_the_table(name, x)
+        if name == "sign":  # E9: the array's sign(-0) is +0
+            positive = ~words(x).dtype.type(1 << (8 * dtype.itemsize - 1))
+            zero = np.asarray(words(x) & positive == 0)
+            expected = np.where(zero, np.zeros(shape, dtype=dtype), expected)
+        same(found, expected)
+    for name in PREDICATES:
+        found = getattr(np, name)(x)
+        assert (found.dtype, found.shape) == (np.bool, shape)
+        same(found, through_the_table(name, x))
+
+
+@by_name(FLOATS)
+def test_unary_functions_of_views_that_are_not_dense(dtype: DType) -> None:
+    x = drawn(dtype, (6, 8), 2)
+    for view in (x.T, x[::2], x[:, ::-1], x[1:5, 3], np.broadcast_to(x[:1], (4, 8))):
+        dense = np.Array(Bits(numpy.ascontiguousarray(view.bits.data), dtype))
+        for name in ("floor", "isnan", "reciprocal", "signbit"):
+            same(getattr(np, name)(view), getattr(np, name)(dense))
+
+
+@by_name([*FLOATS, np.float64])
+def test_E9_sign_of_minus_zero_is_plus_zero(dtype: DType) -> None:
+    x = np.asarray([-2.5, -0.0, 0.0, 3.0, numpy.nan, -numpy.inf], dtype=dtype)
+    found = np.sign(x)
+    assert found.dtype is dtype
+    assert repr(found.tolist()) == "[-1.0, 0.0, 0.0, 1.0, nan, -1.0]"
+    assert math.copysign(1, np.sign(-0.0).item()) == 1
+    assert np.sign(-0.0).dtype is np.float32
+
+
+@by_name(INTEGERS)
+def test_E8_sign_of_integers(dtype: DType) -> None:
+    info = numpy.iinfo(dtype.numpy)
+    x = np.asarray([int(info.min), 0, 5, int(info.max)], dtype=dtype)
+    found = np.sign(x)
+    assert found.dtype is dtype
+    assert found.tolist() == numpy.sign(numpy.asarray(x)).tolist()
+
+
+@by_name([t for t in FLOATS if t is not np.tfloat32])
+def test_E9_nextafter_is_numpys(dtype: DType) -> None:
+    x, y = drawn(dtype, (40, 1), 3), drawn(dtype, (1, 40), 4)
+    found = np.nextafter(x, y)
+    assert (found.dtype, found.shape) == (dtype, (40, 40))
+    a, b = numpy.asarray(x), numpy.asarray(y)
+    with numpy.errstate(all="ignore"):
+        theirs = numpy.nextafter(a, b)
+        ours = numpy.asarray(found)
+        nan = numpy.isnan(theirs.astype(numpy.float64))
+        equal = numpy.broadcast_to(a == b, nan.shape)  # then the second operand, its zero too
+    kept = ~nan & ~equal
+    assert numpy.array_equal(words(found)[kept], theirs.view(f"u{dtype.itemsize}")[kept])
+    second = numpy.broadcast_to(words(y), nan.shape)
+    assert numpy.array_equal(words(found)[equal], second[equal])
+    assert set(words(found)[nan].tolist()) == {dtype.nan_bits}
+    assert ours.dtype == dtype.numpy
+
+
+def test_E9_nextafter_of_tfloat32_keeps_its_low_bits_zero() -> None:
+    found = np.nextafter(np.asarray([1.0, -0.0], dtype="tfloat32"), np.asarray(9.0, dtype="tfloat32"))
+    assert found.dtype is np.tfloat32
+    assert words(found).tolist() == [0x3F802000, 0x00002000]
+
+
+def test_C8_nextafter_takes_scalars_in_the_arrays_type() -> None:
+    x = np.asarray([1.0, -1.0], dtype="bfloat16")
+    for found in (np.nextafter(x, 2.0), np.nextafter(x, 2)):
+        assert found.dtype is np.bfloat16
+        assert found.tolist() == [1.0078125, -0.99609375]
+    reflected = np.nextafter(1.0, np.asarray([2.0, 0.0], dtype="float16"))
+    assert reflected.dtype is np.float16
+    assert reflected.tolist() == [1 + 2**-10, 1 - 2**-11]
+
+
+def test_nextafter_of_mixed_types_and_others() -> None:
+    mixed = np.nextafter(np.asarray([1.0], dtype="bfloat16"), np.asarray([2.0], dtype="float16"))
+    assert (mixed.dtype, mixed.tolist()) == (np.float32, [1 + 2**-23])
+    wide = np.nextafter(np.asarray([1.0], dtype="float64"), np.asarray([2.0], dtype="float64"))
+    assert (wide.dtype, wide.tolist()) == (np.float64, [1 + 2**-52])
+    assert np.nextafter(np.zeros((0, 3)), 1.0).shape == (0, 3)
+    assert np.nextafter(np.asarray(0.0), np.asarray(1.0)).item() == 2**-149
+    for wrong in (np.asarray([1]), np.asarray([True]), np.asarray([1j])):
+        with pytest.raises(UnsupportedType):
+            np.nextafter(wrong, wrong)
+    with pytest.raises((InvalidArgument, ValueError), match="broadcast"):
+        np.nextafter(np.ones(2), np.ones(3))
+
+
+def test_F_float8_e4m3fn_has_no_exact_operations() -> None:
+    """Rule F: readable, castable, no arithmetic."""
+    x = np.ones(2, dtype="float8_e4m3fn")
+    for name in (*UNARY, *PREDICATES, "fmod", "copysign", "nextafter", "less_total_order"):
+        with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
+            getattr(np, name)(*[x] * ops.by_name(name).arity)
+
+
+@by_name([np.float32, np.tfloat32, np.bfloat16, np.float16, np.float8_e5m2])
+def test_tolist_and_repr_of_a_signalling_nan_do_not_warn(dtype: DType) -> None:
+    """Functions take such bits; looking at them is no arithmetic that could be invalid."""
+    shift = 8 * dtype.itemsize - dtype.bits
+    bits = (((1 << dtype.exponent_bits) - 1 << dtype.mantissa_bits) + 1) << shift
+    x = np.Array(Bits(numpy.array([bits], f"u{dtype.itemsize}").view(dtype.storage), dtype))
+    assert np.isnan(x).tolist() == [True]
+    assert numpy.isnan(x.tolist()).all()
+    assert "nan" in repr(x)
+
+
+def test_E7_clip_is_minimum_of_maximum() -> None:
+    x = np.asarray([-2.0, -0.0, 0.0, 5.0, numpy.nan], dtype="bfloat16")
+    found = np.clip(x, 0.0, 3.0)
+    assert found.dtype is np.bfloat16
+    assert repr(found.tolist()) == "[0.0, 0.0, 0.0, 3.0, nan]"
+    assert repr(np.clip(x, None, -0.0).tolist()) == "[-2.0, -0.0, -0.0, -0.0, nan]"
+    assert np.clip(x, 4.0, 1.0).tolist()[:4] == [1.0] * 4  # the upper bound acts last
+    same(np.clip(x), x)
+    assert numpy.isnan(np.clip(np.asarray([1.0]), numpy.nan, 2.0).tolist()).all()
+
+
+def test_clip_broadcasts_and_mixes_types() -> None:
+    x = np.asarray([1, 5, 9], dtype="int8")
+    assert (np.clip(x, 2, 7).dtype, np.clip(x, 2, 7).tolist()) == (np.int8, [2, 5, 7])
+    assert np.clip(x, np.asarray([[2], [6]], dtype="int8"), None).tolist() == [[2, 5, 9], [6, 6, 9]]
+    assert (np.clip(x, 2.5, 7).dtype, np.clip(x, 2.5, 7).tolist()) == (np.float32, [2.5, 5, 7])
+    assert np.clip(x, None, np.asarray([4], dtype="int16")).dtype is np.int16
+    assert np.clip(5, 1, 3).item() == 3
+    assert np.clip(np.zeros((0, 2)), 1, 2).shape == (0, 2)
+    with pytest.raises(OverflowError, match="int8"):
+        np.clip(x, -1000, 0)
+
+
+def test_E6_copysign_moves_bits_and_broadcasts() -> None:
+    x = np.Array(Bits(numpy.array([0x7FC1, 0xFF81, 0x0000, 0xBF80], "u2"), np.bfloat16))
+    sign = np.asarray([[-1.0], [0.0], [-0.0], [-numpy.inf]], dtype="bfloat16")
+    expected = [[(w & 0x7FFF) | s for w in (0x7FC1, 0xFF81, 0, 0xBF80)] for s in (0x8000, 0, 0x8000)]
+    assert words(np.copysign(x, sign)).tolist() == [*expected, expected[0]]
+    assert np.copysign(x, -1).dtype is np.bfloat16
+
+
+def test_E8_counts_keep_the_type() -> None:
+    for dtype in INTEGERS:
+        bits = 8 * dtype.itemsize
+        x = np.asarray([0, 1, 6, 127], dtype=dtype)
+        assert (np.population_count(x).dtype, np.population_count(x).tolist()) == (dtype, [0, 1, 2, 7])
+        assert np.count_leading_zeros(x).tolist() == [bits, bits - 1, bits - 3, bits - 7]
+
+
+def test_E7_total_order_functions_tell_zeros_apart() -> None:
+    x = np.asarray([-0.0, 0.0, numpy.nan])
+    assert np.less_total_order(x, 0.0).tolist() == [True, False, False]
+    assert np.equal_total_order(x, x).tolist() == [True, True, True]
+    assert np.greater_total_order(x, numpy.float32(numpy.inf)).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("name", [*UNARY, *PREDICATES])
+def test_functions_take_numbers_lists_and_ndarrays(name: str) -> None:
+    function = getattr(np, name)
+    for given, shape in ((2.5, ()), ([2.5, -0.5], (2,)), (numpy.array([[2.5]], "f4"), (1, 1))):
+        found = function(given)
+        assert isinstance(found, np.Array)
+        assert found.shape == shape
+        assert found.dtype is (np.bool if name in PREDICATES else np.float32)
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide", "copysign", "power", "clamp"])
+def test_functions_count_their_operands(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"{name}\(\) takes \d arrays, not 1"):
+        getattr(np, name)(np.ones(1))
+
+
+@pytest.mark.parametrize("name", ["floor", "trunc", "round_half_away", "fmod", "remainder", "sign"])
+def test_H1_float64_is_the_hosts(name: str) -> None:
+    x = np.asarray(numpy.array([2.5, -2.5, -0.75, 1 + 2.0**-40]))
+    y = np.asarray(numpy.array([0.3, 0.7, -2.0, 1.0]))
+    theirs = {"round_half_away": [3.0, -3.0, -1.0, 1.0]}.get(name)
+    a, b = numpy.asarray(x), numpy.asarray(y)
+    if ops.by_name(name).arity == 2:
+        found, expected = getattr(np, name)(x, y), getattr(numpy, name)(a, b).tolist()
+    else:
+        found, expected = getattr(np, name)(x), theirs or getattr(numpy, name)(a).tolist()
+    assert (found.dtype, found.tolist()) == (np.float64, expected)
+
+
+# ---- NumPy's protocol ------------------------------------------------------------------------------
+
+X = np.asarray([[1.5, -2.25, 4.0], [-0.0, numpy.nan, -7.5]], dtype="bfloat16")
+Y = np.asarray([[0.75, 3.0, -7.0], [2.0, 1.0, numpy.inf]], dtype="bfloat16")
+N = np.asarray([[6, -3, 12], [100, -128, 127]], dtype="int8")
+M = np.asarray([[2, 2, 3], [1, 7, 5]], dtype="int8")
+
+
+@pytest.mark.parametrize("name", [*UNARY, *PREDICATES])
+def test_numpys_unary_functions_act_by_name(name: str) -> None:
+    if name == "round_half_away":
+        assert not hasattr(numpy, name)
+        return
+    for x in (X, X[0, 0], X[:0], X.T):
+        same(getattr(numpy, name)(x), getattr(np, name)(x))
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder", "mod", "floor_divide", "copysign", "nextafter"])
+def test_numpys_binary_functions_act_by_name(name: str) -> None:
+    ours = getattr(np, "remainder" if name == "mod" else name)
+    theirs = getattr(numpy, name)
+    same(theirs(X, Y), ours(X, Y))
+    same(theirs(X, 2.0), ours(X, 2.0))
+    same(theirs(2.0, X), ours(2.0, X))
+    same(theirs(numpy.asarray(X), Y[0]), ours(X, Y[0]))
+
+
+@pytest.mark.parametrize(
+    "name", ["fmod", "remainder", "floor_divide", "power", "left_shift", "right_shift"]
+)
+def test_numpys_integer_functions_act_by_name(name: str) -> None:
+    ours = getattr(np, name)
+    theirs = getattr(numpy, name)
+    same(theirs(N, M), ours(N, M))
+    same(theirs(N, 3), ours(N, 3))
+    same(theirs(numpy.asarray(N), M[:1]), ours(N, M[:1]))
+
+
+@pytest.mark.parametrize("symbol", ["%", "//", "<<", ">>", "**"])
+def test_ndarray_operators_defer_to_neuronsim(symbol: str) -> None:
+    op = operator.rshift if symbol == ">>" else OPERATORS[symbol][1]
+    native = numpy.asarray(N)
+    found = op(native, M)
+    assert isinstance(found, np.Array)
+    same(found, op(N, M))
+    same(op(N, numpy.asarray(M)), op(N, M))
+    assert isinstance(op(numpy.int8(7), M), np.Array)
+
+
+def test_numpys_out_and_other_methods_are_refused() -> None:
+    with pytest.raises(UnsupportedType, match="floor"):
+        numpy.floor(X, out=numpy.zeros((2, 3)))
+    with pytest.raises(UnsupportedType, match="remainder"):
+        numpy.remainder.outer(X, Y)
+    with pytest.raises(UnsupportedType, match="divmod"):
+        numpy.divmod(X, Y)
+
+
+# ---- the short way -----------------------------------------------------------------------------------
+#
+# Two arrays of one type and shape take a remembered program; nothing may show it.
+
+
+class Count:
+    """How often the short way was tried, and how often it gave a result."""
+
+    tried = given = 0
+
+
+@pytest.fixture
+def count(monkeypatch: pytest.MonkeyPatch) -> Count:
+    counted, run = Count(), array_module._run_dense
+
+    def counting(*arguments: Any) -> Any:
+        found = run(*arguments)
+        counted.tried += 1
+        counted.given += found is not None
+        return found
+
+    monkeypatch.setattr(array_module, "_run_dense", counting)
+    return counted
+
+
+@pytest.fixture(autouse=True)
+def fresh_profile() -> Iterator[Profile]:
+    """A profile that remembers no programs."""
+    with np.use_profile() as profile:
+        yield profile
+
+
+def pairs_of(symbol: str) -> list[DType]:
+    integers = [*INTEGERS, np.bool] if symbol not in ("**", "/") else []
+    return integers if symbol in INTEGRAL else [*FLOATS, *integers]
+
+
+@pytest.mark.parametrize("symbol", OPERATORS)
+def test_short_way_gives_the_bits_of_the_table(symbol: str, count: Count) -> None:
+    name, op = OPERATORS[symbol]
+    for i, dtype in enumerate(pairs_of(symbol)):
+        a, b = drawn(dtype, (5, 9), 10 + i), drawn(dtype, (5, 9), 40 + i)
+        expected = through_the_table(name, a, b)
+        before = count.given
+        first = op(a, b)
+        assert (name, dtype) in current_profile().derived
+        second, third = op(a, b), op(b, a)
+        assert count.given == before + 2  # the first call remembered the program
+        same(first, expected)
+        same(second, expected)
+        same(third, through_the_table(name, b, a))
+        same(array_module.elementwise(name, a, b), expected)
+
+
+def test_short_way_E1_equals_the_twin(count: Count) -> None:
+    a, b = drawn(np.float32, (500,), 80), drawn(np.float32, (500,), 81)
+    for symbol in ("+", "-", "*", "/", "%", "//"):
+        name, op = OPERATORS[symbol]
+        pairs = zip(words(a).tolist(), words(b).tolist(), strict=True)
+        expected = [twin.FLOAT[name](*pair) for pair in pairs]
+        assert [words(op(a, b)).tolist() for _ in range(2)] == [expected] * 2
+    assert count.given == 6
+
+
+PROFILES: list[tuple[str, str, DType, str]] = [
+    ("subnormals", "flush", np.float32, "+"),
+    ("subnormals", "flush", np.bfloat16, "*"),
+    ("subnormals", "flush", np.tfloat32, "-"),
+    ("fp8_overflow", "saturate", np.float8_e4m3, "+"),
+    ("fp8_overflow", "nan", np.float8_e5m2, "*"),
+    ("fp8_overflow", "saturate", np.float8_e3m4, "-"),
+    ("divide", "reciprocal_multiply", np.float32, "/"),
+    ("divide", "reciprocal_multiply", np.bfloat16, "/"),
+    ("int32_elementwise", "via_float32", np.int32, "+"),
+    ("int32_elementwise", "via_float32", np.int8, "*"),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "dtype", "symbol"), PROFILES, ids=lambda v: v.name if isinstance(v, DType) else v
+)
+def test_short_way_follows_the_profile(
+    field: str, value: str, dtype: DType, symbol: str, count: Count
+) -> None:
+    """Remembered under one profile, computed under another, and back."""
+    name, op = OPERATORS[symbol]
+    a, b = drawn(dtype, (3000,), 90), drawn(dtype, (3000,), 91)
+    plain = through_the_table(name, a, b)
+    other = through_the_table(name, a, b, profile=Profile(**{field: value}))
+    assert not numpy.array_equal(words(plain), words(other))  # the field matters here
+    for _ in range(2):
+        same(op(a, b), plain)
+    with np.use_profile(**{field: value}):
+        for _ in range(2):
+            same(op(a, b), other)
+        with np.use_profile(**{field: getattr(Profile(), field)}):
+            for _ in range(2):
+                same(op(a, b), plain)
+        same(op(a, b), other)
+    same(op(a, b), plain)
+    assert count.given >= 5
+
+
+@pytest.mark.parametrize("symbol", ["+", "-", "*", "/", "%", "//"])
+def test_short_way_does_not_bypass_stochastic_rounding_S2(symbol: str, count: Count) -> None:
+    """Every operation takes its own call number, and so its own random words."""
+    name, op = OPERATORS[symbol]
+    a = np.asarray(numpy.linspace(1, 2, 400), dtype="bfloat16")
+    b = np.asarray(numpy.linspace(300, 3, 400), dtype="bfloat16")
+    nearest = [op(a, b) for _ in range(2)][1]
+    given = count.given
+    with np.use_profile(rounding="stochastic") as profile:
+        np.seed_rounding(5)
+        found = [op(a, b) for _ in range(3)]
+        assert rounding_state().calls == 3
+        for call, result in enumerate(found):
+            setting = ops.Setting(profile, 5, f"{call}/eager/{name}/")
+            bits = ops.evaluate(ops.by_name(name), [a.bits, b.bits], {}, setting)
+            same(result, np.Array(bits))
+        assert count.given == given
+        if symbol in "+-*/":
+            assert len({x.tobytes() for x in (*found, nearest)}) == 4
+    same(op(a, b), nearest)
+    assert count.given == given + 1
+
+
+def test_short_way_of_views_that_are_not_dense(count: Count) -> None:
+    x = drawn(np.bfloat16, (12, 12), 100)
+    y = drawn(np.bfloat16, (12, 12), 101)
+    _ = x + y
+    views: list[Callable[[np.Array], np.Array]] = [
+        lambda v: v.T,
+        lambda v: v[::2],
+        lambda v: v[:, 3],
+        lambda v: v[::-1],
+        lambda v: np.broadcast_to(v[:1], (12, 12)),
+        lambda v: v[2:5],
+        lambda v: v[3, 4],
+        lambda v: v[:0],
+        lambda v: v[None, :, None],
+    ]
+    for left, right in itertools.product(views, views):
+        a, b = left(x), right(y)
+        if a.shape != b.shape:
+            continue
+        dense = [np.Array(Bits(numpy.array(v.bits.data, order="C"), np.bfloat16)) for v in (a, b)]
+        same(a + b, through_the_table("add", *dense))
+        same(a < b, through_the_table("less", *dense))
+    assert 0 < count.given < count.tried
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 70001])
+def test_short_way_of_every_length(n: int, threads: int, count: Count) -> None:
+    a, b = drawn(np.bfloat16, (n,), 110), drawn(np.bfloat16, (n,), 111)
+    expected = through_the_table("add", a, b)
+    same(a + b, expected)
+    same(a + b, expected)
+    assert count.given == 1
+    same(a + a, through_the_table("add", a, a))
+
+
+def test_short_way_leaves_other_types_and_shapes_alone(count: Count) -> None:
+    """Types of one width, and shapes that only broadcast, are no match for a remembered program."""
+    for name in ("float32", "tfloat32", "int32", "uint8", "float8_e5m2", "bfloat16", "float16"):
+        x = np.asarray([1, 2, 3], dtype=name)
+        for _ in range(2):
+            assert (x + x).dtype.name == name
+    given = count.given
+    checked = (("float32", "tfloat32"), ("uint8", "float8_e5m2"), ("bfloat16", "float16"))
+    for left, right in (*checked, ("int32", "float32")):
+        a, b = np.asarray([1, 1, 2], dtype=left), np.asarray([1, 2, 4], dtype=right)
+        for found in (a + b, b + a):
+            assert found.dtype is result_type(a.dtype, b.dtype)
+            assert found.tolist() == [2, 3, 6]
+    assert count.given == given
+    x = np.asarray([[1.0], [2.0]])
+    assert (x + np.asarray([1.0, 2.0, 3.0])).tolist() == [[2, 3, 4], [3, 4, 5]]
+    assert (x + np.asarray([1.0])).tolist() == [[2], [3]]
+    assert (np.asarray(1.0) + np.asarray(2.0)).shape == ()
+    assert (np.asarray(1.0) + np.asarray([2.0])).shape == (1,)
+    with pytest.raises(InvalidArgument, match="do not broadcast"):
+        x + np.ones(3)[:, None]
+    # Where an operation does not exist, a remembered type does not make it exist.
+    with pytest.raises(UnsupportedType):
+        np.ones(3) & np.ones(3)
+    assert (np.asarray([7], dtype="int32") / np.asarray([2], dtype="int32")).tolist() == [3.5]
+
+
+def test_short_way_makes_new_arrays(count: Count) -> None:
+    """The result is nobody's view, and may be computed with again."""
+    x, y = np.asarray([1.0, 2.0]), np.asarray([3.0, 4.0])
+    first = x + y
+    found = x + y
+    assert count.given == 1
+    for other in (x, y, first):
+        assert not numpy.shares_memory(found.bits.data, other.bits.data)
+    assert found.bits.data.dtype == numpy.float32
+    same(found + found, np.asarray([8.0, 12.0]))
+    assert (x + y + x - y).tolist() == [2.0, 4.0]
+    assert type(found) is np.Array
+
+
+def test_short_way_of_read_only_and_unaligned_arrays(count: Count) -> None:
+    raw = numpy.arange(65, dtype=numpy.uint8).tobytes()
+    a = np.Array(Bits(numpy.frombuffer(raw, numpy.uint16, 32, 1), np.bfloat16))
+    b = np.Array(Bits(numpy.frombuffer(raw, numpy.uint16, 32, 0), np.bfloat16))
+    assert not a.bits.data.flags.aligned
+    copies = [np.Array(Bits(v.bits.data.copy(), np.bfloat16)) for v in (a, b)]
+    expected = through_the_table("multiply", *copies)
+    for _ in range(2):
+        same(a * b, expected)
+        same(b * a, through_the_table("multiply", *reversed(copies)))
+
+
+def test_short_way_on_every_instruction_set_D1(isa: str, count: Count) -> None:
+    for dtype in (np.float32, np.bfloat16, np.float8_e4m3, np.int16):
+        a, b = drawn(dtype, (257,), 120), drawn(dtype, (257,), 121)
+        for symbol in ("+", "*", "//", "<"):
+            name, op = OPERATORS[symbol]
+            expected = through_the_table(name, a, b)
+            same(op(a, b), expected)
+            same(op(a, b), expected)
+    assert count.given == 16
+
+
+def test_H1_host_types_take_no_short_way(count: Count) -> None:
+    for x in (numpy.array([0.1, 2.0]), numpy.array([1 + 2j, 3.0])):
+        for _ in range(2):
+            assert (np.asarray(x) + np.asarray(x)).tolist() == (x + x).tolist()
+    assert count.tried == 0

@@ -1,0 +1,316 @@
+"""Sorting, extremes and windows of arrays: shapes, types, errors; NumPy where its rule is the same."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import numpy.typing as npt
+import pytest
+
+import neuronsim as np
+from neuronsim.arrays import functions
+from neuronsim.dtypes import DTYPES, DType
+from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
+from neuronsim.ops import Bits
+
+FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
+INTEGERS = [t for t in DTYPES.values() if t.kind in ("signed", "unsigned")]
+REAL = [*FLOATS, *INTEGERS, DTYPES["bool"]]
+NUMPYS = ["float16", "float32", "float64", *(t.name for t in INTEGERS), "bool"]
+ARGUMENTS: dict[str, Callable[..., np.Array]] = {"argmax": np.argmax, "argmin": np.argmin}
+
+
+def words(x: np.Array) -> npt.NDArray[Any]:
+    return numpy.ascontiguousarray(x.bits.data).reshape(x.shape).view(f"u{x.dtype.itemsize}")
+
+
+def ties(dtype: str, shape: tuple[int, ...], seed: int = 0) -> npt.NDArray[Any]:
+    """Few values, both zeros, and NaN among floats."""
+    rng = numpy.random.default_rng(seed)
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.startswith("float"):
+        values = [-numpy.inf, -2, -0.0, 0.0, 1, 1, 2.5, numpy.inf, numpy.nan]
+        return rng.choice(values, shape).astype(dtype)
+    info = numpy.iinfo(dtype)
+    return rng.choice(numpy.array([info.min, 0, 1, 1, 2, info.max], dtype), shape)
+
+
+def sample(dtype: DType, shape: tuple[int, ...], seed: int = 0) -> np.Array:
+    rng = numpy.random.default_rng(seed)
+    if dtype.kind == "float":
+        return np.asarray(rng.standard_normal(shape), dtype=dtype)
+    return np.asarray(rng.integers(0, 2 if dtype.kind == "bool" else 7, shape), dtype=dtype)
+
+
+# ---- sort and argsort ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", NUMPYS)
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
+def test_E10_argsort_and_sort_are_numpys_stable_ones(dtype: str, axis: int) -> None:
+    """NumPy too puts NaN last and holds -0 equal to +0."""
+    x = ties(dtype, (4, 7, 5))
+    order = np.argsort(np.asarray(x), axis=axis)
+    theirs = numpy.argsort(x, axis=axis, kind="stable")
+    assert order.dtype.name == "int64"
+    numpy.testing.assert_array_equal(numpy.asarray(order), theirs)
+    found = np.sort(np.asarray(x), axis=axis)
+    assert found.dtype.name == dtype
+    numpy.testing.assert_array_equal(numpy.asarray(found), numpy.sort(x, axis=axis))
+    expected = numpy.take_along_axis(x, theirs, axis)
+    assert numpy.asarray(found).tobytes() == expected.tobytes()  # signs of zeros, too
+
+
+@pytest.mark.parametrize("dtype", NUMPYS)
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_E10_descending_keeps_equal_elements_in_order(dtype: str, axis: int) -> None:
+    """NaN first; the exact mirror would turn ties around."""
+    x = ties(dtype, (30, 20), seed=1)
+    order = np.argsort(np.asarray(x), axis=axis, descending=True)
+    lines, orders = (numpy.moveaxis(a, axis, -1) for a in (x, numpy.asarray(order)))
+    for line, found in zip(lines.tolist(), orders.tolist(), strict=True):
+        expected = sorted(range(len(line)), key=lambda i: (line[i] == line[i], -line[i]))
+        assert found == expected
+    values = np.sort(np.asarray(x), axis=axis, descending=True)
+    picked = numpy.take_along_axis(x, numpy.asarray(order), axis)
+    assert numpy.asarray(values).tobytes() == picked.tobytes()
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=lambda t: t.name)
+def test_sort_moves_bits_and_keeps_the_type(dtype: DType) -> None:
+    x = sample(dtype, (3, 40))
+    for descending in (False, True):
+        order = np.argsort(x, descending=descending)
+        found = np.sort(x, descending=descending)
+        assert found.dtype is dtype
+        picked = numpy.take_along_axis(words(x), numpy.asarray(order), -1)
+        numpy.testing.assert_array_equal(words(found), picked)
+        values = numpy.asarray(found).astype(numpy.float64)
+        steps = numpy.diff(values, axis=-1)
+        assert (steps <= 0).all() if descending else (steps >= 0).all()
+
+
+def test_E10_sort_keeps_nan_payloads_and_zeros_in_order() -> None:
+    bits = numpy.array([0x7FC00001, 0x80000000, 0xFFC00002, 0, 0x80000000, 0x7F800003], numpy.uint32)
+    x = np.asarray(bits.view(numpy.float32))
+    ascending = [0x80000000, 0, 0x80000000, 0x7FC00001, 0xFFC00002, 0x7F800003]
+    assert words(np.sort(x)).tolist() == ascending
+    assert words(np.sort(x, descending=True)).tolist() == ascending[3:] + ascending[:3]
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (1,), (1, 1)])
+def test_sort_of_no_and_of_single_elements(shape: tuple[int, ...]) -> None:
+    x = np.ones(shape)
+    for descending in (False, True):
+        assert np.sort(x, descending=descending).shape == shape
+        order = np.argsort(x, descending=descending)
+        assert order.dtype.name == "int64"
+        assert order.tolist() == numpy.zeros(shape).tolist()
+
+
+@pytest.mark.parametrize("function", [np.sort, np.argsort])
+@pytest.mark.parametrize("axis", [2, -3, 7])
+def test_sort_refuses_other_axes(function: Callable[..., np.Array], axis: int) -> None:
+    with pytest.raises(InvalidArgument, match=f"axis {axis}"):
+        function(np.ones((2, 3)), axis=axis)
+    with pytest.raises(InvalidArgument, match="axis"):
+        function(np.asarray(1.0))
+
+
+def test_sort_does_not_change_its_operand() -> None:
+    x = np.asarray([3.0, 1.0, 2.0])
+    np.sort(x)
+    np.top_k(x, 2)
+    assert x.tolist() == [3, 1, 2]
+    assert np.sort([3, 1, 2]).tolist() == [1, 2, 3]  # lists are arrays
+
+
+# ---- argmax and argmin -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("dtype", NUMPYS)
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, -1, -3], ids=str)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_E10_arguments_are_numpys(name: str, dtype: str, axis: Any, keepdims: bool) -> None:
+    """NumPy too returns the first NaN, and the lowest index of equal elements."""
+    for seed in range(3):
+        x = ties(dtype, (3, 4, 5), seed)
+        if seed == 2 and dtype.startswith("float"):
+            x = numpy.nan_to_num(x)
+        found = ARGUMENTS[name](np.asarray(x), axis=axis, keepdims=keepdims)
+        expected = getattr(numpy, name)(x, axis=axis, keepdims=keepdims)
+        assert found.dtype.name == "int64"
+        assert found.shape == expected.shape
+        numpy.testing.assert_array_equal(numpy.asarray(found), expected)
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("dtype", REAL, ids=lambda t: t.name)
+def test_arguments_point_at_the_extreme(name: str, dtype: DType) -> None:
+    x = sample(dtype, (50,))
+    at = int(ARGUMENTS[name](x))
+    extreme = {"argmax": np.max, "argmin": np.min}[name](x)
+    assert words(x)[at] == words(extreme)
+    assert extreme.item() not in x.tolist()[:at]
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_of_every_shape(name: str) -> None:
+    function = ARGUMENTS[name]
+    assert function(np.asarray(5.0)).item() == 0
+    assert function(np.asarray(5.0), keepdims=True).shape == ()
+    assert function(np.ones((0, 3)), axis=1).shape == (0,)
+    assert function(np.ones((0, 3)), axis=1, keepdims=True).shape == (0, 1)
+    for shape, axis in (((0,), None), ((0,), 0), ((2, 0), 1), ((0, 3), None), ((0, 3), 0)):
+        with pytest.raises(InvalidArgument, match="no element"):
+            function(np.ones(shape), axis=axis)
+    for axis in (2, -3):
+        with pytest.raises(InvalidArgument, match=f"axis {axis}"):
+            function(np.ones((2, 3)), axis=axis)
+    with pytest.raises(InvalidArgument, match="axis"):
+        function(np.asarray(5.0), axis=0)
+
+
+# ---- top_k -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=lambda t: t.name)
+def test_E10_top_k_is_the_head_of_the_descending_sort(dtype: DType) -> None:
+    """Without NaN and -0 the two orders are one."""
+    x = sample(dtype, (3, 4, 30), seed=5)
+    for k in (0, 1, 7, 30):
+        values, order = np.top_k(x, k)
+        assert values.dtype is dtype
+        assert order.dtype.name == "int64"
+        assert values.shape == order.shape == (3, 4, k)
+        expected = numpy.asarray(np.argsort(x, descending=True))[..., :k]
+        numpy.testing.assert_array_equal(numpy.asarray(order), expected)
+        picked = numpy.take_along_axis(words(x), numpy.asarray(order), -1)
+        numpy.testing.assert_array_equal(words(values), picked)
+
+
+def test_E7_E10_top_k_is_in_total_order() -> None:
+    """+NaN above +Inf, +0 above -0, -NaN last of all; equal keys by lower index."""
+    bits = [0x8000, 0x7FC0, 0xFFC0, 0x0000, 0x7F80, 0x8000, 0x0000, 0xFF80, 0x7FC1]
+    x = np.Array(Bits(numpy.array(bits, numpy.uint16), np.bfloat16))
+    values, order = np.top_k(x, 9)
+    assert order.tolist() == [8, 1, 4, 3, 6, 0, 5, 7, 2]
+    assert words(values).tolist() == [bits[i] for i in order.tolist()]
+
+
+@pytest.mark.parametrize(("shape", "k"), [((3,), 4), ((3,), -1), ((2, 0), 1), ((), 0), ((), 1)])
+def test_top_k_refuses_more_than_there_are(shape: tuple[int, ...], k: int) -> None:
+    with pytest.raises(InvalidArgument, match=f"no {k} largest"):
+        np.top_k(np.ones(shape), k)
+
+
+def test_top_k_of_no_elements() -> None:
+    for shape, k in (((2, 0), 0), ((0, 5), 3)):
+        values, order = np.top_k(np.ones(shape), k)
+        assert values.shape == order.shape == (*shape[:-1], k)
+
+
+# ---- windows ---------------------------------------------------------------------------------------
+
+NUMPY_REDUCERS: dict[str, Callable[..., Any]] = {
+    "add": numpy.sum,
+    "multiply": numpy.prod,
+    "maximum": numpy.max,
+    "minimum": numpy.min,
+}
+
+
+@pytest.mark.parametrize("reducer", NUMPY_REDUCERS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "uint8"])
+def test_R4_windows_are_numpys_sliding_windows(reducer: str, dtype: str) -> None:
+    """Small whole numbers, whose sums and products are exact."""
+    x = numpy.random.default_rng(6).integers(1, 4, (6, 9)).astype(numpy.int64)
+    window = [np.WindowDimension(2, stride=2), np.WindowDimension(3)]
+    found = np.reduce_window(np.asarray(x, dtype=dtype), reducer, window)
+    views = numpy.lib.stride_tricks.sliding_window_view(x, (2, 3))[::2]
+    expected = NUMPY_REDUCERS[reducer](views, axis=(2, 3))
+    if dtype == "uint8":
+        expected = expected % 256
+    elif dtype == "bfloat16":
+        expected = numpy.asarray(np.asarray(expected, dtype=dtype)).astype(numpy.int64)
+    assert found.dtype.name == dtype
+    assert numpy.asarray(found).astype(numpy.int64).tolist() == expected.tolist()
+
+
+def test_R4_window_padding_is_no_element_and_the_initial_value_counts_once() -> None:
+    x = np.asarray([-1.0, -2.0, -3.0])
+    padded = [np.WindowDimension(3, padding=(1, 1))]
+    assert np.reduce_window(x, "maximum", padded).tolist() == [-1, -1, -2]
+    assert np.reduce_window(x, "add", padded).tolist() == [-3, -6, -5]
+    assert np.reduce_window(x, "add", padded, initial=10).tolist() == [7, 4, 5]
+    assert np.reduce_window(x, "multiply", padded, initial=np.asarray(2.0)).tolist() == [4, -12, 12]
+    outside = [np.WindowDimension(1, padding=(1, -3))]
+    for reducer, empty in (
+        ("add", 0),
+        ("multiply", 1),
+        ("maximum", -numpy.inf),
+        ("minimum", numpy.inf),
+    ):
+        assert np.reduce_window(x, reducer, outside).tolist() == [empty]
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=lambda t: t.name)
+def test_R4_full_window_is_the_reduction(dtype: DType) -> None:
+    x = sample(dtype, (3, 700), seed=8)
+    window = [np.WindowDimension(1), np.WindowDimension(700)]
+    for reducer, function in (("maximum", np.max), ("minimum", np.min), ("add", np.sum)):
+        found = np.reduce_window(x, reducer, window)
+        assert found.dtype is dtype  # sums of integers are not widened here
+        if dtype.kind == "float" or reducer != "add":
+            numpy.testing.assert_array_equal(words(found), words(function(x, axis=1, keepdims=True)))
+
+
+def test_window_of_bool_is_or_and_and() -> None:
+    x = np.asarray([True, False, False, True])
+    window = [np.WindowDimension(2)]
+    for reducer, expected in (
+        ("add", [True, False, True]),
+        ("maximum", [True, False, True]),
+        ("multiply", [False] * 3),
+        ("minimum", [False] * 3),
+    ):
+        found = np.reduce_window(x, reducer, window)
+        assert found.dtype.name == "bool"
+        assert found.tolist() == expected
+
+
+def test_reduce_window_refuses_what_does_not_fit() -> None:
+    x = np.ones((2, 3))
+    pair = [np.WindowDimension(1), np.WindowDimension(2)]
+    with pytest.raises(InvalidArgument, match="subtract is no reducer"):
+        np.reduce_window(x, "subtract", pair)
+    with pytest.raises(UnsupportedOperator, match="maximun"):
+        np.reduce_window(x, "maximun", pair)
+    with pytest.raises(InvalidArgument, match="dimensions"):
+        np.reduce_window(x, "add", pair[:1])
+    with pytest.raises(InvalidArgument, match="at least 1"):
+        np.reduce_window(x, "add", [np.WindowDimension(0), np.WindowDimension(1)])
+    with pytest.raises(InvalidArgument, match="initial"):
+        np.reduce_window(x, "add", pair, initial=[1.0, 2.0])
+    with pytest.raises(UnsupportedType, match="float64"):
+        np.reduce_window(np.ones(3, dtype="float64"), "add", pair[:1])
+
+
+def test_window_larger_than_the_array_has_no_output() -> None:
+    assert np.reduce_window(np.ones(3), "add", [np.WindowDimension(4)]).shape == (0,)
+    assert np.reduce_window(np.ones((0, 2)), "add", [np.WindowDimension(1)] * 2).shape == (0, 2)
+
+
+@pytest.mark.parametrize("name", ["argmax", "sort", "top_k", "reduce_window", "cumulative_sum"])
+def test_doc_examples_hold(name: str) -> None:
+    function = getattr(np, name)
+    found = doctest.DocTestFinder(recurse=False).find(function, name, globs=vars(functions))
+    assert any(test.examples for test in found)
+    runner = doctest.DocTestRunner(verbose=False)
+    for test in found:
+        assert runner.run(test).failed == 0

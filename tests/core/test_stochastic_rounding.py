@@ -1,0 +1,1051 @@
+"""Rules S: the words, every rounding that draws them, and where it stands; against the twin."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import itertools
+import math
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import neuronsim as ns
+from neuronsim import _core, api, dtypes, ops, processor
+from neuronsim.errors import InvalidArgument, UnsupportedOperator
+from neuronsim.hlo import proto
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.profiles import Profile, rounding_state, seed_rounding, use_profile
+from neuronsim.reference import elementwise as twin
+from neuronsim.reference import formats, random, sums
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, RandomWords, Words
+
+FP8 = ["float8_e5m2", "float8_e4m3", "float8_e3m4"]
+NARROW = ["tfloat32", "bfloat16", "float16", *FP8]
+STOCHASTIC = Profile(rounding="stochastic")
+SEED, PATH = 0x0123456789ABCDEF, "4/main/y/"
+SETTING = ops.Setting(STOCHASTIC, SEED, PATH)
+PLAIN_DOT = ops.DotDimensions((1,), (0,))
+
+
+@functools.cache
+def drawn(seed: int, path: str, count: int) -> list[int]:
+    """The words of elements 0 to count - 1 of the rounding at this path (S2)."""
+    identifier = random.identifier(path)
+    blocks = [
+        random.philox4x32(
+            (b, 0, identifier & random.MASK, identifier >> 32), (seed & random.MASK, seed >> 32)
+        )
+        for b in range(-(-count // 4))
+    ]
+    return list(itertools.chain.from_iterable(blocks))[:count]
+
+
+def rounded(
+    target: str, numbers: Sequence[int], path: str = f"{PATH}/", seed: int = SEED, **more: Any
+) -> list[int]:
+    """Float32 bits rounded stochastically, element i with word i."""
+    words = drawn(seed, path, len(numbers))
+    return [
+        formats.round_number(target, formats.decode("float32", x), word=w, **more)
+        for x, w in zip(numbers, words, strict=True)
+    ]
+
+
+def wide(type_name: str, words: Words) -> list[int]:
+    return [formats.convert(type_name, "float32", w) for w in words.ravel().tolist()]
+
+
+def everywhere(evaluate: Evaluate, name: str, *operands: tuple[str, Words], **more: Any) -> Words:
+    """The result, which is the same on every instruction set and number of threads."""
+    found: Words | None = None
+    for isa, n in itertools.product(processor.available_isas(), (1, 2)):
+        processor.set_isa(isa)
+        processor.set_num_threads(n)
+        ours = evaluate(name, *operands, **{"setting": SETTING, **more})
+        assert found is None or np.array_equal(ours, found), (isa, n)
+        found = ours
+    assert found is not None
+    return found
+
+
+@pytest.fixture(autouse=True)
+def own_rounding_state() -> Iterator[None]:
+    """No test leaves its seed or its calls to the next."""
+    state = rounding_state()
+    before = state.seed, state.calls
+    yield
+    seed_rounding(before[0])
+    rounding_state().calls = before[1]
+
+
+# ---- S2: the words -------------------------------------------------------------------------------
+
+ONES = (1 << 32) - 1
+KNOWN = [
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((ONES,) * 4, (ONES, ONES), (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("counter", "key", "expected"), KNOWN)
+def test_words_S2_are_random123s_known_answers(
+    counter: tuple[int, int, int, int], key: tuple[int, int], expected: tuple[int, ...]
+) -> None:
+    assert random.philox4x32(counter, key) == expected
+
+
+def test_words_S2_of_the_core_are_the_known_answers() -> None:
+    """Its index has 63 bits, so the counter of ones is reached in its upper half only."""
+    assert tuple(_core.random_words(0, 0, 0, 4).tolist()) == KNOWN[0][2]
+    seed, identifier = 0x299F31D0A4093822, 0x0370734413198A2E
+    block = 0x05A308D3243F6A88  # the top bits of the third counter do not fit an index
+    expected = random.philox4x32((0x243F6A88, 0x05A308D3, 0x13198A2E, 0x03707344), KNOWN[2][1])
+    assert tuple(_core.random_words(seed, identifier, block << 2, 4).tolist()) == expected
+
+
+def test_words_S2_of_the_core_equal_the_twin() -> None:
+    rng = np.random.default_rng(1)
+    starts = [0, 1, 2, 3, 511, 512, 2**32 - 3, 2**34 - 6, 2**34, 2**40 + 5, 2**62 - 9]
+    for start in starts:
+        seed, identifier = (int(v) for v in rng.integers(0, 2**64, 2, np.uint64, endpoint=False))
+        count = 9
+        ours = _core.random_words(seed, identifier, start, count).tolist()
+        assert ours == [random.word(seed, identifier, start + i) for i in range(count)], start
+    long = _core.random_words(7, 9, 1, 2000).tolist()
+    assert long[::61] == [random.word(7, 9, 1 + i) for i in range(0, 2000, 61)]
+
+
+def test_identifier_S2_is_of_the_path() -> None:
+    assert SETTING.identifier() == random.identifier("4/main/y//")
+    assert SETTING.identifier("3") == random.identifier("4/main/y//3")
+    assert ops.Setting(Profile(), SEED, PATH).identifier() == 0  # without draws there is none
+    assert drawn(SEED, "a", 11) == [random.word(SEED, random.identifier("a"), i) for i in range(11)]
+
+
+# ---- S1: conversions -----------------------------------------------------------------------------
+
+
+@functools.cache
+def float32_cases(target: str) -> list[int]:
+    """Random, boundary, subnormal, near-overflow, Inf and NaN values of either sign."""
+    rng = np.random.default_rng(2)
+    f = formats.FORMATS[target]
+    step = 2.0 ** (1 - f.bias - f.mantissa_bits)
+    largest_field = (((1 << f.exponent_bits) - 1) << f.mantissa_bits) - 1
+    if not f.has_inf:
+        largest_field = (f.nan_bits >> f.shift) - 1
+    largest = float(formats.decode(target, largest_field << f.shift).magnitude)
+    unit = largest - float(formats.decode(target, (largest_field - 1) << f.shift).magnitude)
+    values = [2.0 ** rng.integers(-3, 3) * (1 + x) for x in rng.random(150)]
+    values += (rng.random(120) * step * 4).tolist() + (rng.random(60) * step).tolist()
+    values += (largest - unit + rng.random(120) * unit * 3).tolist()
+    values += [largest, largest + unit / 2, largest + unit, largest + 2 * unit, step, step / 2]
+    # At powers of two the step changes.
+    for e in (0, 1, -1, 1 - f.bias, 2 - f.bias):
+        p = 2.0**e
+        values += [p, p * (1 - 2.0**-20), p * (1 + 2.0**-20), p * (1 - 2.0**-24), p * (1 + 2.0**-9)]
+    with np.errstate(over="ignore"):
+        words = np.array(values, np.float32).view(np.uint32).tolist()
+    words += rng.integers(0, 1 << 31, 150).tolist()
+    words += [
+        0,
+        1,
+        2,
+        0x007FFFFF,
+        0x00800000,
+        0x7F7FFFFF,
+        0x7F7FFFFE,
+        0x7F800000,
+        0x7F800001,
+        0x7FC00000,
+    ]
+    return [w | s for w in words for s in (0, 0x80000000)]
+
+
+@pytest.mark.parametrize("target", [*NARROW, "float8_e4m3fn"])
+def test_conversion_S1_equals_the_twin(
+    restored_processor: None, evaluate: Evaluate, target: str
+) -> None:
+    numbers = float32_cases(target)
+    words = np.array(numbers, np.uint32)
+    ours = everywhere(evaluate, "convert", ("float32", words), dtype=dtypes.DTYPES[target])
+    assert ours.tolist() == rounded(target, numbers)
+    usual = evaluate("convert", ("float32", words), dtype=dtypes.DTYPES[target])
+    assert not np.array_equal(ours, usual)
+
+
+@pytest.mark.parametrize("target", NARROW)
+def test_conversion_S1_control_wrong_words_are_noticed(evaluate: Evaluate, target: str) -> None:
+    """Another seed, id, first element, or order of a block's words changes bits."""
+    numbers = float32_cases(target)[: 4 * 150]
+    operand = ("float32", np.array(numbers, np.uint32))
+    ours = evaluate("convert", operand, setting=SETTING, dtype=dtypes.DTYPES[target]).tolist()
+    decoded = [formats.decode("float32", x) for x in numbers]
+    words = drawn(SEED, f"{PATH}/", len(numbers) + 1)
+    reversed_blocks = [words[i ^ 3] for i in range(len(numbers))]
+    wrong = {
+        "order": reversed_blocks,
+        "first": words[1:],
+        "seed": drawn(SEED + 1, f"{PATH}/", len(numbers)),
+        "key order": drawn((SEED >> 32) | (SEED & ONES) << 32, f"{PATH}/", len(numbers)),
+        "id": drawn(SEED, PATH, len(numbers)),
+        "tile": drawn(SEED, f"{PATH}/0", len(numbers)),
+        "complement": [ONES - w for w in words],
+        "none": [0] * len(numbers),
+    }
+    for name, other in wrong.items():
+        expected = [
+            formats.round_number(target, x, word=w) for x, w in zip(decoded, other, strict=False)
+        ]  # fmt: skip
+        assert ours != expected, name
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("tfloat32", "bfloat16"),
+        ("tfloat32", "float16"),
+        ("bfloat16", "float16"),
+        ("bfloat16", "float8_e4m3"),
+        ("float16", "bfloat16"),
+        ("float16", "float8_e5m2"),
+        ("float8_e3m4", "float8_e5m2"),
+        ("float8_e5m2", "float8_e4m3"),
+        ("float16", "float32"),
+        ("bfloat16", "tfloat32"),
+        ("tfloat32", "float32"),
+    ],
+)
+def test_conversion_S1_between_narrow_types_equals_the_twin(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+) -> None:
+    """They are float32 values too; widening is exact and moves nothing."""
+    rng = np.random.default_rng(3)
+    words = np.concatenate([random_words(rng, source, 200, m) for m in ("any", "near", "special")])
+    ours = evaluate("convert", (source, words), setting=SETTING, dtype=dtypes.DTYPES[target])
+    expected = rounded(target, wide(source, words))
+    if target == "float32":
+        expected = [formats.convert(source, target, w) for w in words.tolist()]
+    assert ours.tolist() == expected
+
+
+@pytest.mark.parametrize("overflow", ["nan", "saturate"])
+@pytest.mark.parametrize("target", FP8)
+def test_conversion_S1_overflows_as_C3_says(
+    isa: str, evaluate: Evaluate, target: str, overflow: str
+) -> None:
+    numbers = float32_cases(target)
+    setting = SETTING._replace(profile=STOCHASTIC.replace(fp8_overflow=overflow))
+    operand = ("float32", np.array(numbers, np.uint32))
+    ours = evaluate("convert", operand, setting=setting, dtype=dtypes.DTYPES[target])
+    assert ours.tolist() == rounded(target, numbers, fp8_overflow=overflow)
+
+
+@pytest.mark.parametrize("target", ["bfloat16", "tfloat32", "float16"])
+def test_conversion_S1_flushes_as_C4_says(isa: str, evaluate: Evaluate, target: str) -> None:
+    numbers = float32_cases(target)
+    setting = SETTING._replace(profile=STOCHASTIC.replace(subnormals="flush"))
+    operand = ("float32", np.array(numbers, np.uint32))
+    ours = evaluate("convert", operand, setting=setting, dtype=dtypes.DTYPES[target])
+    read = [x & 0x80000000 if x & 0x7F800000 == 0 else x for x in numbers]
+    assert ours.tolist() == rounded(target, read, subnormals="flush")
+
+
+@pytest.mark.parametrize("target", ["bfloat16", "float16", "float8_e4m3"])
+def test_conversion_S2_of_a_large_array_takes_the_word_of_each_index(
+    restored_processor: None, evaluate: Evaluate, target: str
+) -> None:
+    """130,000 elements, shared out among threads; the twin at the ends of blocks and at random."""
+    n = 130_003
+    rng = np.random.default_rng(4)
+    words = rng.integers(0x3C000000, 0x42000000, n, np.uint32)
+    ours = everywhere(evaluate, "convert", ("float32", words), dtype=dtypes.DTYPES[target])
+    ends = [k + d for k in range(512, n, 512 * 16) for d in (-1, 0, 1)]
+    identifier = SETTING.identifier()
+    for i in (*ends, *rng.integers(0, n, 500).tolist(), 0, n - 1):
+        number = formats.decode("float32", int(words[i]))
+        expected = formats.round_number(target, number, word=random.word(SEED, identifier, i))
+        assert ours[i] == expected, i
+    # The whole array by the core's words: hi where the fraction and the word carry.
+    if target == "bfloat16":
+        r = _core.random_words(SEED, identifier, 0, n).astype(np.uint64)
+        carried = (words.astype(np.uint64) << np.uint64(16)) + r >> np.uint64(32)
+        assert np.array_equal(ours, carried.astype(np.uint16))
+
+
+def test_conversion_S2_index_is_logical_not_where_it_lies(isa: str, evaluate: Evaluate) -> None:
+    """Transposed, reversed, strided and broadcast operands draw as dense copies of them do."""
+    rng = np.random.default_rng(5)
+    x = rng.integers(0x3F000000, 0x41000000, (30, 46), np.uint32)
+    views = [
+        x.T,
+        x[::-1],
+        x[:, ::2],
+        np.broadcast_to(x[:, :1], x.shape),
+        np.broadcast_to(x[0], x.shape),
+    ]
+    for view in views:
+        ours = evaluate("convert", ("float32", view), setting=SETTING, dtype=dtypes.bfloat16)
+        dense = ("float32", np.ascontiguousarray(view))
+        theirs = evaluate("convert", dense, setting=SETTING, dtype=dtypes.bfloat16)
+        assert np.array_equal(ours, theirs)
+        assert ours.ravel().tolist() == rounded("bfloat16", view.ravel().tolist())
+
+
+# ---- S1: what does not move ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [*NARROW, "float8_e4m3fn"])
+def test_exact_values_S1_never_move(isa: str, evaluate: Evaluate, target: str) -> None:
+    """Every value of the format, Inf, NaN and both zeros, whatever the seed."""
+    t = dtypes.DTYPES[target]
+    words = np.arange(1 << min(t.bits, 16), dtype=np.uint32)
+    words = (words << np.uint32(16) if target == "tfloat32" else words).astype(f"u{t.itemsize}")
+    x = evaluate("convert", (target, words), dtype=dtypes.float32)
+    expected = evaluate("convert", ("float32", x), dtype=t)
+    for seed in (0, 1, SEED):
+        setting = SETTING._replace(seed=seed)
+        ours = evaluate("convert", ("float32", x), setting=setting, dtype=t)
+        assert np.array_equal(ours, expected)
+
+
+def test_from_wider_types_S1_keeps_nearest_even(
+    isa: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """float64 and 64-bit integers are not float32 values; nor is an int32 that is taken exactly."""
+    rng = np.random.default_rng(6)
+    doubles = (rng.standard_normal(600) * 2.0 ** rng.integers(-9, 9, 600)).view(np.uint64)
+    operands = [("float64", doubles)]
+    for source in ("int64", "uint64"):
+        small = rng.integers(0, 300, 300).astype(np.uint64)
+        operands.append((source, np.concatenate([small, random_words(rng, source, 300)])))
+    for operand in operands:
+        for target in NARROW:
+            ours = evaluate("convert", operand, setting=SETTING, dtype=dtypes.DTYPES[target])
+            usual = evaluate("convert", operand, dtype=dtypes.DTYPES[target])
+            assert np.array_equal(ours, usual), (operand[0], target)
+    exact = SETTING._replace(profile=STOCHASTIC.replace(int_to_float="exact"))
+    integers = ("int32", random_words(rng, "int32", 600))
+    ours = evaluate("convert", integers, setting=exact, dtype=dtypes.bfloat16)
+    usual = evaluate("convert", integers, profile=Profile(int_to_float="exact"), dtype=dtypes.bfloat16)
+    assert np.array_equal(ours, usual)
+
+
+@pytest.mark.parametrize("source", ["int32", "uint32", "int16", "uint8"])
+def test_integers_S1_through_float32_are_rounded_stochastically(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str
+) -> None:
+    """C1: to float32 by RNE, and that float32 value stochastically."""
+    rng = np.random.default_rng(7)
+    words = random_words(rng, source, 500)
+    words[::2] &= words.dtype.type(127)
+    values = words.view(source).tolist()
+    via = [formats.from_float("float32", v) for v in values]
+    for target in ("bfloat16", "float8_e4m3", "float8_e5m2", "float16"):
+        ours = evaluate("convert", (source, words), setting=SETTING, dtype=dtypes.DTYPES[target])
+        assert ours.tolist() == rounded(target, via), target
+    single = evaluate("convert", (source, words), setting=SETTING, dtype=dtypes.float32)
+    assert single.tolist() == via
+
+
+def test_numbers_S1_of_python_keep_nearest_even() -> None:
+    with use_profile(rounding="stochastic"):
+        for value in (0.1, 1 / 3, 1e-3, 257):
+            for target in ("bfloat16", "float16", "float8_e4m3"):
+                found = {ns.asarray(value, target).bits.data.tobytes() for _ in range(20)}
+                assert found == {
+                    np.array(
+                        formats.from_float(target, value), f"u{dtypes.DTYPES[target].itemsize}"
+                    ).tobytes()
+                }
+        assert ns.asarray([0.1] * 50, "bfloat16").bits.data.tolist() == [0x3DCD] * 50
+
+
+@pytest.mark.parametrize("name", ["negative", "abs", "select", "copysign", "less", "bitwise_and"])
+def test_moves_S1_draw_nothing(evaluate: Evaluate, random_words: RandomWords, name: str) -> None:
+    rng = np.random.default_rng(8)
+    for type_name in ("bfloat16", "float8_e4m3") if name != "bitwise_and" else ("int32",):
+        a, b = ((type_name, random_words(rng, type_name, 300)) for _ in range(2))
+        operands = [a] if name in ("negative", "abs") else [a, b]
+        if name == "select":
+            operands = [("bool", rng.integers(0, 2, 300, np.uint8)), a, b]
+        ours = evaluate(name, *operands, setting=SETTING)
+        assert np.array_equal(ours, evaluate(name, *operands)), type_name
+
+
+# ---- S1: how often -------------------------------------------------------------------------------
+
+DRAWS = 1_000_000
+
+
+def assert_share(count: int, chance: float) -> None:
+    """Six standard deviations of a binomial count."""
+    bound = 6 * math.sqrt(DRAWS * chance * (1 - chance)) + 1
+    assert abs(count - DRAWS * chance) <= bound, (count, chance)
+
+
+@pytest.mark.parametrize(
+    ("target", "low", "step"),
+    [
+        ("bfloat16", 1.0, 2.0**-7),
+        ("bfloat16", 2.0**-133 * 5, 2.0**-133),  # subnormals, of float32 too
+        ("tfloat32", 3.0, 2.0**-9),
+        ("float16", 1024.0, 1.0),
+        ("float16", 2.0**-24 * 3, 2.0**-24),
+        ("float16", 0.0, 2.0**-24),
+        ("float8_e4m3", 208.0, 16.0),
+        ("float8_e4m3", 240.0, 16.0),  # overflow is the upper neighbour
+        ("float8_e5m2", 2.0**-16, 2.0**-16),
+        ("float8_e3m4", 1.0, 2.0**-4),
+    ],
+)
+def test_frequency_S1_is_the_distance(evaluate: Evaluate, target: str, low: float, step: float) -> None:
+    lower = formats.from_float(target, low)
+    unit = 1 << formats.FORMATS[target].shift
+    for n, fraction in enumerate((1 / 1024, 1 / 2, 1 / 4, 15 / 16)):
+        x = np.float32(low + step * fraction)
+        assert float(x) == low + step * fraction
+        sign = -1 if n == 1 else 1
+        words = np.full(DRAWS, sign * x, np.float32).view(np.uint32)
+        setting = SETTING._replace(seed=n)
+        ours = evaluate("convert", ("float32", words), setting=setting, dtype=dtypes.DTYPES[target])
+        sign_bit = formats.FORMATS[target].sign_bit if sign < 0 else 0
+        found, counts = np.unique(ours, return_counts=True)
+        assert found.tolist() == [lower | sign_bit, (lower + unit) | sign_bit]
+        assert_share(int(counts[1]), fraction)
+
+
+def test_mean_S1_is_unbiased(evaluate: Evaluate) -> None:
+    """The sum of the errors of random values, in units of the last place; RNE of a constant fails."""
+    rng = np.random.default_rng(9)
+    for target, m in (("bfloat16", 7), ("float16", 10), ("float8_e4m3", 3)):
+        x = (1 + rng.random(DRAWS)).astype(np.float32)
+        t = dtypes.DTYPES[target]
+        ours = evaluate("convert", ("float32", x.view(np.uint32)), setting=SETTING, dtype=t)
+        back = evaluate("convert", (target, ours), dtype=dtypes.float32).view(np.float32)
+        errors = (back.astype(np.float64) - x) * 2.0**m
+        assert np.abs(errors).max() < 1
+        fraction = np.modf(x.astype(np.float64) * 2.0**m)[0]
+        deviation = math.sqrt(float(np.sum(fraction * (1 - fraction))))
+        assert abs(float(errors.sum())) < 6 * deviation
+    constant = np.full(DRAWS, 1.001, np.float32).view(np.uint32)
+    nearest = evaluate("convert", ("float32", constant), dtype=dtypes.bfloat16)
+    assert set(nearest.tolist()) == {0x3F80}
+
+
+def test_example_of_AWS_S_1024_and_halves_in_float16() -> None:
+    """2048 additions of 0.5 to 1024: RNE stays, stochastic rounding ends near 2048."""
+    x = total = ns.asarray(np.full(64, 1024.0), "float16")
+    half = ns.asarray(np.full(64, 0.5), "float16")
+    for _ in range(3):
+        x = x + half
+    assert x.tolist() == [1024.0] * 64
+    seed_rounding(1)
+    with use_profile(rounding="stochastic"):
+        for _ in range(2048):
+            total = total + half
+    ends = np.asarray(total).astype(np.float64)
+    # An addition moves by 1 with chance 1/2, above 2048 by 2 with chance 1/4: variance 3/4 at most.
+    assert np.abs(ends - 2048).max() < 6 * math.sqrt(2048 * 0.75)
+    assert abs(ends.mean() - 2048) < 6 * math.sqrt(2048 * 0.75 / 64)
+    assert len(set(ends.tolist())) > 10
+
+
+# ---- every operation's store ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_name", NARROW)
+@pytest.mark.parametrize("name", ["add", "multiply", "divide", "maximum", "exp", "sqrt", "reciprocal"])
+def test_store_S1_of_every_operation_is_stochastic(
+    restored_processor: None,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    type_name: str,
+    name: str,
+) -> None:
+    rng = np.random.default_rng(10)
+    arity = 2 if name in ("add", "multiply", "divide", "maximum") else 1
+    columns = [
+        np.concatenate([random_words(rng, type_name, 70, m) for m in ("any", "near", "special")])
+        for _ in range(arity)
+    ]
+    results = [twin.FLOAT[name](*p) for p in zip(*(wide(type_name, c) for c in columns), strict=True)]
+    ours = everywhere(evaluate, name, *((type_name, c) for c in columns))
+    assert ours.tolist() == rounded(type_name, results)
+    single = [("float32", np.array(wide(type_name, c), np.uint32)) for c in columns]
+    assert np.array_equal(evaluate(name, *single, setting=SETTING), evaluate(name, *single))
+
+
+def test_store_S2_of_several_steps_has_an_id_for_each(
+    isa: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """The last has the tile "", those before it their numbers; float32 steps draw nothing."""
+    rng = np.random.default_rng(11)
+    a, b = (random_words(rng, "bfloat16", 300, "near") for _ in range(2))
+    setting = SETTING._replace(profile=STOCHASTIC.replace(divide="reciprocal_multiply"))
+    ours = evaluate("divide", ("bfloat16", a), ("bfloat16", b), setting=setting)
+    pairs = zip(wide("bfloat16", a), wide("bfloat16", b), strict=True)
+    quotients = [twin.multiply(x, twin.divide(0x3F800000, y)) for x, y in pairs]
+    assert ours.tolist() == rounded("bfloat16", quotients)
+    # reduce-precision to (8, 7) converts there and back: its rounding is step 0 of two.
+    words = random_words(rng, "float32", 300, "near")
+    ours = evaluate(
+        "reduce_precision", ("float32", words), setting=SETTING, exponent_bits=8, mantissa_bits=7
+    )
+    there = rounded("bfloat16", words.tolist(), f"{PATH}/0")
+    assert ours.tolist() == [formats.convert("bfloat16", "float32", w) for w in there]
+    # Other widths are no format's rounding (C9).
+    five = {"exponent_bits": 5, "mantissa_bits": 10}
+    ours = evaluate("reduce_precision", ("float32", words), setting=SETTING, **five)
+    assert np.array_equal(ours, evaluate("reduce_precision", ("float32", words), **five))
+
+
+def float32_sum(reducer: str, type_name: str, elements: Sequence[int], initial: int) -> int:
+    """R2 in float32, not yet rounded to the type."""
+    own = [formats.convert(type_name, "float32", w) for w in (*elements, initial)]
+    return sums.reduce_float(reducer, "float32", own[:-1], own[-1])
+
+
+@pytest.mark.parametrize("type_name", ["bfloat16", "float16", "float8_e4m3", "tfloat32"])
+@pytest.mark.parametrize("reducer", ["add", "multiply"])
+def test_reduce_S1_rounds_each_output_by_its_index(
+    restored_processor: None,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    type_name: str,
+    reducer: str,
+) -> None:
+    rng = np.random.default_rng(12)
+    x = random_words(rng, type_name, (5, 6, 7), "near")
+    initial = np.asarray(formats.from_float(type_name, 1.25), x.dtype)
+    for axes in ((1,), (0, 2), (2,), (0, 1, 2)):
+        kept = [d for d in range(3) if d not in axes]
+        rows = x.transpose([*kept, *axes]).reshape(-1, math.prod(x.shape[d] for d in axes))
+        totals = [float32_sum(reducer, type_name, r, int(initial)) for r in rows.tolist()]
+        for operand in (x, np.asfortranarray(x)):
+            ours = everywhere(
+                evaluate,
+                "reduce",
+                *((type_name, operand), (type_name, initial)),
+                dimensions=axes,
+                reducer=reducer,
+            )
+            assert ours.ravel().tolist() == rounded(type_name, totals), axes
+
+
+def test_reduce_S2_of_many_outputs_on_threads(restored_processor: None, evaluate: Evaluate) -> None:
+    rng = np.random.default_rng(13)
+    x = rng.integers(0x3F00, 0x4100, (300, 40, 70), np.uint16)
+    zero = np.zeros((), np.uint16)
+    ours = everywhere(
+        evaluate, "reduce", ("bfloat16", x), ("bfloat16", zero), dimensions=(1,), reducer="add"
+    )
+    single = (x.astype(np.uint32) << np.uint32(16)).astype(np.uint32)
+    totals = evaluate(
+        "reduce",
+        *(("float32", single), ("float32", np.zeros((), np.uint32))),
+        dimensions=(1,),
+        reducer="add",
+    )
+    r = _core.random_words(SEED, SETTING.identifier(), 0, totals.size).astype(np.uint64)
+    carried = (totals.ravel().astype(np.uint64) << np.uint64(16)) + r >> np.uint64(32)
+    assert np.array_equal(ours.ravel(), carried.astype(np.uint16))
+
+
+@pytest.mark.parametrize("type_name", ["bfloat16", "float8_e4m3"])
+@pytest.mark.parametrize("depth", [300, 512, 1100])
+@pytest.mark.parametrize("outputs", [3, 20])
+def test_reduce_S2_R3_rounds_each_tile_with_its_own_id(
+    restored_processor: None, evaluate: Evaluate, type_name: str, depth: int, outputs: int
+) -> None:
+    """Tile t has the tile number in its path, the final rounding the empty one."""
+    rng = np.random.default_rng(14)
+    values = (rng.random((outputs, depth)) * 0.01 + 0.001) * (10 if type_name == "float8_e4m3" else 1)
+    encode = np.array([formats.from_float(type_name, v) for v in values.ravel().tolist()])
+    x = encode.reshape(outputs, depth).astype(f"u{dtypes.DTYPES[type_name].itemsize}")
+    initial = np.asarray(formats.from_float(type_name, 0.3), x.dtype)
+    numbers = np.array(wide(type_name, x), np.uint32).reshape(x.shape)
+    tiles = []
+    for t, start in enumerate(range(0, depth, 512)):
+        piece = ("float32", np.ascontiguousarray(numbers[:, start : start + 512]))
+        no_init = ("float32", np.zeros((), np.uint32))
+        totals = evaluate("reduce", piece, no_init, dimensions=(1,), reducer="add")
+        narrow = rounded(type_name, totals.tolist(), f"{PATH}/{t}")
+        tiles.append([formats.convert(type_name, "float32", w) for w in narrow])
+    tiles.append(wide(type_name, np.repeat(initial, outputs)))
+    results = [functools.reduce(twin.add, column) for column in zip(*tiles, strict=True)]
+    expected = rounded(type_name, results)
+    profile = STOCHASTIC.replace(mixed_precision_accumulation="off")
+    more: dict[str, Any] = {"setting": SETTING._replace(profile=profile), "reducer": "add"}
+    start_value = (type_name, initial)
+    ours = everywhere(evaluate, "reduce", (type_name, x), start_value, dimensions=(1,), **more)
+    assert ours.tolist() == expected
+    turned = (type_name, np.ascontiguousarray(x.T))
+    ours = everywhere(evaluate, "reduce", turned, start_value, dimensions=(0,), **more)
+    assert ours.tolist() == expected
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_cumulative_S2_index_is_that_of_the_result(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, axis: int
+) -> None:
+    """Row-major in the array that is given back, whichever axis is summed along."""
+    rng = np.random.default_rng(15)
+    x = random_words(rng, "bfloat16", (4, 5, 6), "near")
+    single = np.array(wide("bfloat16", x), np.uint32).reshape(x.shape)
+    zero = np.zeros((), np.uint32)
+    more = {"axis": axis, "reducer": "add"}
+    totals = evaluate("cumulative", ("float32", single), ("float32", zero), **more)
+    operands = (("bfloat16", x), ("bfloat16", zero.astype(np.uint16)))
+    ours = everywhere(evaluate, "cumulative", *operands, **more)
+    assert ours.ravel().tolist() == rounded("bfloat16", totals.ravel().tolist())
+
+
+def test_reduce_window_S2_index_is_that_of_the_result(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    rng = np.random.default_rng(16)
+    x = random_words(rng, "float16", (15, 20), "near")
+    single = np.array(wide("float16", x), np.uint32).reshape(x.shape)
+    zero = np.zeros((), np.uint32)
+    window = (ops.WindowDimension(2), ops.WindowDimension(3, stride=2, padding=(1, 1)))
+    more = {"window": window, "reducer": "add"}
+    totals = evaluate("reduce_window", ("float32", single), ("float32", zero), **more)
+    operands = (("float16", x), ("float16", zero.astype(np.uint16)))
+    ours = everywhere(evaluate, "reduce_window", *operands, **more)
+    assert ours.ravel().tolist() == rounded("float16", totals.ravel().tolist())
+
+
+def test_reduce_window_S2_R3_rounds_each_tile_with_its_own_id(
+    restored_processor: None, evaluate: Evaluate
+) -> None:
+    rng = np.random.default_rng(22)
+    x = np.array(
+        [formats.from_float("bfloat16", v) for v in (rng.random(620) * 0.1).tolist()], np.uint16
+    )
+    numbers = wide("bfloat16", x)
+    first, rest = (
+        [float32_sum("add", "float32", numbers[j + low : j + high], 0) for j in range(0, 620 - 599, 2)]
+        for low, high in ((0, 512), (512, 600))
+    )
+    tiles = [rounded("bfloat16", t, f"{PATH}/{n}") for n, t in enumerate((first, rest))]
+    pairs = zip(*([formats.convert("bfloat16", "float32", w) for w in t] for t in tiles), strict=True)
+    profile = STOCHASTIC.replace(mixed_precision_accumulation="off")
+    ours = everywhere(
+        evaluate,
+        "reduce_window",
+        *(("bfloat16", x), ("bfloat16", np.zeros((), np.uint16))),
+        setting=SETTING._replace(profile=profile),
+        window=(ops.WindowDimension(600, stride=2),),
+        reducer="add",
+    )
+    assert ours.tolist() == rounded("bfloat16", [twin.add(*p) for p in pairs])
+
+
+def test_reduce_S2_has_no_words_for_an_accumulate_type(evaluate: Evaluate) -> None:
+    x, zero = np.zeros((3, 4), np.uint16), np.zeros((), np.uint16)
+    with pytest.raises(UnsupportedOperator, match="S2"):
+        evaluate(
+            "reduce",
+            *(("bfloat16", x), ("bfloat16", zero)),
+            setting=SETTING,
+            dimensions=(1,),
+            reducer="add",
+            accumulate=dtypes.bfloat16,
+        )
+
+
+@pytest.mark.parametrize("result", ["bfloat16", "float16", "float8_e4m3", "float32"])
+def test_dot_S1_rounds_each_result_by_its_index(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, result: str
+) -> None:
+    """M4: the float32 PSUM value; the index is row-major over batch, rows and columns."""
+    rng = np.random.default_rng(17)
+    x = random_words(rng, "bfloat16", (2, 15, 5), "near")
+    y = random_words(rng, "bfloat16", (2, 5, 70), "near")
+    dims = ops.DotDimensions((2,), (1,), (0,), (0,))
+    operands = (("bfloat16", x), ("bfloat16", y))
+    single = evaluate("dot", *operands, dot_dimensions=dims, dtype=dtypes.float32)
+    sample = sums.dot("bfloat16", "bfloat16", "float32", x[1, 3].tolist(), y[1, :, 69].tolist())
+    assert single[1, 3, 69] == sample
+    ours = everywhere(evaluate, "dot", *operands, dot_dimensions=dims, dtype=dtypes.DTYPES[result])
+    totals = single.ravel().tolist()
+    assert ours.ravel().tolist() == (totals if result == "float32" else rounded(result, totals))
+
+
+def test_dot_S2_of_many_results_on_threads(restored_processor: None, evaluate: Evaluate) -> None:
+    rng = np.random.default_rng(18)
+    x, y = (rng.integers(0x3F00, 0x4100, s, np.uint16) for s in ((260, 140), (140, 300)))
+    operands = (("bfloat16", x), ("bfloat16", y))
+    ours = everywhere(evaluate, "dot", *operands, dot_dimensions=PLAIN_DOT)
+    totals = evaluate("dot", *operands, dot_dimensions=PLAIN_DOT, dtype=dtypes.float32).ravel()
+    r = _core.random_words(SEED, SETTING.identifier(), 0, totals.size).astype(np.uint64)
+    carried = (totals.astype(np.uint64) << np.uint64(16)) + r >> np.uint64(32)
+    assert np.array_equal(ours.ravel(), carried.astype(np.uint16))
+
+
+# ---- eager arrays --------------------------------------------------------------------------------
+
+
+def eager_operands() -> tuple[ns.Array, ns.Array, list[int]]:
+    """Two bfloat16 arrays, and their sums in float32."""
+    rng = np.random.default_rng(19)
+    a, b = (rng.integers(0x3E00, 0x4000, 200, np.uint16) for _ in range(2))
+    totals = [twin.add(x, y) for x, y in zip(wide("bfloat16", a), wide("bfloat16", b), strict=True)]
+    x, y = (ns.Array(ops.Bits(v, dtypes.bfloat16)) for v in (a, b))
+    return x, y, totals
+
+
+def bits(x: ns.Array) -> list[int]:
+    found: list[int] = x.bits.data.tolist()
+    return found
+
+
+def test_eager_S2_counts_the_calls_since_seeding() -> None:
+    """call/eager/name: two successive operations share no word, and seeding begins anew."""
+    x, y, totals = eager_operands()
+    with use_profile(rounding="stochastic"):
+        for _ in range(2):
+            seed_rounding(77)
+            first, second, third = bits(x + y), bits(x + y), bits(x - y)
+            assert first == rounded("bfloat16", totals, "0/eager/add//", 77)
+            assert second == rounded("bfloat16", totals, "1/eager/add//", 77)
+            assert first != second
+            minus = zip(wide("bfloat16", x.bits.data), wide("bfloat16", y.bits.data), strict=True)
+            differences = [twin.subtract(*p) for p in minus]
+            assert third == rounded("bfloat16", differences, "2/eager/subtract//", 77)
+        assert bits(x + y) == rounded("bfloat16", totals, "3/eager/add//", 77)
+
+
+def test_eager_S2_the_profile_outside_is_nearest_even() -> None:
+    x, y, totals = eager_operands()
+    usual = [formats.convert("float32", "bfloat16", t) for t in totals]
+    for _ in range(2):  # the short way of equal types and shapes must not remember the wrong program
+        assert bits(x + y) == usual
+        with use_profile(rounding="stochastic"):
+            assert bits(x + y) != usual
+    assert bits(x + y) == usual
+
+
+def test_eager_S2_use_profile_goes_on_counting() -> None:
+    x, y, totals = eager_operands()
+    seed_rounding(5)
+    for call in range(3):
+        with use_profile(rounding="stochastic"):
+            assert bits(x + y) == rounded("bfloat16", totals, f"{call}/eager/add//", 5)
+        x + y  # nearest even draws nothing
+
+
+def test_eager_S2_movement_is_no_rounding_operation() -> None:
+    """`call` counts earlier rounding operations: data movement, and bits that are moved, are none."""
+    x, y, totals = eager_operands()
+    with use_profile(rounding="stochastic"):
+        seed_rounding(6)
+        ns.transpose(x.reshape(10, 20)), ns.concat([x, y]), ns.where(x > y, x, y), -x
+        assert bits(x + y) == rounded("bfloat16", totals, "0/eager/add//", 6)
+
+
+def test_eager_S2_state_is_of_the_context() -> None:
+    """Another thread starts at its own call 0; a copied context can be seeded on its own."""
+    x, y, totals = eager_operands()
+    seed_rounding(8)
+    found: list[list[int]] = []
+
+    def elsewhere() -> None:
+        seed_rounding(9)
+        with use_profile(rounding="stochastic"):
+            found.append(bits(x + y))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    contextvars.copy_context().run(elsewhere)
+    assert found == [rounded("bfloat16", totals, "0/eager/add//", 9)] * 2
+    assert (rounding_state().seed, rounding_state().calls) == (8, 0)
+
+
+def test_eager_S2_a_copied_context_counts_on_its_own() -> None:
+    """Operations of a task or of asyncio.to_thread are none of this context's: else two that run at
+    the same time would draw by which comes first (D1).
+    """
+    x, y, totals = eager_operands()
+    seed_rounding(8)
+    found: list[list[int]] = []
+
+    def elsewhere() -> None:
+        with use_profile(rounding="stochastic"):
+            found.append(bits(x + y))
+
+    for _ in range(2):
+        contextvars.copy_context().run(elsewhere)
+    assert found == [rounded("bfloat16", totals, "0/eager/add//", 8)] * 2
+    assert rounding_state().calls == 0
+
+
+def test_eager_S2_astype_and_reductions_draw() -> None:
+    x, y, totals = eager_operands()
+    single = x.astype("float32") + y.astype("float32")
+    with use_profile(rounding="stochastic"):
+        seed_rounding(10)
+        assert bits(single.astype("bfloat16")) == rounded("bfloat16", totals, "0/eager/convert//", 10)
+        seed_rounding(11)
+        found = {bits(ns.sum(x.astype("float8_e4m3")).reshape(1))[0] for _ in range(40)}
+    assert len(found) > 1
+
+
+BAD_SEEDS = [-1, 1 << 64, 1.0, "7", None, True, b"1"]
+
+
+@pytest.mark.parametrize("seed", BAD_SEEDS)
+def test_seed_S2_is_an_unsigned_64_bit_integer(seed: Any) -> None:
+    before = rounding_state()
+    with pytest.raises(InvalidArgument, match="seed"):
+        seed_rounding(seed)
+    assert rounding_state() is before
+    if seed is not None:  # which means no seed
+        with pytest.raises(InvalidArgument, match="seed"):
+            compiled()(np.zeros(COUNT, np.float32), np.zeros(COUNT, np.float32), seed=seed)
+
+
+def test_seed_S2_takes_the_extremes() -> None:
+    x, y, totals = eager_operands()
+    with use_profile(rounding="stochastic"):
+        for seed in (0, 1 << 32, (1 << 64) - 1):
+            seed_rounding(seed)
+            assert bits(x + y) == rounded("bfloat16", totals, "0/eager/add//", seed)
+
+
+# ---- the environment -----------------------------------------------------------------------------
+
+SCRIPT = """
+import numpy, neuronsim as ns
+from neuronsim.errors import InvalidArgument
+x = ns.asarray(numpy.linspace(1, 2, 64, dtype="float32"))
+try:
+    print(ns.current_profile().rounding, x.astype("bfloat16").bits.data.tolist())
+except InvalidArgument as error:
+    print("InvalidArgument", "NEURON_RT_STOCHASTIC_ROUNDING_SEED" in str(error))
+"""
+
+
+def run_with(script: str, *arguments: str, **environment: str) -> str:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("NEURON_RT_STOCHASTIC")}
+    found = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return found.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("enabled", "seed"),
+    [("1", "7"), ("1", None), ("0", "7"), ("1", "seven"), ("1", "18446744073709551616")],
+)
+def test_environment_S2_gives_the_defaults(enabled: str, seed: str | None) -> None:
+    variables = {"NEURON_RT_STOCHASTIC_ROUNDING_EN": enabled}
+    if seed is not None:
+        variables["NEURON_RT_STOCHASTIC_ROUNDING_SEED"] = seed
+    numbers = np.linspace(1, 2, 64, dtype=np.float32).view(np.uint32).tolist()
+    usual = [formats.convert("float32", "bfloat16", x) for x in numbers]
+    if enabled == "0":
+        expected = f"nearest_even {usual}"
+    elif seed is None or seed == "7":
+        words = rounded("bfloat16", numbers, "0/eager/convert//", int(seed or 0))
+        assert words != usual
+        expected = f"stochastic {words}"
+    else:
+        expected = "InvalidArgument True"
+    assert run_with(SCRIPT, **variables) == expected
+
+
+COMPILED_SCRIPT = """
+import sys, numpy
+from neuronsim import api
+program = api.compile(sys.argv[1], auto_cast="none")
+x = numpy.linspace(1, 2, 200, dtype="float32")
+print(program.setup.profile.rounding, program(x).bits.data.tolist())
+"""
+
+
+def test_environment_S2_gives_the_defaults_of_compiled_programs(tmp_path: Path) -> None:
+    """The runtime's variables are about compiled models first of all."""
+    path = tmp_path / "model.hlo.pb"
+    path.write_bytes(proto.to_bytes(converter()))
+    variables = {"EN": "1", "SEED": "12"}
+    named = {f"NEURON_RT_STOCHASTIC_ROUNDING_{k}": v for k, v in variables.items()}
+    numbers = np.linspace(1, 2, COUNT, dtype=np.float32).view(np.uint32).tolist()
+    words = rounded("bfloat16", numbers, "0/main/low//", 12)
+    assert run_with(COMPILED_SCRIPT, str(path), **named) == f"stochastic {words}"
+
+
+# ---- compiled programs ---------------------------------------------------------------------------
+
+COUNT = 200
+
+
+def instruction(name: str, opcode: str, *operands: str, dtype: Any = None, **more: Any) -> Instruction:
+    shape = Shape(dtype or dtypes.float32, (COUNT,))
+    return Instruction(name, opcode, shape, operands, more)
+
+
+def module_of(*instructions: Instruction) -> Module:
+    return Module("small", "main", (Computation("main", instructions, instructions[-1].name),))
+
+
+def converter() -> Module:
+    parameter = instruction("p", "parameter", number=0)
+    return module_of(parameter, instruction("low", "convert", "p", dtype=dtypes.bfloat16))
+
+
+@functools.cache
+def compiled(**fields: Any) -> api.CompiledProgram:
+    """Two roundings to bfloat16 in one chain: bf16(bf16(p) + q)."""
+    low = dtypes.bfloat16
+    module = module_of(
+        instruction("p", "parameter", number=0),
+        instruction("q", "parameter", number=1),
+        instruction("low", "convert", "p", dtype=low),
+        instruction("other", "convert", "q", dtype=low),
+        instruction("total", "add", "low", "other", dtype=low),
+    )
+    profile = Profile(rounding="stochastic", **fields)
+    return api.compile(module, auto_cast="none", profile=profile)
+
+
+@functools.cache
+def compiled_inputs() -> tuple[Words, Words]:
+    rng = np.random.default_rng(20)
+    p, q = (rng.random(COUNT).astype(np.float32) + 1 for _ in range(2))
+    return p, q
+
+
+def expected_totals(seed: int, call: int, computation: str = "main") -> list[int]:
+    at = f"{call}/{computation}"
+    p, q = (v.view(np.uint32).tolist() for v in compiled_inputs())
+    low = rounded("bfloat16", p, f"{at}/low//", seed)
+    other = rounded("bfloat16", q, f"{at}/other//", seed)
+    operands = ([formats.convert("bfloat16", "float32", w) for w in v] for v in (low, other))
+    totals = [twin.add(*pair) for pair in zip(*operands, strict=True)]
+    return rounded("bfloat16", totals, f"{at}/total//", seed)
+
+
+def test_program_S2_chain_has_an_id_for_each_instruction(restored_processor: None) -> None:
+    """One tile program, whose steps draw by the names of their instructions."""
+    for isa, n in itertools.product(processor.available_isas(), (1, 2)):
+        processor.set_isa(isa)
+        processor.set_num_threads(n)
+        found = compiled()(*compiled_inputs(), seed=3)
+        assert found.bits.data.tolist() == expected_totals(3, 0), (isa, n)
+
+
+def test_program_S2_calls_go_on_without_a_seed() -> None:
+    program, inputs = compiled(), compiled_inputs()
+    first = program(*inputs, seed=3).tobytes()
+    second, third = program(*inputs).tobytes(), program(*inputs).tobytes()
+    assert len({first, second, third}) == 3
+    assert program(*inputs, seed=3).tobytes() == first
+    assert program(*inputs).bits.data.tolist() == expected_totals(3, 1)
+    assert program(*inputs).bits.data.tolist() == expected_totals(3, 2)
+    assert program(*inputs, seed=4).bits.data.tolist() == expected_totals(4, 0)
+
+
+def test_program_S2_has_calls_of_its_own() -> None:
+    """Neither eager operations nor another program change its words; a loaded one starts anew."""
+    program, inputs = compiled(), compiled_inputs()
+    program(*inputs, seed=21)
+    with use_profile(rounding="stochastic"):
+        x, y, _ = eager_operands()
+        x + y
+    other = api.CompiledProgram(program.model, program.plan, program.setup)
+    assert other(*inputs, seed=5).bits.data.tolist() == expected_totals(5, 0)
+    assert program(*inputs).bits.data.tolist() == expected_totals(21, 1)
+
+
+def test_program_S2_loaded_starts_at_call_0(tmp_path: Path) -> None:
+    program, inputs = compiled(), compiled_inputs()
+    program.save(tmp_path / "p.nsim")
+    again = api.load(tmp_path / "p.nsim")
+    assert again.setup.profile.rounding == "stochastic"
+    assert again(*inputs).bits.data.tolist() == expected_totals(0, 0)
+    assert again(*inputs).bits.data.tolist() == expected_totals(0, 1)
+
+
+def test_program_S2_nearest_even_ignores_the_seed() -> None:
+    program = api.compile(converter(), auto_cast="none")
+    p, _ = compiled_inputs()
+    usual = [formats.convert("float32", "bfloat16", x) for x in p.view(np.uint32).tolist()]
+    assert program(p, seed=3).bits.data.tolist() == program(p).bits.data.tolist() == usual
+
+
+@pytest.mark.parametrize("fields", [{"rounding": "stochastic"}, {"fp8_overflow": "nan"}])
+def test_program_takes_its_own_profile_for_its_inputs(fields: dict[str, str]) -> None:
+    """Inputs of another type are converted as the program's profile says, not as eager arrays are: the
+    same program, inputs and profile give the same bits.
+    """
+    low = dtypes.float8_e4m3
+    module = module_of(
+        instruction("p", "parameter", number=0, dtype=low),
+        instruction("y", "negate", "p", dtype=low),
+    )
+    program = api.compile(module, auto_cast="none", profile=Profile())
+    x = compiled_inputs()[0] * np.float32(200)
+    expected = program(x).bits.data.tolist()
+    with use_profile(**fields):
+        assert program(x).bits.data.tolist() == expected
+
+
+def test_program_S2_without_a_chain_equals_the_twin() -> None:
+    """A reduction and a dot stand under their own names, and the constant is rounded at each call."""
+    low = dtypes.bfloat16
+    literal = ops.Bits(compiled_inputs()[0], dtypes.float32)
+    module = module_of(
+        instruction("p", "parameter", number=0, dtype=low),
+        instruction("c", "constant", literal=literal),
+        instruction("k", "convert", "c", dtype=low),
+        Instruction(
+            "d",
+            "dot",
+            Shape(low, (COUNT, COUNT)),
+            ("p", "k"),
+            {"dot_dimensions": ops.DotDimensions()},
+        ),
+    )
+    program = api.compile(module, auto_cast="none", profile=STOCHASTIC)
+    p = np.full(COUNT, 0x3F81, np.uint16)
+    found = program(ns.Array(ops.Bits(p, low)), seed=30)
+    numbers = compiled_inputs()[0].view(np.uint32).tolist()
+    for call in range(2):
+        constant = rounded("bfloat16", numbers, f"{call}/main/k//", 30)
+        factor = formats.convert("bfloat16", "float32", 0x3F81)
+        row = [twin.multiply(factor, formats.convert("bfloat16", "float32", k)) for k in constant]
+        expected = rounded("bfloat16", row * 3, f"{call}/main/d//", 30)
+        assert found.bits.data[:3].ravel().tolist() == expected
+        found = program(ns.Array(ops.Bits(p, low)))
+
+
+def test_control_S2_another_name_gives_another_result() -> None:
+    wrong: list[Callable[[], list[int]]] = [
+        lambda: expected_totals(3, 1),
+        lambda: expected_totals(2, 0),
+        lambda: expected_totals(3, 0, "other"),
+    ]
+    found = compiled()(*compiled_inputs(), seed=3).bits.data.tolist()
+    assert all(found != f() for f in wrong)
