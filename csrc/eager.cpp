@@ -2,38 +2,12 @@
 
 #include <structmember.h>
 
+#include "memory.h"
 #include "program.h"
 
 namespace py = pybind11;
 
 namespace neuronsim {
-
-py::array empty_array(DType dtype, int ndim, const Py_intptr_t* shape) {
-    static PyObject* const descriptors[] = {
-        py::dtype::of<uint8_t>().release().ptr(), py::dtype::of<uint16_t>().release().ptr(),
-        py::dtype::of<float>().release().ptr(),   py::dtype::of<double>().release().ptr(),
-        py::dtype::of<int8_t>().release().ptr(),  py::dtype::of<int16_t>().release().ptr(),
-        py::dtype::of<int32_t>().release().ptr(), py::dtype::of<int64_t>().release().ptr(),
-        py::dtype::of<uint32_t>().release().ptr(), py::dtype::of<uint64_t>().release().ptr(),
-        py::dtype::of<bool>().release().ptr(),
-    };
-    const auto index = [&] {
-        if (dtype == DType::boolean) return 10;
-        if (dtype == DType::float64) return 3;
-        const int bytes = storage_bytes(dtype);
-        if (is_device_float(dtype)) return bytes / 2;
-        const int log = __builtin_ctz(static_cast<unsigned>(bytes));
-        if (is_signed_integer(dtype)) return 4 + log;
-        return log < 2 ? log : 6 + log;
-    };
-    PyObject* const descriptor = descriptors[index()];
-    Py_INCREF(descriptor);  // which the new array takes
-    auto& api = py::detail::npy_api::get();
-    PyObject* const array = api.PyArray_NewFromDescr_(api.PyArray_Type_, descriptor, ndim, shape, nullptr,
-                                                      nullptr, 0, nullptr);
-    if (array == nullptr) throw py::error_already_set();
-    return py::reinterpret_steal<py::array>(array);
-}
 
 namespace {
 

@@ -10,6 +10,7 @@
 #include "dispatch.h"
 #include "dot.h"
 #include "eager.h"
+#include "memory.h"
 #include "pool.h"
 #include "program.h"
 #include "reduce.h"
@@ -226,6 +227,15 @@ PYBIND11_MODULE(_core, m) {
         .def("run", &run_program, py::arg("inputs"), py::arg("outputs"), py::arg("seed") = 0,
              py::arg("ids") = std::vector<uint64_t>());
     add_eager(m);
+    m.def(
+        "empty",
+        [](int dtype, const std::vector<Py_intptr_t>& shape) {
+            for (const Py_intptr_t n : shape)
+                if (n < 0) throw std::invalid_argument("a shape has no negative lengths");
+            return empty_array(dtype_code(dtype), static_cast<int>(shape.size()), shape.data());
+        },
+        py::arg("dtype"), py::arg("shape"));
+    m.def("kept_bytes", &kept_bytes);
     py::class_<Reduction>(m, "Reduction")
         .def(py::init(&make_reduction), py::arg("op"), py::arg("dtype"), py::arg("accumulate"),
              py::arg("tile"), py::arg("round_tiles"), py::arg("numerics"), py::arg("seed"),

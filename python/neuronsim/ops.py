@@ -14,7 +14,6 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -472,13 +471,23 @@ def numerics(profile: Profile) -> _core.Numerics:
     return found
 
 
-@lru_cache(maxsize=4096)
+MAX_PROGRAMS = 4096
+
+
 def tile_program(
     inputs: tuple[int, ...], steps: tuple[ProgramStep, ...], outputs: tuple[int, ...], profile: Profile
 ) -> _core.TileProgram:
-    """A compiled tile program; equal programs are compiled once."""
-    listed = [(op, result, list(operands)) for op, result, operands in steps]
-    return _core.TileProgram(list(inputs), listed, list(outputs), numerics(profile))
+    """A compiled tile program; equal programs of a profile are compiled once."""
+    programs = profile.derived.setdefault("programs", {})
+    key = (inputs, steps, outputs)
+    found: _core.TileProgram | None = programs.get(key)
+    if found is None:
+        if len(programs) >= MAX_PROGRAMS:
+            programs.clear()
+        listed = [(op, result, list(operands)) for op, result, operands in steps]
+        found = _core.TileProgram(list(inputs), listed, list(outputs), numerics(profile))
+        programs[key] = found
+    return found
 
 
 def run_tile_program(
@@ -495,11 +504,15 @@ def run_tile_program(
         output = _core.run_dense(program, *inputs)
         if output is not None and output.shape == results[0].dims:
             return [output]
-    outputs = [np.empty(t.dims, t.dtype.storage) for t in results]
+    outputs = [_empty(t) for t in results]
     dims = results[0].dims
     broadcast = [x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs]
     program.run(broadcast, outputs, seed, list(ids))
     return outputs
+
+
+def _empty(t: ArrayType) -> BitsArray:
+    return _core.empty(core_code(t.dtype, "a result"), t.dims)
 
 
 def elementwise_program(
@@ -645,7 +658,7 @@ def _evaluate_reduce(
     reduced = sorted(attributes["dimensions"])  # R2: ascending axis number, last fastest
     kept = [d for d in range(array.data.ndim) if d not in reduced]
     depth = math.prod(array.data.shape[d] for d in reduced)
-    output = np.empty(result.dims, result.dtype.storage)
+    output = _empty(result)
     moved = array.data.transpose(kept + reduced)
     reduction = _reduction(reducer, array.dtype, attributes, depth, setting)
     _core.reduce(reduction, moved, len(kept), initial.data, output, cumulative=False)
@@ -692,7 +705,7 @@ def _evaluate_cumulative(
         host: np.ufunc = getattr(np, reducer.name)
         return np.asarray(host.accumulate(array.data, axis=axis))
     moved = np.moveaxis(array.data, axis, -1)
-    output = np.empty(moved.shape, result.dtype.storage)
+    output = _empty(ArrayType(result.dtype, moved.shape))
     reduction = _reduction(reducer, array.dtype, attributes, moved.shape[-1], setting)
     _core.reduce(reduction, moved, moved.ndim - 1, initial.data, output, cumulative=True)
     return np.moveaxis(output, -1, axis)
@@ -707,7 +720,7 @@ def _evaluate_reduce_window(
     window: tuple[WindowDimension, ...] = attributes["window"]
     reducer = by_name(attributes["reducer"])
     elements = math.prod(d.size for d in window)
-    output = np.empty(result.dims, result.dtype.storage)
+    output = _empty(result)
     reduction = _reduction(reducer, array.dtype, attributes, elements, setting)
     _core.reduce_windows(reduction, core_window(window), array.data, initial.data, output)
     return output
@@ -814,7 +827,7 @@ def _evaluate_dot(
     a = lhs.data.transpose([*d.lhs_batch, *free_lhs, *d.lhs_contracting])
     b = rhs.data.transpose([*d.rhs_batch, *d.rhs_contracting, *free_rhs])
     a, b = a.reshape(batch, rows, depth), b.reshape(batch, depth, columns)
-    output = np.empty((batch, rows, columns), result.dtype.storage)
+    output = _empty(ArrayType(result.dtype, (batch, rows, columns)))
     tile = 128 if setting.profile.accumulate == "psum128" else max(depth, 1)  # M2, M6
     a_code, b_code = core_code(lhs.dtype, "dot"), core_code(rhs.dtype, "dot")
     code, choices = core_code(result.dtype, "dot"), numerics(setting.profile)

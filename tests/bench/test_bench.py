@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from neuronsim import processor
+from neuronsim import _core, processor
 from neuronsim.bench import Measurement, kernel_names, measure
 from neuronsim.bench.kernels import make_case
 from neuronsim.bench.peers import peer_run
@@ -19,7 +19,8 @@ from neuronsim.bench.report import print_measurements
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator, UnsupportedType
 
 pytestmark = pytest.mark.usefixtures("restored_processor")
-BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert")
+# The rows that only integers have.
+BITS = tuple(name for name, _, kind in _core.OPS if kind in ("integral", "integer"))
 SAMPLE = Measurement(
     op="add",
     shape=(10, 20),
@@ -30,7 +31,9 @@ SAMPLE = Measurement(
     repeats=3,
     seconds=2e-6,
     peer_seconds=3e-6,
+    touched=False,
     copy_seconds=1e-6,
+    fma_seconds=5e-7,
     elements=200,
     bytes=2400,
     flops=200,
@@ -52,13 +55,14 @@ def test_derived_figures_follow_from_the_measured() -> None:
     assert SAMPLE.ns_per_element == pytest.approx(10.0)
     assert SAMPLE.gb_per_s == pytest.approx(1.2)
     assert SAMPLE.gflop_per_s == pytest.approx(0.1)
-    assert SAMPLE.of_copy == pytest.approx(0.5)
+    assert SAMPLE.of_limit == pytest.approx(0.5)
+    assert dataclasses.replace(SAMPLE, fma_seconds=1.5e-6).of_limit == pytest.approx(0.75)
     assert SAMPLE.ratio == pytest.approx(1.5)
     assert dataclasses.replace(SAMPLE, peer=None, peer_seconds=None).ratio is None
 
 
 def test_the_dictionary_has_every_figure() -> None:
-    derived = {"ns_per_element", "gb_per_s", "gflop_per_s", "of_copy", "ratio"}
+    derived = {"ns_per_element", "gb_per_s", "gflop_per_s", "of_limit", "ratio"}
     assert set(SAMPLE.to_dict()) == {f.name for f in dataclasses.fields(Measurement)} | derived
 
 
@@ -70,6 +74,28 @@ def test_every_kernel_can_be_measured(op: str) -> None:
     assert found.isa == processor.isa()
     assert 0 < found.seconds < 1
     assert 0 < found.copy_seconds < 1
+    assert 0 <= found.fma_seconds < 1
+
+
+@pytest.mark.parametrize("op", ["add", "convert", "chain", "sum", "isfinite"])
+@pytest.mark.parametrize("peer", ["numpy", "torch"])
+def test_touched_results_are_written_in_place(op: str, peer: str) -> None:
+    if peer == "torch":
+        pytest.importorskip("torch", reason="extra `peers`")
+    case = make_case(op, (5, 6), dtype_of(op))
+    case.run_touched()
+    found = measure(op, (5, 6), dtype_of(op), peer=peer, touched=True, repeats=1)
+    assert found.touched
+    assert found.ratio is not None
+
+
+def test_a_chain_is_the_same_op_by_op() -> None:
+    case = make_case("chain", (5, 6), "bfloat16")
+    ours = peer_run("op_by_op", case, 1)().bits.data
+    assert ours.tobytes() == case.run().tobytes()
+    assert case.flops == 8 * 30
+    with pytest.raises(UnsupportedOperator, match="peer of chain"):
+        measure("add", (4,), peer="op_by_op")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +146,9 @@ def test_isa_and_threads_are_put_back_after_an_error() -> None:
 # ---- peers ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("op", [k for k in kernel_names() if k not in (*BITS, "matmul")])
+@pytest.mark.parametrize(
+    "op", [k for k in kernel_names() if hasattr(np, k) and k != "matmul" and k not in BITS]
+)
 def test_numpy_computes_the_same_kernel(op: str) -> None:
     case = make_case(op, (5, 6), dtype_of(op), axis=1 if op in ("sum", "mean") else None)
     theirs = np.asarray(peer_run("numpy", case, 1)())

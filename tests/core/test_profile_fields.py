@@ -1150,11 +1150,10 @@ def test_reduce_precision_C9_of_any_widths_equals_the_twin(
     type_name: str,
     exponent_bits: int,
 ) -> None:
+    """Where both widths are the type's or more there is nothing to round: the bits move, NaN's too."""
     words = precision_words(random_words, type_name)
+    f = formats.FORMATS[type_name]
     for mantissa_bits in (1, 2, 7, 10, 22, 52):
-        expected = [
-            twin.reduce_precision(type_name, w, exponent_bits, mantissa_bits) for w in words.tolist()
-        ]
         ours = everywhere(
             evaluate,
             "reduce_precision",
@@ -1162,6 +1161,11 @@ def test_reduce_precision_C9_of_any_widths_equals_the_twin(
             exponent_bits=exponent_bits,
             mantissa_bits=mantissa_bits,
         )
+        expected = words.tolist()
+        if exponent_bits < f.exponent_bits or mantissa_bits < f.mantissa_bits:
+            expected = [
+                twin.reduce_precision(type_name, w, exponent_bits, mantissa_bits) for w in expected
+            ]
         assert ours.tolist() == expected, mantissa_bits
 
 

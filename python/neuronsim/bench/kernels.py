@@ -123,7 +123,7 @@ def _runs(
             last = ops.lower(ops.by_name(name), {}, operands, first.dtype, profile, push)
             operands = ((last, first.dtype), (1, first.dtype))
         program = ops.tile_program((code,) * 2, tuple(steps), (operands[0][0],), profile)
-        run = lambda: ops.run_tile_program(program, data, types)  # noqa: E731
+        run = lambda: ops.run_tile_program(program, data, types)[0]  # noqa: E731
     else:
         assert row is not None
         inputs = tuple(a.dtype for a in arrays)
