@@ -89,7 +89,9 @@ PyObject* run_binary(PyObject*, PyObject* const* args, Py_ssize_t count) {
         Py_RETURN_NONE;
     const auto* x = reinterpret_cast<ArrayObject*>(args[1]);
     const auto* y = reinterpret_cast<ArrayObject*>(args[2]);
-    if (x->dtype != y->dtype) Py_RETURN_NONE;
+    // An object that was never initialised has neither: the ordinary way reports it.
+    if (x->dtype != y->dtype || x->dtype == nullptr || x->data == nullptr || y->data == nullptr)
+        Py_RETURN_NONE;
     PyObject* const found = PyDict_GetItem(args[0], x->dtype);
     if (found == nullptr) Py_RETURN_NONE;
     PyObject* const operands[] = {PyTuple_GET_ITEM(found, 0), x->data, y->data};

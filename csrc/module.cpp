@@ -87,7 +87,8 @@ Reduction make_reduction(int op, int dtype, int accumulate, int64_t tile, bool r
 }
 
 void run_reduce(const Reduction& reduction, const py::array& input, int kept, const py::array& initial,
-                py::array output, bool cumulative) {
+                py::array output, int64_t cumulative_inner) {
+    const bool cumulative = cumulative_inner > 0;
     const View view = view_of(input, reduction.dtype);
     const std::vector<int64_t> shape = shape_of(input);
     const bool fits = kept >= 0 && kept <= input.ndim() && initial.size() == 1;
@@ -97,7 +98,9 @@ void run_reduce(const Reduction& reduction, const py::array& input, int kept, co
     const View start = view_of(initial, reduction.dtype);
     char* target = output_data(output, reduction.dtype);
     const py::gil_scoped_release released;
-    reduce(reduction, shape, kept, view, start.data, target, cumulative);
+    if (cumulative)
+        reduce_cumulative(reduction, shape, kept, view, start.data, cumulative_inner, target);
+    else reduce(reduction, shape, kept, view, start.data, target);
 }
 
 Windows make_windows(const py::array& input, const py::array& output,
@@ -241,7 +244,7 @@ PYBIND11_MODULE(_core, m) {
              py::arg("tile"), py::arg("round_tiles"), py::arg("numerics"), py::arg("seed"),
              py::arg("ids"));
     m.def("reduce", &run_reduce, py::arg("reduction"), py::arg("input"), py::arg("kept"),
-          py::arg("initial"), py::arg("output"), py::arg("cumulative"));
+          py::arg("initial"), py::arg("output"), py::arg("cumulative_inner") = 0);
     m.def("reduce_windows", &run_reduce_windows, py::arg("reduction"), py::arg("window"),
           py::arg("input"), py::arg("initial"), py::arg("output"));
     m.def("fold_windows", &run_fold_windows, py::arg("computation"), py::arg("window"),

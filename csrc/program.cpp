@@ -125,6 +125,14 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
     }
 }
 
+bool TileProgram::draws() const {
+    bool found = false;
+    for (size_t s = 0; s < steps_.size(); ++s)
+        found = found || (rounds_[s] && is_device_float(steps_[s].result) &&
+                          steps_[s].result != DType::float32);
+    return found && numerics_.stochastic;
+}
+
 // C4: reads subnormal operands as zeros, and makes subnormal results of float32 zeros.
 void TileProgram::run_step_flushed(const Kernels& k, size_t index, void* out,
                                    const void* const* operands, int n, Draw draw, int64_t first) const {

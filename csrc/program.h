@@ -33,6 +33,8 @@ public:
     size_t output_count() const { return outputs_.size(); }
     size_t step_count() const { return steps_.size(); }
     const Numerics& numerics() const { return numerics_; }
+    // Whether a step rounds stochastically, so that running it needs ids.
+    bool draws() const;
 
     // Evaluates over `shape`; the outputs are dense row-major storage of that shape. Stochastic
     // rounding draws with one id for each step.

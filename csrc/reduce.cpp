@@ -84,7 +84,7 @@ public:
 
     // Each chain runs through its elements once; a tile's prefixes are combined with the result of the
     // tiles before it.
-    void run_cumulative() const {
+    void run_cumulative(int64_t inner) const {
         if (outputs_ == 0 || depth_ == 0) return;
         const int64_t step = r_.tile < tile_elements ? r_.tile : tile_elements;
         parallel_for(outputs_, 1 + 16384 / (depth_ + 1), [&](int64_t begin, int64_t end) {
@@ -103,7 +103,8 @@ public:
                     if (at > tile * r_.tile) fold_into_first(elements, last);
                     scan(prefix, elements, n);
                     copy_element(last, prefix, n - 1);
-                    if (r_.round_tiles) round_tile(prefix, n, tile, o * depth_ + at);
+                    const int64_t index = (o / inner * depth_ + at) * inner + o % inner;
+                    if (r_.round_tiles) round_tile(prefix, n, tile, index, inner);
                     if (tile > 0) {
                         fill(before, total, n);
                         fold_settled(before, prefix, n);
@@ -111,7 +112,7 @@ public:
                         __builtin_memcpy(&before, &prefix, sizeof before);
                     }
                     if (limit == tile_end && at + n == limit) copy_element(total, before, n - 1);
-                    finish(before, elements, o * depth_ + at, n);
+                    finish(before, elements, index, n, o * depth_ + at, inner);
                     at += n;
                 }
             }
@@ -149,7 +150,7 @@ private:
                     if (r_.round_tiles) round_tile(*into, lanes, tile, first);
                     if (tile > 0) fold_settled(*total, *acc, lanes);
                 }
-                finish(*total, *scratch, first, lanes);
+                finish(*total, *scratch, first, lanes, first);
             }
         };
         const int64_t work = depth_ * (row_ < lanes_per_piece ? row_ : lanes_per_piece);
@@ -189,7 +190,7 @@ private:
                     if (r_.round_tiles) round_tile(into, 1, tile, o);
                     if (tile > 0) fold_(&total, &scratch, 1);
                 }
-                finish(total, scratch, o, 1);
+                finish(total, scratch, o, 1, o);
             }
         });
     }
@@ -245,7 +246,7 @@ private:
                 copy_element(next, elements, i);
                 fold_settled(acc, next, 1);
             }
-            __builtin_memcpy(at(prefix, i), at(acc, 0), static_cast<size_t>(computed_size_));
+            __builtin_memcpy(element(prefix, i), element(acc, 0), static_cast<size_t>(computed_size_));
         }
     }
     void fold_into_first(Tile& elements, Tile& last) const {
@@ -253,37 +254,39 @@ private:
         __builtin_memcpy(&elements, &last, static_cast<size_t>(computed_size_));
     }
 
-    char* at(Tile& t, int i) const { return reinterpret_cast<char*>(&t) + i * computed_size_; }
-    const char* at(const Tile& t, int i) const {
+    char* element(Tile& t, int i) const { return reinterpret_cast<char*>(&t) + i * computed_size_; }
+    const char* element(const Tile& t, int i) const {
         return reinterpret_cast<const char*>(&t) + i * computed_size_;
     }
     void copy_element(Tile& first, const Tile& from, int i) const {
-        __builtin_memcpy(&first, at(from, i), static_cast<size_t>(computed_size_));
+        __builtin_memcpy(&first, element(from, i), static_cast<size_t>(computed_size_));
     }
     void fill(Tile& out, const Tile& first, int n) const {
         for (int i = 0; i < n; ++i)
-            __builtin_memcpy(at(out, i), &first, static_cast<size_t>(computed_size_));
+            __builtin_memcpy(element(out, i), &first, static_cast<size_t>(computed_size_));
     }
 
-    void round_tile(Tile& values, int n, int64_t tile, int64_t first) const {
+    void round_tile(Tile& values, int n, int64_t tile, int64_t index, int64_t stride = 1) const {
         const uint64_t id = r_.numerics.stochastic ? r_.ids[static_cast<size_t>(1 + tile)] : 0;
-        round_all(values, n, {r_.seed, id}, first);
+        round_all(values, n, {r_.seed, id, stride}, index);
     }
-    void round_all(Tile& values, int n, Draw draw, int64_t first) const {
+    void round_all(Tile& values, int n, Draw draw, int64_t index) const {
         for (int i = 0; i < n; i += tile_elements)
-            round_values(k_, r_.dtype, r_.numerics, draw, first + i, at(values, i),
+            round_values(k_, r_.dtype, r_.numerics, draw, index + i * draw.stride, element(values, i),
                          n - i < tile_elements ? n - i : tile_elements);
     }
 
-    // The initial value comes last, then the one rounding (R2); no element: the initial value.
-    void finish(Tile& total, Tile& scratch, int64_t first, int n) const {
+    // The initial value comes last, then the one rounding (R2); no element: the initial value. The n
+    // results go to the output from place `at` on.
+    void finish(Tile& total, Tile& scratch, int64_t index, int n, int64_t at,
+                int64_t stride = 1) const {
         k_.load[type_](initial_, 0, n, depth_ == 0 ? &total : &scratch);
         if (depth_ > 0) {
             settle_operands(scratch, n);
             fold_settled(total, scratch, n);
-            round_all(total, n, {r_.seed, r_.numerics.stochastic ? r_.ids[0] : 0}, first);
+            round_all(total, n, {r_.seed, r_.numerics.stochastic ? r_.ids[0] : 0, stride}, index);
         }
-        k_.store[type_](&total, n, output_ + first * size_);
+        k_.store[type_](&total, n, output_ + at * size_);
     }
 
     Reduction r_;
@@ -303,10 +306,13 @@ private:
 }  // namespace
 
 void reduce(const Reduction& reduction, const std::vector<int64_t>& shape, int kept, const View& input,
-            const char* initial, char* output, bool cumulative) {
-    const Reducer reducer(reduction, shape, kept, input, initial, output);
-    if (cumulative) reducer.run_cumulative();
-    else reducer.run();
+            const char* initial, char* output) {
+    Reducer(reduction, shape, kept, input, initial, output).run();
+}
+
+void reduce_cumulative(const Reduction& reduction, const std::vector<int64_t>& shape, int kept,
+                       const View& input, const char* initial, int64_t inner, char* output) {
+    Reducer(reduction, shape, kept, input, initial, output).run_cumulative(inner);
 }
 
 }  // namespace neuronsim

@@ -22,10 +22,13 @@ struct Reduction {
 };
 
 // The view's dimensions are the outputs' (`kept` of them) and then the reduced ones in ascending axis
-// order. `initial` points to one element of storage; `output` is dense row-major. With `cumulative`
+// order. `initial` points to one element of storage; `output` is dense row-major. Cumulative:
 // the output has the view's shape, and element j along the reduced dimensions is the reduction of the
-// elements 0 to j (R4).
+// elements 0 to j (R4); its index for stochastic rounding is that of an array in which the reduced
+// dimension lies before the last `inner` elements.
 void reduce(const Reduction& reduction, const std::vector<int64_t>& shape, int kept, const View& input,
-            const char* initial, char* output, bool cumulative);
+            const char* initial, char* output);
+void reduce_cumulative(const Reduction& reduction, const std::vector<int64_t>& shape, int kept,
+                       const View& input, const char* initial, int64_t inner, char* output);
 
 }  // namespace neuronsim

@@ -29,6 +29,14 @@ Block philox(uint64_t counter_low, uint64_t counter_high, uint64_t key) {
 }  // namespace
 
 void random_words(Draw draw, int64_t first, int n, uint32_t* words) {
+    if (draw.stride != 1) {
+        for (int i = 0; i < n; ++i) {
+            const int64_t at = first + i * draw.stride;
+            const Block block = philox(static_cast<uint64_t>(at >> 2), draw.id, draw.seed);
+            words[i] = block.word[at & 3];
+        }
+        return;
+    }
     for (int i = 0; i < n;) {
         const int64_t at = first + i;
         const Block block = philox(static_cast<uint64_t>(at >> 2), draw.id, draw.seed);

@@ -79,6 +79,8 @@ void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
     if (shape.empty() || operands.empty() || comparator.inputs().size() != 2 * operands.size() ||
         comparator.output_count() != 1 || comparator.output_dtype(0) != DType::boolean)
         throw std::invalid_argument("the comparator takes two elements of each operand and gives a bool");
+    if (comparator.draws())
+        throw std::invalid_argument("S2 has no words for stochastic rounding inside a comparator");
     for (size_t i = 0; i < operands.size(); ++i)
         if (comparator.inputs()[2 * i] != operands[i].dtype ||
             comparator.inputs()[2 * i + 1] != operands[i].dtype)

@@ -174,8 +174,8 @@ void fold_windows(const Windows& w, const TileProgram& computation, const std::v
     if (count == 0 || inputs.size() != count || initial.size() != count ||
         computation.inputs().size() != 2 * count || computation.output_count() != count)
         throw std::invalid_argument("the computation takes accumulators and elements, and gives results");
-    if (computation.numerics().stochastic)
-        throw std::invalid_argument("a computation of several steps is not rounded stochastically");
+    if (computation.draws())
+        throw std::invalid_argument("S2 has no words for stochastic rounding inside a reduction");
     for (size_t i = 0; i < count; ++i)
         if (computation.inputs()[i] != computation.output_dtype(i) ||
             computation.inputs()[count + i] != inputs[i].dtype)

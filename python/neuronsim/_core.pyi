@@ -61,7 +61,7 @@ def reduce(
     kept: int,
     initial: _Array,
     output: _Array,
-    cumulative: bool,
+    cumulative_inner: int = 0,
 ) -> None: ...
 def reduce_windows(
     reduction: Reduction, window: _Window, input: _Array, initial: _Array, output: _Array

@@ -35,7 +35,14 @@ from neuronsim.executor.run import Program, TupleValue, Value, run_program
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify
-from neuronsim.profiles import Profile, RoundingState, check_seed, default_seed
+from neuronsim.profiles import (
+    Profile,
+    RoundingState,
+    check_seed,
+    default_profile,
+    default_seed,
+    use_profile,
+)
 from neuronsim.targets import Release, Target, find_release, find_target
 from neuronsim.tuning.dataset import DAMAGED_ZIP, Dataset, load_dataset, reject_nan
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
@@ -122,10 +129,10 @@ class CompiledProgram:
         counts: dict[str, int] = {}
         if seed is not None:
             self._rounding = RoundingState(check_seed(seed))
-        state = self._rounding
-        call, state.calls = state.calls, state.calls + 1
         inputs = self._bind(arrays, named)
-        value = run_program(self._program, inputs, counts, seed=state.seed, call=call)
+        state = self._rounding
+        self._rounding = replace(state, calls=state.calls + 1)
+        value = run_program(self._program, inputs, counts, seed=state.seed, call=state.calls)
         self._truncated = counts
         return _wrap(value)
 
@@ -146,15 +153,21 @@ class CompiledProgram:
         missing = [n for n in names if n not in given]
         if missing:
             raise InvalidData(f"inputs missing: {', '.join(missing)}")
+        # The program's choices decide the inputs' bits, not those of the eager arrays around the call;
+        # to nearest, since no instruction rounds them.
+        profile = self._setup.profile.replace(rounding="nearest_even")
         bound = {}
         pairs = zip(self._program.inputs, names, strict=True)
-        for (parameter, expected), name in pairs:
-            array = asarray(given[name])
-            if array.dtype is not expected.dtype:
-                array = _convert_input(array, expected, name)
-            if array.shape != expected.dims:
-                raise InvalidData(f"input {name!r} is {array.bits.type}, the model takes {expected}")
-            bound[parameter] = array.bits
+        with use_profile(**profile.to_dict()):
+            for (parameter, expected), name in pairs:
+                array = asarray(given[name])
+                if array.dtype is not expected.dtype:
+                    array = _convert_input(array, expected, name)
+                if array.shape != expected.dims:
+                    raise InvalidData(
+                        f"input {name!r} is {array.bits.type}, the model takes {expected}"
+                    )
+                bound[parameter] = array.bits
         return bound
 
     def save(self, path: str | Path) -> None:
@@ -248,7 +261,7 @@ def resolve(
         settings = replace(settings, **{name: chosen})  # type: ignore[arg-type]
     if profile is None:
         accumulation = "on" if settings.mixed_precision_accumulation else "off"
-        profile = Profile(
+        profile = default_profile().replace(
             int64="truncate" if device.truncates_int64 else "keep",
             mixed_precision_accumulation=accumulation,
         )

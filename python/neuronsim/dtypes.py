@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -42,6 +42,9 @@ class DType:
 
     def __repr__(self) -> str:
         return f"neuronsim.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return as_dtype, (self.name,)  # so that a copy is the same instance
 
     @property
     def itemsize(self) -> int:

@@ -23,7 +23,7 @@ from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType, nearest
 from neuronsim.processor import check_environment
-from neuronsim.profiles import Profile, current_profile, rounding_state
+from neuronsim.profiles import Profile, current_profile, next_rounding
 
 BitsArray: TypeAlias = npt.NDArray[Any]
 Attributes: TypeAlias = Mapping[str, Any]
@@ -302,6 +302,13 @@ def _infer_reduce_window(operands: Sequence[ArrayType], attributes: Attributes) 
     return ArrayType(array.dtype, dims)
 
 
+def _infer_nextafter(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    result = _same_type(operands, "operands")
+    if result.dtype.kind != "float" or not (result.dtype.device or is_host(result.dtype)):
+        raise UnsupportedType(f"nextafter of {result.dtype.name}: the operands are device floats")
+    return result
+
+
 def _infer_argument(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     dims, axis = operands[0].dims, attributes["axis"]
     _check_axes([axis], len(dims), "axis")
@@ -356,6 +363,8 @@ _CORE = {name: index for index, (name, _, _) in enumerate(_core.OPS)}
 _CORE_KINDS = {name: kind for name, _, kind in _core.OPS}
 _INTEGER_ONLY = ("integer", "integral")
 _FLOAT_ONLY = ("floating", "sign")
+# What bool has beside comparisons and select (E8).
+_ON_BOOL = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "logical_not"})
 
 ProgramStep: TypeAlias = tuple[int, int, tuple[int, ...]]
 
@@ -383,7 +392,10 @@ def _core_name(op: Op, operand: DType) -> str:
     kind = _CORE_KINDS[name]
     if name == "power" and operand.kind == "float":
         raise UnsupportedOperator(f"power of {operand.name} (E4) is not executed yet: integers are")
-    if kind in (_INTEGER_ONLY if operand.kind == "float" else _FLOAT_ONLY):
+    on_bool = kind in ("comparison", "selection") or name in _ON_BOOL
+    if kind in (_INTEGER_ONLY if operand.kind == "float" else _FLOAT_ONLY) or (
+        operand is dtypes.boolean and not on_bool
+    ):
         raise UnsupportedType(f"{op.label} is not defined for {operand.name}")
     return name
 
@@ -661,7 +673,7 @@ def _evaluate_reduce(
     output = _empty(result)
     moved = array.data.transpose(kept + reduced)
     reduction = _reduction(reducer, array.dtype, attributes, depth, setting)
-    _core.reduce(reduction, moved, len(kept), initial.data, output, cumulative=False)
+    _core.reduce(reduction, moved, len(kept), initial.data, output)
     return output
 
 
@@ -703,11 +715,12 @@ def _evaluate_cumulative(
     axis, reducer = attributes["axis"], by_name(attributes["reducer"])
     if is_host(array.dtype):
         host: np.ufunc = getattr(np, reducer.name)
-        return np.asarray(host.accumulate(array.data, axis=axis))
+        return np.asarray(host(host.accumulate(array.data, axis=axis), initial.data))
     moved = np.moveaxis(array.data, axis, -1)
     output = _empty(ArrayType(result.dtype, moved.shape))
     reduction = _reduction(reducer, array.dtype, attributes, moved.shape[-1], setting)
-    _core.reduce(reduction, moved, moved.ndim - 1, initial.data, output, cumulative=True)
+    inner = math.prod(array.data.shape[axis + 1 :])
+    _core.reduce(reduction, moved, moved.ndim - 1, initial.data, output, max(inner, 1))
     return np.moveaxis(output, -1, axis)
 
 
@@ -944,7 +957,7 @@ _other("argmax",    "",          "",               1, "vector", "movement", "ten
 _other("argmin",    "",          "",               1, "vector", "movement", "tensor_reduce", _infer_argument, _evaluate_argument)
 _other("argsort",   "",          "",               1, "gpsimd", "movement", "tensor_copy",   _infer_argsort,  _evaluate_argsort)
 _other("top_k",     "",          "",               1, "gpsimd", "movement", "tensor_copy",   _infer_top_k,    _evaluate_top_k)
-_other("nextafter", "",          "",               2, "gpsimd", "compute",  "tensor_tensor", _infer_same,     _evaluate_nextafter)
+_other("nextafter", "",          "",               2, "gpsimd", "compute",  "tensor_tensor", _infer_nextafter, _evaluate_nextafter)
 _other("dot",       "dot",       "DotGeneral",     2, "tensor", "matmult",  "nc_matmul",     _infer_dot,       _evaluate_dot)
 _other("broadcast", "broadcast", "BroadcastInDim", 1, "none",   "movement", "none",          _infer_broadcast, _evaluate_broadcast)
 _other("reshape",   "reshape",   "Reshape",        1, "none",   "movement", "none",          _infer_reshape,   _evaluate_reshape)
@@ -1005,16 +1018,28 @@ def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
         record = getattr(x, "__neuronsim_apply__", None)
         if record is not None:
             return record(op, operands, attributes)
-    return evaluate(op, operands, attributes, eager_setting(name), attributes.get("result"))
-
-
-def eager_setting(name: str) -> Setting:
-    """The setting of an eager operation: the profile in force and, for stochastic rounding, its place
-    in the sequence of this context's operations (S2).
-    """
+    result = attributes.get("result")
     profile = current_profile()
     if profile.rounding != "stochastic":
-        return Setting(profile)
-    state = rounding_state()
-    call, state.calls = state.calls, state.calls + 1
-    return Setting(profile, state.seed, f"{call}/eager/{name}/")
+        return evaluate(op, operands, attributes, Setting(profile), result)
+    if result is None:
+        result = op.infer([x.type for x in operands], attributes)
+    if not draws(op, operands, result):
+        return evaluate(op, operands, attributes, Setting(profile), result)
+    # S2: the place of this rounding operation in the sequence of the context's.
+    state = next_rounding()
+    setting = Setting(profile, state.seed, f"{state.calls}/eager/{name}/")
+    return evaluate(op, operands, attributes, setting, result)
+
+
+def draws(op: Op, operands: Sequence[Bits], result: ArrayType) -> bool:
+    """Whether an operation rounds float32 values to a narrower float, as S1 asks."""
+    t = result.dtype
+    if t is dtypes.float32 or not t.exponent_bits or op.cast == "movement":
+        return False
+    if op.name == "convert":
+        source = operands[0].dtype
+        via_float32 = source.kind in ("signed", "unsigned", "bool") and source.bits <= 32
+        return source is not t and (bool(source.exponent_bits) or via_float32)
+    moves = op.core is not None and _CORE_KINDS[op.core] in ("bitwise", "sign", "selection")
+    return not moves and op.name != "nextafter"

@@ -161,7 +161,7 @@ def _choices() -> tuple[dataclasses.Field[Any], ...]:
     return tuple(f for f in dataclasses.fields(Profile) if f.metadata)
 
 
-@dataclass
+@dataclass(frozen=True)
 class RoundingState:
     """The seed of stochastic rounding and the rounding operations since it was set (S2)."""
 
@@ -169,7 +169,7 @@ class RoundingState:
     calls: int = 0
 
 
-def _default_profile() -> Profile:
+def _profile_of_environment() -> Profile:
     """NEURON_RT_STOCHASTIC_ROUNDING_EN=1 turns stochastic rounding on."""
     on = os.environ.get("NEURON_RT_STOCHASTIC_ROUNDING_EN", "") == "1"
     return Profile(rounding="stochastic" if on else "nearest_even")
@@ -194,7 +194,7 @@ def check_seed(seed: Any) -> int:
     return seed
 
 
-_DEFAULT = _default_profile()
+_DEFAULT = _profile_of_environment()
 _current: ContextVar[Profile] = ContextVar("neuronsim_profile", default=_DEFAULT)
 _rounding: ContextVar[RoundingState] = ContextVar("neuronsim_rounding")
 
@@ -203,8 +203,14 @@ def rounding_state() -> RoundingState:
     """The state that stochastic rounding of eager arrays uses in this context."""
     state = _rounding.get(None)
     if state is None:
-        state = RoundingState(default_seed())
-        _rounding.set(state)
+        return RoundingState(default_seed())
+    return state
+
+
+def next_rounding() -> RoundingState:
+    """The state for one rounding operation of eager arrays; the next call gets the next one."""
+    state = rounding_state()
+    _rounding.set(dataclasses.replace(state, calls=state.calls + 1))
     return state
 
 
@@ -216,6 +222,11 @@ def seed_rounding(seed: int = 0) -> None:
     RoundingState(seed=7, calls=0)
     """
     _rounding.set(RoundingState(check_seed(seed)))
+
+
+def default_profile() -> Profile:
+    """The defaults, with the rounding that the environment asks for."""
+    return _DEFAULT
 
 
 def current_profile() -> Profile:

@@ -619,7 +619,9 @@ def fresh_profile() -> Iterator[Profile]:
 
 
 def pairs_of(symbol: str) -> list[DType]:
-    integers = [*INTEGERS, np.bool] if symbol not in ("**", "/") else []
+    integers = [*INTEGERS] if symbol not in ("**", "/") else []
+    if symbol in ("+", "*", "&", "|", "^", "==", "!=", "<", "<=", ">", ">="):
+        integers.append(np.bool)  # E8
     return integers if symbol in INTEGRAL else [*FLOATS, *integers]
 
 

@@ -112,6 +112,6 @@ def core_reduce() -> Any:
     ) -> None:
         plain = ops.numerics(Profile())
         reduction = _core.Reduction(op, dtype, 0, tile, round_tiles, plain, 0, [])
-        _core.reduce(reduction, x, kept, initial, output, False)
+        _core.reduce(reduction, x, kept, initial, output)
 
     return run

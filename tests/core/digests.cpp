@@ -100,8 +100,10 @@ void run_all() {
             for (const bool cumulative : {false, true}) {
                 const int64_t size = storage_bytes(t);
                 std::vector<char> out(static_cast<size_t>(size * (cumulative ? count : 2)));
-                reduce(reduction, {2, count / 2}, 1, {data.data(), t, {count / 2 * size, size}},
-                       zero.data(), out.data(), cumulative);
+                const View view{data.data(), t, {count / 2 * size, size}};
+                if (cumulative)
+                    reduce_cumulative(reduction, {2, count / 2}, 1, view, zero.data(), 1, out.data());
+                else reduce(reduction, {2, count / 2}, 1, view, zero.data(), out.data());
                 print(std::string(cumulative ? "cumulative " : "reduce ") +
                           op_rows[static_cast<int>(op)].name + " " + name_of(t),
                       out);

@@ -80,7 +80,7 @@ def expected(label: str) -> str:
         x, code = values(name, 0).reshape(2, -1), _core.DTYPES.index(name)
         output = np.empty(x.shape if kind == "cumulative" else 2, x.dtype)
         reduction = _core.Reduction(rows[reducer][0], code, 0, 512, False, plain, 0, [])
-        _core.reduce(reduction, x, 1, np.zeros((), x.dtype), output, kind == "cumulative")
+        _core.reduce(reduction, x, 1, np.zeros((), x.dtype), output, int(kind == "cumulative"))
         return digest(output)
     (name,) = rest
     if kind == "dot":

@@ -314,7 +314,7 @@ def test_core_R2_folds_by_the_tile_it_is_given(tile: int, random_words: RandomWo
     out = np.empty(1700, np.float32)
     plain = ops.numerics(PLAIN)
     reduction = _core.Reduction(0, 0, 0, tile, False, plain, 0, [])
-    _core.reduce(reduction, line.view(np.float32), 0, np.zeros((), np.float32), out, cumulative=True)
+    _core.reduce(reduction, line.view(np.float32), 0, np.zeros((), np.float32), out, cumulative_inner=1)
     assert out.view(np.uint32).tolist() == prefixes("add", "float32", line.tolist(), 0, tile=tile)
 
 
@@ -458,7 +458,7 @@ def test_core_refuses_an_output_of_another_shape(random_words: RandomWords) -> N
     reduction = _core.Reduction(0, 0, 0, 512, False, ops.numerics(PLAIN), 0, [])
     for out in (np.zeros(2, np.float32), np.zeros((3, 2), np.float32)):
         with pytest.raises(ValueError, match="shape"):
-            _core.reduce(reduction, x, 1, zero, out, cumulative=True)
+            _core.reduce(reduction, x, 1, zero, out, cumulative_inner=1)
 
 
 # ---- the array functions -----------------------------------------------------------------------

@@ -50,6 +50,9 @@ def everything(evaluate: Evaluate, random_words: RandomWords) -> Iterator[tuple[
             kind = {n: k for n, _, k in _core.OPS}[row.core]
             if kind in (("integral", "integer") if type_name in FLOATS else ("floating", "sign")):
                 continue
+            on_bool = row.on_bool or kind in ("comparison", "selection") or name in twin.BOOL
+            if type_name == "bool" and not on_bool:
+                continue
             operands = [(type_name, x) for x in (a, b, a[::-1])[: row.arity]]
             if name == "select":
                 operands = [("bool", condition), (type_name, a), (type_name, b)]

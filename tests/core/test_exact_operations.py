@@ -877,13 +877,16 @@ def test_float_operations_E9_do_not_exist_for_integers(
 
 
 @pytest.mark.parametrize("name", [n for n, (arity, _) in ROWS.items() if arity < 3])
-def test_bool_results_F_are_zero_or_one(isa: str, evaluate: Evaluate, name: str) -> None:
-    """Whatever an operation means on bool, what it writes is one of the two encodings."""
+def test_bool_E8_has_the_operations_of_the_rule(isa: str, evaluate: Evaluate, name: str) -> None:
+    """The others are refused; what is written is one of the two encodings."""
     if name == "logical_not":
         return
     a, b = np.array([0, 0, 1, 1] * 9, np.uint8), np.array([0, 1, 0, 1] * 9, np.uint8)
     try:
         ours = evaluate(name, *[("bool", a), ("bool", b)][: ROWS[name][0]])
     except UnsupportedType:
+        assert name not in twin.BOOL
+        assert ROWS[name][1] != "comparison"
         return
+    assert name in twin.BOOL or ROWS[name][1] == "comparison"
     assert set(ours.tolist()) <= {0, 1}

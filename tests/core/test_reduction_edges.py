@@ -292,7 +292,7 @@ code, storage = _core.DTYPES.index({type_name!r}), {dtypes.DTYPES[type_name].sto
 for shape, kept in (((0, 5), 1), ((0, 0), 1), ((0, 3, 4), 1), ((3, 0, 4), 2), ((0, 4), 2), ((7, 0), 2)):
     out = np.zeros(shape[:kept], storage)
     reduction = _core.Reduction(0, code, 0, 512, False, ops.numerics(Profile()), 0, [])
-    _core.reduce(reduction, np.zeros(shape, storage), kept, np.zeros((), storage), out, False)
+    _core.reduce(reduction, np.zeros(shape, storage), kept, np.zeros((), storage), out)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

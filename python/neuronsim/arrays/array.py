@@ -19,7 +19,8 @@ from neuronsim import _core, dtypes, ops
 from neuronsim.dtypes import DType, DTypeLike, as_dtype, result_type
 from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
 from neuronsim.profiles import Profile, current_profile
-from neuronsim.reference.formats import from_float
+from neuronsim.reference.formats import exact as exact_number
+from neuronsim.reference.formats import round_number
 
 _default_float = dtypes.float32
 
@@ -85,6 +86,9 @@ class Array(_core.ArrayBase):
         self._data = bits.data
         self._dtype = bits.dtype
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self._data, self._dtype.name)
+
     @property
     def bits(self) -> ops.Bits:
         """The storage bits and their type, not copied."""
@@ -133,7 +137,7 @@ class Array(_core.ArrayBase):
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers, exact."""
-        return np.asarray(self).astype(_exact_numpy(self.dtype)).tolist()
+        return _exact_values(self).tolist()
 
     def item(self) -> Any:
         """The only element as a Python number, exact."""
@@ -154,11 +158,12 @@ class Array(_core.ArrayBase):
         name = _UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__)
         if method != "__call__" or kwargs:
             raise UnsupportedType(f"numpy.{ufunc.__name__}.{method} on neuronsim arrays: not there yet")
-        if name == "matmul":
-            return matmul(*inputs)
-        if name not in ops.OPS:
+        from neuronsim.arrays import functions  # which imports this module
+
+        if name not in functions.__all__:
             raise UnsupportedType(f"neuronsim has no numpy.{ufunc.__name__}{nearest(name, ops.OPS)}")
-        return elementwise(name, *inputs)
+        result: Array = getattr(functions, name)(*inputs)
+        return result
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         from neuronsim.arrays import functions  # which imports this module
@@ -183,8 +188,7 @@ class Array(_core.ArrayBase):
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        shown = np.asarray(self).astype(_exact_numpy(self.dtype))
-        text = np.array2string(shown, separator=", ", precision=8, prefix="Array(")
+        text = np.array2string(_exact_values(self), separator=", ", precision=8, prefix="Array(")
         return f"Array({text}, dtype={self.dtype.name})"
 
     def __bool__(self) -> bool:
@@ -244,9 +248,15 @@ class Array(_core.ArrayBase):
         return matmul(other, self)
 
 
-def _exact_numpy(dtype: DType) -> Any:
-    """A NumPy type that holds every value of the type and prints it."""
-    return np.float64 if dtype.kind == "float" else dtype.numpy
+def _restore(data: npt.NDArray[Any], dtype: str) -> Array:
+    """An Array from a pickle or a deep copy."""
+    return Array(ops.Bits(data, dtypes.DTYPES[dtype]))
+
+
+def _exact_values(x: Array) -> npt.NDArray[Any]:
+    """The elements in a NumPy type that holds and prints every value of theirs."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return np.asarray(x).astype(np.float64 if x.dtype.kind == "float" else x.dtype.numpy)
 
 
 # ---- from and to other types -------------------------------------------------------------------
@@ -304,7 +314,17 @@ def _exactly(x: npt.NDArray[Any], target: DType) -> Array:
         if target.kind in ("signed", "unsigned"):
             _check_range(x, target)
         return Array(ops.Bits(x.astype(target.numpy), target))
-    words = np.array([from_float(target.name, v) for v in x.ravel().tolist()], f"u{target.itemsize}")
+    profile = current_profile()
+
+    def rounded(v: float | int) -> int:
+        return round_number(
+            target.name,
+            exact_number(v),
+            fp8_overflow=profile.fp8_overflow,
+            subnormals=profile.subnormals,
+        )
+
+    words = np.fromiter(map(rounded, x.ravel().tolist()), f"u{target.itemsize}", x.size)
     return Array(ops.Bits(words.view(target.storage).reshape(x.shape), target))
 
 
@@ -406,8 +426,9 @@ def right_shift(x1: Any, x2: Any) -> Array:
     >>> right_shift(asarray([-8, 8]), 1)
     Array([-4,  4], dtype=int64)
     """
-    first = asarray(x1)
-    kind = "logical" if first.dtype.kind == "unsigned" else "arithmetic"
+    typed = [asarray(x) for x in (x1, x2) if not isinstance(x, int) or isinstance(x, np.generic)]
+    unsigned = bool(typed) and all(a.dtype.kind == "unsigned" for a in typed)
+    kind = "logical" if unsigned else "arithmetic"
     return elementwise(f"shift_right_{kind}", x1, x2)
 
 

@@ -40,7 +40,7 @@ def _elementwise_function(row: ops.Op) -> Callable[..., Array]:
 
     function.__name__ = function.__qualname__ = row.name
     function.__doc__ = (
-        f"Elementwise {row.name} (HLO `{row.opcode}`) of {row.arity} array"
+        f"Elementwise {row.name}{f' (HLO `{row.opcode}`)' if row.opcode else ''} of {row.arity} array"
         f"{'s' if row.arity > 1 else ''}, broadcast, in the common type, rounded once (E1)."
     )
     return function
@@ -75,10 +75,10 @@ def nextafter(x1: Any, x2: Any) -> Array:
     >>> float(nextafter(asarray(1.0, "bfloat16"), asarray(2.0, "bfloat16")))
     1.0078125
     """
-    a, b = asarray(x1), asarray(x2)
+    weak = [isinstance(x, int | float) and not isinstance(x, np.generic) for x in (x1, x2)]
+    a = asarray(x1, asarray(x2).dtype if weak[0] and not weak[1] else None)
+    b = asarray(x2, a.dtype if weak[1] and not weak[0] else None)
     common = dtypes.result_type(a.dtype, b.dtype)
-    if common.kind != "float":
-        raise UnsupportedType(f"nextafter of {common.name}: the operands are floats")
     dims = np.broadcast_shapes(a.shape, b.shape)
     pair = [broadcast_to(convert(v, common), dims).bits for v in (a, b)]
     return Array(ops.apply("nextafter", pair))

@@ -180,4 +180,4 @@ def _values(op: str, shape: tuple[int, ...], seed: int) -> npt.NDArray[np.float3
     """Normal values; positive ones where the function needs them."""
     values = np.random.default_rng(seed).standard_normal(shape, np.float32)
     positive: Any = np.abs(values) + np.float32(0.01)
-    return positive if op in ("sqrt", "rsqrt", "divide", "prod") else values
+    return positive if op in ("sqrt", "rsqrt", "divide", "prod", "power") else values

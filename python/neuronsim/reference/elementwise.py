@@ -263,7 +263,11 @@ def reduce_precision(format_name: str, a: int, exponent_bits: int, mantissa_bits
     # The position of the last bit kept is the format's own, also for its subnormals.
     exponent = max(floor_log2(x.magnitude), 1 - f.bias)
     unit = Fraction(2) ** (exponent - min(mantissa_bits, f.mantissa_bits))
-    rounded = round(x.magnitude / unit) * unit
+    steps = round(x.magnitude / unit)
+    if mantissa_bits == 0 and x.magnitude / unit == Fraction(3, 2):
+        # Without a mantissa the exponent's last bit makes an encoding even (XLA's rule).
+        steps = 2 if (exponent + f.bias) % 2 else 1
+    rounded = steps * unit
     if exponent_bits < f.exponent_bits:
         bias = int(2 ** (exponent_bits - 1)) - 1
         if rounded >= Fraction(2) ** (bias + 1):
