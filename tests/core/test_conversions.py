@@ -453,18 +453,3 @@ def test_reduce_precision_C9_is_the_format_in_float32(
     ours = evaluate("reduce_precision", ("float32", words), exponent_bits=8, mantissa_bits=m_bits)
     there = [formats.convert("float32", through, int(w)) for w in words]
     assert ours.tolist() == [formats.convert(through, "float32", w) for w in there]
-
-
-# ---- every input -------------------------------------------------------------------------------
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("target", NARROW)
-def test_all_float32_inputs_C2_equal_numpy_in_float64(
-    restored_processor: None, evaluate: Evaluate, target: str
-) -> None:
-    processor.set_isa(processor.available_isas()[-1])
-    for start in range(0, 1 << 32, 1 << 20):
-        bits = np.arange(start, start + (1 << 20), dtype=np.uint64).astype(np.uint32)
-        ours = evaluate("convert", ("float32", bits), dtype=dtypes.DTYPES[target])
-        assert np.array_equal(ours, numpy_oracle(bits, target)), hex(start)
