@@ -33,22 +33,24 @@ inline uint32_t encode(uint32_t x) {
     if constexpr (drop == 0) {
         r = magnitude;
     } else {
-        // Adding half a unit less one, plus the parity, carries exactly where RNE rounds up.
-        const uint32_t rounded = magnitude + ((1u << (drop - 1)) - 1) + ((magnitude >> drop) & 1);
+        constexpr uint32_t half = (1u << (drop - 1)) - 1;
         if constexpr (f.exponent_bits == 8) {
-            r = rounded >> drop;  // overflow carries into Inf by itself (C3), subnormals stay (C4)
+            // Adding half a unit less one, plus the parity, carries exactly where RNE rounds up, and
+            // carries into Inf by itself (C3); subnormals stay (C4).
+            r = (magnitude + half + ((magnitude >> drop) & 1)) >> drop;
         } else {
             constexpr int smallest_exponent = 1 - f.bias;
             constexpr uint32_t rebias = static_cast<uint32_t>(127 - f.bias) << 23;
-            const uint32_t normal = (rounded - rebias) >> drop;
+            // C3: what is beyond encodes like the first number beyond, which is Inf or NaN.
+            constexpr uint32_t all_ones = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
+            constexpr uint32_t beyond = ((f.has_inf ? all_ones : f.nan_bits) << drop) + rebias;
+            const uint32_t m = magnitude < beyond ? magnitude : beyond;
+            const uint32_t normal = (m + (half - rebias) + ((m >> drop) & 1)) >> drop;
             // A float32 whose unit is the format's subnormal step does the rounding by an addition.
             constexpr uint32_t magic = power_of_two_bits(smallest_exponent + drop);
             const uint32_t subnormal =
-                bits_as<uint32_t>(bits_as<float>(magnitude) + bits_as<float>(magic)) - magic;
-            constexpr uint32_t all_ones = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
-            constexpr uint32_t overflow = f.has_inf ? all_ones : f.nan_bits;
-            r = magnitude < power_of_two_bits(smallest_exponent) ? subnormal : normal;
-            r = r > overflow || magnitude >= inf_bits ? overflow : r;  // C3
+                bits_as<uint32_t>(bits_as<float>(m) + bits_as<float>(magic)) - magic;
+            r = m < power_of_two_bits(smallest_exponent) ? subnormal : normal;
         }
         r <<= to_storage;
     }
@@ -104,9 +106,13 @@ inline uint32_t decode(uint32_t x) {
     if constexpr (f.exponent_bits == 8) {
         return sign | field;
     } else {
-        // Multiplying rebiases the exponent and normalises subnormals in one exact step.
-        const uint32_t finite =
-            bits_as<uint32_t>(bits_as<float>(field) * bits_as<float>(power_of_two_bits(127 - f.bias)));
+        // A subnormal is its mantissa times the format's smallest step. (Multiplying the field by a
+        // power of two would do for both, but processors are slow on subnormal float32.)
+        constexpr float smallest_step =
+            __builtin_bit_cast(float, power_of_two_bits(1 - f.bias - f.mantissa_bits));
+        const float subnormal = static_cast<float>(static_cast<int32_t>(field >> up)) * smallest_step;
+        const uint32_t normal = field + (static_cast<uint32_t>(127 - f.bias) << 23);
+        const uint32_t finite = field < (1u << 23) ? bits_as<uint32_t>(subnormal) : normal;
         if constexpr (f.has_inf) {
             constexpr uint32_t all_ones = ((1u << f.exponent_bits) - 1) << 23;
             return sign | (field >= all_ones ? inf_bits | field : finite);
@@ -198,7 +204,15 @@ void load(const char* source, ptrdiff_t stride, int n, void* out) {
     using S = typename Storage<storage_bytes(T)>::type;
     constexpr ptrdiff_t size = sizeof(S);
     auto* target = static_cast<Element<T>*>(out);
-    if (stride == size) {
+    if (stride == size && T == DType::float16 && has_float16_conversion) {
+        if constexpr (T == DType::float16) {
+            for (int i = 0; i < n;) {
+                i += decode_float16(source + i * size, n - i, target + i);
+                const int end = i + native_block < n ? i + native_block : n;
+                for (; i < end; ++i) target[i] = widen<T>(read<S>(source + i * size));
+            }
+        }
+    } else if (stride == size) {
         FOR_ELEMENTS target[i] = widen<T>(read<S>(source + i * size));
     } else if (stride == 0) {
         const auto x = widen<T>(read<S>(source));
@@ -226,11 +240,13 @@ inline void store_range(const Element<T>* source, int begin, int end, char* targ
 template <DType T, Payload P>
 void store(const void* in, int n, char* target) {
     const auto* source = static_cast<const Element<T>*>(in);
-    int i = 0;
-    if constexpr (T == DType::bfloat16 && has_bfloat16_conversion) {
-        while (i < n) {
-            i += encode_bfloat16(source + i, n - i, target + 2 * i);
-            const int end = i + bfloat16_block < n ? i + bfloat16_block : n;
+    constexpr bool native = (T == DType::bfloat16 && has_bfloat16_conversion) ||
+                            (T == DType::float16 && has_float16_conversion);
+    if constexpr (native) {
+        for (int i = 0; i < n;) {
+            if constexpr (T == DType::bfloat16) i += encode_bfloat16(source + i, n - i, target + 2 * i);
+            else i += encode_float16(source + i, n - i, target + 2 * i);
+            const int end = i + native_block < n ? i + native_block : n;
             store_range<T, P>(source, i, end, target);
             i = end;
         }
