@@ -229,8 +229,7 @@ inline void store_range(const Element<T>* source, int begin, int end, char* targ
         S x;
         if constexpr (is_device_float(T) && sizeof(S) < sizeof(float))
             x = static_cast<S>(encode<static_cast<int>(T), P>(source[i]));
-        else if constexpr (is_device_float(T))
-            x = P == Payload::drop ? quiet(source[i]) : source[i];
+        else if constexpr (is_device_float(T)) x = P == Payload::drop ? quiet(source[i]) : source[i];
         else if constexpr (T == DType::float64) x = bits_as<S>(source[i]);
         else x = static_cast<S>(source[i]);
         __builtin_memcpy(target + i * static_cast<ptrdiff_t>(sizeof(S)), &x, sizeof x);
@@ -290,7 +289,8 @@ void round_by(void* values, int n, const Numerics& numerics, const uint32_t* wor
             constexpr uint32_t inf = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
             if ((y & 0x7F) == inf) {
                 if (numerics.fp8_overflow == Fp8Overflow::nan) y = (y & 0x80) | f.nan_bits;
-                if (numerics.fp8_overflow == Fp8Overflow::saturate && (x & ~sign_bit) < inf_bits) y -= 1;
+                if (numerics.fp8_overflow == Fp8Overflow::saturate && (x & ~sign_bit) < inf_bits)
+                    y -= 1;
             }
         }
         y = decode<I>(y);
@@ -368,7 +368,8 @@ void to_float32(void* out, const void* in, int n, Narrowing narrowing) {
             x = source[i];
         } else if constexpr (D == Domain::signed_integer) {
             const bool negative = source[i] < 0;
-            const double m = to_odd_float64(static_cast<uint64_t>(negative ? 0 - source[i] : source[i]));
+            const double m =
+                to_odd_float64(static_cast<uint64_t>(negative ? 0 - source[i] : source[i]));
             x = negative ? -m : m;
         } else {
             x = to_odd_float64(source[i]);

@@ -42,8 +42,7 @@ struct Panels {
 };
 
 Panels pack_panels(const Kernels& k, const View& view, int64_t batch, int64_t vectors, int64_t depth,
-                   int64_t vector_stride, int64_t depth_stride, int width,
-                   const Numerics& numerics) {
+                   int64_t vector_stride, int64_t depth_stride, int width, const Numerics& numerics) {
     // C4: operands with the exponents of float32 read as zero where they are subnormal.
     const bool flush =
         numerics.flush_subnormals && formats[static_cast<int>(view.dtype)].exponent_bits == 8;
@@ -56,8 +55,7 @@ Panels pack_panels(const Kernels& k, const View& view, int64_t batch, int64_t ve
             const int64_t left = vectors - first;
             pack(k, view, vector_stride, depth_stride,
                  view.data + i / p.count * view.strides[0] + first * vector_stride,
-                 left < width ? left : width, depth, width, flush,
-                 p.data.get() + i * depth * width);
+                 left < width ? left : width, depth, width, flush, p.data.get() + i * depth * width);
         }
     });
     return p;
@@ -67,8 +65,8 @@ void dot_float(const DotShape& s, const View& a, const View& b, DType result, in
                const Numerics& numerics, Draw draw, char* output) {
     const Kernels& k = kernels();
     const int rows = k.dot_rows, columns = k.dot_columns;
-    const Panels pa = pack_panels(k, a, s.batch, s.rows, s.depth, a.strides[1], a.strides[2], rows,
-                                   numerics);
+    const Panels pa =
+        pack_panels(k, a, s.batch, s.rows, s.depth, a.strides[1], a.strides[2], rows, numerics);
     const Panels pb =
         pack_panels(k, b, s.batch, s.columns, s.depth, b.strides[2], b.strides[1], columns, numerics);
     const int size = storage_bytes(result);
@@ -98,8 +96,8 @@ void dot_float(const DotShape& s, const View& a, const View& b, DType result, in
                     const float x = psum.f32[row * columns + i];
                     row_tile.f32[i] = x == x ? x : __builtin_nanf("");  // E6, once, at the end
                 }
-                const int64_t first = (batch * s.rows + row_block * rows + row) * s.columns +
-                                      column_block * columns;
+                const int64_t first =
+                    (batch * s.rows + row_block * rows + row) * s.columns + column_block * columns;
                 round_values(k, result, numerics, draw, first, &row_tile, n);  // M4
                 k.store[static_cast<int>(result)](&row_tile, n, output + first * size);
             }

@@ -18,7 +18,9 @@ const TileProgram* program_of(PyObject* object) {
     static PyTypeObject* const type =
         reinterpret_cast<PyTypeObject*>(py::type::of<TileProgram>().release().ptr());
     if (Py_TYPE(object) != type) return nullptr;
-    return reinterpret_cast<py::detail::instance*>(object)->get_value_and_holder().value_ptr<TileProgram>();
+    return reinterpret_cast<py::detail::instance*>(object)
+        ->get_value_and_holder()
+        .value_ptr<TileProgram>();
 }
 
 // The shortest way from Python: a program of one output on dense arrays of one shape. Gives None for
@@ -68,8 +70,7 @@ PyObject* run_dense(PyObject*, PyObject* const* args, Py_ssize_t count) {
 
 // What an Array holds: an ndarray of storage bits, and the type that they encode.
 struct ArrayObject {
-    PyObject_HEAD
-    PyObject* data;
+    PyObject_HEAD PyObject* data;
     PyObject* dtype;
 };
 
@@ -111,8 +112,8 @@ PyObject* run_binary(PyObject*, PyObject* const* args, Py_ssize_t count) {
 
 template <PyObject* (*Function)(PyObject*, PyObject* const*, Py_ssize_t)>
 void add_function(py::module_& m, const char* name, const char* doc) {
-    static PyMethodDef method = {
-        name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(Function)), METH_FASTCALL, doc};
+    static PyMethodDef method = {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(Function)),
+                                 METH_FASTCALL, doc};
     m.attr(name) = py::reinterpret_steal<py::object>(PyCFunction_New(&method, nullptr));
 }
 

@@ -51,7 +51,8 @@ inline uint64_t total_order(uint64_t a) { return a; }
 
 // E9: from 2^23 on every float32 is an integer; below, adding 2^23 rounds to one, ties to even.
 inline float copysign(float magnitude, float sign) {
-    return bits_as<float>((bits_as<uint32_t>(magnitude) & ~sign_bit) | (bits_as<uint32_t>(sign) & sign_bit));
+    return bits_as<float>((bits_as<uint32_t>(magnitude) & ~sign_bit) |
+                          (bits_as<uint32_t>(sign) & sign_bit));
 }
 inline float magnitude_of(float a) { return copysign(a, 0.0f); }
 inline float rint(float a) {
@@ -93,7 +94,8 @@ inline uint64_t power_unsigned(uint64_t base, uint64_t exponent) {
 }
 inline int64_t power_signed(int64_t base, int64_t exponent) {
     if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
-    return static_cast<int64_t>(power_unsigned(static_cast<uint64_t>(base), static_cast<uint64_t>(exponent)));
+    return static_cast<int64_t>(
+        power_unsigned(static_cast<uint64_t>(base), static_cast<uint64_t>(exponent)));
 }
 // The type's own bits of a widened integer: shift amounts and bit counts read them as unsigned (E8).
 inline uint64_t low(uint64_t a, int bits) { return a << (64 - bits) >> (64 - bits); }
@@ -125,7 +127,9 @@ inline Division divided(float a, float b) {
     }
     if (ma < mb) return {a, negative && ma != 0 ? -1.0f : copysign(0.0f, negative ? -1.0f : 1.0f)};
     // a = sa·2^ea and b = sb·2^eb with integers sa, sb below 2^24.
-    const auto significand = [](uint32_t m) { return (m & 0x7FFFFF) | (m >> 23 != 0 ? 0x800000u : 0u); };
+    const auto significand = [](uint32_t m) {
+        return (m & 0x7FFFFF) | (m >> 23 != 0 ? 0x800000u : 0u);
+    };
     const auto exponent = [](uint32_t m) { return static_cast<int>(m >> 23 != 0 ? m >> 23 : 1) - 150; };
     const uint32_t bits_a = bits_as<uint32_t>(ma), bits_b = bits_as<uint32_t>(mb);
     const uint64_t divisor = significand(bits_b);
@@ -133,7 +137,8 @@ inline Division divided(float a, float b) {
     int shift = exponent(bits_a) - exponent(bits_b);
     uint64_t quotient = r / divisor;
     r %= divisor;
-    // The quotient's top 30 bits or more, 2^dropped times; what is below: all zeros, all ones, or mixed.
+    // The quotient's top 30 bits or more, 2^dropped times; what is below: all zeros, all ones, or
+    // mixed.
     int dropped = 0;
     bool any_one = false, any_zero = false;
     while (shift > 0) {
@@ -164,7 +169,8 @@ inline Division divided(float a, float b) {
         quotient = quotient << 2 | 1;
         dropped -= 2;
     }
-    return {remainder, copysign(scaled(static_cast<double>(quotient), dropped), negative ? -1.0f : 1.0f)};
+    return {remainder,
+            copysign(scaled(static_cast<double>(quotient), dropped), negative ? -1.0f : 1.0f)};
 }
 
 // Python's %: the sign of the divisor; the addition is the one rounding.
@@ -189,24 +195,24 @@ inline float modulo(float a, float b) {
             out[i] = static_cast<Out>(statement);                                 \
         }                                                                         \
     }
-#define SELECT_KERNEL(suffix, T)                                                                 \
-    static void select_##suffix(void* result, const void* const* operands, int n, int) {         \
-        auto* out = static_cast<T*>(result);                                                     \
-        const auto* condition = static_cast<const uint64_t*>(operands[0]);                       \
-        const auto* b = static_cast<const T*>(operands[1]);                                      \
-        const auto* c = static_cast<const T*>(operands[2]);                                      \
-        FOR_ELEMENTS out[i] = condition[i] ? b[i] : c[i];                                        \
+#define SELECT_KERNEL(suffix, T)                                                         \
+    static void select_##suffix(void* result, const void* const* operands, int n, int) { \
+        auto* out = static_cast<T*>(result);                                             \
+        const auto* condition = static_cast<const uint64_t*>(operands[0]);               \
+        const auto* b = static_cast<const T*>(operands[1]);                              \
+        const auto* c = static_cast<const T*>(operands[2]);                              \
+        FOR_ELEMENTS out[i] = condition[i] ? b[i] : c[i];                                \
     }
 
 // The float32 bodies of the reducers on floats and vectors of them, for the folds of fold.h.
 namespace body {
 
-#define REDUCER(name, f, s, u)    \
-    struct name {                 \
-        template <class T>        \
+#define REDUCER(name, f, s, u)     \
+    struct name {                  \
+        template <class T>         \
         static T apply(T a, T b) { \
-            return f;             \
-        }                         \
+            return f;              \
+        }                          \
     };
 #define ARITHMETIC(name, arity, f, s, u)
 #define FLOATING(name, arity, f)
@@ -222,8 +228,8 @@ namespace body {
 
 namespace kernel {
 
-#define INTEGERS(name, arity, s, u)                             \
-    KERNEL(name, signed_integer, int64_t, int64_t, arity, s)    \
+#define INTEGERS(name, arity, s, u)                          \
+    KERNEL(name, signed_integer, int64_t, int64_t, arity, s) \
     KERNEL(name, unsigned_integer, uint64_t, uint64_t, arity, u)
 #define REDUCER(name, f, s, u) ARITHMETIC(name, 2, f, s, u)
 #define ARITHMETIC(name, arity, f, s, u) \
@@ -236,12 +242,12 @@ namespace kernel {
     SIGN(name, arity, f)              \
     INTEGERS(name, arity, s, u)
 #define SIGN(name, arity, f) KERNEL(name, float32, uint32_t, uint32_t, arity, f)
-#define COMPARISON(name, arity, body)                           \
-    KERNEL(name, float32, float, uint64_t, arity, body)         \
+#define COMPARISON(name, arity, body)                            \
+    KERNEL(name, float32, float, uint64_t, arity, body)          \
     KERNEL(name, signed_integer, int64_t, uint64_t, arity, body) \
     KERNEL(name, unsigned_integer, uint64_t, uint64_t, arity, body)
-#define SELECTION(name)               \
-    SELECT_KERNEL(float32, uint32_t)  \
+#define SELECTION(name)              \
+    SELECT_KERNEL(float32, uint32_t) \
     SELECT_KERNEL(integer, uint64_t)
 #include "ops.def"
 #undef INTEGERS

@@ -100,8 +100,8 @@ void fold_chains(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int
             for (int j = 0; j < block; ++j) first[j] = at(p + j * chain_stride);
             FloatVector a;
             __builtin_memcpy(&a, first, sizeof a);
-            // Meanwhile the lines that come next are fetched chain by chain, as memory likes it: those of
-            // the next chains where they follow in memory, else the next elements of these.
+            // Meanwhile the lines that come next are fetched chain by chain, as memory likes it: those
+            // of the next chains where they follow in memory, else the next elements of these.
             const ptrdiff_t length = count * size, lines = length / cache_line;
             const char* next = p + (chain_stride == length ? block * chain_stride : length);
             ptrdiff_t line = 0;
@@ -112,22 +112,18 @@ void fold_chains(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int
                         line = 0;
                         next += chain_stride;
                     }
-                    __builtin_prefetch(next + line * cache_line, 0, 2);
+                    __builtin_prefetch(next + line * cache_line);
                 }
                 FloatVector rows[block];
-                for (int j = 0; j < block; ++j) {
-                    const char* q = p + j * chain_stride + k * size;
-                    __builtin_prefetch(q + 8 * cache_line);
-                    load_vector<T>(q, rows[j]);
-                }
+                for (int j = 0; j < block; ++j)
+                    load_vector<T>(p + j * chain_stride + k * size, rows[j]);
                 transpose<1>(rows);
                 for (int i = 0; i < block; ++i) a = Body::apply(a, rows[i]);
             }
             __builtin_memcpy(acc + chain, &a, sizeof a);
             for (; k < count; ++k)
                 for (int j = 0; j < block; ++j)
-                    acc[chain + j] =
-                        Body::apply(acc[chain + j], at(p + j * chain_stride + k * size));
+                    acc[chain + j] = Body::apply(acc[chain + j], at(p + j * chain_stride + k * size));
         }
     }
     for (; chain < chains; ++chain) {

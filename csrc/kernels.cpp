@@ -92,27 +92,28 @@ constexpr Kernels make_kernels() {
     k.op[static_cast<int>(Op::name)][static_cast<int>(domain)] = kernel::name##_##suffix;
 #define SET_FOLD(name, domain, suffix) \
     k.fold[static_cast<int>(Op::name)][static_cast<int>(domain)] = fold<kernel::name##_##suffix>;
-#define SET_INTEGER_FOLD(name, domain, suffix) \
-    SET_FOLD(name, domain, suffix)             \
-    k.scan[static_cast<int>(Op::name)][static_cast<int>(domain)] = scan_integer<kernel::name##_##suffix>;
+#define SET_INTEGER_FOLD(name, domain, suffix)                     \
+    SET_FOLD(name, domain, suffix)                                 \
+    k.scan[static_cast<int>(Op::name)][static_cast<int>(domain)] = \
+        scan_integer<kernel::name##_##suffix>;
 #define SET_INTEGERS(name) SET(name, i64, signed_integer) SET(name, u64, unsigned_integer)
 #define SET_ALL(name) SET(name, f32, float32) SET_INTEGERS(name)
-#define REDUCER(name, f, s, u)                               \
-    SET_ALL(name)                                            \
-    SET_FOLD(name, f32, float32)                             \
-    SET_INTEGER_FOLD(name, i64, signed_integer)              \
-    SET_INTEGER_FOLD(name, u64, unsigned_integer)            \
+#define REDUCER(name, f, s, u)                                                          \
+    SET_ALL(name)                                                                       \
+    SET_FOLD(name, f32, float32)                                                        \
+    SET_INTEGER_FOLD(name, i64, signed_integer)                                         \
+    SET_INTEGER_FOLD(name, u64, unsigned_integer)                                       \
     k.scan[static_cast<int>(Op::name)][static_cast<int>(f32)] = scan_float<body::name>; \
     fill_chains<body::name>(k.fold_chains[static_cast<int>(Op::name)]);
 #define ARITHMETIC(name, arity, f, s, u) SET_ALL(name)
 #define FLOATING(name, arity, f) SET(name, f32, float32)
 #define INTEGER(name, arity, s, u) SET_INTEGERS(name)
-#define INTEGRAL(name, arity, u)                        \
-    SET(name, i64, integer)                             \
-    SET(name, u64, integer)                             \
-    if constexpr (is_bit_reducer(Op::name)) {           \
-        SET_INTEGER_FOLD(name, i64, integer)            \
-        SET_INTEGER_FOLD(name, u64, integer)            \
+#define INTEGRAL(name, arity, u)              \
+    SET(name, i64, integer)                   \
+    SET(name, u64, integer)                   \
+    if constexpr (is_bit_reducer(Op::name)) { \
+        SET_INTEGER_FOLD(name, i64, integer)  \
+        SET_INTEGER_FOLD(name, u64, integer)  \
     }
 #define BITWISE(name, arity, f, s, u) SET_ALL(name)
 #define SIGN(name, arity, f) SET(name, f32, float32)

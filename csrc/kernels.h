@@ -93,8 +93,8 @@ struct Kernels {
     RoundKernel round[dtype_count];        // float32 to the format's values, integers wrapped (E8)
     RoundByKernel round_by[format_count];  // the same as the profile says
     PrecisionKernel reduce_precision[format_count];  // C9
-    MapKernel canonicalize;                // float32: NaN quiet and without payload (C5)
-    MapKernel flush;                       // float32: subnormals to zero (C4)
+    MapKernel canonicalize;                          // float32: NaN quiet and without payload (C5)
+    MapKernel flush;                                 // float32: subnormals to zero (C4)
     OpKernel op[op_count][domain_count];
     FoldKernel fold[op_count][domain_count];
     ScanKernel scan[op_count][domain_count];
@@ -105,7 +105,7 @@ struct Kernels {
     MapKernel to_bool[domain_count];
     // psum += sum over k of a[k][row] * b[k][column], one tile of the contraction (M2)
     DotKernel dot_block;
-    DotKernel dot_block_flushed;  // every float32 result below 2^-126 is zero (C4)
+    DotKernel dot_block_flushed;     // every float32 result below 2^-126 is zero (C4)
     float (*fma_chains)(int64_t n);  // does n * fma_chain_count multiply-adds, to be timed
     int fma_chain_count;
 };

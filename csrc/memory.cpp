@@ -65,10 +65,10 @@ Block take(size_t bytes) {
 
 PyObject* descriptor_of(DType dtype) {
     static PyObject* const descriptors[] = {
-        py::dtype::of<uint8_t>().release().ptr(), py::dtype::of<uint16_t>().release().ptr(),
-        py::dtype::of<float>().release().ptr(),   py::dtype::of<double>().release().ptr(),
-        py::dtype::of<int8_t>().release().ptr(),  py::dtype::of<int16_t>().release().ptr(),
-        py::dtype::of<int32_t>().release().ptr(), py::dtype::of<int64_t>().release().ptr(),
+        py::dtype::of<uint8_t>().release().ptr(),  py::dtype::of<uint16_t>().release().ptr(),
+        py::dtype::of<float>().release().ptr(),    py::dtype::of<double>().release().ptr(),
+        py::dtype::of<int8_t>().release().ptr(),   py::dtype::of<int16_t>().release().ptr(),
+        py::dtype::of<int32_t>().release().ptr(),  py::dtype::of<int64_t>().release().ptr(),
         py::dtype::of<uint32_t>().release().ptr(), py::dtype::of<uint64_t>().release().ptr(),
         py::dtype::of<bool>().release().ptr(),
     };
@@ -91,7 +91,8 @@ size_t kept_bytes() { return kept_total; }
 py::array empty_array(DType dtype, int ndim, const Py_intptr_t* shape) {
     size_t bytes = static_cast<size_t>(storage_bytes(dtype));
     for (int d = 0; d < ndim; ++d)
-        if (__builtin_mul_overflow(bytes, static_cast<size_t>(shape[d]), &bytes)) throw std::bad_alloc();
+        if (__builtin_mul_overflow(bytes, static_cast<size_t>(shape[d]), &bytes))
+            throw std::bad_alloc();
     PyObject* const descriptor = descriptor_of(dtype);
     if (bytes >= huge_page) {
         const Block block = take((bytes + huge_page - 1) / huge_page * huge_page);
@@ -105,8 +106,8 @@ py::array empty_array(DType dtype, int ndim, const Py_intptr_t* shape) {
     }
     Py_INCREF(descriptor);  // which the new array takes
     auto& api = py::detail::npy_api::get();
-    PyObject* const array = api.PyArray_NewFromDescr_(api.PyArray_Type_, descriptor, ndim, shape, nullptr,
-                                                      nullptr, 0, nullptr);
+    PyObject* const array = api.PyArray_NewFromDescr_(api.PyArray_Type_, descriptor, ndim, shape,
+                                                      nullptr, nullptr, 0, nullptr);
     if (array == nullptr) throw py::error_already_set();
     return py::reinterpret_steal<py::array>(array);
 }

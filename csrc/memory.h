@@ -1,5 +1,5 @@
-// New ndarrays for results. Large ones lie in blocks that are kept when they are freed: the system gives
-// fresh memory only page by page, zeroed, which costs as much as computing on it.
+// New ndarrays for results. Large ones lie in blocks that are kept when they are freed: the system
+// gives fresh memory only page by page, zeroed, which costs as much as computing on it.
 #pragma once
 
 #include <pybind11/numpy.h>

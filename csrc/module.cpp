@@ -92,8 +92,8 @@ void run_reduce(const Reduction& reduction, const py::array& input, int kept, co
     const View view = view_of(input, reduction.dtype);
     const std::vector<int64_t> shape = shape_of(input);
     const bool fits = kept >= 0 && kept <= input.ndim() && initial.size() == 1;
-    if (!fits || shape_of(output) != (cumulative ? shape
-                                                 : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
+    if (!fits || shape_of(output) !=
+                     (cumulative ? shape : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
         throw std::invalid_argument("the output's shape is not that of the kept dimensions");
     const View start = view_of(initial, reduction.dtype);
     char* target = output_data(output, reduction.dtype);
@@ -128,7 +128,8 @@ void run_fold_windows(const TileProgram& computation, const WindowRows& rows,
     const size_t count = outputs.size();
     if (count == 0 || inputs.size() != count || initial.size() != count ||
         computation.inputs().size() != 2 * count || computation.output_count() != count)
-        throw std::invalid_argument("the computation takes accumulators and elements, and gives results");
+        throw std::invalid_argument(
+            "the computation takes accumulators and elements, and gives results");
     const Windows windows = make_windows(inputs[0], outputs[0], rows);
     std::vector<int> types;
     for (size_t i = count; i < 2 * count; ++i)
@@ -154,7 +155,8 @@ py::array run_sort(const TileProgram& comparator, const std::vector<py::array>& 
     for (size_t i = 0; i < comparator.inputs().size(); i += 2)
         types.push_back(static_cast<int>(comparator.inputs()[i]));
     const std::vector<View> views = views_of(operands, types, shape);
-    py::array order = empty_array(DType::int64, static_cast<int>(operands[0].ndim()), operands[0].shape());
+    py::array order =
+        empty_array(DType::int64, static_cast<int>(operands[0].ndim()), operands[0].shape());
     auto* target = static_cast<int64_t*>(order.mutable_data());
     {
         const py::gil_scoped_release released;
@@ -190,7 +192,8 @@ py::list format_rows() {
 
 py::list op_table() {
     py::list rows;
-    for (const OpRow& row : op_rows) rows.append(py::make_tuple(row.name, row.arity, kind_names[static_cast<int>(row.kind)]));
+    for (const OpRow& row : op_rows)
+        rows.append(py::make_tuple(row.name, row.arity, kind_names[static_cast<int>(row.kind)]));
     return rows;
 }
 

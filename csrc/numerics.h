@@ -15,9 +15,7 @@ struct Numerics {
     bool stochastic = false;                      // Profile.rounding (S)
 
     // Whether every rounding is to nearest, with subnormals, to Inf.
-    bool plain() const {
-        return fp8_overflow == Fp8Overflow::inf && !flush_subnormals && !stochastic;
-    }
+    bool plain() const { return fp8_overflow == Fp8Overflow::inf && !flush_subnormals && !stochastic; }
 };
 
 }  // namespace neuronsim

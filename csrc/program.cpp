@@ -52,7 +52,7 @@ void check_step(const Step& step, const std::vector<DType>& dtypes) {
     if (!has_domain(step.op, domain))
         fail("not defined for " + std::string(dtype_names[static_cast<int>(dtype(first))]));
     const bool fits = op_rows[step.op].kind == Kind::comparison ? step.result == DType::boolean
-                                                     : domain_of(step.result) == domain;
+                                                                : domain_of(step.result) == domain;
     if (!fits) fail("the result cannot be " + std::string(dtype_names[static_cast<int>(step.result)]));
 }
 
@@ -67,8 +67,7 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
       moves_(inputs_.size(), true),
       numerics_(numerics) {
     for (const Step& step : steps_) {
-        if (step.op < 0 || step.op > last_op)
-            throw std::invalid_argument("unknown operation");
+        if (step.op < 0 || step.op > last_op) throw std::invalid_argument("unknown operation");
         check_step(step, dtypes_);
         dtypes_.push_back(step.result);
     }
@@ -128,8 +127,8 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
 bool TileProgram::draws() const {
     bool found = false;
     for (size_t s = 0; s < steps_.size(); ++s)
-        found = found || (rounds_[s] && is_device_float(steps_[s].result) &&
-                          steps_[s].result != DType::float32);
+        found = found ||
+                (rounds_[s] && is_device_float(steps_[s].result) && steps_[s].result != DType::float32);
     return found && numerics_.stochastic;
 }
 
@@ -148,8 +147,7 @@ void TileProgram::run_step_flushed(const Kernels& k, size_t index, void* out,
     }
     const bool from_float32 = compute(k, index, out, read, n);
     if (step.op < op_count && is_device_float(step.result)) k.flush(out, out, n);
-    if (rounds_[index])
-        round_values(k, step.result, numerics_, draw, first, out, n, from_float32);
+    if (rounds_[index]) round_values(k, step.result, numerics_, draw, first, out, n, from_float32);
 }
 
 void TileProgram::run_step(const Kernels& k, size_t index, void* out, const void* const* operands,
@@ -236,8 +234,9 @@ void TileProgram::run_blocks(const Kernels& k, int64_t begin, int64_t end, const
         const int64_t block = at == begin && lead > 0 ? lead : tile_elements;
         n = static_cast<int>(end - at < block ? end - at : block);
         for (size_t v = 0; v < values; ++v)
-            place[v] = direct[v] != nullptr ? direct[v] + at * storage_bytes(dtypes_[v])
-                                            : static_cast<void*>(&tiles[static_cast<size_t>(registers_[v])]);
+            place[v] = direct[v] != nullptr
+                           ? direct[v] + at * storage_bytes(dtypes_[v])
+                           : static_cast<void*>(&tiles[static_cast<size_t>(registers_[v])]);
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, *static_cast<Tile*>(place[i])));
         for (size_t s = 0; s < steps_.size(); ++s) {
@@ -249,7 +248,8 @@ void TileProgram::run_blocks(const Kernels& k, int64_t begin, int64_t end, const
             const void* operands[max_arity] = {};
             for (size_t i = 0; i < step.operands.size(); ++i)
                 operands[i] = place[static_cast<size_t>(step.operands[i])];
-            run_step(k, s, place[input_count + s], operands, n, {seed, ids == nullptr ? 0 : ids[s]}, at);
+            run_step(k, s, place[input_count + s], operands, n, {seed, ids == nullptr ? 0 : ids[s]},
+                     at);
         }
         for (size_t o = 0; o < outputs_.size(); ++o) {
             if (!is_stored[o]) continue;

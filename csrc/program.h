@@ -66,7 +66,7 @@ private:
     std::vector<DType> inputs_;
     std::vector<Step> steps_;
     std::vector<int> outputs_;
-    std::vector<DType> dtypes_;   // of every value
+    std::vector<DType> dtypes_;  // of every value
     // char, since the bits of vector<bool> take time to find.
     std::vector<char> rounds_;   // of every step: whether its result is rounded before it is stored
     std::vector<char> aliases_;  // of every step: whether it is a conversion that storing it does

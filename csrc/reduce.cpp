@@ -78,7 +78,8 @@ public:
 
     void run() const {
         if (outputs_ == 0) return;
-        if (fold_chains_ != nullptr && outputs_ < few_outputs && tiles_ >= 4) run_by_tiles();
+        const bool few = outputs_ < few_outputs && tiles_ >= 4;
+        if (fold_chains_ != nullptr && (few || tiles_follow())) run_by_tiles();
         else run_by_outputs();
     }
 
@@ -120,8 +121,7 @@ public:
     }
 
 private:
-    static constexpr int64_t few_outputs = 16, few_lanes = 128, many_lanes = 2048,
-                             chain_lanes = 32;
+    static constexpr int64_t few_outputs = 16, few_lanes = 128, many_lanes = 2048, chain_lanes = 32;
 
     // The chains of neighbouring outputs run side by side, a row of outputs at a time. Where they lie
     // side by side in memory too, many do, so that memory is read in long runs.
@@ -142,8 +142,8 @@ private:
             for (int64_t piece = begin; piece < end; ++piece) {
                 const int64_t column = piece % pieces_per_row * lanes_per_piece;
                 const int64_t first = piece / pieces_per_row * row_ + column;
-                const int lanes = static_cast<int>(row_ - column < lanes_per_piece ? row_ - column
-                                                                                   : lanes_per_piece);
+                const int lanes =
+                    static_cast<int>(row_ - column < lanes_per_piece ? row_ - column : lanes_per_piece);
                 for (int64_t tile = 0; tile < tiles_; ++tile) {
                     Tile* const into = tile == 0 ? total : acc;
                     fold_tile(first, tile, lanes, into, scratch);
@@ -157,9 +157,28 @@ private:
         parallel_for(outputs_ / row_ * pieces_per_row, 1 + 65536 / (work + 1), body);
     }
 
-    // With few outputs the tiles of one run side by side; then their results are folded in order.
+    // Whether the tiles of all outputs, whole ones, follow each other in memory.
+    bool tiles_follow() const {
+        return shape_.size() == 1 && strides_[0] == size_ && depth_ % r_.tile == 0 &&
+               out_shape_.size() == 1 && row_stride_ == depth_ * size_;
+    }
+
+    // Tiles run side by side, those of one output or all; then their results are folded in order.
     void run_by_tiles() const {
         const std::unique_ptr<float[]> results(new float[checked_product({outputs_, tiles_})]);
+        if (tiles_follow()) {
+            const int64_t all = outputs_ * tiles_;
+            parallel_for(all, 1 + 65536 / r_.tile, [&](int64_t begin, int64_t end) {
+                fold_chains_(input_.data + begin * r_.tile * size_, r_.tile * size_, size_, r_.tile,
+                             static_cast<int>(end - begin), results.get() + begin);
+            });
+        } else {
+            fold_tiles(results.get());
+        }
+        fold_results(results.get());
+    }
+
+    void fold_tiles(float* results) const {
         const int64_t full = depth_ / r_.tile;
         const int64_t pieces = blocks(tiles_, few_lanes);
         const int64_t stride = strides_.empty() ? 0 : strides_[0];
@@ -176,14 +195,17 @@ private:
                              if (whole < left)
                                  fold_chains_(data + whole * r_.tile * stride, 0, stride,
                                               depth_ - full * r_.tile, 1, acc.f32 + whole);
-                             __builtin_memcpy(results.get() + piece / pieces * tiles_ + tile, acc.f32,
+                             __builtin_memcpy(results + piece / pieces * tiles_ + tile, acc.f32,
                                               static_cast<size_t>(left) * sizeof(float));
                          }
                      });
+    }
+
+    void fold_results(const float* results) const {
         parallel_for(outputs_, few_outputs, [&](int64_t begin, int64_t end) {
             Tile total, scratch;
             for (int64_t o = begin; o < end; ++o) {
-                const float* result = results.get() + o * tiles_;
+                const float* result = results + o * tiles_;
                 for (int64_t tile = 0; tile < tiles_; ++tile) {
                     Tile& into = tile == 0 ? total : scratch;
                     into.f32[0] = result[tile];

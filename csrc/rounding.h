@@ -17,8 +17,8 @@ struct Draw {
 // The words of the n elements from index `first` on by Philox4x32-10 (S2); n <= tile_elements.
 void random_words(Draw draw, int64_t first, int n, uint32_t* words);
 
-// Rounds the n elements of an array from index `first` on. `from_float32` is false where the values are a
-// stepping stone from a wider type, which are always rounded to nearest (S1).
+// Rounds the n elements of an array from index `first` on. `from_float32` is false where the values are
+// a stepping stone from a wider type, which are always rounded to nearest (S1).
 void round_values(const Kernels& k, DType type, const Numerics& numerics, Draw draw, int64_t first,
                   void* values, int n, bool from_float32 = true);
 

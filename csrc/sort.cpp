@@ -55,7 +55,8 @@ public:
     const TileProgram& comparator() const { return comparator_; }
 
 private:
-    void load(size_t operand, int64_t slice, int64_t at, Tile* registers, size_t input, int lane) const {
+    void load(size_t operand, int64_t slice, int64_t at, Tile* registers, size_t input,
+              int lane) const {
         const View& view = operands_[operand];
         const char* data = view.data + at * view.strides.back();
         for (size_t d = shape_.size() - 1; d-- > 0;) {
@@ -78,7 +79,8 @@ void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
           const TileProgram& comparator, int64_t* order) {
     if (shape.empty() || operands.empty() || comparator.inputs().size() != 2 * operands.size() ||
         comparator.output_count() != 1 || comparator.output_dtype(0) != DType::boolean)
-        throw std::invalid_argument("the comparator takes two elements of each operand and gives a bool");
+        throw std::invalid_argument(
+            "the comparator takes two elements of each operand and gives a bool");
     if (comparator.draws())
         throw std::invalid_argument("S2 has no words for stochastic rounding inside a comparator");
     for (size_t i = 0; i < operands.size(); ++i)
@@ -110,8 +112,7 @@ void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
         to = from;
         from = merged;
     }
-    if (from != order)
-        __builtin_memcpy(order, from, static_cast<size_t>(total) * sizeof(int64_t));
+    if (from != order) __builtin_memcpy(order, from, static_cast<size_t>(total) * sizeof(int64_t));
 }
 
 }  // namespace neuronsim

@@ -14,7 +14,8 @@ constexpr int lanes = 64;  // neighbouring outputs that are folded together
 // The elements of the windows of some neighbouring outputs, window position by window position.
 class Walk {
 public:
-    Walk(const Windows& windows, int64_t first, int n) : w_(windows), n_(n), rank_(windows.input_shape.size()) {
+    Walk(const Windows& windows, int64_t first, int n)
+        : w_(windows), n_(n), rank_(windows.input_shape.size()) {
         origin_.resize(rank_ * lanes);
         position_.resize(rank_);
         for (int lane = 0; lane < n; ++lane) {
@@ -108,7 +109,8 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
     const int64_t outputs = element_count(w.output_shape);
     parallel_for(blocks(outputs, lanes), 4, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> tiles(new Tile[5]);
-        Tile &element = tiles[0], &next = tiles[1], &acc = tiles[2], &total = tiles[3], &closed = tiles[4];
+        Tile &element = tiles[0], &next = tiles[1], &acc = tiles[2], &total = tiles[3],
+             &closed = tiles[4];
         for (int64_t piece = begin; piece < end; ++piece) {
             const int64_t first = piece * lanes;
             const int n = static_cast<int>(outputs - first < lanes ? outputs - first : lanes);
@@ -173,7 +175,8 @@ void fold_windows(const Windows& w, const TileProgram& computation, const std::v
     const size_t count = outputs.size();
     if (count == 0 || inputs.size() != count || initial.size() != count ||
         computation.inputs().size() != 2 * count || computation.output_count() != count)
-        throw std::invalid_argument("the computation takes accumulators and elements, and gives results");
+        throw std::invalid_argument(
+            "the computation takes accumulators and elements, and gives results");
     if (computation.draws())
         throw std::invalid_argument("S2 has no words for stochastic rounding inside a reduction");
     for (size_t i = 0; i < count; ++i)
@@ -199,8 +202,7 @@ void fold_windows(const Windows& w, const TileProgram& computation, const std::v
                         for (int lane = 0; lane < n; ++lane) {
                             int64_t offset;
                             present[lane] = walk.element(lane, inputs[i].strides, offset);
-                            char* target =
-                                reinterpret_cast<char*>(&element) + lane * computed_bytes(t);
+                            char* target = reinterpret_cast<char*>(&element) + lane * computed_bytes(t);
                             if (present[lane])
                                 k.load[static_cast<int>(t)](inputs[i].data + offset, 0, 1, target);
                             else __builtin_memset(target, 0, static_cast<size_t>(computed_bytes(t)));

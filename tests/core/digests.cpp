@@ -39,7 +39,9 @@ std::vector<char> values(DType t, int operand) {
     const size_t size = static_cast<size_t>(storage_bytes(t));
     std::vector<char> bytes(count * size);
     for (int64_t i = 0; i < count; ++i) {
-        const auto draw = [&](int n) { return mix(static_cast<uint64_t>(n) << 32 | static_cast<uint64_t>(i)); };
+        const auto draw = [&](int n) {
+            return mix(static_cast<uint64_t>(n) << 32 | static_cast<uint64_t>(i));
+        };
         uint64_t word = draw(operand);
         if (operand == 1 && i % 2 == 1 && is_device_float(t)) {
             const Format& f = formats[static_cast<int>(t)];
@@ -118,8 +120,9 @@ void run_all() {
     }
     std::vector<uint32_t> words(tile_elements);
     random_words({1, 2}, 5, tile_elements, words.data());
-    print("random_words", std::vector<char>(reinterpret_cast<const char*>(words.data()),
-                                            reinterpret_cast<const char*>(words.data() + words.size())));
+    print("random_words",
+          std::vector<char>(reinterpret_cast<const char*>(words.data()),
+                            reinterpret_cast<const char*>(words.data() + words.size())));
 }
 
 }  // namespace
