@@ -1,5 +1,6 @@
 #include "dispatch.h"
 
+#include <atomic>
 #include <stdexcept>
 
 namespace neuronsim {
@@ -35,10 +36,12 @@ struct Candidate {
 std::vector<Candidate> candidates() {
 #if defined(__x86_64__)
     const bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                    __builtin_cpu_supports("avx512cd");
     return {
         {&x86_64::kernels, true},
-        {&x86_64_v3::kernels, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
+        {&x86_64_v3::kernels, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                                  __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c")},
         {&x86_64_v4::kernels, v4},
         {&x86_64_v4_bf16::kernels, v4 && __builtin_cpu_supports("avx512bf16")},
     };
@@ -54,7 +57,7 @@ const Kernels* widest() {
     return best;
 }
 
-const Kernels* selected = widest();
+std::atomic<const Kernels*> selected = widest();
 
 }  // namespace
 
@@ -71,7 +74,7 @@ const OpRow op_rows[op_count] = {
 #include "ops.def"
 };
 
-const Kernels& kernels() { return *selected; }
+const Kernels& kernels() { return *selected.load(std::memory_order_relaxed); }
 
 std::vector<std::string> available_isas() {
     std::vector<std::string> names;

@@ -33,7 +33,7 @@ PyObject* run_dense(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (found == nullptr) Py_RETURN_NONE;
     const TileProgram& program = *found;
     if (program.inputs().size() != static_cast<size_t>(count - 1) || program.output_count() != 1 ||
-        program.numerics().stochastic)
+        program.draws())
         Py_RETURN_NONE;
     const char* inputs[most];
     const auto* first = py::detail::array_proxy(args[1]);
@@ -62,8 +62,10 @@ PyObject* run_dense(PyObject*, PyObject* const* args, Py_ssize_t count) {
         return result.release().ptr();
     } catch (py::error_already_set& error) {
         error.restore();
-    } catch (const std::exception& error) {
+    } catch (const std::bad_alloc& error) {
         PyErr_SetString(PyExc_MemoryError, error.what());
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
     }
     return nullptr;
 }
@@ -73,6 +75,8 @@ struct ArrayObject {
     PyObject_HEAD PyObject* data;
     PyObject* dtype;
 };
+
+PyTypeObject* array_base = nullptr;
 
 void deallocate(PyObject* self) {
     auto* array = reinterpret_cast<ArrayObject*>(self);
@@ -86,16 +90,22 @@ void deallocate(PyObject* self) {
 // run_binary(programs, x, y): programs[x's dtype] is a program and its result's dtype; gives an array
 // of x's class, or None if y is of another class, type or shape, or there is no program yet.
 PyObject* run_binary(PyObject*, PyObject* const* args, Py_ssize_t count) {
-    if (count != 3 || !PyDict_CheckExact(args[0]) || Py_TYPE(args[1]) != Py_TYPE(args[2]))
+    if (count != 3 || !PyDict_CheckExact(args[0]) || Py_TYPE(args[1]) != Py_TYPE(args[2]) ||
+        !PyObject_TypeCheck(args[1], array_base))
         Py_RETURN_NONE;
     const auto* x = reinterpret_cast<ArrayObject*>(args[1]);
     const auto* y = reinterpret_cast<ArrayObject*>(args[2]);
     // An object that was never initialised has neither: the ordinary way reports it.
     if (x->dtype != y->dtype || x->dtype == nullptr || x->data == nullptr || y->data == nullptr)
         Py_RETURN_NONE;
-    PyObject* const found = PyDict_GetItem(args[0], x->dtype);
-    if (found == nullptr) Py_RETURN_NONE;
-    PyObject* const operands[] = {PyTuple_GET_ITEM(found, 0), x->data, y->data};
+    PyObject* const found = PyDict_GetItemWithError(args[0], x->dtype);
+    if (found == nullptr && PyErr_Occurred()) return nullptr;
+    if (found == nullptr || !PyTuple_CheckExact(found) || PyTuple_GET_SIZE(found) != 2) Py_RETURN_NONE;
+    // Owned here, since another thread may replace them while this one computes.
+    const auto entry = py::reinterpret_borrow<py::object>(found);
+    const auto left = py::reinterpret_borrow<py::object>(x->data);
+    const auto right = py::reinterpret_borrow<py::object>(y->data);
+    PyObject* const operands[] = {PyTuple_GET_ITEM(found, 0), left.ptr(), right.ptr()};
     PyObject* const data = run_dense(nullptr, operands, 3);
     if (data == nullptr || data == Py_None) return data;
     PyTypeObject* const type = Py_TYPE(args[1]);
@@ -133,7 +143,9 @@ PyType_Spec spec = {"neuronsim._core.ArrayBase", sizeof(ArrayObject), 0,
 }  // namespace
 
 void add_eager(py::module_& m) {
-    m.attr("ArrayBase") = py::reinterpret_steal<py::object>(PyType_FromSpec(&spec));
+    array_base = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));  // which lives for ever
+    if (array_base == nullptr) throw py::error_already_set();
+    m.attr("ArrayBase") = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(array_base));
     add_function<&run_dense>(m, "run_dense", "the output of a program on dense arrays, or None");
     add_function<&run_binary>(m, "run_binary", "an operation on two arrays of one type, or None");
 }

@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <vector>
 
@@ -12,6 +14,7 @@ namespace neuronsim {
 namespace {
 
 constexpr size_t huge_page = size_t{2} << 20;
+constexpr size_t kept_bytes_limit = size_t{256} << 20;
 
 struct Block {
     void* data;
@@ -86,8 +89,6 @@ PyObject* descriptor_of(DType dtype) {
 
 }  // namespace
 
-size_t kept_bytes() { return kept_total; }
-
 py::array empty_array(DType dtype, int ndim, const Py_intptr_t* shape) {
     size_t bytes = static_cast<size_t>(storage_bytes(dtype));
     for (int d = 0; d < ndim; ++d)
@@ -95,14 +96,17 @@ py::array empty_array(DType dtype, int ndim, const Py_intptr_t* shape) {
             throw std::bad_alloc();
     PyObject* const descriptor = descriptor_of(dtype);
     if (bytes >= huge_page) {
-        const Block block = take((bytes + huge_page - 1) / huge_page * huge_page);
-        const py::capsule owner(new Block(block), [](void* p) {
+        if (bytes > SIZE_MAX - huge_page) throw std::bad_alloc();
+        auto holder = std::make_unique<Block>();
+        *holder = take((bytes + huge_page - 1) / huge_page * huge_page);
+        void* const data = holder->data;
+        const py::capsule owner(holder.release(), [](void* p) {
             const auto* block = static_cast<Block*>(p);
             release(*block);
             delete block;
         });
         return py::array(py::reinterpret_borrow<py::dtype>(descriptor),
-                         std::vector<Py_intptr_t>(shape, shape + ndim), block.data, owner);
+                         std::vector<Py_intptr_t>(shape, shape + ndim), data, owner);
     }
     Py_INCREF(descriptor);  // which the new array takes
     auto& api = py::detail::npy_api::get();

@@ -11,8 +11,5 @@ namespace neuronsim {
 // A new ndarray of the type's storage, its elements undefined. Throws std::bad_alloc.
 pybind11::array empty_array(DType dtype, int ndim, const Py_intptr_t* shape);
 
-// The bytes of freed blocks that are kept, at most kept_bytes_limit.
-size_t kept_bytes();
-inline constexpr size_t kept_bytes_limit = size_t{256} << 20;
 
 }  // namespace neuronsim

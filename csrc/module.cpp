@@ -210,10 +210,11 @@ PYBIND11_MODULE(_core, m) {
     py::class_<Numerics>(m, "Numerics")
         .def(py::init([](bool integers_via_float32, const std::string& fp8_overflow,
                          bool flush_subnormals, bool stochastic) {
-                 const Fp8Overflow overflow = fp8_overflow == "inf"   ? Fp8Overflow::inf
-                                              : fp8_overflow == "nan" ? Fp8Overflow::nan
-                                                                      : Fp8Overflow::saturate;
-                 return Numerics{integers_via_float32, overflow, flush_subnormals, stochastic};
+                 Numerics numerics{integers_via_float32, Fp8Overflow::inf, flush_subnormals, stochastic};
+                 if (fp8_overflow == "nan") numerics.fp8_overflow = Fp8Overflow::nan;
+                 else if (fp8_overflow == "saturate") numerics.fp8_overflow = Fp8Overflow::saturate;
+                 else if (fp8_overflow != "inf") throw std::invalid_argument("unknown overflow");
+                 return numerics;
              }),
              py::arg("integers_via_float32"), py::arg("fp8_overflow"), py::arg("flush_subnormals"),
              py::arg("stochastic"));
@@ -230,6 +231,7 @@ PYBIND11_MODULE(_core, m) {
                                     numerics);
              }),
              py::arg("inputs"), py::arg("steps"), py::arg("outputs"), py::arg("numerics"))
+        .def("draws", &TileProgram::draws)
         .def("run", &run_program, py::arg("inputs"), py::arg("outputs"), py::arg("seed") = 0,
              py::arg("ids") = std::vector<uint64_t>());
     add_eager(m);
@@ -241,7 +243,6 @@ PYBIND11_MODULE(_core, m) {
             return empty_array(dtype_code(dtype), static_cast<int>(shape.size()), shape.data());
         },
         py::arg("dtype"), py::arg("shape"));
-    m.def("kept_bytes", &kept_bytes);
     py::class_<Reduction>(m, "Reduction")
         .def(py::init(&make_reduction), py::arg("op"), py::arg("dtype"), py::arg("accumulate"),
              py::arg("tile"), py::arg("round_tiles"), py::arg("numerics"), py::arg("seed"),

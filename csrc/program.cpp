@@ -125,11 +125,20 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
 }
 
 bool TileProgram::draws() const {
-    bool found = false;
+    if (!numerics_.stochastic) return false;
     for (size_t s = 0; s < steps_.size(); ++s)
-        found = found ||
-                (rounds_[s] && is_device_float(steps_[s].result) && steps_[s].result != DType::float32);
-    return found && numerics_.stochastic;
+        if (rounds_[s] && is_device_float(steps_[s].result) && steps_[s].result != DType::float32 &&
+            rounds_float32(s))
+            return true;
+    return false;
+}
+
+// Whether a step's result is a float32 before it is rounded (S1), not the stepping stone of a wider
+// type. C1: an integer of 32 bits or fewer goes through float32 unless the profile says exact.
+bool TileProgram::rounds_float32(size_t index) const {
+    const DType source = dtypes_[static_cast<size_t>(steps_[index].operands.back())];
+    return !is_conversion(steps_[index].op) || is_device_float(source) ||
+           (numerics_.integers_via_float32 && source != DType::float64 && storage_bytes(source) <= 4);
 }
 
 // C4: reads subnormal operands as zeros, and makes subnormal results of float32 zeros.
@@ -145,23 +154,23 @@ void TileProgram::run_step_flushed(const Kernels& k, size_t index, void* out,
         k.flush(&flushed[i], operands[i], n);
         read[i] = &flushed[i];
     }
-    const bool from_float32 = compute(k, index, out, read, n);
+    compute(k, index, out, read, n);
     if (step.op < op_count && is_device_float(step.result)) k.flush(out, out, n);
-    if (rounds_[index]) round_values(k, step.result, numerics_, draw, first, out, n, from_float32);
+    if (rounds_[index]) round_values(k, step.result, numerics_, draw, first, out, n, rounds_float32(index));
 }
 
 void TileProgram::run_step(const Kernels& k, size_t index, void* out, const void* const* operands,
                            int n, Draw draw, int64_t first) const {
     if (numerics_.flush_subnormals && !moves_[inputs_.size() + index])
         return run_step_flushed(k, index, out, operands, n, draw, first);
-    const bool from_float32 = compute(k, index, out, operands, n);
+    compute(k, index, out, operands, n);
     if (rounds_[index])
-        round_values(k, steps_[index].result, numerics_, draw, first, out, n, from_float32);
+        round_values(k, steps_[index].result, numerics_, draw, first, out, n,
+                     rounds_float32(index));
 }
 
-// A step before its rounding. Returns whether the result is a float32 that stochastic rounding may
-// round, not the stepping stone of a wider type.
-bool TileProgram::compute(const Kernels& k, size_t index, void* out, const void* const* operands,
+// A step before its rounding.
+void TileProgram::compute(const Kernels& k, size_t index, void* out, const void* const* operands,
                           int n) const {
     const Step& step = steps_[index];
     const DType source = dtypes_[static_cast<size_t>(step.operands.back())];
@@ -177,12 +186,8 @@ bool TileProgram::compute(const Kernels& k, size_t index, void* out, const void*
         if (is_device_float(source)) {
             k.canonicalize(out, operands[0], n);
         } else {
-            // C1: an integer of 32 bits or fewer goes through float32 unless the profile says exact.
-            const bool via_float32 = numerics_.integers_via_float32 && source != DType::float64 &&
-                                     storage_bytes(source) <= 4;
-            const bool nearest = via_float32 || step.result == DType::float32;
+            const bool nearest = rounds_float32(index) || step.result == DType::float32;
             k.to_float32[from](out, operands[0], n, nearest ? Narrowing::nearest : Narrowing::odd);
-            return via_float32;
         }
     } else if (step.result == DType::float64) {
         k.to_float64[from](out, operands[0], n);
@@ -193,7 +198,6 @@ bool TileProgram::compute(const Kernels& k, size_t index, void* out, const void*
             out, operands[0], n,
             step.op == convert_nearest_op ? FloatToInt::nearest : FloatToInt::truncate);
     }
-    return true;
 }
 
 // How many elements lie before the first that begins a cache line.
@@ -293,7 +297,7 @@ void TileProgram::run_dense(int64_t n, const char* const* inputs, char* const* o
 void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<View>& views,
                       const std::vector<char*>& outputs, uint64_t seed,
                       const std::vector<uint64_t>& ids) const {
-    if (numerics_.stochastic && ids.size() != steps_.size())
+    if (draws() && ids.size() != steps_.size())
         throw std::invalid_argument("stochastic rounding needs an id for each step");
     const Kernels& k = kernels();
     std::vector<int64_t> shape = full_shape;

@@ -31,13 +31,11 @@ public:
     const std::vector<DType>& inputs() const { return inputs_; }
     DType output_dtype(size_t i) const { return dtypes_[static_cast<size_t>(outputs_[i])]; }
     size_t output_count() const { return outputs_.size(); }
-    size_t step_count() const { return steps_.size(); }
-    const Numerics& numerics() const { return numerics_; }
     // Whether a step rounds stochastically, so that running it needs ids.
     bool draws() const;
 
-    // Evaluates over `shape`; the outputs are dense row-major storage of that shape. Stochastic
-    // rounding draws with one id for each step.
+    // Evaluates over `shape`; the outputs are dense row-major storage of that shape. A program that
+    // draws takes one id for each step.
     void run(const std::vector<int64_t>& shape, const std::vector<View>& inputs,
              const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids) const;
 
@@ -57,7 +55,8 @@ private:
     template <class Input>
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                     char* const* outputs, uint64_t seed, const uint64_t* ids) const;
-    bool compute(const Kernels& k, size_t index, void* out, const void* const* operands, int n) const;
+    bool rounds_float32(size_t index) const;
+    void compute(const Kernels& k, size_t index, void* out, const void* const* operands, int n) const;
     void run_step(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                   Draw draw, int64_t first) const;
     void run_step_flushed(const Kernels& k, size_t index, void* out, const void* const* operands, int n,

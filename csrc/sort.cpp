@@ -52,8 +52,6 @@ public:
         }
     }
 
-    const TileProgram& comparator() const { return comparator_; }
-
 private:
     void load(size_t operand, int64_t slice, int64_t at, Tile* registers, size_t input,
               int lane) const {

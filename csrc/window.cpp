@@ -10,14 +10,18 @@ namespace neuronsim {
 namespace {
 
 constexpr int lanes = 64;  // neighbouring outputs that are folded together
+constexpr int64_t window_limit = int64_t{1} << 31;  // so that no product of two overflows
 
-// The elements of the windows of some neighbouring outputs, window position by window position.
+int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+
+// The elements of the windows of some neighbouring outputs, window position by window position. Only
+// positions where a window can meet the operand are visited.
 class Walk {
 public:
-    Walk(const Windows& windows, int64_t first, int n)
-        : w_(windows), n_(n), rank_(windows.input_shape.size()) {
+    Walk(const Windows& windows, int64_t first, int n) : w_(windows), rank_(windows.input_shape.size()) {
         origin_.resize(rank_ * lanes);
-        position_.resize(rank_);
+        begin_.resize(rank_);
+        end_.resize(rank_);
         for (int lane = 0; lane < n; ++lane) {
             int64_t at = first + lane;
             for (size_t d = rank_; d-- > 0;) {
@@ -27,9 +31,27 @@ public:
                 at /= w_.output_shape[d];
             }
         }
+        for (size_t d = 0; d < rank_; ++d) {
+            const WindowDimension& dimension = w_.dimensions[d];
+            int64_t low = origin_[d * lanes], high = low;
+            for (int lane = 1; lane < n; ++lane) {
+                const int64_t origin = origin_[d * lanes + static_cast<size_t>(lane)];
+                low = origin < low ? origin : low;
+                high = origin > high ? origin : high;
+            }
+            const int64_t last = (w_.input_shape[d] - 1) * dimension.base_dilation;
+            const int64_t begin = -floor_divide(high, dimension.window_dilation);
+            const int64_t end = floor_divide(last - low, dimension.window_dilation) + 1;
+            begin_[d] = begin > 0 ? begin : 0;
+            end_[d] = end < dimension.size ? end : dimension.size;
+            is_empty_ = is_empty_ || w_.input_shape[d] == 0 || begin_[d] >= end_[d];
+        }
+        position_ = begin_;
     }
 
-    // Whether a lane has an element at this position, and its row-major coordinates' byte offset.
+    bool is_empty() const { return is_empty_; }
+
+    // Whether a lane has an element at this position, and its byte offset.
     bool element(int lane, const std::vector<int64_t>& strides, int64_t& offset) const {
         offset = 0;
         for (size_t d = 0; d < rank_; ++d) {
@@ -49,32 +71,27 @@ public:
 
     bool advance() {
         for (size_t d = rank_; d-- > 0;) {
-            if (++position_[d] < w_.dimensions[d].size) return true;
-            position_[d] = 0;
+            if (++position_[d] < end_[d]) return true;
+            position_[d] = begin_[d];
         }
         return false;
     }
 
-    int lane_count() const { return n_; }
-
 private:
     const Windows& w_;
-    int n_;
     size_t rank_;
-    std::vector<int64_t> origin_, position_;
+    bool is_empty_ = false;
+    std::vector<int64_t> origin_, position_, begin_, end_;
 };
-
-bool is_empty(const Windows& w) {
-    for (const WindowDimension& d : w.dimensions)
-        if (d.size == 0) return true;
-    return false;
-}
 
 void check(const Windows& w) {
     if (w.input_shape.size() != w.dimensions.size() || w.output_shape.size() != w.dimensions.size())
         throw std::invalid_argument("a window has one entry for each dimension");
     for (const WindowDimension& d : w.dimensions)
-        if (d.size < 0 || d.stride < 1 || d.base_dilation < 1 || d.window_dilation < 1)
+        if (d.size < 0 || d.size > window_limit || d.stride < 1 || d.stride > window_limit ||
+            d.base_dilation < 1 || d.base_dilation > window_limit || d.window_dilation < 1 ||
+            d.window_dilation > window_limit || d.padding_low < -window_limit ||
+            d.padding_low > window_limit)
             throw std::invalid_argument("a window's sizes, strides and dilations are positive");
 }
 
@@ -116,7 +133,7 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
             const int n = static_cast<int>(outputs - first < lanes ? outputs - first : lanes);
             Walk walk(w, first, n);
             int64_t count[lanes] = {};
-            // Adds a finished tile's result to the total of the lanes in [lane, lane + 1).
+            // Adds a finished tile's result to the total of one lane.
             const auto close = [&](int lane, int64_t tile) {
                 Tile one;
                 const char* from = reinterpret_cast<const char*>(&acc) + lane * size;
@@ -132,7 +149,7 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
                     __builtin_memcpy(target, &one, static_cast<size_t>(size));
                 }
             };
-            if (!is_empty(w)) do {
+            if (!walk.is_empty()) do {
                     bool present[lanes];
                     for (int lane = 0; lane < n; ++lane) {
                         int64_t offset;
@@ -142,7 +159,7 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
                                          reinterpret_cast<char*>(&element) + lane * size);
                     }
                     if (flushes && is_wide) k.flush(&element, &element, n);
-                    __builtin_memcpy(&next, &acc, sizeof next);
+                    __builtin_memcpy(&next, &acc, static_cast<size_t>(n * size));
                     fold(&next, &element, n);
                     settle(next, n);
                     for (int lane = 0; lane < n; ++lane) {
@@ -194,7 +211,7 @@ void fold_windows(const Windows& w, const TileProgram& computation, const std::v
             Walk walk(w, first, n);
             for (size_t i = 0; i < count; ++i)
                 k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
-            if (!is_empty(w)) do {
+            if (!walk.is_empty()) do {
                     bool present[lanes];
                     for (size_t i = 0; i < count; ++i) {
                         const DType t = inputs[i].dtype;

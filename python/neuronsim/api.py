@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -41,7 +42,7 @@ from neuronsim.profiles import (
     check_seed,
     default_profile,
     default_seed,
-    use_profile,
+    in_force,
 )
 from neuronsim.targets import Release, Target, find_release, find_target
 from neuronsim.tuning.dataset import DAMAGED_ZIP, Dataset, load_dataset, reject_nan
@@ -72,7 +73,12 @@ class CompiledProgram:
         self._module = apply_plan(model, plan)
         self._program: Program = compile_module(self._module, setup.profile, setup.target)
         self._truncated: dict[str, int] = {}
-        self._rounding = RoundingState(default_seed())
+        stochastic = setup.profile.rounding == "stochastic"
+        self._rounding = RoundingState(default_seed() if stochastic else 0)
+        self._lock = threading.Lock()  # of _rounding: no two calls share words
+        # The program's choices decide the inputs' bits, not those of the eager arrays around a call; to
+        # nearest, since no instruction rounds them.
+        self._input_profile = setup.profile.replace(rounding="nearest_even")
 
     @property
     def inputs(self) -> dict[str, ops.ArrayType]:
@@ -127,11 +133,10 @@ class CompiledProgram:
         last call's, so that no two calls share any (S2). Raises InvalidData for inputs that do not fit.
         """
         counts: dict[str, int] = {}
-        if seed is not None:
-            self._rounding = RoundingState(check_seed(seed))
         inputs = self._bind(arrays, named)
-        state = self._rounding
-        self._rounding = replace(state, calls=state.calls + 1)
+        with self._lock:
+            state = self._rounding if seed is None else RoundingState(check_seed(seed))
+            self._rounding = replace(state, calls=state.calls + 1)
         value = run_program(self._program, inputs, counts, seed=state.seed, call=state.calls)
         self._truncated = counts
         return _wrap(value)
@@ -153,12 +158,9 @@ class CompiledProgram:
         missing = [n for n in names if n not in given]
         if missing:
             raise InvalidData(f"inputs missing: {', '.join(missing)}")
-        # The program's choices decide the inputs' bits, not those of the eager arrays around the call;
-        # to nearest, since no instruction rounds them.
-        profile = self._setup.profile.replace(rounding="nearest_even")
         bound = {}
         pairs = zip(self._program.inputs, names, strict=True)
-        with use_profile(**profile.to_dict()):
+        with in_force(self._input_profile):
             for (parameter, expected), name in pairs:
                 array = asarray(given[name])
                 if array.dtype is not expected.dtype:

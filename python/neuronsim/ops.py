@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import _core, dtypes
-from neuronsim.dtypes import DType
+from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType, nearest
 from neuronsim.processor import check_environment
 from neuronsim.profiles import Profile, current_profile, next_rounding
@@ -194,7 +195,7 @@ def _infer_reduce_precision(operands: Sequence[ArrayType], attributes: Attribute
             f"reduce-precision to {exponent_bits} exponent and {mantissa_bits} mantissa bits: the least "
             "are 1 and 0"
         )
-    if operands[0].dtype.kind != "float" or not operands[0].dtype.exponent_bits:
+    if not operands[0].dtype.exponent_bits or not operands[0].dtype.device:
         raise UnsupportedType(f"reduce-precision of {operands[0].dtype.name}: a device float is needed")
     return operands[0]
 
@@ -288,6 +289,9 @@ def _infer_cumulative(operands: Sequence[ArrayType], attributes: Attributes) -> 
     return array
 
 
+MAX_WINDOW = 1 << 31
+
+
 def _infer_reduce_window(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     array, initial = operands
     window: Sequence[WindowDimension] = attributes["window"]
@@ -296,8 +300,15 @@ def _infer_reduce_window(operands: Sequence[ArrayType], attributes: Attributes) 
     if len(window) != len(array.dims):
         raise InvalidArgument(f"a window over {array} has {len(array.dims)} dimensions")
     for d in window:
-        if d.size < 1 or min(d.stride, d.base_dilation, d.window_dilation) < 1:
-            raise InvalidArgument(f"the sizes, strides and dilations of a window are at least 1: {d}")
+        if not isinstance(d, WindowDimension):
+            raise InvalidArgument(f"a window consists of WindowDimension, not {d!r}")
+        lengths = (d.size, d.stride, d.base_dilation, d.window_dilation)
+        if not all(isinstance(n, int) and 1 <= n <= MAX_WINDOW for n in lengths):
+            raise InvalidArgument(
+                f"sizes, strides and dilations of a window are from 1 to {MAX_WINDOW}: {d}"
+            )
+        if not all(isinstance(n, int) and abs(n) <= MAX_WINDOW for n in d.padding):
+            raise InvalidArgument(f"the padding of a window is at most {MAX_WINDOW} either way: {d}")
     dims = tuple(d.output_size(n) for d, n in zip(window, array.dims, strict=True))
     return ArrayType(array.dtype, dims)
 
@@ -324,7 +335,7 @@ def _infer_argsort(operands: Sequence[ArrayType], attributes: Attributes) -> Arr
 
 def _infer_top_k(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     dims, k = operands[0].dims, attributes["k"]
-    if not dims or not 0 <= k <= dims[-1]:
+    if not dims or type(k) is not int or not 0 <= k <= dims[-1]:
         raise InvalidArgument(f"{operands[0]} has no {k} largest along its last axis")
     return ArrayType(dtypes.int64, (*dims[:-1], k))
 
@@ -361,6 +372,7 @@ def _dot_kind(dtype: DType) -> str:
 CONVERT = _core.CONVERT  # the tile-program opcode of a conversion to the step's result type
 _CORE = {name: index for index, (name, _, _) in enumerate(_core.OPS)}
 _CORE_KINDS = {name: kind for name, _, kind in _core.OPS}
+_NARROW = [DTYPES[name].exponent_bits > 0 and name != "float32" for name in _core.DTYPES]
 _INTEGER_ONLY = ("integer", "integral")
 _FLOAT_ONLY = ("floating", "sign")
 # What bool has beside comparisons and select (E8).
@@ -447,7 +459,8 @@ def _lower_reduce_precision(
     if exponent_bits >= dtype.exponent_bits and mantissa_bits >= dtype.mantissa_bits:
         return push((CONVERT, code, (number,)))  # nothing to round: the bits move
     for t in (dtypes.tfloat32, dtypes.bfloat16):
-        if dtype is dtypes.float32 and (exponent_bits, mantissa_bits) == (8, t.mantissa_bits):
+        same = exponent_bits >= 8 and mantissa_bits == t.mantissa_bits
+        if dtype is dtypes.float32 and same:
             there = push((CONVERT, core_code(t, "reduce-precision"), (number,)))
             return push((CONVERT, code, (there,)))
     packed = 32 * min(exponent_bits, dtype.exponent_bits) + min(mantissa_bits, dtype.mantissa_bits)
@@ -527,10 +540,19 @@ def _empty(t: ArrayType) -> BitsArray:
     return _core.empty(core_code(t.dtype, "a result"), t.dims)
 
 
+def step_tiles(steps: Sequence[ProgramStep]) -> list[str]:
+    """What the steps of one operation put for the tile in their ids (S2): the last one that rounds to a
+    narrower float nothing, the others their number.
+    """
+    rounding = [n for n, (_, code, _) in enumerate(steps) if _NARROW[code]]
+    last = rounding[-1] if rounding else len(steps) - 1
+    return ["" if n == last else str(n) for n in range(len(steps))]
+
+
 def elementwise_program(
     op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
-) -> tuple[_core.TileProgram, int]:
-    """The tile program of one operation, and how many steps it has."""
+) -> tuple[_core.TileProgram, tuple[ProgramStep, ...]]:
+    """The tile program of one operation, and its steps."""
     steps: list[ProgramStep] = []
 
     def push(step: ProgramStep) -> int:
@@ -539,7 +561,7 @@ def elementwise_program(
 
     last = lower(op, attributes, list(enumerate(operands)), result, profile, push)
     codes = tuple(core_code(t, "an operand") for t in operands)
-    return tile_program(codes, tuple(steps), (last,), profile), len(steps)
+    return tile_program(codes, tuple(steps), (last,), profile), tuple(steps)
 
 
 def _run_one(
@@ -551,9 +573,7 @@ def _run_one(
 ) -> BitsArray:
     types = tuple(x.dtype for x in operands)
     program, steps = elementwise_program(op, attributes, types, result.dtype, setting.profile)
-    stochastic = setting.profile.rounding == "stochastic"
-    # The operation's last rounding has the tile "", those before it their number.
-    ids = [setting.identifier(str(i) if i < steps - 1 else "") for i in range(steps * stochastic)]
+    ids = [setting.identifier(tile) for tile in step_tiles(steps)] if program.draws() else []
     return run_tile_program(program, [x.data for x in operands], [result], setting.seed, ids)[0]
 
 
@@ -732,7 +752,7 @@ def _evaluate_reduce_window(
         raise UnsupportedType(f"reduce-window of {array.dtype.name}: the device has no such type")
     window: tuple[WindowDimension, ...] = attributes["window"]
     reducer = by_name(attributes["reducer"])
-    elements = math.prod(d.size for d in window)
+    elements = min(math.prod(d.size for d in window), array.data.size)
     output = _empty(result)
     reduction = _reduction(reducer, array.dtype, attributes, elements, setting)
     _core.reduce_windows(reduction, core_window(window), array.data, initial.data, output)
@@ -1020,26 +1040,81 @@ def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
             return record(op, operands, attributes)
     result = attributes.get("result")
     profile = current_profile()
-    if profile.rounding != "stochastic":
-        return evaluate(op, operands, attributes, Setting(profile), result)
+    setting = Setting(profile)
+    if profile.rounding == "nearest_even" and profile.int64 == "keep":
+        return evaluate(op, operands, attributes, setting, result)
     if result is None:
         result = op.infer([x.type for x in operands], attributes)
-    if not draws(op, operands, result):
-        return evaluate(op, operands, attributes, Setting(profile), result)
-    # S2: the place of this rounding operation in the sequence of the context's.
-    state = next_rounding()
-    setting = Setting(profile, state.seed, f"{state.calls}/eager/{name}/")
-    return evaluate(op, operands, attributes, setting, result)
+    if profile.rounding == "stochastic" and draws(op, operands, attributes, result):
+        # S2: the place of this rounding operation in the sequence of the context's.
+        state = next_rounding()
+        setting = Setting(profile, state.seed, f"{state.calls}/eager/{name}/")
+    if profile.int64 == "keep":
+        return evaluate(op, operands, attributes, setting, result)
+    pairs = [truncate_int64(x) for x in operands]
+    value, changed = truncated(op, [x for x, _ in pairs], attributes, setting, result)
+    changed += sum(n for _, n in pairs)
+    if changed:
+        message = f"{name}: {changed} 64-bit integers are others than in 64 bits (C7, int64='truncate')"
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+    return value
 
 
-def draws(op: Op, operands: Sequence[Bits], result: ArrayType) -> bool:
-    """Whether an operation rounds float32 values to a narrower float, as S1 asks."""
+def moves_bits(op: Op) -> bool:
+    """Whether an operation moves or flips bits and nothing else (E6)."""
+    kind = None if op.core is None else _CORE_KINDS[op.core]
+    return op.cast == "movement" or kind in ("bitwise", "sign", "selection") or op.name == "nextafter"
+
+
+def draws(op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType) -> bool:
+    """Whether an operation rounds float32 values to a narrower float under the profile in force (S1)."""
     t = result.dtype
-    if t is dtypes.float32 or not t.exponent_bits or op.cast == "movement":
+    if t is dtypes.float32 or not t.exponent_bits or moves_bits(op):
         return False
-    if op.name == "convert":
-        source = operands[0].dtype
-        via_float32 = source.kind in ("signed", "unsigned", "bool") and source.bits <= 32
-        return source is not t and (bool(source.exponent_bits) or via_float32)
-    moves = op.core is not None and _CORE_KINDS[op.core] in ("bitwise", "sign", "selection")
-    return not moves and op.name != "nextafter"
+    if op.core is None and op.name not in ("convert", "reduce_precision"):
+        return True
+    types = tuple(x.dtype for x in operands)
+    if (op.name == "convert" and types[0] is t) or any(x.code is None for x in types):
+        return False
+    program, _ = elementwise_program(op, attributes, types, t, current_profile())
+    return program.draws()
+
+
+def truncated(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, setting: Setting, result: ArrayType
+) -> tuple[Bits, int]:
+    """C7: the 32-bit instruction for a 64-bit one, its result extended, and how many elements that
+    changes. The operands are truncated already (`truncate_int64`).
+    """
+    arrays = [_as_32_bits(x) for x in operands] if op.name == "convert" else list(operands)
+    value = evaluate(op, arrays, attributes, setting, result)
+    if value.dtype not in _WIDE:
+        return value, 0
+    # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats,
+    # which saturate in 32 bits, and for shifts and counts of bits, whose width is 32.
+    from_float = op.name == "convert" and arrays[0].dtype.kind == "float"
+    if from_float or (op.core is not None and op.name != "select"):
+        narrow = _WIDE[value.dtype]
+        own = {"dtype": narrow} if from_float else attributes
+        small = evaluate(op, [_as_32_bits(a) for a in arrays], own, setting)
+        wide = small.data.astype(value.dtype.storage)
+        return Bits(wide, value.dtype), int(np.count_nonzero(wide != value.data))
+    return truncate_int64(value)
+
+
+_WIDE = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
+
+
+def truncate_int64(value: Bits) -> tuple[Bits, int]:
+    """C7: 64-bit integers become their low 32 bits extended; with the count of changed elements."""
+    if value.dtype not in _WIDE:
+        return value, 0
+    low = value.data.astype(_WIDE[value.dtype].storage).astype(value.dtype.storage)
+    changed = int(np.count_nonzero(low != value.data))
+    return (Bits(low, value.dtype) if changed else value), changed
+
+
+def _as_32_bits(value: Bits) -> Bits:
+    """A truncated 64-bit integer as the 32-bit one that the device has (C7)."""
+    narrow = _WIDE.get(value.dtype)
+    return value if narrow is None else Bits(value.data.astype(narrow.storage), narrow)

@@ -71,7 +71,8 @@ def _from_environment() -> None:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     default = min(usable or 1, MAX_THREADS)
     # What is no number is reported as it was written.
-    set_num_threads(int(threads) if threads and threads.isdecimal() else threads or default)  # type: ignore[arg-type]
+    is_number = threads is not None and threads.isdecimal() and len(threads) <= 20
+    set_num_threads(int(threads or 0) if is_number else threads or default)  # type: ignore[arg-type]
 
 
 try:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from neuronsim.errors import InvalidArgument, nearest
 
@@ -121,10 +121,9 @@ class Profile:
         "A2", "documented", ("documented", "observed"), "AWS: all FP32 operations; one user saw less."
     )
 
-    # What was computed from this profile, kept with it: compiled programs and the core's form of it.
-    derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-
     def __post_init__(self) -> None:
+        # What was computed from this profile, kept with it: programs and the core's form of it.
+        object.__setattr__(self, "derived", {})
         for f in _choices():
             value = getattr(self, f.name)
             if value not in f.metadata["values"]:
@@ -144,6 +143,11 @@ class Profile:
                 )
         return dataclasses.replace(self, **fields)
 
+    derived: ClassVar[dict[Any, Any]]  # of the instance, but no field
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.to_dict(),)
+
     def to_dict(self) -> dict[str, Any]:
         """Every field's value."""
         return {f.name: getattr(self, f.name) for f in _choices()}
@@ -155,6 +159,11 @@ class Profile:
         'documented'
         """
         return [{"field": f.name, "value": getattr(self, f.name), **f.metadata} for f in _choices()]
+
+
+def _restore(fields: dict[str, Any]) -> Profile:
+    """A Profile from a pickle or a deep copy."""
+    return Profile(**fields)
 
 
 def _choices() -> tuple[dataclasses.Field[Any], ...]:
@@ -181,7 +190,8 @@ def default_seed() -> int:
     Raises InvalidArgument if the variable is not an unsigned 64-bit integer.
     """
     text = os.environ.get("NEURON_RT_STOCHASTIC_ROUNDING_SEED", "0") or "0"
-    return check_seed(int(text) if text.isdecimal() else text)
+    is_short = text.isdecimal() and len(text) <= 20
+    return check_seed(int(text) if is_short else text)
 
 
 def check_seed(seed: Any) -> int:
@@ -234,10 +244,14 @@ def current_profile() -> Profile:
     return _current.get()
 
 
-@contextmanager
-def use_profile(**fields: Any) -> Iterator[Profile]:
+def use_profile(**fields: Any) -> AbstractContextManager[Profile]:
     """Eager arrays use these field values inside the `with` block (in this thread or task only)."""
-    profile = current_profile().replace(**fields)
+    return in_force(current_profile().replace(**fields))
+
+
+@contextmanager
+def in_force(profile: Profile) -> Iterator[Profile]:
+    """Eager arrays use this profile inside the `with` block (in this thread or task only)."""
     token = _current.set(profile)
     try:
         yield profile

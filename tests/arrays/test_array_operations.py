@@ -9,6 +9,8 @@ import operator
 import pickle
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -848,3 +850,91 @@ def test_H1_host_types_take_no_short_way(count: Count) -> None:
         for _ in range(2):
             assert (np.asarray(x) + np.asarray(x)).tolist() == (x + x).tolist()
     assert count.given == 0
+
+
+# ---- what a review found -------------------------------------------------------------------------
+
+
+def test_short_way_survives_another_thread_that_replaces_its_programs() -> None:
+    """Large operands give the interpreter away while they are added."""
+    big = np.asarray(numpy.ones(1 << 17, numpy.float32))
+    small = np.asarray(numpy.ones((4, 5), numpy.float32)).T
+    stop = threading.Event()
+
+    def disturb() -> None:
+        while not stop.is_set():
+            current_profile().derived["add"] = {}
+            small + small
+
+    threads = [threading.Thread(target=disturb) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for _ in range(300):
+        assert (big + big).shape == big.shape
+    stop.set()
+    for t in threads:
+        t.join()
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2", "float8_e3m4"])
+def test_C3_nan_leaves_the_identities_of_max_and_min(dtype: str) -> None:
+    with np.use_profile(fp8_overflow="nan"):
+        x = np.asarray([1.0, 2.0, 3.0], dtype)
+        assert float(np.max(x)) == 3.0
+        assert float(np.min(x)) == 1.0
+        window = [np.WindowDimension(2)]
+        assert np.reduce_window(x, "maximum", window).tolist() == [2.0, 3.0]
+
+
+def test_a_used_profile_is_copied_and_pickled() -> None:
+    with np.use_profile(fp8_overflow="saturate") as profile:
+        x = np.asarray([1.0], "float8_e4m3")
+        x + x
+        for copied in (copy.deepcopy(profile), pickle.loads(pickle.dumps(profile))):
+            assert copied == profile
+            assert copied.derived == {}
+
+
+def test_C7_truncate_acts_on_eager_arrays_and_says_so() -> None:
+    x = np.asarray([2**40 + 5, 7])
+    with np.use_profile(int64="truncate"):
+        with pytest.warns(RuntimeWarning, match=r"add: 1 .*64 bits"):
+            assert (x + np.asarray([1, 1])).tolist() == [6, 8]
+        with pytest.warns(RuntimeWarning, match="C7"):
+            assert np.asarray([3e9]).astype("int64").tolist() == [2**31 - 1]
+        with pytest.warns(RuntimeWarning, match="count_leading_zeros: 1 "):  # the width is 32
+            assert np.count_leading_zeros(np.asarray([1])).tolist() == [31]
+
+
+def test_C8_immediates_round_nothing_that_moves() -> None:
+    y = np.asarray([1.0, -2.0], "bfloat16")
+    with np.use_profile(scalar="float32_immediate", rounding="stochastic"):
+        found = {bytes(np.copysign(1 + 2**-9, y).tobytes()) for _ in range(20)}
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: np.top_k(np.asarray([1.0, 2.0]), 1.5),
+        lambda: np.top_k(np.asarray([1.0, 2.0]), True),
+        lambda: np.cumulative_sum(np.asarray([1.0]), 0.5),
+        lambda: np.argmax(np.asarray([1.0]), (0,)),
+        lambda: np.reduce_window(np.asarray([1.0]), "add", [np.WindowDimension(2.5)]),
+        lambda: np.reduce_window(np.asarray([1.0]), "add", [np.WindowDimension(1, 2**63)]),
+        lambda: np.reduce_window(np.asarray([1.0]), "add", [np.WindowDimension(1, 1, (2**62, 0))]),
+        lambda: np.reduce_window(np.asarray([1.0]), "add", [(2, 1)]),
+        lambda: np.nextafter(np.asarray([1.0, 2.0]), np.asarray([1.0, 2.0, 3.0])),
+    ],
+)
+def test_wrong_arguments_are_invalid_arguments(call: Callable[[], Any]) -> None:
+    with pytest.raises(InvalidArgument):
+        call()
+
+
+def test_windows_R4_that_reach_far_outside_are_quick() -> None:
+    start = time.process_time()
+    window = [np.WindowDimension(2**30, padding=(0, 2**30))]
+    found = np.reduce_window(np.asarray([1.0, 2.0]), "add", window)
+    assert found.tolist() == [3.0, 2.0, 0.0]
+    assert time.process_time() - start < 2

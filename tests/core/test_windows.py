@@ -368,10 +368,10 @@ def test_windows_of_rank_0_R4(evaluate: Evaluate) -> None:
     [
         ((WindowDimension(2),), "dimensions"),
         ((WindowDimension(2),) * 3, "dimensions"),
-        ((WindowDimension(0), WindowDimension(1)), "at least 1"),
-        ((WindowDimension(1, stride=0), WindowDimension(1)), "at least 1"),
-        ((WindowDimension(1, base_dilation=0), WindowDimension(1)), "at least 1"),
-        ((WindowDimension(1), WindowDimension(1, window_dilation=-1)), "at least 1"),
+        ((WindowDimension(0), WindowDimension(1)), "are from 1 to"),
+        ((WindowDimension(1, stride=0), WindowDimension(1)), "are from 1 to"),
+        ((WindowDimension(1, base_dilation=0), WindowDimension(1)), "are from 1 to"),
+        ((WindowDimension(1), WindowDimension(1, window_dilation=-1)), "are from 1 to"),
     ],
 )
 def test_windows_refuse_what_is_no_window(

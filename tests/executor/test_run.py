@@ -16,7 +16,7 @@ from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import UnsupportedOperator, UnsupportedType
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.run import Program, TupleValue, Value, run_program, truncate_int64
+from neuronsim.executor.run import Program, TupleValue, Value, run_program
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify
@@ -258,7 +258,7 @@ def test_truncated_instructions_are_the_32_bit_ones_C7(module: Module, seed: int
     small = {n: narrowed(b) for n, b in inputs.items()}
     expected = run_program(compile_module(narrowed_module(module), Profile(), target), small)
     for a, b in zip(flat(wide), flat(expected), strict=True):
-        assert truncate_int64(a)[1] == 0
+        assert ops.truncate_int64(a)[1] == 0
         assert words(narrowed(a)) == words(b)
 
 

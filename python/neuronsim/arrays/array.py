@@ -50,7 +50,7 @@ def _operators(symbol: str) -> tuple[Callable[[Array, Any], Any], Callable[[Arra
             result = _run_binary(current_profile().derived.get(name), self, other)
             if result is not None:
                 return result
-        return elementwise(name, self, other) if _is_operand(other) else NotImplemented
+        return _elementwise(name, self, other) if _is_operand(other) else NotImplemented
 
     def reflected(self: Array, other: Any) -> Any:
         return elementwise(name, other, self) if _is_operand(other) else NotImplemented
@@ -60,10 +60,12 @@ def _operators(symbol: str) -> tuple[Callable[[Array, Any], Any], Callable[[Arra
 
 def _remember(name: str, dtype: DType, result: DType, profile: Profile) -> None:
     """Keeps the program of a binary operation for the short way, which says nothing of errors."""
-    if profile.rounding == "stochastic" or not dtype.device:
+    known = profile.derived.setdefault(name, {})
+    truncates = profile.int64 == "truncate" and dtype in (dtypes.int64, dtypes.uint64)
+    if profile.rounding == "stochastic" or not dtype.device or truncates or dtype in known:
         return
     program, _ = ops.elementwise_program(ops.by_name(name), {}, (dtype, dtype), result, profile)
-    profile.derived.setdefault(name, {})[dtype] = (program, result)
+    known[dtype] = (program, result)
 
 
 def _is_operand(x: Any) -> bool:
@@ -253,10 +255,17 @@ def _restore(data: npt.NDArray[Any], dtype: str) -> Array:
     return Array(ops.Bits(data, dtypes.DTYPES[dtype]))
 
 
+_PLAIN = ops.Setting(Profile())
+
+
 def _exact_values(x: Array) -> npt.NDArray[Any]:
-    """The elements in a NumPy type that holds and prints every value of theirs."""
-    with np.errstate(invalid="ignore"):  # a signalling NaN
-        return np.asarray(x).astype(np.float64 if x.dtype.kind == "float" else x.dtype.numpy)
+    """The elements in a NumPy type that holds and prints every value of theirs; by the core, whatever
+    the caller's floating-point environment is (D1).
+    """
+    if not x.dtype.exponent_bits:
+        return np.asarray(x)
+    wide = ops.evaluate(ops.by_name("convert"), [x.bits], {"dtype": dtypes.float64}, _PLAIN)
+    return wide.data
 
 
 # ---- from and to other types -------------------------------------------------------------------
@@ -364,6 +373,10 @@ def elementwise(name: str, *operands: Any) -> Array:
         known: Array | None = _run_binary(current_profile().derived.get(name), *operands)
         if known is not None:
             return known
+    return _elementwise(name, *operands)
+
+
+def _elementwise(name: str, *operands: Any) -> Array:
     for x in operands:
         if hasattr(x, "__neuronsim_apply__"):
             recorded: Array = ops.apply(name, operands)
@@ -392,7 +405,7 @@ def elementwise(name: str, *operands: Any) -> Array:
         common = _default_float  # NumPy's true division
     values = [a if i < len(condition) else convert(a, common) for i, a in enumerate(filled)]
     immediate = profile.scalar == "float32_immediate" and common.device and common.bits < 32
-    if immediate and common.kind == "float" and name != "select":  # C8
+    if immediate and common.kind == "float" and not ops.moves_bits(ops.by_name(name)):  # C8
         values = [
             asarray(x, dtypes.float32) if w else v
             for x, w, v in zip(operands, weak, values, strict=True)

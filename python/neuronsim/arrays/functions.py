@@ -66,7 +66,7 @@ def sign(x: Any) -> Array:
     """
     a = asarray(x)
     found = elementwise("sign", a)
-    return elementwise("add", found, 0) if a.dtype.kind == "float" else found
+    return where(elementwise("equal", found, 0), 0, found) if a.dtype.kind == "float" else found
 
 
 def nextafter(x1: Any, x2: Any) -> Array:
@@ -79,7 +79,10 @@ def nextafter(x1: Any, x2: Any) -> Array:
     a = asarray(x1, asarray(x2).dtype if weak[0] and not weak[1] else None)
     b = asarray(x2, a.dtype if weak[1] and not weak[0] else None)
     common = dtypes.result_type(a.dtype, b.dtype)
-    dims = np.broadcast_shapes(a.shape, b.shape)
+    try:
+        dims = np.broadcast_shapes(a.shape, b.shape)
+    except ValueError as error:
+        raise InvalidArgument(f"nextafter: {a.shape} and {b.shape} do not broadcast") from error
     pair = [broadcast_to(convert(v, common), dims).bits for v in (a, b)]
     return Array(ops.apply("nextafter", pair))
 
@@ -160,6 +163,13 @@ def _limit(reducer: str, x: Array) -> Array:
     """The reducer's identity in the array's type."""
     value = ops.by_name(reducer).identity
     assert value is not None
+    if math.isinf(value) and x.dtype.exponent_bits:
+        # Its bits: a conversion of Inf may give something else (C3).
+        t = x.dtype
+        word = ((1 << t.exponent_bits) - 1) << (t.mantissa_bits + 8 * t.itemsize - t.bits)
+        sign_bit = (1 << (8 * t.itemsize - 1)) if value < 0 else 0
+        bits = np.array(word | sign_bit, f"u{t.itemsize}").view(t.storage)
+        return Array(ops.Bits(bits, t))
     if math.isinf(value):
         if x.dtype.kind in ("signed", "unsigned"):
             info = np.iinfo(x.dtype.numpy)
@@ -213,11 +223,10 @@ def _cumulative(reducer: str, x: Array, axis: int | None) -> Array:
         if x.ndim > 1:
             raise InvalidArgument(f"an array of {x.ndim} axes needs axis=")
         axis = 0
-    if not -x.ndim <= axis < x.ndim:
-        raise InvalidArgument(f"axis {axis} is not one of {x.ndim} axes")
+    at = _one_axis(x, axis)
     # The last element equals the reduction, which starts from the identity (R2, R4).
-    initial = asarray(ops.by_name(reducer).identity, x.dtype)
-    attributes = {"axis": axis % x.ndim, "reducer": reducer}
+    initial = _limit(reducer, x)
+    attributes = {"axis": at, "reducer": reducer}
     return Array(ops.apply("cumulative", [x.bits, initial.bits], **attributes))
 
 
@@ -257,9 +266,11 @@ def reduce_window(
 
 
 def _one_axis(x: Array, axis: int) -> int:
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+        raise InvalidArgument(f"the axis is an integer, not {axis!r}")
     if not -x.ndim <= axis < x.ndim:
         raise InvalidArgument(f"axis {axis} is not one of {x.ndim} axes")
-    return axis % x.ndim
+    return int(axis) % x.ndim
 
 
 def argmax(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:

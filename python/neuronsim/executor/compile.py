@@ -23,7 +23,6 @@ from neuronsim.executor.run import (
     leaves,
     run_step,
     stored_bytes,
-    truncate_int64,
 )
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, inline_calls
 from neuronsim.hlo.opcodes import row, row_attributes
@@ -119,7 +118,7 @@ class _Compiler:
     def _add_constant(self, i: Instruction) -> None:
         value: Bits = i.attributes["literal"]
         if self.profile.int64 == "truncate":
-            value, changed = truncate_int64(value)
+            value, changed = ops.truncate_int64(value)
             if changed:
                 self.truncated[i.name] = changed
         self.constants[i.name] = value

@@ -39,11 +39,11 @@ class Chain:
         if setting.profile.rounding != "stochastic":
             return []
         found = []
-        for n, name in enumerate(self.instructions):
+        for name in dict.fromkeys(self.instructions):
             own = setting._replace(path=f"{setting.path}{name}/")
-            first = self.instructions.index(name)
-            is_last = name not in self.instructions[n + 1 :]
-            found.append(own.identifier("" if is_last else str(n - first)))
+            pairs = zip(self.steps, self.instructions, strict=True)
+            steps = [step for step, instruction in pairs if instruction == name]
+            found += [own.identifier(tile) for tile in ops.step_tiles(steps)]
         return found
 
 
@@ -145,55 +145,20 @@ def _run_arrays(
         data = ops.run_tile_program(program, [a.data for a in arrays], [result], setting.seed, ids)
         return Bits(data[0], result.dtype)
     assert isinstance(action, Call)
-    if profile.int64 == "truncate" and action.op.name == "convert":
-        arrays = [_as_32_bits(a) for a in arrays]
+    own = setting._replace(path=f"{setting.path}{step.name}/")
     try:
-        own = setting._replace(path=f"{setting.path}{step.name}/")
-        value = ops.evaluate(action.op, arrays, action.attributes, own, result)
+        if profile.int64 == "keep":
+            return ops.evaluate(action.op, arrays, action.attributes, own, result)
+        value, changed = ops.truncated(action.op, arrays, action.attributes, own, result)
     except NeuronSimError as error:
         raise type(error)(f"{step.name} ({action.op.opcode}): {error}") from error
-    if profile.int64 == "truncate" and is_int64(value.dtype):
-        value, changed = _truncate_result(action, arrays, value, setting)
-        if changed:
-            truncated[step.name] = changed
+    if changed:
+        truncated[step.name] = changed
     return value
 
 
 def is_int64(dtype: dtypes.DType) -> bool:
     return dtype in (dtypes.int64, dtypes.uint64)
-
-
-def truncate_int64(value: Bits) -> tuple[Bits, int]:
-    """C7: 64-bit integers become their low 32 bits extended; with the count of changed elements."""
-    if not is_int64(value.dtype):
-        return value, 0
-    narrow = np.int32 if value.dtype is dtypes.int64 else np.uint32
-    low: BitsArray = value.data.astype(narrow).astype(value.dtype.storage)
-    changed = int(np.count_nonzero(low != value.data))
-    return (Bits(low, value.dtype) if changed else value), changed
-
-
-def _as_32_bits(value: Bits) -> Bits:
-    """A truncated 64-bit integer as the 32-bit one that the device converts (C7)."""
-    if not is_int64(value.dtype):
-        return value
-    narrow = dtypes.int32 if value.dtype is dtypes.int64 else dtypes.uint32
-    return Bits(value.data.astype(narrow.storage), narrow)
-
-
-def _truncate_result(
-    action: Call, arrays: list[Bits], value: Bits, setting: ops.Setting
-) -> tuple[Bits, int]:
-    # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats,
-    # which saturate in 32 bits, and for shifts and counts of bits, whose width is 32.
-    from_float = action.op.name == "convert" and arrays[0].dtype.kind == "float"
-    if from_float or (action.op.core is not None and action.op.name != "select"):
-        narrow = dtypes.int32 if value.dtype is dtypes.int64 else dtypes.uint32
-        attributes = {"dtype": narrow} if from_float else action.attributes
-        small = ops.evaluate(action.op, [_as_32_bits(a) for a in arrays], attributes, setting)
-        wide = small.data.astype(value.dtype.storage)
-        return Bits(wide, value.dtype), int(np.count_nonzero(wide != value.data))
-    return truncate_int64(value)
 
 
 def run_program(
@@ -216,7 +181,7 @@ def run_program(
     for name, _ in program.inputs:
         value = inputs[name]
         if program.profile.int64 == "truncate":
-            value, changed = truncate_int64(value)
+            value, changed = ops.truncate_int64(value)
             if changed:
                 counts[name] = changed
         values[name] = value
