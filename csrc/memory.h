@@ -11,5 +11,4 @@ namespace neuronsim {
 // A new ndarray of the type's storage, its elements undefined. Throws std::bad_alloc.
 pybind11::array empty_array(DType dtype, int ndim, const Py_intptr_t* shape);
 
-
 }  // namespace neuronsim

@@ -210,7 +210,8 @@ PYBIND11_MODULE(_core, m) {
     py::class_<Numerics>(m, "Numerics")
         .def(py::init([](bool integers_via_float32, const std::string& fp8_overflow,
                          bool flush_subnormals, bool stochastic) {
-                 Numerics numerics{integers_via_float32, Fp8Overflow::inf, flush_subnormals, stochastic};
+                 Numerics numerics{integers_via_float32, Fp8Overflow::inf, flush_subnormals,
+                                   stochastic};
                  if (fp8_overflow == "nan") numerics.fp8_overflow = Fp8Overflow::nan;
                  else if (fp8_overflow == "saturate") numerics.fp8_overflow = Fp8Overflow::saturate;
                  else if (fp8_overflow != "inf") throw std::invalid_argument("unknown overflow");

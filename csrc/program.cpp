@@ -156,7 +156,8 @@ void TileProgram::run_step_flushed(const Kernels& k, size_t index, void* out,
     }
     compute(k, index, out, read, n);
     if (step.op < op_count && is_device_float(step.result)) k.flush(out, out, n);
-    if (rounds_[index]) round_values(k, step.result, numerics_, draw, first, out, n, rounds_float32(index));
+    if (rounds_[index])
+        round_values(k, step.result, numerics_, draw, first, out, n, rounds_float32(index));
 }
 
 void TileProgram::run_step(const Kernels& k, size_t index, void* out, const void* const* operands,
@@ -165,8 +166,7 @@ void TileProgram::run_step(const Kernels& k, size_t index, void* out, const void
         return run_step_flushed(k, index, out, operands, n, draw, first);
     compute(k, index, out, operands, n);
     if (rounds_[index])
-        round_values(k, steps_[index].result, numerics_, draw, first, out, n,
-                     rounds_float32(index));
+        round_values(k, steps_[index].result, numerics_, draw, first, out, n, rounds_float32(index));
 }
 
 // A step before its rounding.

@@ -9,7 +9,7 @@
 namespace neuronsim {
 namespace {
 
-constexpr int lanes = 64;  // neighbouring outputs that are folded together
+constexpr int lanes = 64;                           // neighbouring outputs that are folded together
 constexpr int64_t window_limit = int64_t{1} << 31;  // so that no product of two overflows
 
 int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
@@ -18,7 +18,8 @@ int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0);
 // positions where a window can meet the operand are visited.
 class Walk {
 public:
-    Walk(const Windows& windows, int64_t first, int n) : w_(windows), rank_(windows.input_shape.size()) {
+    Walk(const Windows& windows, int64_t first, int n)
+        : w_(windows), rank_(windows.input_shape.size()) {
         origin_.resize(rank_ * lanes);
         begin_.resize(rank_);
         end_.resize(rank_);

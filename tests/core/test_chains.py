@@ -11,6 +11,7 @@ import pytest
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
+from neuronsim.reference import formats
 
 if TYPE_CHECKING:
     from tests.core.conftest import Evaluate, RandomWords, Words
@@ -205,3 +206,19 @@ def test_wrong_arrays_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=r"number of|shapes differ|items are not|not dense"):
             program.run(inputs, outputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "top"), [("int8", 127), ("uint8", 255), ("int16", 32767), ("uint16", 65535)]
+)
+def test_chain_E8_wraps_between_its_steps(isa: str, name: str, top: int) -> None:
+    """Top + top wraps before it is halved or compared."""
+    x, two = (np.array([v], name) for v in (top, 2))
+    steps: list[tuple[str, str, list[int]]] = [
+        *(("add", name, [0, 0]), ("divide", name, [2, 1]), ("less", "bool", [2, 0]))
+    ]
+    half, less = np.empty(1, name), np.empty(1, np.bool_)
+    compile_chain([name, name], steps, [3, 4]).run([x, two], [half, less])
+    wrapped = formats.wrap(2 * top, bits=8 * x.itemsize, signed=name[0] != "u")
+    assert half.tolist() == [int(wrapped / 2)]
+    assert less.tolist() == [wrapped < top]

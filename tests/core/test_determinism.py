@@ -437,3 +437,15 @@ def test_no_libm_D1() -> None:
     ]
     libm = {name + suffix for name in functions for suffix in ("", "f", "l")}
     assert imported & libm == set()
+
+
+def test_large_results_D1_have_memory_of_their_own(evaluate: Evaluate) -> None:
+    """A freed block serves one array at a time."""
+    x = np.full(1 << 20, 0x3F800000, np.uint32)
+    freed = evaluate("add", ("float32", x), ("float32", x))
+    del freed
+    names = ("add", "subtract", "multiply")
+    results = [evaluate(name, ("float32", x), ("float32", x)) for name in names]
+    pairs = [(a, b) for i, a in enumerate(results) for b in results[:i]]
+    assert not any(np.shares_memory(a, b) for a, b in pairs)
+    assert [int(r.max()) for r in results] == [0x40000000, 0, 0x3F800000]

@@ -1260,3 +1260,13 @@ def test_reduce_R1_across_tiles(restored_processor: None, evaluate: Evaluate) ->
         evaluate, "reduce", *operands, accumulate=dtypes.bfloat16, profile=profile, **more
     )
     assert np.array_equal(rounded, ours)  # the tiles are bfloat16 already
+
+
+def test_flush_C4_acts_on_the_float32_product_before_the_store(isa: str, evaluate: Evaluate) -> None:
+    """(181/128)^2 is 2 - 7/2^14: below 2^-126 in float32; bfloat16 would round it up to 2^-126."""
+    values = np.array([181 / 128 * 2.0**-63, 181 / 128 * 2.0**-64], np.float32)
+    a, b = (np.array([w >> 16], np.uint16) for w in values.view(np.uint32).tolist())
+    keep = evaluate("multiply", ("bfloat16", a), ("bfloat16", b))
+    flush = Profile(subnormals="flush")
+    flushed = evaluate("multiply", ("bfloat16", a), ("bfloat16", b), profile=flush)
+    assert (keep.tolist(), flushed.tolist()) == ([0x0080], [0])

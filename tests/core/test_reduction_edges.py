@@ -381,3 +381,22 @@ def test_core_refuses_what_does_not_fit(core_reduce: Callable[..., None]) -> Non
     ):
         with pytest.raises(ValueError, match=r"reduction|unknown|shape|items|dense"):
             core_reduce(*arguments)
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
+def test_many_outputs_R2_whose_tiles_follow_in_memory(
+    isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> None:
+    words = random_words(np.random.default_rng(28), type_name, (40, 1024), "near")
+    zero = (type_name, np.zeros((), words.dtype))
+    for off in (False, True):
+        profile = Profile(mixed_precision_accumulation="off" if off else "on")
+        ours = evaluate(
+            "reduce", (type_name, words), zero, dimensions=(1,), reducer="add", profile=profile
+        )
+        rounds = off and type_name == "bfloat16"
+        expected = [
+            sums.reduce_float("add", type_name, words[row].tolist(), 0, round_tiles=rounds)
+            for row in (0, 15, 16, 17, 39)
+        ]
+        assert ours[[0, 15, 16, 17, 39]].tolist() == expected

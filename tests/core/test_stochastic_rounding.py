@@ -1049,3 +1049,26 @@ def test_control_S2_another_name_gives_another_result() -> None:
     ]
     found = compiled()(*compiled_inputs(), seed=3).bits.data.tolist()
     assert all(found != f() for f in wrong)
+
+
+# ---- what planted bugs showed --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "e"), [("float8_e5m2", -16), ("float8_e4m3", -9), ("float8_e3m4", -6)]
+)
+def test_carry_S1_is_judged_to_the_last_bit(isa: str, evaluate: Evaluate, target: str, e: int) -> None:
+    """Below the smallest subnormal 2^e, F has 32 bits: F + r = 2^32 goes up, one less does not."""
+    n = 20_000
+    r = _core.random_words(SEED, SETTING.identifier(), 0, n).astype(np.int64)
+    missing = 2**32 - r
+    usable = missing < 2**24  # so that float32 holds it
+    assert usable.sum() > 30
+    for less in (0, 1):
+        f = np.where(usable, missing - less, 0)
+        x = np.ldexp(f.astype(np.float64), e - 32).astype(np.float32).view(np.uint32)
+        ours = evaluate("convert", ("float32", x), setting=SETTING, dtype=dtypes.DTYPES[target])
+        assert (ours[usable] == 1 - less).all()
+    i = int(np.flatnonzero(usable)[0])
+    number = formats.exact(math.ldexp(int(missing[i]), e - 32))
+    assert formats.round_number(target, number, word=int(r[i])) == 1

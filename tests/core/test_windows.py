@@ -804,3 +804,27 @@ def test_fold_S2_refuses_a_stochastic_computation() -> None:
     x, zero, out = np.zeros(4, np.uint16), np.zeros((), np.uint16), np.zeros(3, np.uint16)
     with pytest.raises(ValueError, match="stochastic"):
         _core.fold_windows(add, [(2, 1, 0, 1, 1)], [x], [zero], [out])
+
+
+@pytest.mark.parametrize("accumulate", ["bfloat16", "float16"])
+@pytest.mark.parametrize("reducer", ["add", "multiply"])
+def test_windows_R1_accumulate_across_tiles(
+    isa: str, evaluate: Evaluate, random_words: RandomWords, accumulate: str, reducer: str
+) -> None:
+    """Three tiles and a bit: with two and an initial 0 the last rounding hides the one between them."""
+    n, size = 1640, 1600
+    words = random_words(np.random.default_rng(3), "float32", n, "near")
+    ours = evaluate(
+        "reduce_window",
+        ("float32", words),
+        ("float32", np.zeros((), np.uint32)),
+        window=(WindowDimension(size),),
+        reducer=reducer,
+        accumulate=dtypes.DTYPES[accumulate],
+    )
+    starts = range(0, n - size + 1, 8)
+    expected = [
+        sums.reduce_float(reducer, "float32", words[i : i + size].tolist(), 0, accumulate=accumulate)
+        for i in starts
+    ]
+    assert ours.tolist()[::8] == expected
