@@ -107,7 +107,7 @@ void fold_chains(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int
             ptrdiff_t line = 0;
             int64_t k = 1;
             for (; k + block <= count; k += block) {
-                for (int i = 0; i < block * size / 4; ++i, ++line) {
+                for (int i = 0; i < block * block * size / cache_line; ++i, ++line) {
                     if (line == lines) {
                         line = 0;
                         next += chain_stride;
