@@ -590,16 +590,12 @@ def _evaluate_on_host(op: Op, operands: Sequence[Bits]) -> BitsArray:
     with np.errstate(all="ignore"):
         if op.total_order:
             return np.asarray(
-                getattr(np, op.name.removesuffix("_total_order"))(*map(_order_key, values))
+                getattr(np, op.name.removesuffix("_total_order"))(
+                    *(order_keys(x, nan_last=False) for x in operands)
+                )
             )
         function = _ON_HOST.get(op.name) or getattr(np, op.name)
         return np.asarray(function(*values))
-
-
-def _order_key(x: BitsArray) -> BitsArray:
-    """float64 as integers in TOTALORDER (E7)."""
-    bits = np.ascontiguousarray(x, np.float64).view(np.int64)
-    return np.asarray(bits ^ ((bits >> 63) & np.int64(2**63 - 1)))
 
 
 def _evaluate_elementwise(

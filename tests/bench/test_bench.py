@@ -77,7 +77,21 @@ def test_every_kernel_can_be_measured(op: str) -> None:
     assert 0 <= found.fma_seconds < 1
 
 
-@pytest.mark.parametrize("op", ["add", "convert", "chain", "sum", "isfinite"])
+@pytest.mark.parametrize(
+    ("op", "peer"), [("chain", "numpy"), ("chain", "op_by_op"), ("isfinite", "numpy"), ("exp", "torch")]
+)
+def test_a_peer_that_cannot_write_in_place_is_no_peer_of_touched_results(op: str, peer: str) -> None:
+    with pytest.raises(UnsupportedOperator, match="touched"):
+        measure(op, (4,), peer=peer, touched=True)
+
+
+@pytest.mark.parametrize("op", ["sum", "matmul"])
+def test_fresh_results_are_not_called_touched(op: str) -> None:
+    with pytest.raises(InvalidArgument, match="always fresh"):
+        measure(op, shape_of(op), touched=True)
+
+
+@pytest.mark.parametrize("op", ["add", "convert", "maximum"])
 @pytest.mark.parametrize("peer", ["numpy", "torch"])
 def test_touched_results_are_written_in_place(op: str, peer: str) -> None:
     if peer == "torch":

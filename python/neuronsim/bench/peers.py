@@ -25,6 +25,9 @@ _TORCH_NAMES = {
     "bitwise_invert": "bitwise_not",
 }
 
+# What torch is asked to write into a given tensor.
+_TORCH_OUT = ("convert", "add", "multiply", "maximum", "minimum")
+
 
 def peer_run(peer: str, case: Case, threads: int, touched: bool = False) -> Callable[[], Any]:
     """The case in a peer, as a function of no arguments; with `touched` its result goes to memory that
@@ -36,6 +39,9 @@ def peer_run(peer: str, case: Case, threads: int, touched: bool = False) -> Call
     """
     if peer not in PEERS:
         raise InvalidArgument(f"the peer is one of {', '.join(PEERS)}, not {peer!r}")
+    writes = case.op == "convert" or (case.op != "chain" and not case.is_predicate)
+    if touched and not (writes and (peer != "torch" or case.op in _TORCH_OUT)):
+        raise UnsupportedOperator(f"{peer} has no {case.op} into touched memory to compare with")
     if peer == "op_by_op":
         return _own_run(case)
     if peer == "torch":
@@ -94,11 +100,11 @@ def _numpy_run(peer: str, case: Case, touched: bool) -> Callable[[], Any]:
     if case.op not in vars(np) and case.op != "rsqrt":
         raise _missing(peer, case)
     if case.op == "rsqrt":
-        return lambda: np.reciprocal(np.sqrt(operands[0]))
+        return lambda: np.reciprocal(np.sqrt(operands[0]), out=out)
     function = getattr(np, case.op)
     if case.op in ("sum", "prod", "max", "min", "mean"):
         return lambda: function(operands[0], axis=case.axis)
-    if out is not None and case.op != "matmul" and not case.is_predicate:
+    if out is not None:
         return lambda: function(*operands, out=out)
     return lambda: function(*operands)
 
@@ -132,7 +138,7 @@ def _torch_run(case: Case, threads: int, touched: bool) -> Callable[[], Any]:
     if case.op in ("max", "min") and case.axis is not None:
         function = torch.amax if case.op == "max" else torch.amin
         return lambda: function(operands[0], dim=case.axis)
-    if touched and case.op in ("add", "multiply", "maximum", "minimum"):
+    if touched:
         into = getattr(torch, _TORCH_NAMES.get(case.op, case.op))
         result = torch.zeros(case.shape, dtype=dtype).fill_(0)
         return lambda: into(*operands, out=result)
