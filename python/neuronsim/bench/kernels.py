@@ -45,7 +45,13 @@ class Case:
     @property
     def is_predicate(self) -> bool:
         """Whether the result is bool."""
-        return self.op in ops.OPS and ops.OPS[self.op].infer is not ops.OPS["add"].infer
+        row = ops.OPS.get(self.op)
+        like = ops.ArrayType(self.dtype, ())
+        return (
+            row is not None
+            and row.core is not None
+            and (row.infer([like] * row.arity, {}).dtype is not self.dtype)
+        )
 
 
 def kernel_names() -> tuple[str, ...]:
