@@ -847,22 +847,18 @@ def _evaluate_dot(
     free_lhs = [i for i in range(lhs.data.ndim) if i not in d.lhs_contracting + d.lhs_batch]
     free_rhs = [i for i in range(rhs.data.ndim) if i not in d.rhs_contracting + d.rhs_batch]
 
-    def size(x: Bits, axes: Sequence[int]) -> int:
-        return math.prod(x.data.shape[i] for i in axes)
-
-    batch, depth = size(lhs, d.lhs_batch), size(lhs, d.lhs_contracting)
-    rows, columns = size(lhs, free_lhs), size(rhs, free_rhs)
     # M2: the contraction index is row-major over the contracting dimensions as the dot lists them.
     a = lhs.data.transpose([*d.lhs_batch, *free_lhs, *d.lhs_contracting])
-    b = rhs.data.transpose([*d.rhs_batch, *d.rhs_contracting, *free_rhs])
-    a, b = a.reshape(batch, rows, depth), b.reshape(batch, depth, columns)
-    output = _empty(ArrayType(result.dtype, (batch, rows, columns)))
+    b = rhs.data.transpose([*d.rhs_batch, *free_rhs, *d.rhs_contracting])
+    output = _empty(result)
+    depth = math.prod(lhs.data.shape[i] for i in d.lhs_contracting)
     tile = 128 if setting.profile.accumulate == "psum128" else max(depth, 1)  # M2, M6
     a_code, b_code = core_code(lhs.dtype, "dot"), core_code(rhs.dtype, "dot")
     code, choices = core_code(result.dtype, "dot"), numerics(setting.profile)
-    draw = (setting.seed, setting.identifier())
-    _core.dot(a, a_code, b, b_code, output, code, tile, choices, *draw)
-    return output.reshape(result.dims)
+    left, right = (a, a_code, len(free_lhs), None), (b, b_code, len(free_rhs), None)
+    how = ("fma", 0, tile, choices, setting.seed, setting.identifier())
+    _core.dot(*left, *right, len(d.lhs_batch), output, code, *how)
+    return output
 
 
 # ---- the rows ----------------------------------------------------------------------------------
