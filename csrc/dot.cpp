@@ -12,223 +12,12 @@
 
 namespace neuronsim {
 
-int64_t axes_size(const Axes& axes) {
-    int64_t n = 1;
-    for (const Axis& a : axes) n *= a.size;
-    return n;
-}
-
-int64_t axes_offset(const Axes& axes, int64_t index) {
-    int64_t offset = 0;
-    for (size_t d = axes.size(); d-- > 0;) {
-        offset += index % axes[d].size * axes[d].stride;
-        index /= axes[d].size;
-    }
-    return offset;
-}
-
 namespace {
 
 // The measured sizes of blocks: what the second-level cache holds of a, what the third holds of b, and
 // the steps for which a panel of b stays in the first.
 constexpr int64_t depth_block = 2048, a_block_bytes = 320 << 10, b_block_bytes = 2 << 20,
                   panel_bytes = 16 << 10, rows_block = 1024, columns_block = 1024;
-
-// Axes that are walked as one are one; those of length 1 are none. There is always one.
-Axes collapsed(const Axes& axes, int64_t element) {
-    Axes out;
-    for (const Axis& a : axes) {
-        if (a.size == 1) continue;
-        if (!out.empty() && out.back().stride == a.stride * a.size)
-            out.back() = {out.back().size * a.size, a.stride};
-        else out.push_back(a);
-    }
-    if (out.empty()) out.push_back({1, element});
-    return out;
-}
-
-// How many elements from `index` on lie a constant distance apart.
-int64_t run_length(const Axes& axes, int64_t index, int64_t wanted) {
-    const int64_t inner = axes.back().size;
-    return std::min(wanted, inner - index % inner);
-}
-
-// Memory of one thread that is kept from product to product, since fresh memory is slow.
-class Workspace {
-public:
-    ~Workspace() { std::free(data_); }
-    template <class T>
-    T* get(int64_t count) {
-        const size_t bytes = checked_product({count, static_cast<int64_t>(sizeof(T))});
-        if (bytes > bytes_) {
-            std::free(data_);
-            bytes_ = 0;
-            constexpr size_t line = 4096;
-            data_ = std::aligned_alloc(line, (bytes + line - 1) / line * line);
-            if (data_ == nullptr) throw std::bad_alloc();
-            bytes_ = bytes;
-        }
-        return static_cast<T*>(data_);
-    }
-
-private:
-    void* data_ = nullptr;
-    size_t bytes_ = 0;
-};
-
-bool is_pair_form(DotForm f) { return f == DotForm::pairs || f == DotForm::pairs_by_fma; }
-bool takes_two(DotForm f) {
-    return is_pair_form(f) || f == DotForm::odd_even || f == DotForm::odd_even_flushed;
-}
-// Words of a step of one vector.
-int step_words(DotForm f) { return takes_two(f) && !is_pair_form(f) ? 2 : 1; }
-int64_t steps_of(DotForm f, int64_t depth) { return takes_two(f) ? (depth + 1) / 2 : depth; }
-
-DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics) {
-    const auto flushed_if = [&](DotForm f) {
-        return numerics.flush_subnormals ? static_cast<DotForm>(static_cast<int>(f) + 1) : f;
-    };
-    if (how.type == DType::bfloat16) return flushed_if(DotForm::to_bfloat16);
-    if (how.type == DType::float16) return flushed_if(DotForm::to_float16);
-    if (how.model == Accumulate::product_bfloat16) return flushed_if(DotForm::product_bfloat16);
-    if (how.model == Accumulate::pairs) return flushed_if(DotForm::odd_even);
-    if (numerics.flush_subnormals) return DotForm::flushed;
-    // Every float8 is a bfloat16.
-    const auto is_bfloat16 = [](DType t) { return t == DType::bfloat16 || storage_bytes(t) == 1; };
-    const bool even = how.tile % 2 == 0;
-    return k.pair_chains != nullptr && even && is_bfloat16(a) && is_bfloat16(b) ? DotForm::pairs
-                                                                                : DotForm::fma;
-}
-
-// Packs parts of an operand in a form.
-struct Packer {
-    const Kernels& k;
-    const DotOperand& x;
-    DotForm form;
-    bool flush;  // C4: operands with the exponents of float32 read as zero where they are subnormal
-
-    Packer(const Kernels& kernels, const DotOperand& operand, DotForm f, const Numerics& numerics)
-        : k(kernels),
-          x(operand),
-          form(f),
-          flush(numerics.flush_subnormals &&
-                formats[static_cast<int>(operand.type())].exponent_bits == 8) {}
-
-    int64_t element() const { return storage_bytes(x.dtype); }
-    bool pairs() const { return is_pair_form(form); }
-    // Whether elements in memory are those that the kernels take.
-    bool is_stored_as_packed() const {
-        if (x.program != nullptr || flush) return false;
-        return pairs() ? x.dtype == DType::bfloat16 : storage_bytes(x.dtype) == 4;
-    }
-    int64_t packed_element() const { return pairs() ? 2 : 4; }
-    bool across() const {
-        const auto distance = [](const Axes& a) { return std::abs(a.back().stride); };
-        return distance(x.vectors) < distance(x.depth) && x.vectors.back().size > 1;
-    }
-    PackKernel kernel(bool is_across) const {
-        if (pairs()) return is_across ? k.pack_pairs_across : k.pack_pairs_along;
-        return is_across ? k.pack_across : k.pack_along;
-    }
-
-    // n elements `stride` apart, as the kernels take them but for their order.
-    void stage(const char* source, int64_t stride, int n, char* target) const {
-        thread_local std::vector<Tile> registers;
-        const size_t needed = x.program == nullptr ? 1 : x.program->register_count();
-        if (registers.size() < needed) registers.resize(needed);
-        Tile* value = &registers[x.program == nullptr ? 0 : x.program->input_register(0)];
-        k.load[static_cast<int>(x.dtype)](source, stride, n, value);
-        if (x.program != nullptr) {
-            x.program->run_tiles(k, registers.data(), n);
-            value = &registers[x.program->output_register(0)];
-        }
-        if (flush) k.flush(value, value, n);
-        if (pairs()) k.store[static_cast<int>(DType::bfloat16)](value, n, target);
-        else __builtin_memcpy(target, value, static_cast<size_t>(n) * sizeof(float));
-    }
-    // The whole of a block: [depth][n] if across, else [n][depth].
-    void stage_block(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
-                     bool is_across, int64_t pitch, char* target) const {
-        const Axes &outer = is_across ? x.depth : x.vectors, &inner = is_across ? x.vectors : x.depth;
-        const int64_t from = is_across ? at : first, count = is_across ? depth : n;
-        const int64_t begin = is_across ? first : at, length = is_across ? n : depth;
-        for (int64_t i = 0; i < count; ++i) {
-            const char* row = data + axes_offset(outer, from + i);
-            char* to = target + i * pitch;
-            for (int64_t j = 0; j < length;) {
-                const int64_t run =
-                    std::min<int64_t>(run_length(inner, begin + j, length - j), tile_elements);
-                stage(row + axes_offset(inner, begin + j), inner.back().stride, static_cast<int>(run),
-                      to + j * packed_element());
-                j += run;
-            }
-        }
-    }
-
-    // Whether no panel of `width` vectors crosses the end of an inner axis.
-    bool lies_in_runs(int64_t first, int64_t n, int width) const {
-        for (int64_t j = 0; j < n; j += width) {
-            const int64_t count = std::min<int64_t>(width, n - j);
-            if (run_length(x.vectors, first + j, count) != count) return false;
-        }
-        return true;
-    }
-
-    // Panels of `width` vectors over [at, at + depth), each `panel_words` after the last one. The
-    // narrower last one has whole vectors. Returns their least magnitudes in `least`, if it is there.
-    void panels(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int width,
-                float* out, int64_t panel_words, uint32_t* least) const {
-        const bool is_across = across();
-        const PackKernel pack = kernel(is_across);
-        const auto panel_width = [&](int64_t left) {
-            const int lanes = k.lanes;
-            return left >= width ? width : static_cast<int>(blocks(left, lanes)) * lanes;
-        };
-        const Axis &v = x.vectors.back(), &d = x.depth.back();
-        const bool as_stored = is_stored_as_packed() && (is_across ? v : d).stride == element() &&
-                               run_length(x.depth, at, depth) == depth;
-        for (int64_t p = 0; least != nullptr && p < blocks(n, width); ++p) least[p] = 0xFFFF;
-        const auto note = [&](int64_t p, uint32_t value) {
-            if (least != nullptr) least[p] = std::min(least[p], value);
-        };
-        // Staged blocks are wide where they lie across, so that each piece of memory is long.
-        const int64_t group = is_across ? std::max<int64_t>(tile_elements / width * width, width) : width;
-        const int64_t piece_depth = is_across ? 32 : tile_elements;
-        thread_local Workspace workspace;
-        for (int64_t g = 0; g < n; g += group) {
-            const int64_t in_group = std::min(group, n - g);
-            if (as_stored && lies_in_runs(first + g, in_group, width)) {
-                for (int64_t j = g; j < g + in_group; j += width) {
-                    const int count = static_cast<int>(std::min<int64_t>(width, n - j));
-                    const char* from =
-                        data + axes_offset(x.vectors, first + j) + axes_offset(x.depth, at);
-                    note(j / width, pack(from, (is_across ? d : v).stride, depth, count,
-                                         panel_width(n - j), out + j / width * panel_words));
-                }
-                continue;
-            }
-            for (int64_t piece = 0; piece < depth; piece += piece_depth) {
-                const int64_t length = std::min(piece_depth, depth - piece);
-                const int64_t pitch = (is_across ? in_group : length) * packed_element();
-                char* staged = workspace.get<char>(pitch * (is_across ? length : in_group));
-                stage_block(data, first + g, in_group, at + piece, length, is_across, pitch, staged);
-                for (int64_t j = g; j < g + in_group; j += width) {
-                    const int count = static_cast<int>(std::min<int64_t>(width, n - j));
-                    const int w = panel_width(n - j);
-                    const char* from = staged + (j - g) * (is_across ? packed_element() : pitch);
-                    float* to = out + j / width * panel_words +
-                                steps_of(form, piece) * step_words(form) * w;
-                    note(j / width, pack(from, pitch, length, count, w, to));
-                }
-            }
-        }
-        if (step_words(form) == 1 || depth % 2 == 0) return;
-        for (int64_t j = 0; j < n; j += width) {  // the last pair's second half
-            const int w = panel_width(n - j);
-            std::fill_n(out + j / width * panel_words + depth * w, w, 0.0f);
-        }
-    }
-};
 
 // Where the register blocks read a: from memory, or packed.
 struct Rows {
@@ -253,15 +42,13 @@ public:
           a_(a),
           b_(b),
           packed_(packed),
-          out_(result),
           how_(how),
-          numerics_(numerics),
-          draw_(draw),
           form_(a.holds_pairs ? DotForm::pairs : dot_form(k_, a.type(), b.type(), how, numerics)),
           a_packer_(k_, a, form_, numerics),
           b_packer_(k_, b, form_, numerics),
           depth_(axes_size(b.depth)),
-          width_(k_.dot_vectors * k_.lanes) {
+          width_(k_.dot_vectors * k_.lanes),
+          epilogue_(k_, result, numerics, draw, width_) {
         max_rows_ = 0;
         while (max_rows_ < max_dot_rows && kernel(form_, 1, max_rows_ + 1) != nullptr) ++max_rows_;
         // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
@@ -334,7 +121,7 @@ private:
                         least = packed_->least(batch_, index);
                     }
                     multiply(panel, vectors, least, at > 0 && how_.tile >= depth_, sums);
-                    if (last) finish(sums, first, count, column + p * width_, columns);
+                    if (last) epilogue_.finish(sums, batch_, first, count, column + p * width_, columns);
                 }
             }
         }
@@ -430,33 +217,8 @@ private:
         constexpr int64_t line = 16;  // words; rows never lie a multiple of a page apart
         const int64_t pitch = blocks(steps * words, line) * line + line;
         float* out = space.get<float>(pitch * count);
-        const Axis &v = a_.vectors.back(), &d = a_.depth.back();
-        a_rows_.least = 0xFFFF;
-        if (!a_packer_.pairs()) {
-            a_packer_.stage_block(a_data_, first, count, at, depth, false, 4 * pitch,
-                                  reinterpret_cast<char*>(out));
-            for (int64_t i = 0; depth < steps * words && i < count; ++i) out[i * pitch + depth] = 0.0f;
-            return {reinterpret_cast<const char*>(out), 4 * pitch, 4 * words};
-        }
-        const bool as_stored =
-            a_packer_.is_stored_as_packed() && d.stride == 2 && run_length(a_.depth, at, depth) == depth;
-        thread_local Workspace staged_space;
-        for (int64_t i = 0; i < count;) {
-            int64_t n = 1;
-            const char* from = a_data_ + axes_offset(a_.vectors, first + i) + axes_offset(a_.depth, at);
-            if (as_stored) {
-                n = run_length(a_.vectors, first + i, count - i);
-            } else {
-                char* staged = staged_space.get<char>(2 * depth);
-                a_packer_.stage_block(a_data_, first + i, 1, at, depth, false, 0, staged);
-                from = staged;
-            }
-            const uint32_t least = k_.pack_pairs_rows(from, v.stride, depth, static_cast<int>(n),
-                                                      static_cast<int>(pitch), out + i * pitch);
-            a_rows_.least = std::min(a_rows_.least, least);
-            i += n;
-        }
-        return {reinterpret_cast<const char*>(out), 4 * pitch, 4};
+        a_rows_.least = a_packer_.rows(a_data_, first, count, at, depth, pitch, out);
+        return {reinterpret_cast<const char*>(out), 4 * pitch, 4 * words};
     }
 
     // VDPBF16PS is M2 where no operand is subnormal and every sum is a multiple of 2^-126: where the
@@ -492,122 +254,15 @@ private:
         }
     }
 
-    // The sums of rows [first, first + count) and some columns, rounded and stored.
-    void finish(float* sums, int64_t first, int64_t count, int64_t column, int columns) const {
-        char* const data = out_.data + axes_offset(out_.batch, batch_);
-        const int64_t size = storage_bytes(out_.stored());
-        if (out_.epilogue == nullptr && numerics_.plain()) {
-            const StoreRowsKernel store = k_.store_rows[static_cast<int>(out_.dtype)];
-            if (out_.columns.back().stride == size && run_length(out_.columns, column, columns) == columns) {
-                char* const target = data + axes_offset(out_.columns, column);
-                for (int64_t i = 0; i < count;) {
-                    const int64_t n = run_length(out_.rows, first + i, count - i);
-                    store(sums + i * width_, width_, static_cast<int>(n), columns,
-                          target + axes_offset(out_.rows, first + i), out_.rows.back().stride);
-                    i += n;
-                }
-                return;
-            }
-            if (out_.rows.back().stride == size && out_.rows.back().size > 1) {
-                thread_local Workspace space;
-                float* turned = space.get<float>(count * width_);
-                k_.turn(sums, width_, static_cast<int>(count), columns, turned, count);
-                for (int j = 0; j < columns; ++j) {
-                    char* const target = data + axes_offset(out_.columns, column + j);
-                    for (int64_t i = 0; i < count;) {
-                        const int64_t n = run_length(out_.rows, first + i, count - i);
-                        store(turned + j * count + i, 0, 1, static_cast<int>(n),
-                              target + axes_offset(out_.rows, first + i), 0);
-                        i += n;
-                    }
-                }
-                return;
-            }
-        }
-        for (int64_t i = 0; i < count;) {
-            const int64_t rows = std::min<int64_t>(count - i, std::max(tile_elements / columns, 1));
-            finish_rows(sums + i * width_, first + i, static_cast<int>(rows), column, columns);
-            i += rows;
-        }
-    }
-
-    // As any profile and epilogue have it: a tile of rows at a time.
-    void finish_rows(const float* sums, int64_t first, int rows, int64_t column, int columns) const {
-        thread_local std::vector<Tile> registers;
-        const TileProgram* program = out_.epilogue;
-        const size_t needed = program == nullptr ? 1 : program->register_count();
-        if (registers.size() < needed) registers.resize(needed);
-        Tile* const value = &registers[program == nullptr ? 0 : program->input_register(0)];
-        const int64_t size = storage_bytes(out_.dtype);
-        for (int r = 0; r < rows; ++r) {
-            float* const to = value->f32 + r * columns;
-            for (int j = 0; j < columns; ++j) {
-                const float x = sums[r * width_ + j];
-                to[j] = x == x ? x : __builtin_nanf("");  // E6, once, at the end
-            }
-            // S2: the element's index in the product's own order, which is that of its storage.
-            for (int64_t j = 0; j < columns;) {
-                const int64_t n = run_length(out_.columns, column + j, columns - j);
-                const int64_t at = axes_offset(out_.batch, batch_) + axes_offset(out_.rows, first + r) +
-                                   axes_offset(out_.columns, column + j);
-                Draw draw = draw_;
-                draw.stride = out_.columns.back().stride / size;
-                round_values(k_, out_.dtype, numerics_, draw, at / size, to + j, static_cast<int>(n));
-                j += n;
-            }
-        }
-        const Tile* result = value;
-        if (program != nullptr) {
-            for (size_t t = 0; t < out_.terms.size(); ++t)
-                load_term(out_.terms[t], first, rows, column, columns,
-                          &registers[program->input_register(t + 1)]);
-            program->run_tiles(k_, registers.data(), rows * columns);
-            result = &registers[program->output_register(0)];
-        }
-        const DType stored = out_.stored();
-        const int64_t stored_size = storage_bytes(stored);
-        const int element = computed_bytes(stored);
-        const StoreKernel store = k_.store[static_cast<int>(stored)];
-        const char* from = reinterpret_cast<const char*>(result);
-        for (int r = 0; r < rows; ++r)
-            for (int64_t j = 0; j < columns;) {
-                const bool adjacent = out_.columns.back().stride == stored_size;
-                const int64_t n = adjacent ? run_length(out_.columns, column + j, columns - j) : 1;
-                char* to = out_.data + axes_offset(out_.batch, batch_) +
-                           axes_offset(out_.rows, first + r) + axes_offset(out_.columns, column + j);
-                store(from + (r * columns + j) * element, static_cast<int>(n), to);
-                j += n;
-            }
-    }
-
-    void load_term(const DotTerm& term, int64_t first, int rows, int64_t column, int columns,
-                   Tile* out) const {
-        const LoadKernel load = k_.load[static_cast<int>(term.dtype)];
-        const int element = computed_bytes(term.dtype);
-        char* to = reinterpret_cast<char*>(out);
-        for (int r = 0; r < rows; ++r) {
-            const char* row = term.data + axes_offset(term.batch, batch_) +
-                              axes_offset(term.rows, first + r);
-            for (int64_t j = 0; j < columns;) {
-                const int64_t n = run_length(term.columns, column + j, columns - j);
-                load(row + axes_offset(term.columns, column + j), term.columns.back().stride,
-                     static_cast<int>(n), to + (r * columns + j) * element);
-                j += n;
-            }
-        }
-    }
-
     const Kernels& k_;
     const DotOperand &a_, &b_;
     const PackedColumns* packed_;
-    const DotResult& out_;
     const Accumulation& how_;
-    const Numerics& numerics_;
-    const Draw draw_;
     const DotForm form_;
     const Packer a_packer_, b_packer_;
     const int64_t depth_;
     const int width_;
+    const Epilogue epilogue_;
     int max_rows_;
     int64_t chunk_, columns_block_, rows_of_block_;
     int64_t batch_ = 0;
@@ -813,6 +468,22 @@ DotOperand collapsed(const DotOperand& x) {
 }
 
 }  // namespace
+
+DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics) {
+    const auto flushed_if = [&](DotForm f) {
+        return numerics.flush_subnormals ? static_cast<DotForm>(static_cast<int>(f) + 1) : f;
+    };
+    if (how.type == DType::bfloat16) return flushed_if(DotForm::to_bfloat16);
+    if (how.type == DType::float16) return flushed_if(DotForm::to_float16);
+    if (how.model == Accumulate::product_bfloat16) return flushed_if(DotForm::product_bfloat16);
+    if (how.model == Accumulate::pairs) return flushed_if(DotForm::odd_even);
+    if (numerics.flush_subnormals) return DotForm::flushed;
+    // Every float8 is a bfloat16.
+    const auto is_bfloat16 = [](DType t) { return t == DType::bfloat16 || storage_bytes(t) == 1; };
+    const bool even = how.tile % 2 == 0;
+    return k.pair_chains != nullptr && even && is_bfloat16(a) && is_bfloat16(b) ? DotForm::pairs
+                                                                                : DotForm::fma;
+}
 
 PackedColumns::PackedColumns(const DotOperand& operand, const Numerics& numerics)
     : isa_(kernels().isa), flush_(numerics.flush_subnormals) {

@@ -109,6 +109,7 @@ constexpr Kernels make_kernels() {
     }
     fill_models<static_cast<int>(DotForm::flushed)>(k);
     k.dot_stream = dot_stream;
+    k.dot_channels = dot_channels;
     k.pack_across = pack_across;
     k.pack_along = pack_along;
     k.turn = turn;

@@ -119,6 +119,11 @@ struct DotBlock {
 using DotKernel = void (*)(const DotBlock& block);
 using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, int count, int n,
                               float* acc, ptrdiff_t ahead);
+// Sums of neighbouring channels at `count` places `step` bytes apart: [count][pitch], each over the
+// window's places with its own weights [window][weight_pitch].
+using ChannelsKernel = void (*)(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
+                                int64_t window, int64_t tile, const float* weights,
+                                int64_t weight_pitch, int channels, float* sums, int64_t pitch);
 // Packs n vectors of `depth` elements as [depth][width], or as [pairs of them][width] of words with the
 // first element high. Distances are in bytes. Those of pairs return the least nonzero magnitude less
 // one, as bits: 0xFFFF if there is none.
@@ -153,6 +158,7 @@ struct Kernels {
     // By form, vectors - 1 and rows - 1; null where the instruction set has no such block.
     DotKernel dot[dot_form_count][max_dot_vectors][max_dot_rows];
     StreamKernel dot_stream;
+    ChannelsKernel dot_channels;
     // `across`: the vectors lie side by side, `along`: the elements of each do.
     PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along;
     PackKernel pack_pairs_rows;  // [vectors][pairs], `width` words from one to the next

@@ -102,11 +102,16 @@ inline Vec second_of_pair(Vec v) {
 template <DotForm F, int Rows, int Vectors>
 void dot_block(const DotBlock& t) {
     Vec acc[Rows][Vectors];
+    // Unrolled by hand, so that the compiler keeps the sums in registers from run to run.
+#pragma GCC unroll 16
     for (auto& row : acc)
+#pragma GCC unroll 4
         for (Vec& v : row) v = Vec::zero();
     constexpr int width = Vectors * Vec::lanes;
     if (t.continues) {
+#pragma GCC unroll 16
         for (int row = 0; row < Rows; ++row)
+#pragma GCC unroll 4
             for (int j = 0; j < Vectors; ++j) {
                 float* p = t.psum + row * t.psum_stride + j * Vec::lanes;
                 acc[row][j] = Vec::load(p);
@@ -135,6 +140,7 @@ void dot_block(const DotBlock& t) {
 #pragma GCC unroll 16
                 for (int row = 0; row < Rows; ++row) {
                     const Vec element = Vec::splat(read_word(a[row / 3] + row % 3 * stride));
+#pragma GCC unroll 4
                     for (int j = 0; j < Vectors; ++j) {
                         Vec& x = acc[row][j];
                         if constexpr (F == DotForm::pairs) {
@@ -153,7 +159,9 @@ void dot_block(const DotBlock& t) {
         }
         ended = run->ends_tile;
         if (!ended) continue;
+#pragma GCC unroll 16
         for (int row = 0; row < Rows; ++row)
+#pragma GCC unroll 4
             for (int j = 0; j < Vectors; ++j) {
                 float* p = t.psum + row * t.psum_stride + j * Vec::lanes;
                 psum_step<F>(Vec::load(p), acc[row][j]).store(p);
@@ -161,7 +169,9 @@ void dot_block(const DotBlock& t) {
             }
     }
     if (ended) return;
+#pragma GCC unroll 16
     for (int row = 0; row < Rows; ++row)
+#pragma GCC unroll 4
         for (int j = 0; j < Vectors; ++j)
             acc[row][j].store(t.psum + row * t.psum_stride + j * Vec::lanes);
 }
@@ -200,4 +210,56 @@ inline void dot_stream(const float* a, const char* b, ptrdiff_t b_step, int coun
                        ptrdiff_t ahead) {
     if (count == dot_stream_steps) return stream_steps<dot_stream_steps>(a, b, b_step, n, acc, ahead);
     for (int s = 0; s < count; ++s) stream_steps<1>(a + s, b + s * b_step, b_step, n, acc, ahead);
+}
+
+// A vector of channels, or as many as there are.
+inline Vec load_some(const float* p, int n) {
+    if (n >= Vec::lanes) return Vec::load(p);
+    float x[Vec::lanes] = {};
+    __builtin_memcpy(x, p, static_cast<size_t>(n) * sizeof(float));
+    return Vec::load(x);
+}
+
+template <int Places>
+inline void sum_channels(const char* data, ptrdiff_t step, const int64_t* places, int64_t window,
+                         int64_t tile, const float* weights, int64_t weight_pitch, int n, float* sums,
+                         int64_t pitch) {
+    Vec psum[Places], acc[Places];
+    for (Vec& v : psum) v = Vec::zero();
+    for (int64_t at = 0; at < window;) {
+        const int64_t end = at + tile < window ? at + tile : window;
+        for (Vec& v : acc) v = Vec::zero();
+        for (; at < end; ++at) {
+            const Vec weight = load_some(weights + at * weight_pitch, n);
+            const char* p = data + places[at];
+            for (int i = 0; i < Places; ++i)
+                acc[i] = fma(load_some(reinterpret_cast<const float*>(p + i * step), n), weight, acc[i]);
+        }
+        for (int i = 0; i < Places; ++i) psum[i] = add(psum[i], acc[i]);
+    }
+    for (int i = 0; i < Places; ++i) {
+        if (n >= Vec::lanes) {
+            psum[i].store(sums + i * pitch);
+        } else {
+            float x[Vec::lanes];
+            psum[i].store(x);
+            __builtin_memcpy(sums + i * pitch, x, static_cast<size_t>(n) * sizeof(float));
+        }
+    }
+}
+
+inline void dot_channels(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
+                         int64_t window, int64_t tile, const float* weights, int64_t weight_pitch,
+                         int channels, float* sums, int64_t pitch) {
+    constexpr int together = 8;
+    for (int j = 0; j < channels; j += Vec::lanes) {
+        const int n = channels - j;
+        int64_t i = 0;
+        for (; i + together <= count; i += together)
+            sum_channels<together>(data + i * step + j * 4, step, places, window, tile, weights + j,
+                                   weight_pitch, n, sums + i * pitch + j, pitch);
+        for (; i < count; ++i)
+            sum_channels<1>(data + i * step + j * 4, step, places, window, tile, weights + j,
+                            weight_pitch, n, sums + i * pitch + j, pitch);
+    }
 }

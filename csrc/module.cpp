@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "convolution.h"
 #include "dispatch.h"
 #include "dot.h"
 #include "eager.h"
@@ -258,6 +259,64 @@ void run_dot(const py::array& a, int a_dtype, int a_vectors, const TileProgram* 
     dot(left, right, packed, result, how, numerics, {seed, id});
 }
 
+// Arrays come with their axes in the order of Convolution; a row of the window is (size, stride,
+// padding below, base dilation, window dilation, reversal).
+void run_convolution(
+    const py::array& x, int x_dtype, const TileProgram* x_program, const py::array& w, int w_dtype,
+    const TileProgram* w_program,
+    const std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>>& window,
+    int64_t feature_groups, int64_t batch_groups, py::array output, int result_dtype,
+    const std::string& accumulate, int accumulate_dtype, int64_t tile, const Numerics& numerics,
+    uint64_t seed, uint64_t id, const PackedColumns* packed) {
+    const int rank = static_cast<int>(window.size());
+    if (x.ndim() != rank + 2 || w.ndim() != rank + 2 || output.ndim() != rank + 2)
+        throw std::invalid_argument("the arrays have other dimensions than the window");
+    DotOperand input = dot_operand(x, dtype_code(x_dtype), 0, rank + 1, x_program);
+    DotOperand kernel = dot_operand(w, dtype_code(w_dtype), 0, 0, w_program);
+    const DType result_type = dtype_code(result_dtype);
+    check_itemsize(output, result_type);
+    if (feature_groups < 1 || batch_groups < 1 || (feature_groups > 1 && batch_groups > 1))
+        throw std::invalid_argument("one kind of groups at a time");
+    const int64_t groups = feature_groups * batch_groups;
+    const Axis features = kernel.depth.back();
+    kernel.depth.pop_back();
+    Convolution shape{{},
+                      feature_groups,
+                      batch_groups,
+                      x.shape(0) / batch_groups,
+                      x.shape(rank + 1) / feature_groups,
+                      features.size / groups};
+    for (int d = 0; d < rank; ++d) {
+        const auto& [size, stride, padding, base, dilation, reversed] =
+            window[static_cast<size_t>(d)];
+        if (size < 1 || stride < 1 || base < 1 || dilation < 1 || size != w.shape(d))
+            throw std::invalid_argument("the window is not the kernel's");
+        shape.spatial.push_back(
+            {x.shape(d + 1), output.shape(d + 1), size, stride, padding, base, dilation, reversed});
+    }
+    if (shape.batch * batch_groups != x.shape(0) || shape.batch != output.shape(0) ||
+        shape.input_features * feature_groups != x.shape(rank + 1) ||
+        shape.input_features != w.shape(rank) || shape.output_features * groups != features.size ||
+        output.shape(rank + 1) != features.size)
+        throw std::invalid_argument("the features or samples do not fit");
+    kernel.batch = {{groups, shape.output_features * features.stride}};
+    kernel.vectors = {{shape.output_features, features.stride}};
+    Axes rows = axes_of(output, 0, rank + 1);
+    const int64_t column = output.strides(rank + 1);
+    DotResult result{static_cast<char*>(output.mutable_data()),
+                     result_type,
+                     {{groups, shape.output_features * column}},
+                     rows,
+                     {{shape.output_features, column}}};
+    const DType types[] = {input.type(), kernel.type()};
+    for (const DType t : types)
+        if (is_device_float(t) != is_device_float(result_type) || t == DType::float64)
+            throw std::invalid_argument("the types do not go together");
+    const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
+    const py::gil_scoped_release released;
+    convolution(shape, input, kernel, packed, result, how, numerics, {seed, id});
+}
+
 py::list format_rows() {
     py::list rows;
     for (const Format& f : formats)
@@ -347,6 +406,11 @@ PYBIND11_MODULE(_core, m) {
           py::arg("accumulate_dtype"), py::arg("tile"), py::arg("numerics"), py::arg("seed"),
           py::arg("id"), py::arg("packed") = nullptr, py::arg("epilogue") = nullptr,
           py::arg("terms") = std::vector<py::array>());
+    m.def("convolution", &run_convolution, py::arg("x"), py::arg("x_dtype"), py::arg("x_program"),
+          py::arg("w"), py::arg("w_dtype"), py::arg("w_program"), py::arg("window"),
+          py::arg("feature_groups"), py::arg("batch_groups"), py::arg("output"),
+          py::arg("result_dtype"), py::arg("accumulate"), py::arg("accumulate_dtype"), py::arg("tile"),
+          py::arg("numerics"), py::arg("seed"), py::arg("id"), py::arg("packed") = nullptr);
     m.def(
         "random_words",
         [](uint64_t seed, uint64_t id, int64_t first, int64_t n) {

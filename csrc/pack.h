@@ -8,6 +8,8 @@ inline uint32_t pack_across(const char* source, ptrdiff_t stride, int64_t depth,
     if (n == width && width == 2 * Vec::lanes) {
         for (int64_t k = 0; k < depth; ++k, source += stride, out += 2 * Vec::lanes) {
             const auto* p = reinterpret_cast<const float*>(source);
+            for (int line = 0; line < 2 * Vec::lanes; line += 16)
+                __builtin_prefetch(p + line + 16 * stride / static_cast<ptrdiff_t>(sizeof(float)));
             const Vec low = Vec::load(p), high = Vec::load(p + Vec::lanes);
             low.store(out);
             high.store(out + Vec::lanes);
@@ -64,9 +66,11 @@ struct LeastMagnitude {
         least = y < least ? y : least;
     }
     uint32_t result() const {
-        uint32_t r = 0xFFFF;
-        for (int i = 0; i < halves; ++i) r = least[i] < r ? least[i] : r;
-        return r;
+        uint16_t x[halves];
+        __builtin_memcpy(x, &least, sizeof x);
+        for (int n = halves / 2; n > 0; n /= 2)
+            for (int i = 0; i < n; ++i) x[i] = x[i + n] < x[i] ? x[i + n] : x[i];
+        return x[0];
     }
 };
 
@@ -97,6 +101,9 @@ inline uint32_t pack_pairs_across(const char* source, ptrdiff_t stride, int64_t 
         uint32_t* to = out + first;
         if (n - first >= halves && width - first >= halves) {
             for (int64_t k = 0; k + 2 <= depth; k += 2, p += 2 * stride, to += width) {
+                // Each row is a page of its own: the processor does not see what comes.
+                __builtin_prefetch(p + 16 * stride);
+                __builtin_prefetch(p + 17 * stride);
                 HalvesVector a, b;
                 __builtin_memcpy(&a, p, sizeof a);
                 __builtin_memcpy(&b, p + stride, sizeof b);
@@ -182,15 +189,29 @@ inline uint32_t pack_pairs_rows(const char* source, ptrdiff_t stride, int64_t de
 template <DType T>
 void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,
                 ptrdiff_t target_stride) {
+    constexpr ptrdiff_t size = storage_bytes(T);
     for (int i = 0; i < count; ++i, rows += stride, target += target_stride) {
-        bool any_nan = false;
-        for (int j = 0; j < n; ++j) any_nan |= rows[j] != rows[j];
-        if (any_nan)
-            for (int j = 0; j < n; ++j) rows[j] = rows[j] == rows[j] ? rows[j] : bits_as<float>(canonical_nan);
-        if constexpr (T == DType::tfloat32) round_to<T>(rows, n);
-        if constexpr (storage_bytes(T) == 4)
-            __builtin_memcpy(target, rows, static_cast<size_t>(n) * sizeof(float));
-        else store<T, Payload::none>(reinterpret_cast<uint32_t*>(rows), n, target);
+        // The processor's conversions stop at NaN.
+        int done = 0;
+        if constexpr (T == DType::bfloat16 && has_bfloat16_conversion)
+            done = encode_bfloat16(reinterpret_cast<uint32_t*>(rows), n, target);
+        if constexpr (T == DType::float16 && has_float16_conversion)
+            done = encode_float16(reinterpret_cast<uint32_t*>(rows), n, target);
+        if constexpr (T == DType::float32) {
+            for (; done + block <= n; done += block) {
+                FloatVector x;
+                __builtin_memcpy(&x, rows + done, sizeof x);
+                const FloatVector nan = (FloatVector)(BitsVector{} + canonical_nan);
+                x = x == x ? x : nan;
+                __builtin_memcpy(target + done * size, &x, sizeof x);
+            }
+        }
+        if (done == n) continue;
+        for (int j = done; j < n; ++j)
+            rows[j] = rows[j] == rows[j] ? rows[j] : bits_as<float>(canonical_nan);
+        if constexpr (T == DType::tfloat32) round_to<T>(rows + done, n - done);
+        store<T, Payload::none>(reinterpret_cast<uint32_t*>(rows + done), n - done,
+                                target + done * size);
     }
 }
 
