@@ -85,13 +85,16 @@ class DotDimensions:
 
 @dataclass(frozen=True)
 class WindowDimension:
-    """One dimension of a window, as HLO describes it. Padding and holes are not elements (R4)."""
+    """One dimension of a window, as HLO describes it. Padding and holes are no elements of a reduction
+    (R4) and zeros of a convolution (M5); only the latter reverses its window.
+    """
 
     size: int
     stride: int = 1
     padding: tuple[int, int] = (0, 0)
     base_dilation: int = 1
     window_dilation: int = 1
+    reversal: bool = False
 
     def output_size(self, n: int) -> int:
         """How many windows lie in an axis of `n` elements."""
@@ -99,6 +102,50 @@ class WindowDimension:
         reach = (self.size - 1) * self.window_dilation + 1 if self.size else 0
         room = base + sum(self.padding) - reach
         return room // self.stride + 1 if room >= 0 else 0
+
+
+@dataclass(frozen=True)
+class ConvolutionDimensions:
+    """Which dimensions of a convolution's input, kernel and output are what, as HLO lists them.
+
+    >>> str(ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2)))
+    'b01f_01io->b01f'
+    """
+
+    input_batch: int
+    input_feature: int
+    input_spatial: tuple[int, ...]
+    kernel_input_feature: int
+    kernel_output_feature: int
+    kernel_spatial: tuple[int, ...]
+    output_batch: int
+    output_feature: int
+    output_spatial: tuple[int, ...]
+
+    @property
+    def input(self) -> tuple[int, ...]:
+        """The input's dimensions: batch, spatial, feature."""
+        return (self.input_batch, *self.input_spatial, self.input_feature)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """The kernel's dimensions: spatial, input feature, output feature."""
+        return (*self.kernel_spatial, self.kernel_input_feature, self.kernel_output_feature)
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """The output's dimensions: batch, spatial, feature."""
+        return (self.output_batch, *self.output_spatial, self.output_feature)
+
+    def __str__(self) -> str:
+        spatial = [str(n) for n in range(len(self.input_spatial))]
+        sides = (
+            (self.input, ["b", *spatial, "f"]),
+            (self.kernel, [*spatial, "i", "o"]),
+            (self.output, ["b", *spatial, "f"]),
+        )
+        texts = ["".join(dict(sorted(zip(*side, strict=True))).values()) for side in sides]
+        return f"{texts[0]}_{texts[1]}->{texts[2]}"
 
 
 Infer: TypeAlias = Callable[[Sequence[ArrayType], Attributes], ArrayType]
@@ -299,6 +346,14 @@ def _infer_reduce_window(operands: Sequence[ArrayType], attributes: Attributes) 
         raise InvalidArgument(f"the initial value of windows of {array} cannot be {initial}")
     if len(window) != len(array.dims):
         raise InvalidArgument(f"a window over {array} has {len(array.dims)} dimensions")
+    _check_window(window)
+    if any(d.reversal for d in window):
+        raise InvalidArgument("the window of a reduction is not reversed: only a convolution's is (M5)")
+    dims = tuple(d.output_size(n) for d, n in zip(window, array.dims, strict=True))
+    return ArrayType(array.dtype, dims)
+
+
+def _check_window(window: Sequence[WindowDimension]) -> None:
     for d in window:
         if not isinstance(d, WindowDimension):
             raise InvalidArgument(f"a window consists of WindowDimension, not {d!r}")
@@ -309,8 +364,6 @@ def _infer_reduce_window(operands: Sequence[ArrayType], attributes: Attributes) 
             )
         if not all(isinstance(n, int) and abs(n) <= MAX_WINDOW for n in d.padding):
             raise InvalidArgument(f"the padding of a window is at most {MAX_WINDOW} either way: {d}")
-    dims = tuple(d.output_size(n) for d, n in zip(window, array.dims, strict=True))
-    return ArrayType(array.dtype, dims)
 
 
 def _infer_nextafter(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -350,21 +403,79 @@ def _infer_dot(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTy
             raise InvalidArgument(f"dot of {lhs} and {rhs}: axes {left} and {right} do not match")
     free_lhs = (n for i, n in enumerate(lhs.dims) if i not in d.lhs_contracting + d.lhs_batch)
     free_rhs = (n for i, n in enumerate(rhs.dims) if i not in d.rhs_contracting + d.rhs_batch)
-    dtype = attributes.get("dtype") or dtypes.result_type(lhs.dtype, rhs.dtype)
-    operand_kinds = {_dot_kind(lhs.dtype), _dot_kind(rhs.dtype)}
-    if operand_kinds != {_dot_kind(dtype)} or "host" in operand_kinds:
-        raise UnsupportedType(
-            f"dot of {lhs.dtype.name} and {rhs.dtype.name} to {dtype.name}: operands and result must be "
-            "all device floats, or all integers or bool (M1, M7)"
-        )
+    dtype = _product_type("dot", lhs.dtype, rhs.dtype, attributes)
     batch = tuple(lhs.dims[i] for i in d.lhs_batch)
     return ArrayType(dtype, (*batch, *free_lhs, *free_rhs))
+
+
+def _product_type(what: str, lhs: DType, rhs: DType, attributes: Attributes) -> DType:
+    """The result's type of a dot or convolution; raises UnsupportedType for what M1 and M7 lack."""
+    dtype: DType = attributes.get("dtype") or dtypes.result_type(lhs, rhs)
+    operand_kinds = {_dot_kind(lhs), _dot_kind(rhs)}
+    if operand_kinds != {_dot_kind(dtype)} or "host" in operand_kinds:
+        raise UnsupportedType(
+            f"{what} of {lhs.name} and {rhs.name} to {dtype.name}: operands and result must be "
+            "all device floats, or all integers or bool (M1, M7)"
+        )
+    return dtype
 
 
 def _dot_kind(dtype: DType) -> str:
     if dtype.kind in ("signed", "unsigned", "bool"):
         return "integer"
     return "float" if dtype.exponent_bits and dtype.device else "host"
+
+
+MAX_ELEMENTS = 1 << 62  # so that no place in an array leaves 64 bits
+
+
+def _infer_convolution(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    lhs, rhs = operands
+    window: Sequence[WindowDimension] = attributes["window"]
+    d: ConvolutionDimensions = attributes["dimension_numbers"]
+    features, batches = attributes["feature_group_count"], attributes["batch_group_count"]
+    what = f"convolution of {lhs} and {rhs}"
+    sides = (("input", d.input, lhs), ("kernel", d.kernel, rhs), ("output", d.output, None))
+    for side, axes, t in sides:
+        rank = len(window) + 2
+        if sorted(axes) != list(range(rank)) or (t is not None and len(t.dims) != rank):
+            raise InvalidArgument(
+                f"{what}: a window of {len(window)} dimensions needs {rank} in the {side}, each "
+                f"listed once: they are listed as {axes}"
+            )
+    _check_window(window)
+    if not all(type(n) is int and n >= 1 for n in (features, batches)) or min(features, batches) > 1:
+        raise InvalidArgument(
+            f"{what}: feature_group_count {features} and batch_group_count {batches} must be positive "
+            "integers, and one of them 1"
+        )
+    batch, feature = lhs.dims[d.input_batch], lhs.dims[d.input_feature]
+    reads, writes = rhs.dims[d.kernel_input_feature], rhs.dims[d.kernel_output_feature]
+    if reads * features != feature:
+        raise InvalidArgument(
+            f"{what}: the input has {feature} features, the kernel reads {reads} in each of {features} "
+            "feature groups"
+        )
+    for length, name, groups in (
+        (writes, "output features", features * batches),
+        (batch, "batch", batches),
+    ):
+        if length % groups:
+            raise InvalidArgument(f"{what}: {groups} groups do not divide the {name}, {length}")
+    sizes = tuple(rhs.dims[a] for a in d.kernel_spatial)
+    if sizes != tuple(w.size for w in window):
+        raise InvalidArgument(f"{what}: the kernel is {sizes}, its window {tuple(window)}")
+    dims = [0] * (len(window) + 2)
+    dims[d.output_batch], dims[d.output_feature] = batch // batches, writes
+    for axis, w, source in zip(d.output_spatial, window, d.input_spatial, strict=True):
+        dims[axis] = w.output_size(lhs.dims[source])
+        if lhs.dims[source] * w.base_dilation > MAX_ELEMENTS:
+            raise InvalidArgument(f"{what}: the dilated input has more than {MAX_ELEMENTS} places")
+    if math.prod(n for n in dims if n) > MAX_ELEMENTS:
+        raise InvalidArgument(
+            f"{what}: a result of {tuple(dims)} has more than {MAX_ELEMENTS} elements"
+        )
+    return ArrayType(_product_type("convolution", lhs.dtype, rhs.dtype, attributes), tuple(dims))
 
 
 # ---- evaluation --------------------------------------------------------------------------------
@@ -861,6 +972,44 @@ def _evaluate_dot(
     return output
 
 
+def _evaluate_convolution(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    # M5: the dot of the matrix of patches, one of its batch for each group.
+    lhs, rhs = operands
+    window: Sequence[WindowDimension] = attributes["window"]
+    d: ConvolutionDimensions = attributes["dimension_numbers"]
+    features, batches = attributes["feature_group_count"], attributes["batch_group_count"]
+    spatial, groups = len(window), features * batches
+    if 0 in result.dims or not lhs.data.shape[d.input_feature]:
+        return np.zeros(result.dims, result.dtype.storage)  # no sum, or sums of nothing
+    # Past the end of every spatial dimension lies a zero, which padding and holes read.
+    x = np.pad(lhs.data.transpose(d.input), [(0, 0), *[(0, 1)] * spatial, (0, 0)])
+    w = np.flip(rhs.data.transpose(d.kernel), tuple(i for i, v in enumerate(window) if v.reversal))
+    places = tuple(result.dims[a] for a in d.output_spatial)
+    reads: list[Any] = [slice(None)]
+    for i, (v, count, end) in enumerate(zip(window, places, x.shape[1:-1], strict=True)):
+        at = np.arange(count)[:, None] * v.stride - v.padding[0] + np.arange(v.size) * v.window_dilation
+        is_element = (at % v.base_dilation == 0) & (at >= 0) & (at < v.base_dilation * (end - 1))
+        shape = [1] * (2 * spatial)
+        shape[i], shape[spatial + i] = at.shape
+        reads.append(np.where(is_element, at // v.base_dilation, end - 1).reshape(shape))
+    x = x[tuple(reads)]  # batch, places, window, feature
+    sizes = w.shape[:spatial]
+    batch, feature, outputs = x.shape[0] // batches, x.shape[-1] // features, w.shape[-1] // groups
+    x = x.reshape(batches, batch, *places, *sizes, features, feature)
+    x = np.moveaxis(x, -2, 1).reshape(groups, batch * math.prod(places), math.prod(sizes) * feature)
+    w = np.moveaxis(w.reshape(math.prod(sizes) * feature, groups, outputs), 1, 0)
+    # The sums take the result's order before they are rounded: S2 draws by the place there.
+    wide = dtypes.float32 if result.dtype.kind == "float" else result.dtype
+    product = {"dot_dimensions": DotDimensions((2,), (1,), (0,), (0,))}
+    sums = ArrayType(wide, (groups, x.shape[1], outputs))
+    y = _evaluate_dot(op, [Bits(x, lhs.dtype), Bits(w, rhs.dtype)], product, sums, setting)
+    y = np.moveaxis(y.reshape(groups, batch, *places, outputs), 0, -2)
+    y = y.reshape(batch, *places, groups * outputs).transpose(np.argsort(d.output))
+    return _evaluate_convert(by_name("convert"), [Bits(y, wide)], {}, result, setting)
+
+
 # ---- the rows ----------------------------------------------------------------------------------
 
 OPS: dict[str, Op] = {}
@@ -971,6 +1120,7 @@ _other("argsort",   "",          "",               1, "gpsimd", "movement", "ten
 _other("top_k",     "",          "",               1, "gpsimd", "movement", "tensor_copy",   _infer_top_k,    _evaluate_top_k)
 _other("nextafter", "",          "",               2, "gpsimd", "compute",  "tensor_tensor", _infer_nextafter, _evaluate_nextafter)
 _other("dot",       "dot",       "DotGeneral",     2, "tensor", "matmult",  "nc_matmul",     _infer_dot,       _evaluate_dot)
+_other("convolution", "convolution", "ConvGeneralDilated", 2, "tensor", "matmult", "nc_matmul", _infer_convolution, _evaluate_convolution)
 _other("broadcast", "broadcast", "BroadcastInDim", 1, "none",   "movement", "none",          _infer_broadcast, _evaluate_broadcast)
 _other("reshape",   "reshape",   "Reshape",        1, "none",   "movement", "none",          _infer_reshape,   _evaluate_reshape)
 _other("copy",      "copy",      "Copy",           1, "dma",    "movement", "dma",           _infer_same,      _evaluate_copy)
