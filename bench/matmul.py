@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -238,6 +239,9 @@ def main() -> None:
     isa = options.isa or processor.available_isas()[-1]
     threads = (1, 2) if options.threads is None else (options.threads,)
     chosen = options.only or groups
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        console.print(f"the load average is {load:.1f}: something else runs here", style="red")
     found: dict[str, list[Measurement]] = {}
     memory: list[MemoryUse] = []
 
@@ -284,6 +288,7 @@ def main() -> None:
         console.print(summary_table(rows))
     if options.json:
         figures = {
+            "load_average": load,
             "summary": rows,
             "measurements": [{"group": g, **m.to_dict()} for g, ms in found.items() for m in ms],
             "memory": [m.to_dict() for m in memory],

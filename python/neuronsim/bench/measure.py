@@ -19,6 +19,7 @@ from neuronsim.errors import InvalidArgument
 _CHAIN_STEPS = 20_000
 # For so long the threads of OpenBLAS, torch and onnxruntime wait in a loop for more work.
 _SETTLE_SECONDS = 0.03
+_WARM_SECONDS = 0.05  # a run that takes longer fills the cache itself
 
 
 @dataclass(frozen=True)
@@ -171,17 +172,18 @@ def _alternate(timers: Sequence[Timer], repeats: int, warm: bool, settle: float)
     """The shortest time of one run of each, all taking turns, short ones repeated within a turn.
 
     A turn begins after `settle` seconds, in which the threads of the one before fall asleep, and if
-    `warm` with a run that does not count: a peer in a process of its own may have kept its cache.
+    `warm` with a short run that does not count: a peer in a process of its own has kept its cache.
     """
-    loops = []
+    once = []
     for seconds in timers:
         seconds(1)  # which compiles and caches
-        loops.append(max(1, int(2e-4 / max(seconds(1), 1e-7))))
+        once.append(max(seconds(1), 1e-7))
+    loops = [max(1, int(2e-4 / s)) for s in once]
     best = [float("inf")] * len(timers)
     for _ in range(repeats):
         for i, seconds in enumerate(timers):
             time.sleep(settle)
-            if warm:
+            if warm and once[i] < _WARM_SECONDS:
                 seconds(1)
             best[i] = min(best[i], seconds(loops[i]) / loops[i])
     return best

@@ -94,12 +94,15 @@ def _convolution_run(x: Array, w: Array, layer: Layer, cast: DType | None) -> Ca
         ops.WindowDimension(n, layer.stride, (layer.padding,) * 2, window_dilation=layer.dilation)
         for n in layer.kernel
     )
+    spatial = tuple(range(2, x.ndim))
     return lambda: Array(
         ops.apply(
             "convolution",
             (x.bits, w.bits),
             window=window,
+            dimension_numbers=ops.ConvolutionDimensions(0, 1, spatial, 1, 0, spatial, 0, 1, spatial),
             feature_group_count=layer.groups,
+            batch_group_count=1,
             cast=cast,
         )
     )

@@ -19,7 +19,7 @@ def reader(size: int, threads: int) -> Callable[[], Any]:
     Each is tried on the very bytes: NumPy's vectorised maximum, bitwise or and sum with a slice for
     every thread, and neuronsim's own sum, which threads itself.
     """
-    words = np.ones(-(-size // 8), np.int64)
+    words = np.ones(max(-(-size // 8), threads), np.int64)
     slices = np.array_split(words, threads)
     halves = [part.view(np.int32) for part in slices]
     floats = [part.view(np.float32) for part in slices]

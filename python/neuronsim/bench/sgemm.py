@@ -27,10 +27,6 @@ def sgemm_worker(
 
     `core_type` is one of OpenBLAS's names of processors, None leaves the choice to OpenBLAS. Raises
     InvalidArgument if threadpoolctl is missing, UnsupportedOperator if NumPy has no such OpenBLAS.
-
-    >>> with sgemm_worker((2, 3, 4), 1) as (seconds, _):
-    ...     seconds(1) > 0
-    True
     """
     if importlib.util.find_spec("threadpoolctl") is None:
         raise InvalidArgument("comparing with NumPy's OpenBLAS needs threadpoolctl: pip install it")
@@ -55,7 +51,7 @@ def sgemm_worker(
             name = f"{blas.get('internal_api', 'NumPy')} {blas.get('version', '')} {found or ''}"
             yield lambda runs: float(_ask(worker, str(runs))), name.strip()
         finally:
-            worker.stdin.close()  # at which it ends
+            worker.terminate()
 
 
 def _ask(worker: subprocess.Popen[str], line: str) -> Any:
