@@ -333,7 +333,7 @@ def _bench(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(result.to_dict(), indent=1))
     else:
-        print_measurements([result], Console(width=None if sys.stdout.isatty() else 120))
+        print_measurements([result], Console(width=None if sys.stdout.isatty() else 140))
 
 
 def _list_operators(options: argparse.Namespace) -> None:
