@@ -15,6 +15,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -481,6 +482,7 @@ def _infer_convolution(operands: Sequence[ArrayType], attributes: Attributes) ->
 # ---- evaluation --------------------------------------------------------------------------------
 
 CONVERT = _core.CONVERT  # the tile-program opcode of a conversion to the step's result type
+_FLOAT32 = _core.DTYPES.index("float32")
 _CORE = {name: index for index, (name, _, _) in enumerate(_core.OPS)}
 _CORE_KINDS = {name: kind for name, _, kind in _core.OPS}
 _NARROW = [DTYPES[name].exponent_bits > 0 and name != "float32" for name in _core.DTYPES]
@@ -950,64 +952,87 @@ def _evaluate_nextafter(
     return np.asarray(found, word).view(x.dtype.storage)
 
 
+def _accumulation(profile: Profile, depth: int) -> tuple[str, int, int]:
+    """How a product accumulates: the core's model, the type of its sums, the contraction's tile (M6)."""
+    tile = 128 if profile.accumulate == "psum128" else max(depth, 1)
+    return "fma", _FLOAT32, tile
+
+
+def _cast_operand(x: Bits, attributes: Attributes, setting: Setting, tile: str) -> tuple[Any, ...]:
+    """An operand's data and type for the core, and the program that rounds it while it is packed (A1)."""
+    cast: DType | None = attributes.get("cast")
+    code = core_code(x.dtype, "a product")
+    if cast is None or x.dtype is not dtypes.float32 or cast is x.dtype:
+        return x.data, code, None
+    program = tile_program((code,), ((CONVERT, core_code(cast, "a cast"), (0,)),), (1,), setting.profile)
+    if not program.draws():
+        return x.data, code, program
+    rounded = run_tile_program(
+        program, [x.data], [ArrayType(cast, x.data.shape)], setting.seed, [setting.identifier(tile)]
+    )
+    return rounded[0], cast.code, None
+
+
 def _evaluate_dot(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     lhs, rhs = operands
     d: DotDimensions = attributes["dot_dimensions"]
-    free_lhs = [i for i in range(lhs.data.ndim) if i not in d.lhs_contracting + d.lhs_batch]
-    free_rhs = [i for i in range(rhs.data.ndim) if i not in d.rhs_contracting + d.rhs_batch]
-
-    # M2: the contraction index is row-major over the contracting dimensions as the dot lists them.
-    a = lhs.data.transpose([*d.lhs_batch, *free_lhs, *d.lhs_contracting])
-    b = rhs.data.transpose([*d.rhs_batch, *free_rhs, *d.rhs_contracting])
+    free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, lhs.data.ndim, rhs.data.ndim)
+    a, a_code, a_program = _cast_operand(lhs, attributes, setting, "lhs")
+    b, b_code, b_program = _cast_operand(rhs, attributes, setting, "rhs")
     output = _empty(result)
-    depth = math.prod(lhs.data.shape[i] for i in d.lhs_contracting)
-    tile = 128 if setting.profile.accumulate == "psum128" else max(depth, 1)  # M2, M6
-    a_code, b_code = core_code(lhs.dtype, "dot"), core_code(rhs.dtype, "dot")
-    code, choices = core_code(result.dtype, "dot"), numerics(setting.profile)
-    left, right = (a, a_code, len(free_lhs), None), (b, b_code, len(free_rhs), None)
-    how = ("fma", 0, tile, choices, setting.seed, setting.identifier())
-    _core.dot(*left, *right, len(d.lhs_batch), output, code, *how)
+    depth = math.prod([lhs.data.shape[i] for i in d.lhs_contracting])
+    left = (a.transpose(order_lhs), a_code, free_lhs, a_program)
+    right = (b.transpose(order_rhs), b_code, free_rhs, b_program)
+    how = (*_accumulation(setting.profile, depth), numerics(setting.profile))
+    draw = (setting.seed, setting.identifier())
+    _core.dot(*left, *right, len(d.lhs_batch), output, result.dtype.code, *how, *draw)
     return output
+
+
+@lru_cache(4096)
+def _dot_axes(
+    d: DotDimensions, lhs_rank: int, rhs_rank: int
+) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
+    """How many axes of either side are free, and each side's order for the core: batch, free and
+    contracting axes. The contraction index is row-major as the dot lists them (M2).
+    """
+    free_lhs = tuple(i for i in range(lhs_rank) if i not in d.lhs_contracting + d.lhs_batch)
+    free_rhs = tuple(i for i in range(rhs_rank) if i not in d.rhs_contracting + d.rhs_batch)
+    return (
+        len(free_lhs),
+        len(free_rhs),
+        (*d.lhs_batch, *free_lhs, *d.lhs_contracting),
+        (*d.rhs_batch, *free_rhs, *d.rhs_contracting),
+    )
 
 
 def _evaluate_convolution(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    # M5: the dot of the matrix of patches, one of its batch for each group.
     lhs, rhs = operands
     window: Sequence[WindowDimension] = attributes["window"]
     d: ConvolutionDimensions = attributes["dimension_numbers"]
-    features, batches = attributes["feature_group_count"], attributes["batch_group_count"]
-    spatial, groups = len(window), features * batches
-    if 0 in result.dims or not lhs.data.shape[d.input_feature]:
-        return np.zeros(result.dims, result.dtype.storage)  # no sum, or sums of nothing
-    # Past the end of every spatial dimension lies a zero, which padding and holes read.
-    x = np.pad(lhs.data.transpose(d.input), [(0, 0), *[(0, 1)] * spatial, (0, 0)])
-    w = np.flip(rhs.data.transpose(d.kernel), tuple(i for i, v in enumerate(window) if v.reversal))
-    places = tuple(result.dims[a] for a in d.output_spatial)
-    reads: list[Any] = [slice(None)]
-    for i, (v, count, end) in enumerate(zip(window, places, x.shape[1:-1], strict=True)):
-        at = np.arange(count)[:, None] * v.stride - v.padding[0] + np.arange(v.size) * v.window_dilation
-        is_element = (at % v.base_dilation == 0) & (at >= 0) & (at < v.base_dilation * (end - 1))
-        shape = [1] * (2 * spatial)
-        shape[i], shape[spatial + i] = at.shape
-        reads.append(np.where(is_element, at // v.base_dilation, end - 1).reshape(shape))
-    x = x[tuple(reads)]  # batch, places, window, feature
-    sizes = w.shape[:spatial]
-    batch, feature, outputs = x.shape[0] // batches, x.shape[-1] // features, w.shape[-1] // groups
-    x = x.reshape(batches, batch, *places, *sizes, features, feature)
-    x = np.moveaxis(x, -2, 1).reshape(groups, batch * math.prod(places), math.prod(sizes) * feature)
-    w = np.moveaxis(w.reshape(math.prod(sizes) * feature, groups, outputs), 1, 0)
-    # The sums take the result's order before they are rounded: S2 draws by the place there.
-    wide = dtypes.float32 if result.dtype.kind == "float" else result.dtype
-    product = {"dot_dimensions": DotDimensions((2,), (1,), (0,), (0,))}
-    sums = ArrayType(wide, (groups, x.shape[1], outputs))
-    y = _evaluate_dot(op, [Bits(x, lhs.dtype), Bits(w, rhs.dtype)], product, sums, setting)
-    y = np.moveaxis(y.reshape(groups, batch, *places, outputs), 0, -2)
-    y = y.reshape(batch, *places, groups * outputs).transpose(np.argsort(d.output))
-    return _evaluate_convert(by_name("convert"), [Bits(y, wide)], {}, result, setting)
+    output = _empty(result)
+    if not lhs.data.shape[d.input_feature]:
+        output[...] = 0  # sums of nothing (M2)
+        return output
+    x, x_code, x_program = _cast_operand(lhs, attributes, setting, "lhs")
+    w, w_code, w_program = _cast_operand(rhs, attributes, setting, "rhs")
+    rows = [
+        (v.size, v.stride, v.padding[0], v.base_dilation, v.window_dilation, v.reversal) for v in window
+    ]
+    groups = (attributes["feature_group_count"], attributes["batch_group_count"])
+    w = w.transpose(d.kernel)
+    how = (*_accumulation(setting.profile, math.prod(w.shape[:-1])), numerics(setting.profile))
+    _core.convolution(
+        *(x.transpose(d.input), x_code, x_program),
+        *(w, w_code, w_program),
+        *(rows, *groups, output.transpose(d.output), result.dtype.code),
+        *(*how, setting.seed, setting.identifier()),
+    )
+    return output
 
 
 # ---- the rows ----------------------------------------------------------------------------------
