@@ -22,7 +22,13 @@ import numpy.typing as npt
 
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType, nearest
+from neuronsim.errors import (
+    InvalidArgument,
+    OutOfMemory,
+    UnsupportedOperator,
+    UnsupportedType,
+    nearest,
+)
 from neuronsim.processor import check_environment
 from neuronsim.profiles import Profile, current_profile, next_rounding
 
@@ -641,7 +647,11 @@ def _evaluate_reshape(
 def _evaluate_transpose(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    return operands[0].data.transpose(attributes["dimensions"])
+    x, axes = operands[0], attributes["dimensions"]
+    on_tensor_engine = setting.profile.transpose == "tensor_engine" and _dot_kind(x.dtype) == "float"
+    if on_tensor_engine and axes and axes[-1] != len(axes) - 1:  # A3: it moves the minor-most axis
+        return transpose_on_tensor_engine(x, axes, dtypes.float32, setting)
+    return x.data.transpose(axes)
 
 
 def _evaluate_reverse(
@@ -839,11 +849,70 @@ def _evaluate_nextafter(
     return np.asarray(found, word).view(x.dtype.storage)
 
 
-def _evaluate_dot(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+class Accumulation(NamedTuple):
+    """How a matrix product adds up, as the core takes it: `fma` is M2 with tiles of this length,
+    `exact`, `product_bf16` and `pairs` are M6's; every step's float32 result is rounded to `dtype`.
+    """
+
+    order: Literal["fma", "exact", "product_bf16", "pairs"] = "fma"
+    dtype: DType = dtypes.float32
+    tile: int = 128  # the depth of the tensor engine's array (M2)
+
+
+def accumulation(
+    lhs: DType, rhs: DType, depth: int, accumulate: DType | None, profile: Profile
+) -> Accumulation:
+    """The sums of a float dot: by the profile's field and the plan's accumulate type (M6).
+
+    Raises UnsupportedType or UnsupportedOperator for a combination that M6 does not have.
+
+    >>> accumulation(dtypes.bfloat16, dtypes.bfloat16, 300, None, Profile(accumulate="sequential")).tile
+    300
+    """
+    field, dtype = profile.accumulate, accumulate or dtypes.float32
+    if dtype not in (dtypes.float32, dtypes.float16, dtypes.bfloat16):
+        raise UnsupportedType(f"a dot sums in float32, float16 or bfloat16, not {dtype.name} (M6)")
+    if field == "product_bf16" and max(lhs.bits, rhs.bits) > 16:
+        raise UnsupportedType(
+            f"accumulate='product_bf16' (M6) is for operands of 16 bits or fewer, not {lhs.name} and "
+            f"{rhs.name}: cast them to bfloat16, or choose another value"
+        )
+    if field == "exact" and dtype is not dtypes.float32:
+        raise UnsupportedOperator(
+            f"a dot that sums in {dtype.name} under accumulate='exact': the exact sum has no steps (M6)"
+        )
+    draws = field in ("exact", "product_bf16") or dtype is not dtypes.float32
+    if profile.rounding == "stochastic" and draws:
+        raise UnsupportedOperator(
+            f"a dot with accumulate={field!r} that sums in {dtype.name} under stochastic rounding: S2 "
+            "has no words for its roundings"
+        )
+    if field == "psum128":
+        return Accumulation(dtype=dtype)
+    if field == "sequential":
+        return Accumulation(dtype=dtype, tile=max(depth, 1))
+    if field == "pairs":
+        return Accumulation("pairs", dtype, max(depth, 1))
+    assert field in ("exact", "product_bf16")
+    return Accumulation("exact" if field == "exact" else "product_bf16", dtype)
+
+
+def _multiply_matrices(
+    a: Bits, b: Bits, dtype: DType, how: Accumulation, setting: Setting
 ) -> BitsArray:
-    lhs, rhs = operands
-    d: DotDimensions = attributes["dot_dimensions"]
+    """The products [batch, rows, depth] x [batch, depth, columns]."""
+    output = _empty(ArrayType(dtype, (*a.data.shape[:2], b.data.shape[2])))
+    a_code, b_code = core_code(a.dtype, "dot"), core_code(b.dtype, "dot")
+    code, choices = core_code(dtype, "dot"), numerics(setting.profile)
+    draw = (setting.seed, setting.identifier())
+    if how.order != "fma" or how.dtype is not dtypes.float32:
+        raise UnsupportedOperator(f"the core does not sum by {how.order} in {how.dtype.name} yet (M6)")
+    _core.dot(a.data, a_code, b.data, b_code, output, code, how.tile, choices, *draw)
+    return output
+
+
+def _matrices(lhs: Bits, rhs: Bits, d: DotDimensions) -> tuple[Bits, Bits]:
+    """The operands as [batch, rows, depth] and [batch, depth, columns]."""
     free_lhs = [i for i in range(lhs.data.ndim) if i not in d.lhs_contracting + d.lhs_batch]
     free_rhs = [i for i in range(rhs.data.ndim) if i not in d.rhs_contracting + d.rhs_batch]
 
@@ -851,18 +920,87 @@ def _evaluate_dot(
         return math.prod(x.data.shape[i] for i in axes)
 
     batch, depth = size(lhs, d.lhs_batch), size(lhs, d.lhs_contracting)
-    rows, columns = size(lhs, free_lhs), size(rhs, free_rhs)
     # M2: the contraction index is row-major over the contracting dimensions as the dot lists them.
     a = lhs.data.transpose([*d.lhs_batch, *free_lhs, *d.lhs_contracting])
     b = rhs.data.transpose([*d.rhs_batch, *d.rhs_contracting, *free_rhs])
-    a, b = a.reshape(batch, rows, depth), b.reshape(batch, depth, columns)
-    output = _empty(ArrayType(result.dtype, (batch, rows, columns)))
-    tile = 128 if setting.profile.accumulate == "psum128" else max(depth, 1)  # M2, M6
-    a_code, b_code = core_code(lhs.dtype, "dot"), core_code(rhs.dtype, "dot")
-    code, choices = core_code(result.dtype, "dot"), numerics(setting.profile)
-    draw = (setting.seed, setting.identifier())
-    _core.dot(a, a_code, b, b_code, output, code, tile, choices, *draw)
-    return output.reshape(result.dims)
+    return (
+        Bits(a.reshape(batch, size(lhs, free_lhs), depth), lhs.dtype),
+        Bits(b.reshape(batch, depth, size(rhs, free_rhs)), rhs.dtype),
+    )
+
+
+def _evaluate_dot(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    accumulate: DType | None = attributes.get("accumulate")
+    is_float = _dot_kind(result.dtype) == "float"
+    if not is_float and accumulate is not None:
+        raise UnsupportedType(f"a dot to {result.dtype.name} does not sum in {accumulate.name} (M7)")
+    # M7: to bool it is the or of ands in any case.
+    via_float32 = setting.profile.int_dot == "via_float32" and result.dtype is not dtypes.boolean
+    dtype = result.dtype
+    try:
+        if not is_float and via_float32:
+            operands = [_converted(x, dtypes.float32, setting) for x in operands]
+            dtype, is_float = dtypes.float32, True
+        a, b = _matrices(operands[0], operands[1], attributes["dot_dimensions"])
+        how = Accumulation()
+        if is_float:
+            how = accumulation(a.dtype, b.dtype, a.data.shape[2], accumulate, setting.profile)
+        output = _multiply_matrices(a, b, dtype, how, setting).reshape(result.dims)
+        if dtype is not result.dtype:
+            code = core_code(result.dtype, "dot")
+            back = (_core.CONVERT_NEAREST, code, (0,))  # saturates, as VectorE's stores do (E8)
+            program = tile_program((core_code(dtype, "dot"),), (back,), (1,), setting.profile)
+            return run_tile_program(program, [output], [result])[0]
+        return output
+    except MemoryError as error:
+        types = f"{operands[0].type} and {operands[1].type}"
+        raise OutOfMemory(f"dot of {types} to {result}: there is not as much memory") from error
+
+
+def _converted(x: Bits, dtype: DType, setting: Setting) -> Bits:
+    if x.dtype is dtype:
+        return x
+    result = ArrayType(dtype, x.data.shape)
+    return Bits(_run_one(by_name("convert"), [x], {}, result, setting), dtype)
+
+
+def transpose_on_tensor_engine(
+    x: Bits, axes: Sequence[int], relayout: DType, setting: Setting, *, saturate_infinity: bool = False
+) -> BitsArray:
+    """A transpose as multiplications with the identity (M8): values round to the relayout type, and
+    each block of 128 along the axis that becomes minor-most is a product by M2. `saturate_infinity`
+    makes infinities of the relayout type its largest finite values first.
+    """
+    values = _converted(x, relayout, setting)
+    words = values.data
+    if saturate_infinity:
+        words = _finite(values)
+    moved = words.transpose(axes)
+    ones = Bits(np.eye(Accumulation().tile, dtype=np.float32), dtypes.float32)
+    identity = _converted(ones, relayout, setting).data
+    depth = moved.shape[-1]
+    output = _empty(ArrayType(x.dtype, moved.shape))
+    for start in range(0, depth, len(identity)):
+        size = min(len(identity), depth - start)
+        block = moved[..., start : start + size]
+        rows = Bits(block.reshape(1, math.prod(block.shape[:-1]), size), relayout)
+        square = Bits(identity[None, :size, :size], relayout)
+        product = _multiply_matrices(rows, square, x.dtype, Accumulation(), setting)
+        output[..., start : start + size] = product.reshape(block.shape)
+    return output
+
+
+def _finite(x: Bits) -> BitsArray:
+    """The words with the largest finite value of the type for Inf."""
+    t = x.dtype
+    words = x.data.view(f"u{t.itemsize}")
+    unit = 1 << (8 * t.itemsize - t.bits)
+    infinity = ((1 << t.exponent_bits) - 1) * unit << t.mantissa_bits
+    magnitude = words & words.dtype.type((1 << (8 * t.itemsize - 1)) - 1)
+    found = np.where(magnitude == infinity, words - words.dtype.type(unit), words)
+    return np.asarray(found, words.dtype).view(t.storage)
 
 
 # ---- the rows ----------------------------------------------------------------------------------
@@ -1086,12 +1224,15 @@ def truncated(
     value = evaluate(op, arrays, attributes, setting, result)
     if value.dtype not in _WIDE:
         return value, 0
-    # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats,
-    # which saturate in 32 bits, and for shifts and counts of bits, whose width is 32.
-    from_float = op.name == "convert" and arrays[0].dtype.kind == "float"
-    if from_float or (op.core is not None and op.name != "select"):
+    # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats and
+    # products through floats (M7), which saturate in 32 bits, and for shifts and counts of bits, whose
+    # width is 32.
+    saturates = (op.name == "convert" and arrays[0].dtype.kind == "float") or (
+        op.name == "dot" and setting.profile.int_dot == "via_float32"
+    )
+    if saturates or (op.core is not None and op.name != "select"):
         narrow = _WIDE[value.dtype]
-        own = {"dtype": narrow} if from_float else attributes
+        own = {**attributes, "dtype": narrow} if saturates else attributes
         small = evaluate(op, [_as_32_bits(a) for a in arrays], own, setting)
         wide = small.data.astype(value.dtype.storage)
         return Bits(wide, value.dtype), int(np.count_nonzero(wide != value.data))

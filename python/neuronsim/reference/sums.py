@@ -187,7 +187,7 @@ def _encode(format_name: str, x: Exact, subnormals: str, fp8_overflow: str) -> i
 
 
 def dot_integer(lhs: Sequence[int], rhs: Sequence[int], *, bits: int, signed: bool) -> int:
-    """One output of a product of integers (values): operands in the result's type, modulo 2^bits (M7)."""
+    """One output of a product of integer values: operands in the result's type, modulo 2^bits (M7)."""
     total = sum(
         wrap(a, bits=bits, signed=signed) * wrap(b, bits=bits, signed=signed)
         for a, b in zip(lhs, rhs, strict=True)
