@@ -251,6 +251,17 @@ def test_dot_C4_flushes_operands_and_each_result() -> None:
     edge = [2.0**-126, -(2.0**-75)], [1.0, 2.0**-75]
     assert dot_of(*edge, subnormals="flush") == 2.0**-126
     assert dot_of([2.0**-20], [1.0], t="float16", subnormals="flush") == 2.0**-20
+    # A PSUM addition may leave -0 here, and -0 again where the next tile's sum is -0.
+    tiles = words_of("float32", [2.0**-126, -1.5 * 2.0**-126])
+    minus = [*tiles, SIGN, SIGN]
+    found = [
+        sums.dot(*["float32"] * 3, minus[:n], [ONE] * n, subnormals="flush", tile=1) for n in (2, 3)
+    ]
+    assert found == [SIGN, 0]  # fma(-0, 1, +0) is +0
+    found = sums.dot(
+        *["float32"] * 3, [*tiles, SIGN | 0x800000], [ONE, ONE, 1 << 29], subnormals="flush", tile=1
+    )
+    assert found == SIGN
 
 
 def test_integer_dot_M7_by_hand() -> None:

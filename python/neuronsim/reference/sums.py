@@ -67,8 +67,7 @@ def reduce_integer(reducer: Callable[..., int], elements: Sequence[int], initial
 
 
 # Exact values in a matrix product: a finite one is a whole number of units of 2^-298, in which the
-# product of any two float32 values is whole; Inf and NaN are Python's. Zeros have no sign: PSUM starts
-# at +0, which absorbs it.
+# product of any two float32 values is whole; Inf, NaN and -0 are Python's.
 Exact = int | float
 UNITS = 298
 
@@ -139,16 +138,21 @@ def _operand(format_name: str, bits: int, flush: bool) -> Exact:
     if x.kind != "finite":
         return math.nan if x.kind == "nan" else -math.inf if x.negative else math.inf
     if flush and FORMATS[format_name].exponent_bits == 8 and x.magnitude < Fraction(2) ** -126:
-        return 0
-    return int(x.value * 2 ** (UNITS // 2))
+        return _signed(0, x.negative)
+    return _signed(int(x.magnitude * 2 ** (UNITS // 2)), x.negative)
+
+
+def _signed(magnitude: int, negative: bool) -> Exact:
+    return -(magnitude or 0.0) if negative else magnitude
 
 
 def _product(x: Exact, y: Exact) -> Exact:
-    if isinstance(x, int) and isinstance(y, int):
+    if isinstance(x, int) and isinstance(y, int) and x and y:
         return x * y
     # Only the sign of a finite factor counts, and whether it is zero.
     signs = (float((v > 0) - (v < 0)) if isinstance(v, int) else v for v in (x, y))
-    return math.prod(signs)
+    product = math.prod(signs)
+    return product if product or math.copysign(1, product) < 0 else 0
 
 
 def _sum(x: Exact, y: Exact) -> Exact:
@@ -156,7 +160,8 @@ def _sum(x: Exact, y: Exact) -> Exact:
         return x + y
     if isinstance(x, float) and isinstance(y, float):
         return x + y
-    return x if isinstance(x, float) else y
+    whole, other = (x, y) if isinstance(x, int) else (y, x)
+    return other or whole  # -0 changes nothing
 
 
 def _rounded(format_name: str, x: Exact, flush: bool) -> Exact:
@@ -172,15 +177,17 @@ def _rounded(format_name: str, x: Exact, flush: bool) -> Exact:
     steps += rest > half or (rest == half and steps % 2 == 1)
     value = steps << place
     if flush and f.exponent_bits == 8 and value < 1 << (UNITS - 126):
-        return 0
+        return _signed(0, x < 0)
     if value >> (UNITS + f.bias + 1):
         return -math.inf if x < 0 else math.inf
-    return -value if x < 0 else value
+    return _signed(value, x < 0)
 
 
 def _encode(format_name: str, x: Exact, subnormals: str, fp8_overflow: str) -> int:
     if isinstance(x, int):
         number = Number("finite", x < 0, Fraction(abs(x), 1 << UNITS))
+    elif x == 0:
+        number = Number("finite", True)
     else:
         number = Number("nan", False) if math.isnan(x) else Number("inf", x < 0)
     return round_number(format_name, number, subnormals=subnormals, fp8_overflow=fp8_overflow)
