@@ -82,6 +82,8 @@ def dot(
     b_dtype: int,
     output: _Array,
     result_dtype: int,
+    accumulate: str,
+    accumulate_dtype: int,
     tile: int,
     numerics: Numerics,
     seed: int,

@@ -905,9 +905,8 @@ def _multiply_matrices(
     a_code, b_code = core_code(a.dtype, "dot"), core_code(b.dtype, "dot")
     code, choices = core_code(dtype, "dot"), numerics(setting.profile)
     draw = (setting.seed, setting.identifier())
-    if how.order != "fma" or how.dtype is not dtypes.float32:
-        raise UnsupportedOperator(f"the core does not sum by {how.order} in {how.dtype.name} yet (M6)")
-    _core.dot(a.data, a_code, b.data, b_code, output, code, how.tile, choices, *draw)
+    sums = (how.order, core_code(how.dtype, "dot"), how.tile)
+    _core.dot(a.data, a_code, b.data, b_code, output, code, *sums, choices, *draw)
     return output
 
 

@@ -258,7 +258,7 @@ def test_core_refuses_what_does_not_fit() -> None:
         (x, f32, y.astype(np.float64), f32, out, f32, 128),
     ):
         with pytest.raises(ValueError, match=r"contract|types|items|dense|unknown"):
-            _core.dot(*arguments, ops.numerics(Profile()), 0, 0)
+            _core.dot(*arguments[:6], "fma", 0, arguments[6], ops.numerics(Profile()), 0, 0)
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int16"])
@@ -282,5 +282,6 @@ def test_operands_too_large_to_pack_are_a_memory_error(isa: str) -> None:
     depth = 0x1555555555555556
     a = np.broadcast_to(np.ones(1, np.float32), (1, 1, depth))
     b = np.broadcast_to(np.ones(1, np.float32), (1, depth, 1))
+    output = np.empty((1, 1, 1), np.float32)
     with pytest.raises(MemoryError):
-        _core.dot(a, 0, b, 0, np.empty((1, 1, 1), np.float32), 0, 128, ops.numerics(Profile()), 0, 0)
+        _core.dot(a, 0, b, 0, output, 0, "fma", 0, 128, ops.numerics(Profile()), 0, 0)
