@@ -183,11 +183,11 @@ def _choices() -> tuple[dataclasses.Field[Any], ...]:
 
 
 # What VDPBF16PS and VCVTNEPS2BF16 of x86-64 processors compute, and so the bfloat16 products of CPU
-# libraries that use them. Documented by Intel's manual ("Intel 64 and IA-32 Architectures Software
-# Developer's Manual", VDPBF16PS, Operation): of each pair the odd member's product is added first, then
-# the even one's, to nearest even, with subnormal operands read as zero and subnormal results flushed.
-# Measured on a Zen 4: each step is one fused multiply-add. One sum in 2^24 of those that end just below
-# 2^-126 differs: C4 judges it after gradual underflow, the processor before (docs/numerics.md).
+# libraries that use them. Documented by Intel ("Intel 64 and IA-32 Architectures Software Developer's
+# Manual", VDPBF16PS, Operation): of each pair the odd member's product is added first, then the even
+# one's, to nearest even; subnormal operands read as zero, subnormal results become zero. Measured on a
+# Zen 4: each of the two steps is one fused multiply-add. NaN is canonical (C5, E6), the sum enters PSUM
+# at +0, and sums in [2^-126 - 2^-150, 2^-126 - 2^-151) are kept by C4 but flushed by the processor.
 avx512_bf16 = Profile(subnormals="flush", accumulate="pairs")
 
 
