@@ -195,15 +195,17 @@ def test_dot_M6_exact_does_not_depend_on_the_order(
 
 def test_dot_M6_product_bf16_rounds_products_once(isa: str, evaluate: Evaluate) -> None:
     profile = Profile(accumulate="product_bf16")
-    x = 1 + 2.0**-7
-    assert number(dot_of(evaluate, "bfloat16", [x], [x], profile=profile)) == 1 + 2.0**-6
+    z = 1 + 2.0**-7
+    assert number(dot_of(evaluate, "bfloat16", [z], [z], profile=profile)) == 1 + 2.0**-6
     assert (
-        number(dot_of(evaluate, "bfloat16", [x, 2.0**-20], [1.0] * 2, profile=profile)) == x + 2.0**-20
+        number(dot_of(evaluate, "bfloat16", [z, 2.0**-20], [1.0] * 2, profile=profile)) == z + 2.0**-20
     )
     assert dot_of(evaluate, "bfloat16", [2.0**127], [2.0], profile=profile) == 0x7F800000
-    # Below 2^-133 / 2; in float32's subnormals first it would be the tie's upper side.
-    lhs, rhs = [2.0**-67 * (1 + 2.0**-7)], [2.0**-67 * (1 + 2.0**-6)]
-    assert number(dot_of(evaluate, "bfloat16", lhs, rhs, profile=profile)) == 2.0**-133
+    # 207 * 1583 = 5 * 2^16 + 1: above a tie of bfloat16, on it in float32's subnormals.
+    x, y = words_of("bfloat16", [207 * 2.0**-126]), words_of("float16", [1583 * 2.0**-24])
+    operands = ("bfloat16", x[:, None]), ("float16", y[:, None])
+    found = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.bfloat16, profile=profile)
+    assert found.tolist() == [[3]]
     assert dot_of(evaluate, "bfloat16", [2.0**-67], [2.0**-67], profile=profile) == 0
 
 

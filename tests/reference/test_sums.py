@@ -211,9 +211,9 @@ def test_dot_M6_product_bf16_rounds_the_product_and_not_the_sum() -> None:
     assert dot_of([x], [x], t="bfloat16", accumulate="product_bf16") == 1 + 2.0**-6
     assert dot_of([x, 2.0**-20], [1.0, 1.0], t="bfloat16", accumulate="product_bf16") == x + 2.0**-20
     assert dot_of([2.0**127], [2.0], t="bfloat16", accumulate="product_bf16") == math.inf
-    # 257 * 2^-134 has no place in float32 before it is a bfloat16: one rounding.
-    tiny = [2.0**-67 * 257 / 256], [2.0**-67]
-    assert dot_of(*tiny, t="float16", accumulate="product_bf16") == 0.0
+    # 207 * 1583 = 5 * 2^16 + 1: above a tie of bfloat16, on it in float32's subnormals.
+    x, y = words_of("bfloat16", [207 * 2.0**-126]), words_of("float16", [1583 * 2.0**-24])
+    assert sums.dot("bfloat16", "float16", "bfloat16", x, y, accumulate="product_bf16") == 3
     with pytest.raises(ValueError, match="M6"):
         dot_of([1.0], [1.0], accumulate="product_bf16")
 
