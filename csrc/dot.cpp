@@ -1,150 +1,560 @@
 #include "dot.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
+#include <new>
 #include <stdexcept>
 
 #include "dispatch.h"
+#include "exact_sum.h"
 #include "pool.h"
 
 namespace neuronsim {
+
 namespace {
 
-// Packs `count` vectors of length `depth` as panels [depth][width]: panel element (k, i) is element k
-// of vector i. Places beyond `count` stay zero.
-void pack(const Kernels& k, const View& view, int64_t vector_stride, int64_t depth_stride,
-          const char* data, int64_t count, int64_t depth, int width, bool flush, float* panel) {
-    Tile tile;
-    const auto load = [&](const char* source, int64_t stride, int n, Tile* target) {
-        k.load[static_cast<int>(view.dtype)](source, stride, n, target);
-        if (flush) k.flush(target, target, n);
-    };
-    const auto distance = [](int64_t x) { return x < 0 ? -x : x; };
-    if (distance(vector_stride) < distance(depth_stride)) {
-        for (int64_t i = 0; i < depth; ++i) {
-            load(data + i * depth_stride, vector_stride, static_cast<int>(count), &tile);
-            for (int64_t j = 0; j < count; ++j) panel[i * width + j] = tile.f32[j];
-            for (int64_t j = count; j < width; ++j) panel[i * width + j] = 0.0f;
-        }
-        return;
-    }
-    for (int64_t j = 0; j < width; ++j)
-        for (int64_t at = 0; at < depth; at += tile_elements) {
-            const int n = static_cast<int>(depth - at < tile_elements ? depth - at : tile_elements);
-            if (j < count) load(data + j * vector_stride + at * depth_stride, depth_stride, n, &tile);
-            for (int i = 0; i < n; ++i) panel[(at + i) * width + j] = j < count ? tile.f32[i] : 0.0f;
-        }
-}
+// The measured sizes of blocks: what the second-level cache holds of a, what the third holds of b, and
+// the steps for which a panel of b stays in the first.
+constexpr int64_t depth_block = 2048, a_block_bytes = 320 << 10, b_block_bytes = 2 << 20,
+                  panel_bytes = 16 << 10, rows_block = 1024, columns_block = 1024;
 
-struct Panels {
-    int width;
-    int64_t count;  // per batch
-    std::unique_ptr<float[]> data;
+// Where the register blocks read a: from memory, or packed.
+struct Rows {
+    struct Block {
+        const char* a;
+        int64_t a_row;
+        int first, count;  // within the block of rows
+    };
+    std::vector<Block> blocks;
+    std::vector<DotRun> runs;
+    std::vector<size_t> parts;  // where in `runs` each part of the depth begins, and the end
+    int64_t a_step = 0;
+    uint32_t least = 0xFFFF;
 };
 
-Panels pack_panels(const Kernels& k, const View& view, int64_t batch, int64_t vectors, int64_t depth,
-                   int64_t vector_stride, int64_t depth_stride, int width, const Numerics& numerics) {
-    // C4: operands with the exponents of float32 read as zero where they are subnormal.
-    const bool flush =
-        numerics.flush_subnormals && formats[static_cast<int>(view.dtype)].exponent_bits == 8;
-    Panels p{width, blocks(vectors, width), nullptr};
-    p.data.reset(
-        new float[checked_product({batch, p.count, depth, width, sizeof(float)}) / sizeof(float)]);
-    parallel_for(batch * p.count, 1 + 16384 / (depth * width + 1), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t first = i % p.count * width;
-            const int64_t left = vectors - first;
-            pack(k, view, vector_stride, depth_stride,
-                 view.data + i / p.count * view.strides[0] + first * vector_stride,
-                 left < width ? left : width, depth, width, flush, p.data.get() + i * depth * width);
+class BlockedDot {
+public:
+    BlockedDot(const DotOperand& a, const DotOperand& b, const PackedColumns* packed,
+               const DotResult& result, const Accumulation& how, const Numerics& numerics, Draw draw,
+               int threads)
+        : k_(kernels()),
+          a_(a),
+          b_(b),
+          packed_(packed),
+          how_(how),
+          form_(a.holds_pairs ? DotForm::pairs : dot_form(k_, a.type(), b.type(), how, numerics)),
+          a_packer_(k_, a, form_, numerics),
+          b_packer_(k_, b, form_, numerics),
+          depth_(axes_size(b.depth)),
+          width_(k_.dot_vectors * k_.lanes),
+          epilogue_(k_, result, numerics, draw, width_) {
+        max_rows_ = 0;
+        while (max_rows_ < max_dot_rows && kernel(form_, 1, max_rows_ + 1) != nullptr) ++max_rows_;
+        // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
+        const int64_t limit = depth_block * (is_pair_form(form_) ? 2 : 1);
+        const int64_t unit = how_.tile < depth_ ? how_.tile : 2;
+        const int64_t chunks = blocks(depth_, limit);
+        chunk_ = chunks <= 1 ? std::max<int64_t>(depth_, 1) : std::max(blocks(blocks(depth_, chunks), unit), int64_t{1}) * unit;
+        const int64_t chunk_bytes = steps_of(form_, std::max<int64_t>(chunk_, 1)) * step_words(form_) * 4;
+        const int64_t share = std::max(threads / 2, 1);
+        columns_block_ = std::clamp(b_block_bytes / share / chunk_bytes / width_ * width_,
+                                    int64_t{width_}, columns_block / width_ * width_);
+        rows_of_block_ = std::clamp<int64_t>(a_block_bytes / chunk_bytes, max_rows_, 16 * max_rows_);
+    }
+
+    int width() const { return width_; }
+    int max_rows() const { return max_rows_; }
+
+    // The outputs [row, row_end) x [column, column_end) of one element of the batch.
+    void run(int64_t batch, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
+        batch_ = batch;
+        a_data_ = a_.data + axes_offset(a_.batch, batch);
+        b_data_ = b_.data + axes_offset(b_.batch, batch);
+        for (int64_t r = row; r < row_end; r += rows_block) {
+            const int64_t r_end = std::min(row_end, r + rows_block);
+            for (int64_t c = column; c < column_end; c += columns_block_)
+                run_columns(r, r_end, c, std::min(column_end, c + columns_block_));
+        }
+    }
+
+private:
+    DotKernel kernel(DotForm form, int vectors, int rows) const {
+        return k_.dot[static_cast<int>(form)][vectors - 1][rows - 1];
+    }
+
+    void run_columns(int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
+        thread_local Workspace b_space, psum_space;
+        const int64_t n = column_end - column, panels = blocks(n, width_);
+        const bool one_chunk = chunk_ >= depth_;
+        const int64_t row_blocks = blocks(row_end - row, rows_of_block_);
+        // PSUM of all rows where the depth is cut, else of a block of rows.
+        const int64_t psum_rows = one_chunk ? blocks(row_end - row, row_blocks) : row_end - row;
+        float* psum = psum_space.get<float>(psum_rows * width_ * (one_chunk ? 1 : panels));
+        if (!one_chunk) std::fill_n(psum, psum_rows * width_ * panels, 0.0f);
+        least_.assign(static_cast<size_t>(panels), 0xFFFF);
+        for (int64_t at = 0; at == 0 || at < depth_; at += chunk_) {
+            const int64_t depth = std::min(chunk_, depth_ - at);
+            const bool last = at + depth >= depth_;
+            const int64_t steps = steps_of(form_, depth);
+            const int64_t panel_words = steps * step_words(form_) * width_;
+            float* b = nullptr;
+            if (packed_ == nullptr && depth > 0) {
+                b = b_space.get<float>(panel_words * panels);
+                b_packer_.panels(b_data_, column, n, at, depth, width_, b, panel_words, least_.data());
+            }
+            for (int64_t i = 0; i < row_blocks; ++i) {
+                const int64_t first = row + (row_end - row) * i / row_blocks;
+                const int64_t count = row + (row_end - row) * (i + 1) / row_blocks - first;
+                take_rows(first, count, at, depth);
+                for (int64_t p = 0; p < panels; ++p) {
+                    const int columns = static_cast<int>(std::min<int64_t>(width_, n - p * width_));
+                    const int vectors = static_cast<int>(blocks(columns, k_.lanes));
+                    float* sums = one_chunk ? psum : psum + (p * psum_rows + first - row) * width_;
+                    if (one_chunk) std::fill_n(sums, count * width_, 0.0f);
+                    const float* panel = b + p * panel_words;
+                    uint32_t least = least_[static_cast<size_t>(p)];
+                    if (packed_ != nullptr) {
+                        const int64_t index = column / width_ + p;
+                        panel = packed_->panel(batch_, index) +
+                                steps_of(form_, at) * step_words(form_) * vectors * k_.lanes;
+                        least = packed_->least(batch_, index);
+                    }
+                    multiply(panel, vectors, least, at > 0 && how_.tile >= depth_, sums);
+                    if (last) epilogue_.finish(sums, batch_, first, count, column + p * width_, columns);
+                }
+            }
+        }
+    }
+
+    // a's rows [first, first + count) over [at, at + depth) for the register blocks.
+    void take_rows(int64_t first, int64_t count, int64_t at, int64_t depth) {
+        Rows& rows = a_rows_;
+        rows.blocks.clear();
+        rows.runs.clear();
+        rows.parts.clear();
+        if (depth == 0) return;
+        const Axis &v = a_.vectors.back(), &d = a_.depth.back();
+        const bool direct = a_.holds_pairs || (reads_in_place() && !takes_two(form_));
+        const auto cut = [&](int64_t begin, int64_t n, const auto& add) {
+            const int64_t pieces = blocks(n, max_rows_);
+            for (int64_t i = 0; i < pieces; ++i) {
+                const int64_t from = n * i / pieces;
+                add(begin + from, static_cast<int>(n * (i + 1) / pieces - from));
+            }
+        };
+        if (direct) {
+            rows.a_step = d.stride;
+            rows.least = a_.least;
+            for (int64_t i = 0; i < count;) {
+                const int64_t n = run_length(a_.vectors, first + i, count - i);
+                cut(i, n, [&](int64_t begin, int rows_here) {
+                    rows.blocks.push_back({a_data_ + axes_offset(a_.vectors, first + begin), v.stride,
+                                           static_cast<int>(begin), rows_here});
+                });
+                i += n;
+            }
+        } else {
+            const PackedRows packed = pack_rows(first, count, at, depth);
+            rows.a_step = packed.step;
+            cut(0, count, [&](int64_t begin, int rows_here) {
+                rows.blocks.push_back({packed.data + begin * packed.pitch, packed.pitch,
+                                       static_cast<int>(begin), rows_here});
+            });
+        }
+        // In parts for which a panel of b stays in the first cache, if it serves several blocks.
+        const int64_t per_step = 4LL * step_words(form_) * width_;
+        int64_t part = rows.blocks.size() > 1 ? panel_bytes / per_step * (takes_two(form_) ? 2 : 1) : depth;
+        // A part ends with a tile, but for the one tile that is the whole depth.
+        const bool one_tile = how_.tile >= depth_;
+        part = std::max<int64_t>(part, 2);
+        const int64_t two = takes_two(form_) ? 2 : 1;
+        for (int64_t i = 0, in_part = part; i < depth;) {
+            if (in_part >= part && (one_tile || i == 0 || rows.runs.back().ends_tile)) {
+                rows.parts.push_back(rows.runs.size());
+                in_part = 0;
+            }
+            const int64_t to_tile = how_.tile - (at + i) % how_.tile;
+            int64_t n = std::min({depth - i, to_tile, one_tile ? part - in_part : depth});
+            int64_t offset = i / two * rows.a_step;
+            if (direct) {
+                // a's axes count pairs where it holds them.
+                const int64_t unit = a_.holds_pairs ? 2 : 1;
+                n = std::min(n, unit * run_length(a_.depth, (at + i) / unit, blocks(n, unit)));
+                offset = axes_offset(a_.depth, (at + i) / unit);
+            }
+            const bool ends = n == to_tile || at + i + n == depth_;
+            rows.runs.push_back({offset, steps_of(form_, n), ends});
+            i += n;
+            in_part += n;
+        }
+        rows.parts.push_back(rows.runs.size());
+    }
+
+    // Whether the register blocks can read a where it lies: rows that fall on the same cache lines
+    // would push each other out.
+    bool reads_in_place() const {
+        const int64_t pitch = std::abs(a_.vectors.back().stride);
+        constexpr int64_t page = 4096;
+        return a_packer_.is_stored_as_packed() && a_.depth.back().stride == 4 &&
+               (pitch % (page / 2) != 0 || a_.vectors.back().size <= 8) && a_.depth.back().size >= 8;
+    }
+
+
+    struct PackedRows {
+        const char* data;
+        int64_t pitch, step;  // in bytes
+    };
+    PackedRows pack_rows(int64_t first, int64_t count, int64_t at, int64_t depth) {
+        thread_local Workspace space;
+        const int64_t steps = steps_of(form_, depth), words = step_words(form_);
+        if (a_packer_.across() && words == 1) {  // as one panel of all rows
+            float* out = space.get<float>(steps * count);
+            a_packer_.panels(a_data_, first, count, at, depth, static_cast<int>(count), out, 0,
+                             &a_rows_.least);
+            return {reinterpret_cast<const char*>(out), 4, 4 * count};
+        }
+        constexpr int64_t line = 16;  // words; rows never lie a multiple of a page apart
+        const int64_t pitch = blocks(steps * words, line) * line + line;
+        float* out = space.get<float>(pitch * count);
+        a_rows_.least = a_packer_.rows(a_data_, first, count, at, depth, pitch, out);
+        return {reinterpret_cast<const char*>(out), 4 * pitch, 4 * words};
+    }
+
+    // VDPBF16PS is M2 where no operand is subnormal and every sum is a multiple of 2^-126: where the
+    // least exponents of both sides add up to -112 or more.
+    static bool pairs_are_exact(uint32_t a, uint32_t b) {
+        const uint32_t ea = (a + 1) >> 7, eb = (b + 1) >> 7;  // biased; no operand but zero: 512
+        return ea >= 1 && eb >= 1 && ea + eb >= 2 * 127 - 112;
+    }
+
+    void multiply(const float* panel, int vectors, uint32_t least, bool continues, float* sums) const {
+        DotForm form = form_;
+        if (form == DotForm::pairs && !pairs_are_exact(a_rows_.least, least))
+            form = DotForm::pairs_by_fma;
+        const int width = vectors * k_.lanes;
+        DotBlock block;
+        block.a_step = a_rows_.a_step;
+        block.psum_stride = width_;
+        block.b = panel;
+        for (size_t part = 0; part + 1 < a_rows_.parts.size(); ++part) {
+            block.runs = a_rows_.runs.data() + a_rows_.parts[part];
+            block.runs_end = a_rows_.runs.data() + a_rows_.parts[part + 1];
+            // A tile that a part before this one has left open goes on.
+            block.continues = part == 0 ? continues : !block.runs[-1].ends_tile;
+            for (const Rows::Block& r : a_rows_.blocks) {
+                block.a = r.a;
+                block.a_row = r.a_row;
+                block.psum = sums + r.first * width_;
+                kernel(form, vectors, r.count)(block);
+            }
+            int64_t steps = 0;
+            for (const DotRun* run = block.runs; run != block.runs_end; ++run) steps += run->steps;
+            block.b += steps * step_words(form_) * width;
+        }
+    }
+
+    const Kernels& k_;
+    const DotOperand &a_, &b_;
+    const PackedColumns* packed_;
+    const Accumulation& how_;
+    const DotForm form_;
+    const Packer a_packer_, b_packer_;
+    const int64_t depth_;
+    const int width_;
+    const Epilogue epilogue_;
+    int max_rows_;
+    int64_t chunk_, columns_block_, rows_of_block_;
+    int64_t batch_ = 0;
+    const char *a_data_ = nullptr, *b_data_ = nullptr;
+    Rows a_rows_;
+    std::vector<uint32_t> least_;
+};
+
+// The split over threads, by outputs only: each packs what its own block of outputs needs.
+void dot_blocked(const DotOperand& a, const DotOperand& b, const PackedColumns* packed,
+                 const DotResult& result, const Accumulation& how, const Numerics& numerics, Draw draw) {
+    const int64_t batch = axes_size(result.batch), rows = axes_size(result.rows),
+                  columns = axes_size(result.columns), depth = axes_size(a.depth);
+    if (batch == 0 || rows == 0 || columns == 0) return;
+    const int threads = thread_count();
+    const auto make = [&] {
+        return BlockedDot(a, b, packed, result, how, numerics, draw, threads);
+    };
+    const BlockedDot sizes = make();
+    // Below this much work a second thread costs more than it saves.
+    constexpr double least_work = 1 << 18;
+    const double work = static_cast<double>(rows) * static_cast<double>(columns) *
+                        static_cast<double>(std::max<int64_t>(depth, 1));
+    const int64_t wanted = batch >= 4 * threads || threads == 1
+                               ? 1
+                               : std::min<int64_t>(blocks(threads, std::min<int64_t>(batch, threads)),
+                                                   static_cast<int64_t>(work / least_work) + 1);
+    // Cut the longer side, in whole register blocks.
+    const int64_t row_units = blocks(rows, sizes.max_rows()), column_units = blocks(columns, sizes.width());
+    int64_t row_pieces = 1, column_pieces = 1;
+    while (row_pieces * column_pieces < wanted) {
+        const bool by_columns = columns / column_pieces >= rows / row_pieces;
+        if (by_columns && column_pieces < column_units) ++column_pieces;
+        else if (row_pieces < row_units) ++row_pieces;
+        else if (column_pieces < column_units) ++column_pieces;
+        else break;
+    }
+    const int64_t pieces = row_pieces * column_pieces;
+    const double batch_work = work * static_cast<double>(batch) / static_cast<double>(batch * pieces);
+    const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(least_work / (batch_work + 1)));
+    parallel_for(batch * pieces, grain, [&](int64_t begin, int64_t end) {
+        BlockedDot block = make();
+        for (int64_t job = begin; job < end; ++job) {
+            const int64_t piece = job % pieces;
+            const int64_t r = piece / column_pieces, c = piece % column_pieces;
+            const int64_t row = row_units * r / row_pieces * sizes.max_rows(),
+                          row_end = row_units * (r + 1) / row_pieces * sizes.max_rows();
+            const int64_t column = column_units * c / column_pieces * sizes.width(),
+                          column_end = column_units * (c + 1) / column_pieces * sizes.width();
+            block.run(job / pieces, row, std::min(rows, row_end), column,
+                      std::min(columns, column_end));
         }
     });
-    return p;
 }
 
-void dot_float(const DotShape& s, const View& a, const View& b, DType result, int64_t tile,
-               const Numerics& numerics, Draw draw, char* output) {
+// One row by a matrix in memory as it lies: b is read once and not packed.
+void dot_one_row(const DotOperand& a, const DotOperand& b, const DotResult& result,
+                 const Accumulation& how) {
     const Kernels& k = kernels();
-    const int rows = k.dot_rows, columns = k.dot_columns;
-    const Panels pa =
-        pack_panels(k, a, s.batch, s.rows, s.depth, a.strides[1], a.strides[2], rows, numerics);
-    const Panels pb =
-        pack_panels(k, b, s.batch, s.columns, s.depth, b.strides[2], b.strides[1], columns, numerics);
-    const int size = storage_bytes(result);
-    const DotKernel dot_block = numerics.flush_subnormals ? k.dot_block_flushed : k.dot_block;
-    // Row blocks run innermost, so that a column panel stays in the cache.
-    const int64_t jobs = s.batch * pa.count * pb.count;
-    const int64_t work = s.depth * rows * columns + 1;
-    parallel_for(jobs, 1 + 65536 / work, [&](int64_t begin, int64_t end) {
-        Tile psum, row_tile;
-        for (int64_t job = begin; job < end; ++job) {
-            const int64_t row_block = job % pa.count;
-            const int64_t column_block = job / pa.count % pb.count;
-            const int64_t batch = job / pa.count / pb.count;
-            const float* pa_block = pa.data.get() + (batch * pa.count + row_block) * s.depth * rows;
-            const float* pb_block =
-                pb.data.get() + (batch * pb.count + column_block) * s.depth * columns;
-            for (int i = 0; i < rows * columns; ++i) psum.f32[i] = 0.0f;
-            for (int64_t at = 0; at < s.depth; at += tile) {
-                const int64_t depth = s.depth - at < tile ? s.depth - at : tile;
-                dot_block(pa_block + at * rows, pb_block + at * columns, depth, psum.f32);
-            }
-            const int64_t rows_left = s.rows - row_block * rows;
-            const int64_t columns_left = s.columns - column_block * columns;
-            const int n = static_cast<int>(columns_left < columns ? columns_left : columns);
-            for (int64_t row = 0; row < rows && row < rows_left; ++row) {
-                for (int i = 0; i < n; ++i) {
-                    const float x = psum.f32[row * columns + i];
-                    row_tile.f32[i] = x == x ? x : __builtin_nanf("");  // E6, once, at the end
+    const int64_t depth = axes_size(a.depth), columns = axes_size(result.columns);
+    const Axis &d = b.depth.back(), &v = b.vectors.back(), &out = result.columns.back();
+    std::vector<float> row(static_cast<size_t>(depth));
+    for (int64_t at = 0; at < depth;) {
+        const int64_t n = std::min<int64_t>(run_length(a.depth, at, depth - at), tile_elements);
+        k.load[static_cast<int>(a.dtype)](a.data + axes_offset(a.depth, at), a.depth.back().stride,
+                                          static_cast<int>(n), row.data() + at);
+        at += n;
+    }
+    constexpr int64_t strip = 1024;  // columns whose sums stay in the first cache
+    const bool as_stored = storage_bytes(b.dtype) == 4;
+    const LoadKernel load = k.load[static_cast<int>(b.dtype)];
+    parallel_for(blocks(columns, strip), 1, [&](int64_t begin, int64_t end) {
+        alignas(64) float acc[strip], psum[strip];
+        thread_local std::vector<float> widened;
+        if (!as_stored) widened.resize(dot_stream_steps * strip);
+        for (int64_t s = begin; s < end; ++s) {
+            const int n = static_cast<int>(std::min<int64_t>(strip, columns - s * strip));
+            std::fill_n(psum, n, 0.0f);
+            for (int64_t at = 0; at < depth;) {
+                const int64_t tile_end = std::min(depth, (at / how.tile + 1) * how.tile);
+                std::fill_n(acc, n, 0.0f);
+                while (at < tile_end) {
+                    const int count =
+                        static_cast<int>(std::min<int64_t>(dot_stream_steps, tile_end - at));
+                    const char* from = b.data + at * d.stride + s * strip * v.stride;
+                    const int64_t ahead = at + 2 * dot_stream_steps <= depth ? dot_stream_steps * d.stride : 0;
+                    if (as_stored) {
+                        k.dot_stream(row.data() + at, from, d.stride, count, n, acc, ahead);
+                    } else {
+                        for (int i = 0; i < count; ++i)
+                            for (int j = 0; j < n; j += tile_elements) {
+                                const char* p = from + i * d.stride + j * v.stride;
+                                const int piece = std::min(tile_elements, n - j);
+                                for (int line = 0; line < piece * v.stride; line += 64)
+                                    __builtin_prefetch(p + ahead + line);
+                                load(p, v.stride, piece, widened.data() + i * strip + j);
+                            }
+                        k.dot_stream(row.data() + at, reinterpret_cast<const char*>(widened.data()),
+                                     strip * 4, count, n, acc, 0);
+                    }
+                    at += count;
                 }
-                const int64_t first =
-                    (batch * s.rows + row_block * rows + row) * s.columns + column_block * columns;
-                round_values(k, result, numerics, draw, first, &row_tile, n);  // M4
-                k.store[static_cast<int>(result)](&row_tile, n, output + first * size);
+                for (int j = 0; j < n; ++j) psum[j] += acc[j];
+            }
+            k.store_rows[static_cast<int>(result.dtype)](psum, 0, 1, n, result.data + s * strip * out.stride,
+                                                         0);
+        }
+    });
+}
+
+// M6: the exact sum rounded once, to the output's type.
+void dot_exact(const DotOperand& a, const DotOperand& b, const DotResult& result,
+               const Numerics& numerics, Draw draw) {
+    const Kernels& k = kernels();
+    const int64_t rows = axes_size(result.rows), columns = axes_size(result.columns),
+                  depth = axes_size(a.depth);
+    const Packer a_packer(k, a, DotForm::fma, numerics), b_packer(k, b, DotForm::fma, numerics);
+    const int size = storage_bytes(result.dtype);
+    parallel_for(axes_size(result.batch) * rows, 1, [&](int64_t begin, int64_t end) {
+        std::vector<float> x(static_cast<size_t>(depth)), y(static_cast<size_t>(depth));
+        Tile tile;
+        for (int64_t job = begin; job < end; ++job) {
+            const int64_t batch = job / rows, row = job % rows;
+            a_packer.stage_block(a.data + axes_offset(a.batch, batch), row, 1, 0, depth, false, 0,
+                                 reinterpret_cast<char*>(x.data()));
+            for (int64_t j = 0; j < columns; ++j) {
+                b_packer.stage_block(b.data + axes_offset(b.batch, batch), j, 1, 0, depth, false, 0,
+                                     reinterpret_cast<char*>(y.data()));
+                ExactSum sum;
+                for (int64_t i = 0; i < depth; ++i) sum.add_product(x[i], y[i]);
+                tile.f64[0] = sum.rounded_to_odd();
+                // From float64 by round-to-odd, one rounding is that of the exact value (C1).
+                const bool nearest = result.dtype == DType::float32 || numerics.stochastic;
+                Tile narrow;
+                k.to_float32[static_cast<int>(Domain::float64)](
+                    &narrow, &tile, 1, nearest ? Narrowing::nearest : Narrowing::odd);
+                if (narrow.f32[0] != narrow.f32[0]) narrow.f32[0] = __builtin_nanf("");
+                const int64_t at = axes_offset(result.batch, batch) + axes_offset(result.rows, row) +
+                                   axes_offset(result.columns, j);
+                round_values(k, result.dtype, numerics, draw, at / size, &narrow, 1);
+                k.store[static_cast<int>(result.dtype)](&narrow, 1, result.data + at);
             }
         }
     });
 }
 
 // M7: modulo 2^64 and then 2^n is modulo 2^n; to bool, the or of ands of what is not zero.
-void dot_integer(const DotShape& s, const View& a, const View& b, DType result, char* output) {
+void dot_integer(const DotOperand& a, const DotOperand& b, const DotResult& result) {
     const Kernels& k = kernels();
-    const int size = storage_bytes(result);
+    const int64_t rows = axes_size(result.rows), columns = axes_size(result.columns),
+                  depth = axes_size(a.depth);
+    const int size = storage_bytes(result.dtype);
     const LoadKernel load_a = k.load[static_cast<int>(a.dtype)];
     const LoadKernel load_b = k.load[static_cast<int>(b.dtype)];
-    const int64_t pieces = blocks(s.columns, tile_elements);
-    parallel_for(s.batch * s.rows * pieces, 1, [&](int64_t begin, int64_t end) {
+    const int64_t pieces = blocks(columns, tile_elements);
+    parallel_for(axes_size(result.batch) * rows * pieces, 1, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> tiles(new Tile[3]);
         Tile &total = tiles[0], &row = tiles[1], &element = tiles[2];
         for (int64_t job = begin; job < end; ++job) {
             const int64_t first = job % pieces * tile_elements, at = job / pieces;
-            const int64_t left = s.columns - first;
-            const int n = static_cast<int>(left < tile_elements ? left : tile_elements);
-            const char* pa = a.data + at / s.rows * a.strides[0] + at % s.rows * a.strides[1];
-            const char* pb = b.data + at / s.rows * b.strides[0] + first * b.strides[2];
+            const int n = static_cast<int>(std::min<int64_t>(columns - first, tile_elements));
+            const char* pa =
+                a.data + axes_offset(a.batch, at / rows) + axes_offset(a.vectors, at % rows);
+            const char* pb = b.data + axes_offset(b.batch, at / rows);
             for (int i = 0; i < n; ++i) total.u64[i] = 0;
-            for (int64_t i = 0; i < s.depth; ++i) {
-                load_a(pa + i * a.strides[2], 0, 1, &element);
-                load_b(pb + i * b.strides[1], b.strides[2], n, &row);
+            for (int64_t i = 0; i < depth; ++i) {
+                load_a(pa + axes_offset(a.depth, i), 0, 1, &element);
+                const char* line = pb + axes_offset(b.depth, i);
+                for (int64_t j = 0; j < n;) {
+                    const int64_t run = run_length(b.vectors, first + j, n - j);
+                    load_b(line + axes_offset(b.vectors, first + j), b.vectors.back().stride,
+                           static_cast<int>(run), row.u64 + j);
+                    j += run;
+                }
                 const uint64_t x = element.u64[0];
-                if (result == DType::boolean) {
+                if (result.dtype == DType::boolean) {
                     for (int j = 0; j < n; ++j) total.u64[j] |= x != 0 && row.u64[j] != 0;
                 } else {
                     for (int j = 0; j < n; ++j) total.u64[j] += x * row.u64[j];
                 }
             }
-            k.round[static_cast<int>(result)](&total, n);
-            k.store[static_cast<int>(result)](&total, n, output + (at * s.columns + first) * size);
+            k.round[static_cast<int>(result.dtype)](&total, n);
+            char* out = result.data + axes_offset(result.batch, at / rows) +
+                        axes_offset(result.rows, at % rows);
+            const bool adjacent = result.columns.back().stride == size;
+            for (int64_t j = 0; j < n;) {
+                const int64_t run = adjacent ? run_length(result.columns, first + j, n - j) : 1;
+                k.store[static_cast<int>(result.dtype)](total.u64 + j, static_cast<int>(run),
+                                                        out + axes_offset(result.columns, first + j));
+                j += run;
+            }
         }
     });
 }
 
+DotOperand collapsed(const DotOperand& x) {
+    DotOperand y = x;
+    const int64_t size = storage_bytes(x.dtype);
+    y.batch = collapsed(x.batch, size);
+    y.vectors = collapsed(x.vectors, size);
+    y.depth = collapsed(x.depth, size);
+    return y;
+}
+
 }  // namespace
 
-void dot(const DotShape& s, const View& a, const View& b, DType result, int64_t tile,
-         const Numerics& numerics, Draw draw, char* output) {
-    if (tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
-    if (is_device_float(result)) dot_float(s, a, b, result, tile, numerics, draw, output);
-    else dot_integer(s, a, b, result, output);
+DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics) {
+    const auto flushed_if = [&](DotForm f) {
+        return numerics.flush_subnormals ? static_cast<DotForm>(static_cast<int>(f) + 1) : f;
+    };
+    if (how.type == DType::bfloat16) return flushed_if(DotForm::to_bfloat16);
+    if (how.type == DType::float16) return flushed_if(DotForm::to_float16);
+    if (how.model == Accumulate::product_bfloat16) return flushed_if(DotForm::product_bfloat16);
+    if (how.model == Accumulate::pairs) return flushed_if(DotForm::odd_even);
+    if (numerics.flush_subnormals) return DotForm::flushed;
+    // Every float8 is a bfloat16.
+    const auto is_bfloat16 = [](DType t) { return t == DType::bfloat16 || storage_bytes(t) == 1; };
+    const bool even = how.tile % 2 == 0;
+    return k.pair_chains != nullptr && even && is_bfloat16(a) && is_bfloat16(b) ? DotForm::pairs
+                                                                                : DotForm::fma;
+}
+
+PackedColumns::PackedColumns(const DotOperand& operand, const Numerics& numerics)
+    : isa_(kernels().isa), flush_(numerics.flush_subnormals) {
+    const Kernels& k = kernels();
+    const DotOperand b = collapsed(operand);
+    const DType type = b.type();
+    if (!is_device_float(type)) throw std::invalid_argument("packed columns hold floats");
+    form_ = dot_form(k, type, type, {Accumulate::fma, DType::float32, 128}, numerics);
+    width_ = k.dot_vectors * k.lanes;
+    columns_ = axes_size(b.vectors);
+    panels_ = blocks(columns_, width_);
+    const int64_t batch = axes_size(b.batch), depth = axes_size(b.depth);
+    steps_ = steps_of(form_, depth);
+    const Packer packer(k, b, form_, numerics);
+    words_.resize(checked_product({batch, panels_, steps_, width_}));
+    least_.resize(static_cast<size_t>(batch * panels_));
+    parallel_for(batch * panels_, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t first = i % panels_ * width_;
+            packer.panels(b.data + axes_offset(b.batch, i / panels_), first,
+                          std::min<int64_t>(width_, columns_ - first), 0, depth, width_,
+                          words_.data() + i * steps_ * width_, 0, &least_[static_cast<size_t>(i)]);
+        }
+    });
+}
+
+bool PackedColumns::fits(const DotOperand& a, const Accumulation& how, const Numerics& numerics) const {
+    const Kernels& k = kernels();
+    const DType b = form_ == DotForm::pairs ? DType::bfloat16 : DType::float32;
+    return isa_ == k.isa && flush_ == numerics.flush_subnormals && how.model == Accumulate::fma &&
+           how.type == DType::float32 && dot_form(k, a.type(), b, how, numerics) == form_;
+}
+
+const float* PackedColumns::panel(int64_t batch, int64_t index) const {
+    return words_.data() + (batch * panels_ + index) * steps_ * width_;
+}
+uint32_t PackedColumns::least(int64_t batch, int64_t index) const {
+    return least_[static_cast<size_t>(batch * panels_ + index)];
+}
+
+void dot(const DotOperand& a_given, const DotOperand& b_given, const PackedColumns* packed,
+         const DotResult& given, const Accumulation& how, const Numerics& numerics, Draw draw) {
+    if (how.tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
+    const DotOperand a = collapsed(a_given), b = collapsed(b_given);
+    DotResult result = given;
+    const int64_t size = storage_bytes(result.stored());
+    result.batch = collapsed(given.batch, size);
+    result.rows = collapsed(given.rows, size);
+    result.columns = collapsed(given.columns, size);
+    if (!is_device_float(result.dtype)) return dot_integer(a, b, result);
+    if (how.model == Accumulate::exact) return dot_exact(a, b, result, numerics, draw);
+    if (packed != nullptr && !packed->fits(a, how, numerics)) packed = nullptr;
+    const bool plain = packed == nullptr && result.epilogue == nullptr && numerics.plain() &&
+                       how.model == Accumulate::fma && how.type == DType::float32 &&
+                       a.program == nullptr && b.program == nullptr && !a.holds_pairs;
+    const int64_t rows = axes_size(a.vectors), columns = axes_size(b.vectors);
+    const auto is_row_of = [](const Axes& axes, DType t) {
+        return axes.size() == 1 && axes[0].stride == storage_bytes(t);
+    };
+    if (plain && axes_size(a.batch) == 1 && rows == 1 && is_row_of(b.vectors, b.dtype) &&
+        b.depth.size() == 1 && is_row_of(result.columns, result.dtype))
+        return dot_one_row(a, b, result, how);
+    // The vectors run over the columns: a narrow product is computed turned round. Multiplication
+    // commutes, and a sum's NaN is the canonical one whatever it came from.
+    if (columns < rows && columns <= 8 && packed == nullptr && result.epilogue == nullptr &&
+        !a.holds_pairs) {
+        DotResult turned = result;
+        std::swap(turned.rows, turned.columns);
+        return dot_blocked(b, a, nullptr, turned, how, numerics, draw);
+    }
+    dot_blocked(a, b, packed, result, how, numerics, draw);
 }
 
 }  // namespace neuronsim

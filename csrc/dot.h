@@ -1,21 +1,52 @@
-// The matrix product by rules M1-M4 and M7: packing, blocking and the split over threads.
+// The matrix product by rules M1-M4, M6 and M7: packing, blocking and the split over threads.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
-#include "rounding.h"
-#include "view.h"
+#include "epilogue.h"
+#include "packer.h"
 
 namespace neuronsim {
 
-struct DotShape {
-    int64_t batch, rows, depth, columns;
+// Profile.accumulate and the plan's accumulate type (M6).
+enum class Accumulate : uint8_t { fma, exact, product_bfloat16, pairs };
+struct Accumulation {
+    Accumulate model;
+    DType type;    // to which every sum is rounded: float32, bfloat16 or float16
+    int64_t tile;  // of the contraction (M2)
 };
 
-// a is [batch, rows, depth], b is [batch, depth, columns], output is dense [batch, rows, columns] of
-// type `result`. Both operands are float types and so is the result (M2, M4), or all are integers or
-// bool and the sum wraps in the result's type (M7).
-void dot(const DotShape& shape, const View& a, const View& b, DType result, int64_t tile,
-         const Numerics& numerics, Draw draw, char* output);
+// The vectors of an operand packed once, for the columns of many products.
+class PackedColumns {
+public:
+    // Throws std::invalid_argument where the operand is not float.
+    PackedColumns(const DotOperand& b, const Numerics& numerics);
+    bool fits(const DotOperand& a, const Accumulation& accumulation, const Numerics& numerics) const;
+    int64_t bytes() const { return static_cast<int64_t>(words_.size() * sizeof(float)); }
+
+    const float* panel(int64_t batch, int64_t index) const;
+    uint32_t least(int64_t batch, int64_t index) const;
+    int64_t panels() const { return panels_; }
+    int64_t columns() const { return columns_; }
+
+private:
+    const char* isa_;
+    DotForm form_;
+    bool flush_;
+    int64_t columns_, panels_, steps_;
+    int width_;
+    std::vector<float> words_;
+    std::vector<uint32_t> least_;
+};
+
+// The form in which a product of these types accumulates.
+DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics);
+
+// Both operands are float types and so is the result, or all are integers or bool and the sum wraps in
+// the result's type (M7). `packed` holds b's columns, or is null. Throws std::invalid_argument where
+// the types or the program do not go together.
+void dot(const DotOperand& a, const DotOperand& b, const PackedColumns* packed, const DotResult& result,
+         const Accumulation& accumulation, const Numerics& numerics, Draw draw);
 
 }  // namespace neuronsim

@@ -26,6 +26,8 @@ namespace math {
 #include "fold.h"
 //
 #include "matmul.h"
+//
+#include "pack.h"
 
 constexpr Domain f32 = Domain::float32, f64 = Domain::float64, i64 = Domain::signed_integer,
                  u64 = Domain::unsigned_integer;
@@ -40,6 +42,7 @@ constexpr void fill_dtypes(Kernels& k) {
         k.round[I] = round_to<T>;
         if constexpr (is_device_float(T)) {
             k.round_by[I] = round_by<T>;
+            k.store_rows[I] = store_rows<T>;
             k.reduce_precision[I] = reduce_precision<T>;
         }
         if constexpr (is_signed_integer(T) || is_unsigned_integer(T)) {
@@ -72,16 +75,47 @@ constexpr bool is_bit_reducer(Op op) {  // R2
     return op == Op::bitwise_and || op == Op::bitwise_or || op == Op::bitwise_xor;
 }
 
+template <DotForm F, int MaxRows, int Rows = 1, int Vectors = 1>
+constexpr void fill_dot(Kernels& k) {
+    if constexpr (Vectors <= dot_block_vectors) {
+        k.dot[static_cast<int>(F)][Vectors - 1][Rows - 1] = dot_block<F, Rows, Vectors>;
+        if constexpr (Rows < MaxRows) fill_dot<F, MaxRows, Rows + 1, Vectors>(k);
+        else fill_dot<F, MaxRows, 1, Vectors + 1>(k);
+    }
+}
+// The models of accumulation are there to be right: one row at a time.
+template <int F>
+constexpr void fill_models(Kernels& k) {
+    if constexpr (F < dot_form_count) {
+        fill_dot<static_cast<DotForm>(F), 1>(k);
+        fill_models<F + 1>(k);
+    }
+}
+
 constexpr Kernels make_kernels() {
     Kernels k{};
     k.isa = NEURONSIM_ISA_NAME;
     k.dot_rows = dot_block_rows;
-    k.dot_columns = dot_block_vectors * Vec::lanes;
-    k.dot_block = dot_block<false>;
-    k.dot_block_flushed = dot_block<true>;
+    k.dot_vectors = dot_block_vectors;
+    k.lanes = Vec::lanes;
+    fill_dot<DotForm::fma, dot_block_rows>(k);
+    if constexpr (has_pairs) {
+        fill_dot<DotForm::pairs, dot_block_rows>(k);
+        fill_dot<DotForm::pairs_by_fma, dot_block_rows>(k);
+        k.pack_pairs_across = pack_pairs_across;
+        k.pack_pairs_along = pack_pairs_along;
+        k.pack_pairs_rows = pack_pairs_rows;
+        k.pair_chains = run_chains<fma_pairs>;
+    }
+    fill_models<static_cast<int>(DotForm::flushed)>(k);
+    k.dot_stream = dot_stream;
+    k.dot_channels = dot_channels;
+    k.pack_across = pack_across;
+    k.pack_along = pack_along;
+    k.turn = turn;
     k.flush = flush;
-    k.fma_chains = fma_chains;
-    k.fma_chain_count = 16 * Vec::lanes;
+    k.fma_chains = run_chains<fma>;
+    k.chain_count = 16 * Vec::lanes;
     k.canonicalize = canonicalize;
     fill_dtypes<0>(k);
     fill_domain<f32>(k);

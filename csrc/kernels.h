@@ -81,12 +81,64 @@ using ScanKernel = MapKernel;
 using ChainsKernel = void (*)(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int64_t count,
                               int chains, float* acc);
 
-using DotKernel = void (*)(const float* a, const float* b, int64_t k, float* psum);
+// How the matrix product accumulates: what a step of the contraction does (M2, M6).
+enum class DotForm : uint8_t {
+    fma,
+    pairs,         // two bfloat16 a step, by VDPBF16PS
+    pairs_by_fma,  // the same where that instruction's zeros for subnormals would show
+    flushed,       // fma under C4
+    product_bfloat16,
+    product_bfloat16_flushed,
+    to_bfloat16,  // every sum rounded
+    to_bfloat16_flushed,
+    to_float16,
+    to_float16_flushed,
+    odd_even,  // the order of VDPBF16PS on two float32 a step
+    odd_even_flushed,
+    count
+};
+inline constexpr int dot_form_count = static_cast<int>(DotForm::count);
+inline constexpr int max_dot_rows = 14, max_dot_vectors = 4, dot_stream_steps = 8;
+
+// Steps of the contraction whose elements of a lie a constant distance apart.
+struct DotRun {
+    ptrdiff_t a;  // from the row's beginning, in bytes
+    int64_t steps;
+    bool ends_tile;
+};
+// One register block's work. Distances of a are in bytes; b is a panel.
+struct DotBlock {
+    const char* a;
+    ptrdiff_t a_row, a_step;
+    const DotRun *runs, *runs_end;
+    const float* b;
+    float* psum;
+    ptrdiff_t psum_stride;
+    bool continues;  // the first tile began in an earlier block, whose sums are in PSUM's place
+};
+using DotKernel = void (*)(const DotBlock& block);
+using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, int count, int n,
+                              float* acc, ptrdiff_t ahead);
+// Sums of neighbouring channels at `count` places `step` bytes apart: [count][pitch], each over the
+// window's places with its own weights [window][weight_pitch].
+using ChannelsKernel = void (*)(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
+                                int64_t window, int64_t tile, const float* weights,
+                                int64_t weight_pitch, int channels, float* sums, int64_t pitch);
+// Packs n vectors of `depth` elements as [depth][width], or as [pairs of them][width] of words with the
+// first element high. Distances are in bytes. Those of pairs return the least nonzero magnitude less
+// one, as bits: 0xFFFF if there is none.
+using PackKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
+                                void* panel);
+using StoreRowsKernel = void (*)(float* rows, ptrdiff_t stride, int count, int n, char* target,
+                                 ptrdiff_t target_stride);
+using TurnKernel = void (*)(const float* in, ptrdiff_t in_stride, int rows, int columns, float* out,
+                            ptrdiff_t out_stride);
 
 struct Kernels {
     const char* isa;
-    int dot_rows;  // the register block of dot_block
-    int dot_columns;
+    int dot_rows;     // the register block of `dot`: rows, vectors of columns
+    int dot_vectors;
+    int lanes;
     LoadKernel load[dtype_count];
     StoreKernel store[dtype_count];        // of values of the type: their bits move (E6)
     StoreKernel store_quiet[dtype_count];  // rounds float32 (C2) and makes NaN canonical (C5)
@@ -103,11 +155,19 @@ struct Kernels {
     MapKernel to_float64[domain_count];
     IntegerKernel to_integer[domain_count][dtype_count];  // saturates (C6); integers wrap
     MapKernel to_bool[domain_count];
-    // psum += sum over k of a[k][row] * b[k][column], one tile of the contraction (M2)
-    DotKernel dot_block;
-    DotKernel dot_block_flushed;     // every float32 result below 2^-126 is zero (C4)
-    float (*fma_chains)(int64_t n);  // does n * fma_chain_count multiply-adds, to be timed
-    int fma_chain_count;
+    // By form, vectors - 1 and rows - 1; null where the instruction set has no such block.
+    DotKernel dot[dot_form_count][max_dot_vectors][max_dot_rows];
+    StreamKernel dot_stream;
+    ChannelsKernel dot_channels;
+    // `across`: the vectors lie side by side, `along`: the elements of each do.
+    PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along;
+    PackKernel pack_pairs_rows;  // [vectors][pairs], `width` words from one to the next
+    StoreRowsKernel store_rows[format_count];  // sums to nearest (M4), NaN canonical (E6)
+    TurnKernel turn;                           // out[j][i] = in[i][j]
+    // Do n * chain_count multiply-adds, or pairs of them, to be timed.
+    float (*fma_chains)(int64_t n);
+    float (*pair_chains)(int64_t n);  // null without VDPBF16PS
+    int chain_count;
 };
 
 extern const OpRow op_rows[op_count];

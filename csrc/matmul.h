@@ -1,54 +1,265 @@
-// The register block of the matrix product: rule M2 inside one tile of the contraction.
+// The register block of the matrix product: rule M2 inside the tiles of the contraction.
 // Included inside each instruction set's namespace.
 
 // C4: what is below 2^-126 becomes zero with its sign.
-template <bool Flush>
-inline Vec flushed_if(Vec v) {
-    if constexpr (Flush) {
-        float x[Vec::lanes];
-        v.store(x);
-        for (float& y : x) y = bits_as<float>(flushed(bits_as<uint32_t>(y)));
-        return Vec::load(x);
-    }
-    return v;
+inline Vec flush_lanes(Vec v) {
+    return map_bits(v, [](BitsVector x) {
+        const BitsVector tiny = (BitsVector)((x & inf_bits) == 0);
+        return x & ~(tiny & ~sign_bit);
+    });
+}
+
+template <DType T>
+inline Vec round_lanes(Vec v) {
+    constexpr int I = static_cast<int>(T);
+    float x[Vec::lanes];
+    v.store(x);
+    for (float& y : x)
+        y = bits_as<float>(decode<I>(encode<I, Payload::drop>(bits_as<uint32_t>(y))));
+    return Vec::load(x);
+}
+
+// The product of values of 16 bits or fewer is exact in float64, so that it is rounded once.
+inline Vec product_bfloat16(Vec a, Vec b) {
+    float x[Vec::lanes], y[Vec::lanes];
+    a.store(x);
+    b.store(y);
+    for (int i = 0; i < Vec::lanes; ++i) x[i] = bits_as<float>(to_odd_float32(double{x[i]} * double{y[i]}));
+    return round_lanes<DType::bfloat16>(Vec::load(x));
+}
+
+inline float read_word(const char* p) {
+    float x;
+    __builtin_memcpy(&x, p, sizeof x);
+    return x;
 }
 
 // How fast this processor can do it: 16 independent chains of fused multiply-adds, n of each. Returns
 // a value that depends on all of them.
-inline float fma_chains(int64_t n) {
+template <Vec (*Step)(Vec, Vec, Vec)>
+inline float run_chains(int64_t n) {
     constexpr int chains = 16;
     Vec acc[chains];
     for (int i = 0; i < chains; ++i) acc[i] = Vec::splat(static_cast<float>(i));
     const Vec factor = Vec::splat(0.5f), term = Vec::splat(1.0f);
     for (int64_t k = 0; k < n; ++k)
-        for (Vec& v : acc) v = fma(v, factor, term);
+        for (Vec& v : acc) v = Step(v, factor, term);
     for (int i = 1; i < chains; ++i) acc[0] = add(acc[0], acc[i]);
     float lanes[Vec::lanes];
     acc[0].store(lanes);
     return lanes[0];
 }
 
-// a is [k][rows], b is [k][columns], psum is [rows][columns]. Each output's sum starts at +0 and runs
-// through k in order with a fused multiply-add; then it is added to PSUM (M2).
-template <bool Flush>
-inline void dot_block(const float* a, const float* b, int64_t k, float* psum) {
-    constexpr int columns = dot_block_vectors * Vec::lanes;
-    Vec acc[dot_block_rows][dot_block_vectors];
+template <DotForm F>
+inline constexpr bool holds_pairs = F == DotForm::pairs || F == DotForm::pairs_by_fma;
+template <DotForm F>
+inline constexpr bool flushes = F == DotForm::flushed || F == DotForm::product_bfloat16_flushed ||
+                                F == DotForm::to_bfloat16_flushed ||
+                                F == DotForm::to_float16_flushed || F == DotForm::odd_even_flushed;
+
+// acc after one step of the contraction (M2), or as the model of accumulation has it (M6).
+template <DotForm F>
+inline Vec dot_step(Vec a, Vec b, Vec acc) {
+    Vec r;
+    if constexpr (F == DotForm::product_bfloat16 || F == DotForm::product_bfloat16_flushed) {
+        r = product_bfloat16(a, b);
+        if constexpr (flushes<F>) r = flush_lanes(r);
+        r = add(acc, r);
+    } else {
+        r = fma(a, b, acc);
+    }
+    if constexpr (flushes<F>) r = flush_lanes(r);
+    if constexpr (F == DotForm::to_bfloat16 || F == DotForm::to_bfloat16_flushed)
+        r = round_lanes<DType::bfloat16>(r);
+    if constexpr (F == DotForm::to_float16 || F == DotForm::to_float16_flushed)
+        r = round_lanes<DType::float16>(r);
+    if constexpr (F == DotForm::to_bfloat16_flushed) r = flush_lanes(r);
+    return r;
+}
+template <DotForm F>
+inline Vec psum_step(Vec psum, Vec acc) {
+    Vec r = add(psum, acc);
+    if constexpr (flushes<F>) r = flush_lanes(r);
+    if constexpr (F == DotForm::to_bfloat16 || F == DotForm::to_bfloat16_flushed)
+        r = round_lanes<DType::bfloat16>(r);
+    if constexpr (F == DotForm::to_float16 || F == DotForm::to_float16_flushed)
+        r = round_lanes<DType::float16>(r);
+    if constexpr (F == DotForm::to_bfloat16_flushed) r = flush_lanes(r);
+    return r;
+}
+
+// The halves of a pair's word as float32: the element that comes first in the contraction lies in the
+// high half, where VDPBF16PS begins (M2).
+inline Vec first_of_pair(Vec v) {
+    return map_bits(v, [](BitsVector x) { return x & 0xFFFF0000u; });
+}
+inline Vec second_of_pair(Vec v) {
+    return map_bits(v, [](BitsVector x) { return x << 16; });
+}
+
+// Each output's sum starts at +0 and runs through the steps in order; where a tile ends, it is added
+// to PSUM (M2). The columns of b lie side by side, `Vectors` vectors for each step.
+template <DotForm F, int Rows, int Vectors>
+void dot_block(const DotBlock& t) {
+    Vec acc[Rows][Vectors];
+    // Unrolled by hand, so that the compiler keeps the sums in registers from run to run.
+#pragma GCC unroll 16
     for (auto& row : acc)
+#pragma GCC unroll 4
         for (Vec& v : row) v = Vec::zero();
-    for (int64_t i = 0; i < k; ++i) {
-        Vec b_row[dot_block_vectors];
-        for (int j = 0; j < dot_block_vectors; ++j)
-            b_row[j] = Vec::load(b + i * columns + j * Vec::lanes);
-        for (int row = 0; row < dot_block_rows; ++row) {
-            const Vec a_element = Vec::splat(a[i * dot_block_rows + row]);
-            for (int j = 0; j < dot_block_vectors; ++j)
-                acc[row][j] = flushed_if<Flush>(fma(a_element, b_row[j], acc[row][j]));
+    constexpr int width = Vectors * Vec::lanes;
+    if (t.continues) {
+#pragma GCC unroll 16
+        for (int row = 0; row < Rows; ++row)
+#pragma GCC unroll 4
+            for (int j = 0; j < Vectors; ++j) {
+                float* p = t.psum + row * t.psum_stride + j * Vec::lanes;
+                acc[row][j] = Vec::load(p);
+                Vec::zero().store(p);
+            }
+    }
+    const float* b = t.b;
+    const ptrdiff_t stride = t.a_row, step = t.a_step;
+    bool ended = true;
+    for (const DotRun* run = t.runs; run != t.runs_end; ++run) {
+        // Every third row has a pointer of its own: the others are one or two strides away, which
+        // addresses can say.
+        const char* a[(Rows + 2) / 3];
+        for (int i = 0; i < (Rows + 2) / 3; ++i) a[i] = t.a + run->a + 3 * i * stride;
+        for (int64_t n = run->steps; n > 0; --n) {
+            if constexpr (F == DotForm::odd_even || F == DotForm::odd_even_flushed) {
+                // Steps are pairs here: the second element first, as VDPBF16PS reads them from memory.
+                for (int half = 1; half >= 0; --half)
+                    for (int j = 0; j < Vectors; ++j)
+                        acc[0][j] = dot_step<F>(Vec::splat(read_word(a[0] + half * sizeof(float))),
+                                                Vec::load(b + half * width + j * Vec::lanes), acc[0][j]);
+                b += width;
+            } else {
+                Vec b_row[Vectors];
+                for (int j = 0; j < Vectors; ++j) b_row[j] = Vec::load(b + j * Vec::lanes);
+#pragma GCC unroll 16
+                for (int row = 0; row < Rows; ++row) {
+                    const Vec element = Vec::splat(read_word(a[row / 3] + row % 3 * stride));
+#pragma GCC unroll 4
+                    for (int j = 0; j < Vectors; ++j) {
+                        Vec& x = acc[row][j];
+                        if constexpr (F == DotForm::pairs) {
+                            x = fma_pairs(element, b_row[j], x);
+                        } else if constexpr (F == DotForm::pairs_by_fma) {
+                            x = fma(first_of_pair(element), first_of_pair(b_row[j]), x);
+                            x = fma(second_of_pair(element), second_of_pair(b_row[j]), x);
+                        } else {
+                            x = dot_step<F>(element, b_row[j], x);
+                        }
+                    }
+                }
+            }
+            for (const char*& p : a) p += step;
+            b += width;
+        }
+        ended = run->ends_tile;
+        if (!ended) continue;
+#pragma GCC unroll 16
+        for (int row = 0; row < Rows; ++row)
+#pragma GCC unroll 4
+            for (int j = 0; j < Vectors; ++j) {
+                float* p = t.psum + row * t.psum_stride + j * Vec::lanes;
+                psum_step<F>(Vec::load(p), acc[row][j]).store(p);
+                acc[row][j] = Vec::zero();
+            }
+    }
+    if (ended) return;
+#pragma GCC unroll 16
+    for (int row = 0; row < Rows; ++row)
+#pragma GCC unroll 4
+        for (int j = 0; j < Vectors; ++j)
+            acc[row][j].store(t.psum + row * t.psum_stride + j * Vec::lanes);
+}
+
+// One row: `count` steps (at most dot_stream_steps) into the sums of n columns, the elements of b read
+// as they lie in memory, one row of b for each step.
+template <int Steps>
+inline void stream_steps(const float* a, const char* b, ptrdiff_t b_step, int n, float* acc,
+                         ptrdiff_t ahead) {
+    Vec element[Steps];
+    for (int s = 0; s < Steps; ++s) element[s] = Vec::splat(a[s]);
+    int j = 0;
+    for (; j + Vec::lanes <= n; j += Vec::lanes) {
+        Vec x = Vec::load(acc + j);
+        for (int s = 0; s < Steps; ++s) {
+            const char* p = b + s * b_step + j * static_cast<ptrdiff_t>(sizeof(float));
+            __builtin_prefetch(p + ahead);
+            x = fma(element[s], Vec::load(reinterpret_cast<const float*>(p)), x);
+        }
+        x.store(acc + j);
+    }
+    if (j == n) return;
+    float rest[Vec::lanes] = {}, sums[Vec::lanes] = {};
+    __builtin_memcpy(sums, acc + j, static_cast<size_t>(n - j) * sizeof(float));
+    Vec x = Vec::load(sums);
+    for (int s = 0; s < Steps; ++s) {
+        __builtin_memcpy(rest, b + s * b_step + j * static_cast<ptrdiff_t>(sizeof(float)),
+                         static_cast<size_t>(n - j) * sizeof(float));
+        x = fma(element[s], Vec::load(rest), x);
+    }
+    x.store(sums);
+    __builtin_memcpy(acc + j, sums, static_cast<size_t>(n - j) * sizeof(float));
+}
+
+inline void dot_stream(const float* a, const char* b, ptrdiff_t b_step, int count, int n, float* acc,
+                       ptrdiff_t ahead) {
+    if (count == dot_stream_steps) return stream_steps<dot_stream_steps>(a, b, b_step, n, acc, ahead);
+    for (int s = 0; s < count; ++s) stream_steps<1>(a + s, b + s * b_step, b_step, n, acc, ahead);
+}
+
+// A vector of channels, or as many as there are.
+inline Vec load_some(const float* p, int n) {
+    if (n >= Vec::lanes) return Vec::load(p);
+    float x[Vec::lanes] = {};
+    __builtin_memcpy(x, p, static_cast<size_t>(n) * sizeof(float));
+    return Vec::load(x);
+}
+
+template <int Places>
+inline void sum_channels(const char* data, ptrdiff_t step, const int64_t* places, int64_t window,
+                         int64_t tile, const float* weights, int64_t weight_pitch, int n, float* sums,
+                         int64_t pitch) {
+    Vec psum[Places], acc[Places];
+    for (Vec& v : psum) v = Vec::zero();
+    for (int64_t at = 0; at < window;) {
+        const int64_t end = at + tile < window ? at + tile : window;
+        for (Vec& v : acc) v = Vec::zero();
+        for (; at < end; ++at) {
+            const Vec weight = load_some(weights + at * weight_pitch, n);
+            const char* p = data + places[at];
+            for (int i = 0; i < Places; ++i)
+                acc[i] = fma(load_some(reinterpret_cast<const float*>(p + i * step), n), weight, acc[i]);
+        }
+        for (int i = 0; i < Places; ++i) psum[i] = add(psum[i], acc[i]);
+    }
+    for (int i = 0; i < Places; ++i) {
+        if (n >= Vec::lanes) {
+            psum[i].store(sums + i * pitch);
+        } else {
+            float x[Vec::lanes];
+            psum[i].store(x);
+            __builtin_memcpy(sums + i * pitch, x, static_cast<size_t>(n) * sizeof(float));
         }
     }
-    for (int row = 0; row < dot_block_rows; ++row)
-        for (int j = 0; j < dot_block_vectors; ++j) {
-            float* p = psum + row * columns + j * Vec::lanes;
-            flushed_if<Flush>(add(Vec::load(p), acc[row][j])).store(p);
-        }
+}
+
+inline void dot_channels(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
+                         int64_t window, int64_t tile, const float* weights, int64_t weight_pitch,
+                         int channels, float* sums, int64_t pitch) {
+    constexpr int together = 8;
+    for (int j = 0; j < channels; j += Vec::lanes) {
+        const int n = channels - j;
+        int64_t i = 0;
+        for (; i + together <= count; i += together)
+            sum_channels<together>(data + i * step + j * 4, step, places, window, tile, weights + j,
+                                   weight_pitch, n, sums + i * pitch + j, pitch);
+        for (; i < count; ++i)
+            sum_channels<1>(data + i * step + j * 4, step, places, window, tile, weights + j,
+                            weight_pitch, n, sums + i * pitch + j, pitch);
+    }
 }

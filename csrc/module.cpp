@@ -3,10 +3,12 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "convolution.h"
 #include "dispatch.h"
 #include "dot.h"
 #include "eager.h"
@@ -165,21 +167,154 @@ py::array run_sort(const TileProgram& comparator, const std::vector<py::array>& 
     return order;
 }
 
-void run_dot(const py::array& a, int a_dtype, const py::array& b, int b_dtype, py::array output,
-             int result_dtype, int64_t tile, const Numerics& numerics, uint64_t seed, uint64_t id) {
-    if (a.ndim() != 3 || b.ndim() != 3 || output.ndim() != 3 || a.shape(0) != b.shape(0) ||
-        a.shape(2) != b.shape(1) || output.shape(0) != a.shape(0) || output.shape(1) != a.shape(1) ||
-        output.shape(2) != b.shape(2))
-        throw std::invalid_argument("the shapes do not contract");
-    const DType types[] = {dtype_code(a_dtype), dtype_code(b_dtype), dtype_code(result_dtype)};
+Axes axes_of(const py::array& array, py::ssize_t begin, py::ssize_t end) {
+    Axes axes;
+    for (py::ssize_t d = begin; d < end; ++d) axes.push_back({array.shape(d), array.strides(d)});
+    return axes;
+}
+
+// An operand of a product: its axes are those of the batch, of its vectors and of the contraction.
+DotOperand dot_operand(const py::array& array, DType dtype, int batch, int vectors,
+                       const TileProgram* program) {
+    check_itemsize(array, dtype);
+    if (batch < 0 || vectors < 0 || batch + vectors > array.ndim())
+        throw std::invalid_argument("the operand has fewer dimensions");
+    if (program != nullptr && (program->inputs() != std::vector<DType>{dtype} ||
+                               program->output_count() != 1 || program->draws()))
+        throw std::invalid_argument("the program does not take the operand's elements");
+    return {static_cast<const char*>(array.data()),
+            dtype,
+            axes_of(array, 0, batch),
+            axes_of(array, batch, batch + vectors),
+            axes_of(array, batch + vectors, array.ndim()),
+            program};
+}
+
+bool same_sizes(const Axes& a, const Axes& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const Axis& x, const Axis& y) { return x.size == y.size; });
+}
+
+Accumulation accumulation_of(const std::string& model, int type, int64_t tile) {
+    Accumulation how{Accumulate::fma, dtype_code(type), tile};
+    if (model == "exact") how.model = Accumulate::exact;
+    else if (model == "product_bf16") how.model = Accumulate::product_bfloat16;
+    else if (model == "pairs") how.model = Accumulate::pairs;
+    else if (model != "fma") throw std::invalid_argument("unknown model of accumulation");
+    if (how.type != DType::float32 &&
+        (how.model != Accumulate::fma ||
+         (how.type != DType::bfloat16 && how.type != DType::float16)))
+        throw std::invalid_argument("sums are float32, or by fma bfloat16 or float16");
+    return how;
+}
+
+void run_dot(const py::array& a, int a_dtype, int a_vectors, const TileProgram* a_program,
+             const py::array& b, int b_dtype, int b_vectors, const TileProgram* b_program, int batch,
+             py::array output, int result_dtype, const std::string& accumulate, int accumulate_dtype,
+             int64_t tile, const Numerics& numerics, uint64_t seed, uint64_t id,
+             const PackedColumns* packed, const TileProgram* epilogue,
+             const std::vector<py::array>& terms) {
+    const DotOperand left = dot_operand(a, dtype_code(a_dtype), batch, a_vectors, a_program);
+    const DotOperand right = dot_operand(b, dtype_code(b_dtype), batch, b_vectors, b_program);
+    const DType result_type = dtype_code(result_dtype);
+    const DType types[] = {left.type(), right.type()};
     for (const DType t : types)
-        if (is_device_float(t) != is_device_float(types[2]) || t == DType::float64)
+        if (is_device_float(t) != is_device_float(result_type) || t == DType::float64)
             throw std::invalid_argument("the types do not go together");
-    const View view_a = view_of(a, types[0]), view_b = view_of(b, types[1]);
-    char* target = output_data(output, types[2]);
-    const DotShape shape{a.shape(0), a.shape(1), a.shape(2), b.shape(2)};
+    if (!is_device_float(result_type) && (a_program != nullptr || b_program != nullptr ||
+                                          packed != nullptr || epilogue != nullptr))
+        throw std::invalid_argument("programs and packed operands are those of floats");
+    if (output.ndim() != batch + a_vectors + b_vectors)
+        throw std::invalid_argument("the output has other dimensions");
+    DotResult result{nullptr,
+                     result_type,
+                     axes_of(output, 0, batch),
+                     axes_of(output, batch, batch + a_vectors),
+                     axes_of(output, batch + a_vectors, output.ndim()),
+                     epilogue};
+    if (!same_sizes(left.batch, right.batch) || !same_sizes(left.depth, right.depth) ||
+        !same_sizes(left.batch, result.batch) || !same_sizes(left.vectors, result.rows) ||
+        !same_sizes(right.vectors, result.columns))
+        throw std::invalid_argument("the shapes do not contract");
+    if (packed != nullptr && packed->columns() != axes_size(right.vectors))
+        throw std::invalid_argument("the packed operand has another number of columns");
+    if (epilogue != nullptr) {
+        if (epilogue->output_count() != 1 || epilogue->draws() ||
+            epilogue->inputs().size() != terms.size() + 1 || epilogue->inputs()[0] != result_type)
+            throw std::invalid_argument("the epilogue does not take the product");
+        for (size_t i = 0; i < terms.size(); ++i) {
+            if (shape_of(terms[i]) != shape_of(output)) throw std::invalid_argument("the shapes differ");
+            const DType t = epilogue->inputs()[i + 1];
+            check_itemsize(terms[i], t);
+            result.terms.push_back({static_cast<const char*>(terms[i].data()), t,
+                                    axes_of(terms[i], 0, batch),
+                                    axes_of(terms[i], batch, batch + a_vectors),
+                                    axes_of(terms[i], batch + a_vectors, output.ndim())});
+        }
+    }
+    check_itemsize(output, result.stored());
+    result.data = static_cast<char*>(output.mutable_data());
+    const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
     const py::gil_scoped_release released;
-    dot(shape, view_a, view_b, types[2], tile, numerics, {seed, id}, target);
+    dot(left, right, packed, result, how, numerics, {seed, id});
+}
+
+// Arrays come with their axes in the order of Convolution; a row of the window is (size, stride,
+// padding below, base dilation, window dilation, reversal).
+void run_convolution(
+    const py::array& x, int x_dtype, const TileProgram* x_program, const py::array& w, int w_dtype,
+    const TileProgram* w_program,
+    const std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>>& window,
+    int64_t feature_groups, int64_t batch_groups, py::array output, int result_dtype,
+    const std::string& accumulate, int accumulate_dtype, int64_t tile, const Numerics& numerics,
+    uint64_t seed, uint64_t id, const PackedColumns* packed) {
+    const int rank = static_cast<int>(window.size());
+    if (x.ndim() != rank + 2 || w.ndim() != rank + 2 || output.ndim() != rank + 2)
+        throw std::invalid_argument("the arrays have other dimensions than the window");
+    DotOperand input = dot_operand(x, dtype_code(x_dtype), 0, rank + 1, x_program);
+    DotOperand kernel = dot_operand(w, dtype_code(w_dtype), 0, 0, w_program);
+    const DType result_type = dtype_code(result_dtype);
+    check_itemsize(output, result_type);
+    if (feature_groups < 1 || batch_groups < 1 || (feature_groups > 1 && batch_groups > 1))
+        throw std::invalid_argument("one kind of groups at a time");
+    const int64_t groups = feature_groups * batch_groups;
+    const Axis features = kernel.depth.back();
+    kernel.depth.pop_back();
+    Convolution shape{{},
+                      feature_groups,
+                      batch_groups,
+                      x.shape(0) / batch_groups,
+                      x.shape(rank + 1) / feature_groups,
+                      features.size / groups};
+    for (int d = 0; d < rank; ++d) {
+        const auto& [size, stride, padding, base, dilation, reversed] =
+            window[static_cast<size_t>(d)];
+        if (size < 1 || stride < 1 || base < 1 || dilation < 1 || size != w.shape(d))
+            throw std::invalid_argument("the window is not the kernel's");
+        shape.spatial.push_back(
+            {x.shape(d + 1), output.shape(d + 1), size, stride, padding, base, dilation, reversed});
+    }
+    if (shape.batch * batch_groups != x.shape(0) || shape.batch != output.shape(0) ||
+        shape.input_features * feature_groups != x.shape(rank + 1) ||
+        shape.input_features != w.shape(rank) || shape.output_features * groups != features.size ||
+        output.shape(rank + 1) != features.size)
+        throw std::invalid_argument("the features or samples do not fit");
+    kernel.batch = {{groups, shape.output_features * features.stride}};
+    kernel.vectors = {{shape.output_features, features.stride}};
+    Axes rows = axes_of(output, 0, rank + 1);
+    const int64_t column = output.strides(rank + 1);
+    DotResult result{static_cast<char*>(output.mutable_data()),
+                     result_type,
+                     {{groups, shape.output_features * column}},
+                     rows,
+                     {{shape.output_features, column}}};
+    const DType types[] = {input.type(), kernel.type()};
+    for (const DType t : types)
+        if (is_device_float(t) != is_device_float(result_type) || t == DType::float64)
+            throw std::invalid_argument("the types do not go together");
+    const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
+    const py::gil_scoped_release released;
+    convolution(shape, input, kernel, packed, result, how, numerics, {seed, id});
 }
 
 py::list format_rows() {
@@ -255,9 +390,27 @@ PYBIND11_MODULE(_core, m) {
     m.def("fold_windows", &run_fold_windows, py::arg("computation"), py::arg("window"),
           py::arg("inputs"), py::arg("initial"), py::arg("outputs"));
     m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));
-    m.def("dot", &run_dot, py::arg("a"), py::arg("a_dtype"), py::arg("b"), py::arg("b_dtype"),
-          py::arg("output"), py::arg("result_dtype"), py::arg("tile"), py::arg("numerics"),
-          py::arg("seed"), py::arg("id"));
+    py::class_<PackedColumns>(m, "PackedColumns")
+        .def(py::init([](const py::array& b, int dtype, int batch, int vectors,
+                         const TileProgram* program, const Numerics& numerics) {
+                 const DotOperand operand = dot_operand(b, dtype_code(dtype), batch, vectors, program);
+                 const py::gil_scoped_release released;
+                 return PackedColumns(operand, numerics);
+             }),
+             py::arg("b"), py::arg("dtype"), py::arg("batch"), py::arg("vectors"), py::arg("program"),
+             py::arg("numerics"))
+        .def_property_readonly("nbytes", &PackedColumns::bytes);
+    m.def("dot", &run_dot, py::arg("a"), py::arg("a_dtype"), py::arg("a_vectors"), py::arg("a_program"),
+          py::arg("b"), py::arg("b_dtype"), py::arg("b_vectors"), py::arg("b_program"),
+          py::arg("batch"), py::arg("output"), py::arg("result_dtype"), py::arg("accumulate"),
+          py::arg("accumulate_dtype"), py::arg("tile"), py::arg("numerics"), py::arg("seed"),
+          py::arg("id"), py::arg("packed") = nullptr, py::arg("epilogue") = nullptr,
+          py::arg("terms") = std::vector<py::array>());
+    m.def("convolution", &run_convolution, py::arg("x"), py::arg("x_dtype"), py::arg("x_program"),
+          py::arg("w"), py::arg("w_dtype"), py::arg("w_program"), py::arg("window"),
+          py::arg("feature_groups"), py::arg("batch_groups"), py::arg("output"),
+          py::arg("result_dtype"), py::arg("accumulate"), py::arg("accumulate_dtype"), py::arg("tile"),
+          py::arg("numerics"), py::arg("seed"), py::arg("id"), py::arg("packed") = nullptr);
     m.def(
         "random_words",
         [](uint64_t seed, uint64_t id, int64_t first, int64_t n) {
@@ -273,7 +426,16 @@ PYBIND11_MODULE(_core, m) {
         "run_fma_chains",
         [](int64_t n) {
             [[maybe_unused]] const volatile float used = kernels().fma_chains(n);
-            return 2 * n * kernels().fma_chain_count;
+            return 2 * n * kernels().chain_count;
+        },
+        py::arg("n"));
+    m.def(
+        "run_pair_chains",
+        [](int64_t n) {
+            const auto chains = kernels().pair_chains;
+            if (chains == nullptr) return int64_t{0};
+            [[maybe_unused]] const volatile float used = chains(n);
+            return 4 * n * kernels().chain_count;
         },
         py::arg("n"));
     m.def("isa", [] { return std::string(kernels().isa); });

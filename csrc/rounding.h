@@ -12,6 +12,7 @@ struct Draw {
     uint64_t seed = 0;
     uint64_t id = 0;
     int64_t stride = 1;  // from one element's index to the next one's
+    int64_t first = 0;   // the index of the first element, where only a part of an array is rounded
 };
 
 // The words of the n elements from index `first` on by Philox4x32-10 (S2); n <= tile_elements.

@@ -13,7 +13,7 @@ struct Vec {
 };
 inline Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
-inline constexpr int dot_block_rows = 12, dot_block_vectors = 2;
+inline constexpr int dot_block_rows = 14, dot_block_vectors = 2;
 
 #elif defined(__AVX2__) && defined(__FMA__)
 
@@ -97,6 +97,28 @@ inline constexpr int dot_block_rows = 6, dot_block_vectors = 4;
 // The same lanes in the compiler's own vectors, for arithmetic without fused operations.
 typedef float FloatVector __attribute__((vector_size(Vec::lanes * sizeof(float))));
 typedef uint32_t BitsVector __attribute__((vector_size(Vec::lanes * sizeof(float))));
+
+// A function of the bits of every lane.
+template <class F>
+inline Vec map_bits(Vec v, F f) {
+    BitsVector x;
+    __builtin_memcpy(&x, &v, sizeof x);
+    x = f(x);
+    __builtin_memcpy(&v, &x, sizeof v);
+    return v;
+}
+
+// VDPBF16PS: each lane's sum takes the product of the high halves, then that of the low halves, both
+// rounded to nearest; subnormal operands and results are zeros.
+#if defined(__AVX512BF16__)
+inline constexpr bool has_pairs = true;
+inline Vec fma_pairs(Vec a, Vec b, Vec acc) {
+    return {_mm512_dpbf16_ps(acc.v, (__m512bh)a.v, (__m512bh)b.v)};
+}
+#else
+inline constexpr bool has_pairs = false;
+inline Vec fma_pairs(Vec, Vec, Vec acc) { return acc; }
+#endif
 
 // Rounding with the processor's own conversions: each function converts blocks and returns how many
 // elements it did. It stops at a block where the instruction's rule is not ours: all change NaN

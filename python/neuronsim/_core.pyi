@@ -75,11 +75,30 @@ def fold_windows(
     outputs: list[_Array],
 ) -> None: ...
 def sort(comparator: TileProgram, operands: list[_Array]) -> _Array: ...
+
+class PackedColumns:
+    def __init__(
+        self,
+        b: _Array,
+        dtype: int,
+        batch: int,
+        vectors: int,
+        program: TileProgram | None,
+        numerics: Numerics,
+    ) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+
 def dot(
     a: _Array,
     a_dtype: int,
+    a_vectors: int,
+    a_program: TileProgram | None,
     b: _Array,
     b_dtype: int,
+    b_vectors: int,
+    b_program: TileProgram | None,
+    batch: int,
     output: _Array,
     result_dtype: int,
     accumulate: str,
@@ -88,7 +107,31 @@ def dot(
     numerics: Numerics,
     seed: int,
     id: int,
+    packed: PackedColumns | None = None,
+    epilogue: TileProgram | None = None,
+    terms: Sequence[_Array] = (),
 ) -> None: ...
+def convolution(
+    x: _Array,
+    x_dtype: int,
+    x_program: TileProgram | None,
+    w: _Array,
+    w_dtype: int,
+    w_program: TileProgram | None,
+    window: Sequence[tuple[int, int, int, int, int, bool]],
+    feature_groups: int,
+    batch_groups: int,
+    output: _Array,
+    result_dtype: int,
+    accumulate: str,
+    accumulate_dtype: int,
+    tile: int,
+    numerics: Numerics,
+    seed: int,
+    id: int,
+    packed: PackedColumns | None = None,
+) -> None: ...
+def run_pair_chains(n: int) -> int: ...
 def empty(dtype: int, shape: Sequence[int]) -> _Array: ...
 def random_words(seed: int, id: int, first: int, n: int) -> npt.NDArray[np.uint32]: ...
 def run_fma_chains(n: int) -> int: ...

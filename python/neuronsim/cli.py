@@ -85,8 +85,15 @@ def _parser() -> _Parser:
 
     bench = command("bench", _bench, "Time a kernel, alone or against a peer in the same run.")
     bench.add_argument("--op", required=True, help="a kernel such as add, convert, sum, matmul")
-    bench.add_argument("--shape", default="4096x4096", help="lengths; matmul: ROWSxDEPTHxCOLUMNS")
-    bench.add_argument("--dtype", default="float32", help="a type; convert: SOURCE:TARGET")
+    bench.add_argument(
+        "--shape", default="4096x4096", help="lengths; matmul: [BATCHx]ROWSxDEPTHxCOLUMNS"
+    )
+    bench.add_argument(
+        "--dtype",
+        default="float32",
+        help="a type; convert: SOURCE:TARGET; products that cast: float32:TYPE",
+    )
+    bench.add_argument("--layer", help="of a convolution, such as 64k7x7s2p3")
     bench.add_argument("--axis", type=int, help="of a reduction; default: all axes")
     bench.add_argument("--isa", help="default: the widest of this processor")
     bench.add_argument("--threads", type=int, default=1, help="default: 1")
@@ -317,6 +324,7 @@ def _bench(options: argparse.Namespace) -> None:
         tuple(int(p) for p in parts),
         options.dtype,
         axis=options.axis,
+        layer=options.layer,
         threads=options.threads,
         isa=options.isa,
         peer=options.peer,
@@ -325,7 +333,7 @@ def _bench(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(result.to_dict(), indent=1))
     else:
-        print_measurements([result], Console(width=None if sys.stdout.isatty() else 120))
+        print_measurements([result], Console(width=None if sys.stdout.isatty() else 140))
 
 
 def _list_operators(options: argparse.Namespace) -> None:

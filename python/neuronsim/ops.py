@@ -15,6 +15,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -91,13 +92,16 @@ class DotDimensions:
 
 @dataclass(frozen=True)
 class WindowDimension:
-    """One dimension of a window, as HLO describes it. Padding and holes are not elements (R4)."""
+    """One dimension of a window, as HLO describes it. Padding and holes are no elements of a reduction
+    (R4) and zeros of a convolution (M5); only the latter reverses its window.
+    """
 
     size: int
     stride: int = 1
     padding: tuple[int, int] = (0, 0)
     base_dilation: int = 1
     window_dilation: int = 1
+    reversal: bool = False
 
     def output_size(self, n: int) -> int:
         """How many windows lie in an axis of `n` elements."""
@@ -105,6 +109,50 @@ class WindowDimension:
         reach = (self.size - 1) * self.window_dilation + 1 if self.size else 0
         room = base + sum(self.padding) - reach
         return room // self.stride + 1 if room >= 0 else 0
+
+
+@dataclass(frozen=True)
+class ConvolutionDimensions:
+    """Which dimensions of a convolution's input, kernel and output are what, as HLO lists them.
+
+    >>> str(ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2)))
+    'b01f_01io->b01f'
+    """
+
+    input_batch: int
+    input_feature: int
+    input_spatial: tuple[int, ...]
+    kernel_input_feature: int
+    kernel_output_feature: int
+    kernel_spatial: tuple[int, ...]
+    output_batch: int
+    output_feature: int
+    output_spatial: tuple[int, ...]
+
+    @property
+    def input(self) -> tuple[int, ...]:
+        """The input's dimensions: batch, spatial, feature."""
+        return (self.input_batch, *self.input_spatial, self.input_feature)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """The kernel's dimensions: spatial, input feature, output feature."""
+        return (*self.kernel_spatial, self.kernel_input_feature, self.kernel_output_feature)
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """The output's dimensions: batch, spatial, feature."""
+        return (self.output_batch, *self.output_spatial, self.output_feature)
+
+    def __str__(self) -> str:
+        spatial = [str(n) for n in range(len(self.input_spatial))]
+        sides = (
+            (self.input, ["b", *spatial, "f"]),
+            (self.kernel, [*spatial, "i", "o"]),
+            (self.output, ["b", *spatial, "f"]),
+        )
+        texts = ["".join(dict(sorted(zip(*side, strict=True))).values()) for side in sides]
+        return f"{texts[0]}_{texts[1]}->{texts[2]}"
 
 
 Infer: TypeAlias = Callable[[Sequence[ArrayType], Attributes], ArrayType]
@@ -305,6 +353,14 @@ def _infer_reduce_window(operands: Sequence[ArrayType], attributes: Attributes) 
         raise InvalidArgument(f"the initial value of windows of {array} cannot be {initial}")
     if len(window) != len(array.dims):
         raise InvalidArgument(f"a window over {array} has {len(array.dims)} dimensions")
+    _check_window(window)
+    if any(d.reversal for d in window):
+        raise InvalidArgument("the window of a reduction is not reversed: only a convolution's is (M5)")
+    dims = tuple(d.output_size(n) for d, n in zip(window, array.dims, strict=True))
+    return ArrayType(array.dtype, dims)
+
+
+def _check_window(window: Sequence[WindowDimension]) -> None:
     for d in window:
         if not isinstance(d, WindowDimension):
             raise InvalidArgument(f"a window consists of WindowDimension, not {d!r}")
@@ -315,8 +371,6 @@ def _infer_reduce_window(operands: Sequence[ArrayType], attributes: Attributes) 
             )
         if not all(isinstance(n, int) and abs(n) <= MAX_WINDOW for n in d.padding):
             raise InvalidArgument(f"the padding of a window is at most {MAX_WINDOW} either way: {d}")
-    dims = tuple(d.output_size(n) for d, n in zip(window, array.dims, strict=True))
-    return ArrayType(array.dtype, dims)
 
 
 def _infer_nextafter(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -356,15 +410,21 @@ def _infer_dot(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTy
             raise InvalidArgument(f"dot of {lhs} and {rhs}: axes {left} and {right} do not match")
     free_lhs = (n for i, n in enumerate(lhs.dims) if i not in d.lhs_contracting + d.lhs_batch)
     free_rhs = (n for i, n in enumerate(rhs.dims) if i not in d.rhs_contracting + d.rhs_batch)
-    dtype = attributes.get("dtype") or dtypes.result_type(lhs.dtype, rhs.dtype)
-    operand_kinds = {_dot_kind(lhs.dtype), _dot_kind(rhs.dtype)}
-    if operand_kinds != {_dot_kind(dtype)} or "host" in operand_kinds:
-        raise UnsupportedType(
-            f"dot of {lhs.dtype.name} and {rhs.dtype.name} to {dtype.name}: operands and result must be "
-            "all device floats, or all integers or bool (M1, M7)"
-        )
+    dtype = _product_type("dot", lhs.dtype, rhs.dtype, attributes)
     batch = tuple(lhs.dims[i] for i in d.lhs_batch)
     return ArrayType(dtype, (*batch, *free_lhs, *free_rhs))
+
+
+def _product_type(what: str, lhs: DType, rhs: DType, attributes: Attributes) -> DType:
+    """The result's type of a dot or convolution; raises UnsupportedType for what M1 and M7 lack."""
+    dtype: DType = attributes.get("dtype") or dtypes.result_type(lhs, rhs)
+    operand_kinds = {_dot_kind(lhs), _dot_kind(rhs)}
+    if operand_kinds != {_dot_kind(dtype)} or "host" in operand_kinds:
+        raise UnsupportedType(
+            f"{what} of {lhs.name} and {rhs.name} to {dtype.name}: operands and result must be "
+            "all device floats, or all integers or bool (M1, M7)"
+        )
+    return dtype
 
 
 def _dot_kind(dtype: DType) -> str:
@@ -373,9 +433,62 @@ def _dot_kind(dtype: DType) -> str:
     return "float" if dtype.exponent_bits and dtype.device else "host"
 
 
+MAX_ELEMENTS = 1 << 62  # so that no place in an array leaves 64 bits
+
+
+def _infer_convolution(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    lhs, rhs = operands
+    window: Sequence[WindowDimension] = attributes["window"]
+    d: ConvolutionDimensions = attributes["dimension_numbers"]
+    features, batches = attributes["feature_group_count"], attributes["batch_group_count"]
+    what = f"convolution of {lhs} and {rhs}"
+    sides = (("input", d.input, lhs), ("kernel", d.kernel, rhs), ("output", d.output, None))
+    for side, axes, t in sides:
+        rank = len(window) + 2
+        if sorted(axes) != list(range(rank)) or (t is not None and len(t.dims) != rank):
+            raise InvalidArgument(
+                f"{what}: a window of {len(window)} dimensions needs {rank} in the {side}, each "
+                f"listed once: they are listed as {axes}"
+            )
+    _check_window(window)
+    if not all(type(n) is int and n >= 1 for n in (features, batches)) or min(features, batches) > 1:
+        raise InvalidArgument(
+            f"{what}: feature_group_count {features} and batch_group_count {batches} must be positive "
+            "integers, and one of them 1"
+        )
+    batch, feature = lhs.dims[d.input_batch], lhs.dims[d.input_feature]
+    reads, writes = rhs.dims[d.kernel_input_feature], rhs.dims[d.kernel_output_feature]
+    if reads * features != feature:
+        raise InvalidArgument(
+            f"{what}: the input has {feature} features, the kernel reads {reads} in each of {features} "
+            "feature groups"
+        )
+    for length, name, groups in (
+        (writes, "output features", features * batches),
+        (batch, "batch", batches),
+    ):
+        if length % groups:
+            raise InvalidArgument(f"{what}: {groups} groups do not divide the {name}, {length}")
+    sizes = tuple(rhs.dims[a] for a in d.kernel_spatial)
+    if sizes != tuple(w.size for w in window):
+        raise InvalidArgument(f"{what}: the kernel is {sizes}, its window {tuple(window)}")
+    dims = [0] * (len(window) + 2)
+    dims[d.output_batch], dims[d.output_feature] = batch // batches, writes
+    for axis, w, source in zip(d.output_spatial, window, d.input_spatial, strict=True):
+        dims[axis] = w.output_size(lhs.dims[source])
+        if lhs.dims[source] * w.base_dilation > MAX_ELEMENTS:
+            raise InvalidArgument(f"{what}: the dilated input has more than {MAX_ELEMENTS} places")
+    if math.prod(n for n in dims if n) > MAX_ELEMENTS:
+        raise InvalidArgument(
+            f"{what}: a result of {tuple(dims)} has more than {MAX_ELEMENTS} elements"
+        )
+    return ArrayType(_product_type("convolution", lhs.dtype, rhs.dtype, attributes), tuple(dims))
+
+
 # ---- evaluation --------------------------------------------------------------------------------
 
 CONVERT = _core.CONVERT  # the tile-program opcode of a conversion to the step's result type
+_FLOAT32 = _core.DTYPES.index("float32")
 _CORE = {name: index for index, (name, _, _) in enumerate(_core.OPS)}
 _CORE_KINDS = {name: kind for name, _, kind in _core.OPS}
 _NARROW = [DTYPES[name].exponent_bits > 0 and name != "float32" for name in _core.DTYPES]
@@ -858,11 +971,16 @@ class Accumulation(NamedTuple):
     dtype: DType = dtypes.float32
     tile: int = 128  # the depth of the tensor engine's array (M2)
 
+    @property
+    def core(self) -> tuple[str, int, int]:
+        """The core's arguments."""
+        return self.order, core_code(self.dtype, "an accumulate type"), self.tile
+
 
 def accumulation(
     lhs: DType, rhs: DType, depth: int, accumulate: DType | None, profile: Profile
 ) -> Accumulation:
-    """The sums of a float dot: by the profile's field and the plan's accumulate type (M6).
+    """The sums of a product of floats: by the profile's field and the plan's accumulate type (M6).
 
     Raises UnsupportedType or UnsupportedOperator for a combination that M6 does not have.
 
@@ -870,92 +988,90 @@ def accumulation(
     300
     """
     field, dtype = profile.accumulate, accumulate or dtypes.float32
+    if field == "psum128" and dtype is dtypes.float32:
+        return Accumulation()
     if dtype not in (dtypes.float32, dtypes.float16, dtypes.bfloat16):
-        raise UnsupportedType(f"a dot sums in float32, float16 or bfloat16, not {dtype.name} (M6)")
+        raise UnsupportedType(f"a product sums in float32, float16 or bfloat16, not {dtype.name} (M6)")
     if field == "product_bf16" and max(lhs.bits, rhs.bits) > 16:
         raise UnsupportedType(
             f"accumulate='product_bf16' (M6) is for operands of 16 bits or fewer, not {lhs.name} and "
             f"{rhs.name}: cast them to bfloat16, or choose another value"
         )
-    if field == "exact" and dtype is not dtypes.float32:
+    steps_of_fma = field in ("psum128", "sequential")
+    if dtype is not dtypes.float32 and not steps_of_fma:
         raise UnsupportedOperator(
-            f"a dot that sums in {dtype.name} under accumulate='exact': the exact sum has no steps (M6)"
+            f"a product that sums in {dtype.name} under accumulate={field!r}: M6 rounds fma results and "
+            "PSUM additions to that type, which psum128 and sequential have"
         )
     draws = field in ("exact", "product_bf16") or dtype is not dtypes.float32
     if profile.rounding == "stochastic" and draws:
         raise UnsupportedOperator(
-            f"a dot with accumulate={field!r} that sums in {dtype.name} under stochastic rounding: S2 "
-            "has no words for its roundings"
+            f"a product with accumulate={field!r} that sums in {dtype.name} under stochastic rounding: "
+            "S2 has no words for its roundings"
         )
     if field == "psum128":
         return Accumulation(dtype=dtype)
     if field == "sequential":
         return Accumulation(dtype=dtype, tile=max(depth, 1))
     if field == "pairs":
-        return Accumulation("pairs", dtype, max(depth, 1))
-    assert field in ("exact", "product_bf16")
-    return Accumulation("exact" if field == "exact" else "product_bf16", dtype)
+        return Accumulation("pairs", tile=max(depth, 1))
+    return Accumulation("exact" if field == "exact" else "product_bf16")
 
 
-def _multiply_matrices(
-    a: Bits, b: Bits, dtype: DType, how: Accumulation, setting: Setting
-) -> BitsArray:
-    """The products [batch, rows, depth] x [batch, depth, columns]."""
-    output = _empty(ArrayType(dtype, (*a.data.shape[:2], b.data.shape[2])))
-    a_code, b_code = core_code(a.dtype, "dot"), core_code(b.dtype, "dot")
-    code, choices = core_code(dtype, "dot"), numerics(setting.profile)
-    draw = (setting.seed, setting.identifier())
-    sums = (how.order, core_code(how.dtype, "dot"), how.tile)
-    _core.dot(a.data, a_code, b.data, b_code, output, code, *sums, choices, *draw)
-    return output
+def _accumulation(
+    operands: Sequence[Bits], depth: int, result: DType, attributes: Attributes, profile: Profile
+) -> Accumulation:
+    """The sums of a dot or convolution of these operands (M6); integers have no choice (M7)."""
+    accumulate: DType | None = attributes.get("accumulate")
+    if _dot_kind(result) == "integer":
+        if accumulate is not None:
+            raise UnsupportedType(f"a product in {result.name} does not sum in {accumulate.name} (M7)")
+        return Accumulation()
+    cast: DType | None = attributes.get("cast")
+    lhs, rhs = (cast if cast and x.dtype is dtypes.float32 else x.dtype for x in operands)
+    return accumulation(lhs, rhs, depth, accumulate, profile)
 
 
-def _matrices(lhs: Bits, rhs: Bits, d: DotDimensions) -> tuple[Bits, Bits]:
-    """The operands as [batch, rows, depth] and [batch, depth, columns]."""
-    free_lhs = [i for i in range(lhs.data.ndim) if i not in d.lhs_contracting + d.lhs_batch]
-    free_rhs = [i for i in range(rhs.data.ndim) if i not in d.rhs_contracting + d.rhs_batch]
+def _cast_operand(
+    x: Bits, attributes: Attributes, setting: Setting, tile: str
+) -> tuple[BitsArray, int, _core.TileProgram | None]:
+    """An operand's data and type for the core, and the program that rounds it while it is packed (A1)."""
+    cast: DType | None = attributes.get("cast")
+    code = core_code(x.dtype, "a product")
+    if cast is None or x.dtype is not dtypes.float32 or cast is x.dtype:
+        return x.data, code, None
+    program = tile_program(
+        (code,), ((CONVERT, core_code(cast, "a cast"), (0,)),), (1,), setting.profile
+    )
+    if not program.draws():
+        return x.data, code, program
+    rounded = run_tile_program(
+        program, [x.data], [ArrayType(cast, x.data.shape)], setting.seed, [setting.identifier(tile)]
+    )
+    return rounded[0], core_code(cast, "a cast"), None
 
-    def size(x: Bits, axes: Sequence[int]) -> int:
-        return math.prod(x.data.shape[i] for i in axes)
 
-    batch, depth = size(lhs, d.lhs_batch), size(lhs, d.lhs_contracting)
-    # M2: the contraction index is row-major over the contracting dimensions as the dot lists them.
-    a = lhs.data.transpose([*d.lhs_batch, *free_lhs, *d.lhs_contracting])
-    b = rhs.data.transpose([*d.rhs_batch, *d.rhs_contracting, *free_rhs])
+def _goes_via_float32(result: DType, attributes: Attributes, profile: Profile) -> bool:
+    """Whether a product of integers does (M7); to bool it is the or of ands in any case."""
     return (
-        Bits(a.reshape(batch, size(lhs, free_lhs), depth), lhs.dtype),
-        Bits(b.reshape(batch, depth, size(rhs, free_rhs)), rhs.dtype),
+        profile.int_dot == "via_float32"
+        and result is not dtypes.boolean
+        and _dot_kind(result) == "integer"
+        and attributes.get("accumulate") is None
     )
 
 
-def _evaluate_dot(
+def _evaluate_via_float32(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    accumulate: DType | None = attributes.get("accumulate")
-    is_float = _dot_kind(result.dtype) == "float"
-    if not is_float and accumulate is not None:
-        raise UnsupportedType(f"a dot to {result.dtype.name} does not sum in {accumulate.name} (M7)")
-    # M7: to bool it is the or of ands in any case.
-    via_float32 = setting.profile.int_dot == "via_float32" and result.dtype is not dtypes.boolean
-    dtype = result.dtype
-    try:
-        if not is_float and via_float32:
-            operands = [_converted(x, dtypes.float32, setting) for x in operands]
-            dtype, is_float = dtypes.float32, True
-        a, b = _matrices(operands[0], operands[1], attributes["dot_dimensions"])
-        how = Accumulation()
-        if is_float:
-            how = accumulation(a.dtype, b.dtype, a.data.shape[2], accumulate, setting.profile)
-        output = _multiply_matrices(a, b, dtype, how, setting).reshape(result.dims)
-        if dtype is not result.dtype:
-            code = core_code(result.dtype, "dot")
-            back = (_core.CONVERT_NEAREST, code, (0,))  # saturates, as VectorE's stores do (E8)
-            program = tile_program((core_code(dtype, "dot"),), (back,), (1,), setting.profile)
-            return run_tile_program(program, [output], [result])[0]
-        return output
-    except MemoryError as error:
-        types = f"{operands[0].type} and {operands[1].type}"
-        raise OutOfMemory(f"dot of {types} to {result}: there is not as much memory") from error
+    """A product of integers as one of float32, rounded to the nearest and saturated (M7)."""
+    floats = [_converted(x, dtypes.float32, setting) for x in operands]
+    wide = ArrayType(dtypes.float32, result.dims)
+    own = {name: value for name, value in attributes.items() if name != "cast"}
+    total = op.evaluate(op, floats, own, wide, setting)
+    back = (_core.CONVERT_NEAREST, core_code(result.dtype, op.label), (0,))
+    program = tile_program((_FLOAT32,), (back,), (1,), setting.profile)
+    return run_tile_program(program, [total], [result])[0]
 
 
 def _converted(x: Bits, dtype: DType, setting: Setting) -> Bits:
@@ -963,6 +1079,103 @@ def _converted(x: Bits, dtype: DType, setting: Setting) -> Bits:
         return x
     result = ArrayType(dtype, x.data.shape)
     return Bits(_run_one(by_name("convert"), [x], {}, result, setting), dtype)
+
+
+def _evaluate_dot(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    if _goes_via_float32(result.dtype, attributes, setting.profile):
+        return _evaluate_via_float32(op, operands, attributes, result, setting)
+    lhs, rhs = operands
+    d: DotDimensions = attributes["dot_dimensions"]
+    depth = math.prod([lhs.data.shape[i] for i in d.lhs_contracting])
+    how = _accumulation(operands, depth, result.dtype, attributes, setting.profile)
+    free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, lhs.data.ndim, rhs.data.ndim)
+    try:
+        a, a_code, a_program = _cast_operand(lhs, attributes, setting, "lhs")
+        b, b_code, b_program = _cast_operand(rhs, attributes, setting, "rhs")
+        left = (a.transpose(order_lhs), a_code, free_lhs, a_program)
+        right = (b.transpose(order_rhs), b_code, free_rhs, b_program)
+        return _run_dot(left, right, len(d.lhs_batch), result, how, setting)
+    except MemoryError as error:
+        what = f"dot of {lhs.type} and {rhs.type} to {result}"
+        raise OutOfMemory(f"{what}: there is not as much memory") from error
+
+
+# One operand as the core takes it: data, type, how many axes are free, the program that casts it.
+DotSide: TypeAlias = tuple[BitsArray, int, int, _core.TileProgram | None]
+
+
+def _run_dot(
+    left: DotSide,
+    right: DotSide,
+    batch: int,
+    result: ArrayType,
+    how: Accumulation,
+    setting: Setting,
+) -> BitsArray:
+    output = _empty(result)
+    code, choices = core_code(result.dtype, "dot"), numerics(setting.profile)
+    draw = (setting.seed, setting.identifier())
+    _core.dot(*left, *right, batch, output, code, *how.core, choices, *draw)
+    return output
+
+
+@lru_cache(4096)
+def _dot_axes(
+    d: DotDimensions, lhs_rank: int, rhs_rank: int
+) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
+    """How many axes of either side are free, and each side's order for the core: batch, free and
+    contracting axes. The contraction index is row-major as the dot lists them (M2).
+    """
+    free_lhs = tuple(i for i in range(lhs_rank) if i not in d.lhs_contracting + d.lhs_batch)
+    free_rhs = tuple(i for i in range(rhs_rank) if i not in d.rhs_contracting + d.rhs_batch)
+    return (
+        len(free_lhs),
+        len(free_rhs),
+        (*d.lhs_batch, *free_lhs, *d.lhs_contracting),
+        (*d.rhs_batch, *free_rhs, *d.rhs_contracting),
+    )
+
+
+def _evaluate_convolution(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    if _goes_via_float32(result.dtype, attributes, setting.profile):
+        return _evaluate_via_float32(op, operands, attributes, result, setting)
+    lhs, rhs = operands
+    window: Sequence[WindowDimension] = attributes["window"]
+    d: ConvolutionDimensions = attributes["dimension_numbers"]
+    output = _empty(result)
+    if not lhs.data.shape[d.input_feature]:
+        output[...] = 0  # sums of nothing (M2)
+        return output
+    x, x_code, x_program = _cast_operand(lhs, attributes, setting, "lhs")
+    w, w_code, w_program = _cast_operand(rhs, attributes, setting, "rhs")
+    rows = [
+        (v.size, v.stride, v.padding[0], v.base_dilation, v.window_dilation, v.reversal) for v in window
+    ]
+    w = w.transpose(d.kernel)
+    depth = math.prod(w.shape[:-1])
+    how = _accumulation(operands, depth, result.dtype, attributes, setting.profile)
+    left = (x.transpose(d.input), x_code, x_program)
+    right = (w, w_code, w_program)
+    shape = (rows, attributes["feature_group_count"], attributes["batch_group_count"])
+    target = (output.transpose(d.output), core_code(result.dtype, "convolution"))
+    order, accumulate_code, tile = how.core
+    _core.convolution(
+        *left,
+        *right,
+        *shape,
+        *target,
+        accumulate=order,
+        accumulate_dtype=accumulate_code,
+        tile=tile,
+        numerics=numerics(setting.profile),
+        seed=setting.seed,
+        id=setting.identifier(),
+    )
+    return output
 
 
 def transpose_on_tensor_engine(
@@ -979,15 +1192,17 @@ def transpose_on_tensor_engine(
     moved = words.transpose(axes)
     ones = Bits(np.eye(Accumulation().tile, dtype=np.float32), dtypes.float32)
     identity = _converted(ones, relayout, setting).data
-    depth = moved.shape[-1]
+    depth, code = moved.shape[-1], core_code(relayout, "a transpose")
     output = _empty(ArrayType(x.dtype, moved.shape))
     for start in range(0, depth, len(identity)):
         size = min(len(identity), depth - start)
         block = moved[..., start : start + size]
-        rows = Bits(block.reshape(1, math.prod(block.shape[:-1]), size), relayout)
-        square = Bits(identity[None, :size, :size], relayout)
-        product = _multiply_matrices(rows, square, x.dtype, Accumulation(), setting)
-        output[..., start : start + size] = product.reshape(block.shape)
+        left = (block, code, block.ndim - 1, None)
+        right = (identity[:size, :size], code, 1, None)
+        block_type = ArrayType(x.dtype, block.shape)
+        output[..., start : start + size] = _run_dot(
+            left, right, 0, block_type, Accumulation(), setting
+        )
     return output
 
 
@@ -1112,6 +1327,7 @@ _other("argsort",   "",          "",               1, "gpsimd", "movement", "ten
 _other("top_k",     "",          "",               1, "gpsimd", "movement", "tensor_copy",   _infer_top_k,    _evaluate_top_k)
 _other("nextafter", "",          "",               2, "gpsimd", "compute",  "tensor_tensor", _infer_nextafter, _evaluate_nextafter)
 _other("dot",       "dot",       "DotGeneral",     2, "tensor", "matmult",  "nc_matmul",     _infer_dot,       _evaluate_dot)
+_other("convolution", "convolution", "ConvGeneralDilated", 2, "tensor", "matmult", "nc_matmul", _infer_convolution, _evaluate_convolution)
 _other("broadcast", "broadcast", "BroadcastInDim", 1, "none",   "movement", "none",          _infer_broadcast, _evaluate_broadcast)
 _other("reshape",   "reshape",   "Reshape",        1, "none",   "movement", "none",          _infer_reshape,   _evaluate_reshape)
 _other("copy",      "copy",      "Copy",           1, "dma",    "movement", "dma",           _infer_same,      _evaluate_copy)
@@ -1227,7 +1443,7 @@ def truncated(
     # products through floats (M7), which saturate in 32 bits, and for shifts and counts of bits, whose
     # width is 32.
     saturates = (op.name == "convert" and arrays[0].dtype.kind == "float") or (
-        op.name == "dot" and setting.profile.int_dot == "via_float32"
+        op.name in ("dot", "convolution") and setting.profile.int_dot == "via_float32"
     )
     if saturates or (op.core is not None and op.name != "select"):
         narrow = _WIDE[value.dtype]

@@ -14,7 +14,7 @@ from rich.console import Console
 from neuronsim import _core, processor
 from neuronsim.bench import Measurement, kernel_names, measure
 from neuronsim.bench.kernels import make_case
-from neuronsim.bench.peers import peer_run
+from neuronsim.bench.peers import open_peer, peer_run
 from neuronsim.bench.report import print_measurements
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator, UnsupportedType
 
@@ -41,7 +41,11 @@ SAMPLE = Measurement(
 
 
 def shape_of(op: str) -> tuple[int, ...]:
-    return (4, 5, 6) if op == "matmul" else (5, 6)
+    return (4, 5, 6) if op == "matmul" else (1, 2, 7, 8) if op == "convolution" else (5, 6)
+
+
+def layer_of(op: str) -> str | None:
+    return "3k3x3p1" if op == "convolution" else None
 
 
 def dtype_of(op: str) -> str:
@@ -57,28 +61,40 @@ def test_derived_figures_follow_from_the_measured() -> None:
     assert SAMPLE.gflop_per_s == pytest.approx(0.1)
     assert SAMPLE.of_limit == pytest.approx(0.5)
     assert dataclasses.replace(SAMPLE, fma_seconds=1.5e-6).of_limit == pytest.approx(0.75)
+    assert SAMPLE.of_peak == pytest.approx(0.25)
+    assert dataclasses.replace(SAMPLE, pairs_seconds=1e-6).of_peak == pytest.approx(0.5)
+    assert dataclasses.replace(SAMPLE, pairs_seconds=1.5e-6).of_limit == pytest.approx(0.75)
     assert SAMPLE.ratio == pytest.approx(1.5)
     assert dataclasses.replace(SAMPLE, peer=None, peer_seconds=None).ratio is None
 
 
 def test_the_dictionary_has_every_figure() -> None:
-    derived = {"ns_per_element", "gb_per_s", "gflop_per_s", "of_limit", "ratio"}
+    derived = {"ns_per_element", "gb_per_s", "gflop_per_s", "of_limit", "of_peak", "ratio"}
     assert set(SAMPLE.to_dict()) == {f.name for f in dataclasses.fields(Measurement)} | derived
 
 
 @pytest.mark.parametrize("op", kernel_names())
 def test_every_kernel_can_be_measured(op: str) -> None:
-    found = measure(op, shape_of(op), dtype_of(op), repeats=1)
+    found = measure(op, shape_of(op), dtype_of(op), layer=layer_of(op), repeats=1)
     assert (found.op, found.shape, found.dtype) == (op, shape_of(op), dtype_of(op))
     assert (found.threads, found.peer, found.peer_seconds, found.repeats) == (1, None, None, 1)
     assert found.isa == processor.isa()
     assert 0 < found.seconds < 1
     assert 0 < found.copy_seconds < 1
     assert 0 <= found.fma_seconds < 1
+    assert found.layer == layer_of(op)
 
 
 @pytest.mark.parametrize(
-    ("op", "peer"), [("chain", "numpy"), ("chain", "op_by_op"), ("isfinite", "numpy"), ("exp", "torch")]
+    ("op", "peer"),
+    [
+        ("chain", "numpy"),
+        ("chain", "op_by_op"),
+        ("isfinite", "numpy"),
+        ("exp", "torch"),
+        ("add", "read"),
+        ("add", "one_thread"),
+    ],
 )
 def test_a_peer_that_cannot_write_in_place_is_no_peer_of_touched_results(op: str, peer: str) -> None:
     with pytest.raises(UnsupportedOperator, match="touched"):
@@ -122,6 +138,8 @@ def test_a_chain_is_the_same_op_by_op() -> None:
         ("sum", (10, 20), "float16", 1, 200, 420, 200),
         ("max", (10, 20), "float16", -2, 200, 440, 200),
         ("matmul", (3, 4, 5), "bfloat16", None, 15, 2 * (12 + 20 + 15), 120),
+        ("matmul", (2, 3, 4, 5), "float8_e5m2", None, 30, 2 * (12 + 20 + 15), 240),
+        ("matmul", (3, 4, 5), "float32:bfloat16", None, 15, 4 * (12 + 20 + 15), 120),
     ],
 )
 def test_traffic_and_work_are_counted(
@@ -172,9 +190,14 @@ def test_numpy_computes_the_same_kernel(op: str) -> None:
 
 
 def test_numpys_matmul_runs_with_as_many_threads() -> None:
-    pytest.importorskip("threadpoolctl", reason="extra `peers`")
+    limits = pytest.importorskip("threadpoolctl", reason="extra `peers`")
     case = make_case("matmul", (3, 4, 5), "float32")
     assert np.allclose(peer_run("numpy", case, 1)(), np.asarray(case.run()), rtol=1e-5)
+    with open_peer("numpy", case, 1) as (seconds, detail):
+        assert seconds(2) > 0
+        assert detail
+        pools = [p for p in limits.threadpool_info() if p["user_api"] == "blas"]
+        assert {p["num_threads"] for p in pools} == {1}
 
 
 @pytest.mark.parametrize("op", ["add", "multiply", "convert"])
@@ -220,10 +243,30 @@ def test_what_a_peer_does_not_have_is_refused(peer: str, op: str, dtype: str) ->
         ({"dtype": "float32:bfloat16"}, InvalidArgument, "pair of types"),
         ({"op": "convert"}, InvalidArgument, "pair of types"),
         ({"op": "matmul"}, InvalidArgument, "ROWSxDEPTHxCOLUMNS"),
+        ({"op": "matmul", "shape": (2,) * 5}, InvalidArgument, "BATCHx"),
+        ({"op": "matmul", "shape": (1, 1 << 20, 1 << 20)}, InvalidArgument, "elements"),
+        ({"op": "matmul", "shape": (2, 2, 2), "axis": 0}, InvalidArgument, "axis 0"),
+        (
+            {"op": "matmul", "shape": (2, 2, 2), "dtype": "float16:bfloat16"},
+            InvalidArgument,
+            "one type",
+        ),
+        ({"op": "matmul", "shape": (2, 2, 2), "dtype": "float32:int8"}, InvalidArgument, "float type"),
+        ({"op": "convolution", "shape": (1, 2, 5)}, InvalidArgument, "needs a layer"),
+        ({"op": "convolution", "shape": (1, 2, 5), "layer": "4"}, InvalidArgument, "a word such as"),
+        ({"op": "convolution", "shape": (1, 2, 5), "layer": "4k3x3"}, InvalidArgument, "LENGTHxLENGTH"),
+        ({"op": "convolution", "shape": (1, 2, 5), "layer": "4k9"}, InvalidArgument, "longer than"),
+        ({"op": "convolution", "shape": (1, 3, 5), "layer": "4k3g2"}, InvalidArgument, "do not divide"),
+        ({"op": "convolution", "shape": (1, 3, 5), "layer": "4k3s0"}, InvalidArgument, "at least 1"),
+        ({"op": "convolution", "shape": (1, 3, 5), "layer": "4k99999999"}, InvalidArgument, "a word"),
+        ({"layer": "4k3"}, InvalidArgument, "not add's"),
         ({"op": "sum", "axis": 1}, InvalidArgument, "axis 1"),
         ({"op": "sum", "axis": -2}, InvalidArgument, "axis -2"),
         ({"op": "bitwise_and"}, NeuronSimError, "not defined for float32"),
         ({"op": "mean", "dtype": "int32"}, UnsupportedType, "mean of int32"),
+        ({"peer": "sgemm"}, UnsupportedOperator, "sgemm has no add"),
+        ({"peer": "onnxruntime"}, UnsupportedOperator, "onnxruntime has no add"),
+        ({"peer": "bfloat16"}, UnsupportedOperator, "not of add"),
         ({"peer": "matlab"}, InvalidArgument, "numpy, ml_dtypes, torch"),
         ({"isa": "z80"}, InvalidArgument, "'z80' is not available"),
         ({"threads": 0}, InvalidArgument, "integer from 1 to 1024"),

@@ -96,39 +96,42 @@ def test_dot_whose_size_overflows_is_out_of_memory(
 
 
 def test_core_refuses_what_does_not_fit() -> None:
-    x, out = np.zeros((1, 2, 3), np.float32), np.zeros((1, 2, 2), np.float32)
-    y = np.zeros((1, 3, 2), np.float32)
+    x, y = np.zeros((1, 2, 3), np.float32), np.zeros((1, 2, 3), np.float32)  # batch, free, contracting
+    out = np.zeros((1, 2, 2), np.float32)
     f32, f64, i32 = (_core.DTYPES.index(t) for t in ("float32", "float64", "int32"))
     plain = ("fma", f32, 128)
-    for arguments in (
-        (x[0], f32, y, f32, out, f32, *plain),
-        (x, f32, x, f32, out, f32, *plain),
-        (x, f32, y, f32, np.zeros((1, 2, 3), np.float32), f32, *plain),
-        (x, f32, y, f32, out, i32, *plain),
-        (x, i32, y, f32, out, f32, *plain),
-        (x, f64, y, f64, out, f64, *plain),
-        (x, 99, y, f32, out, f32, *plain),
-        (x, f32, y, f32, out[:, :, ::-1], f32, *plain),
-        (x, f32, y.astype(np.float64), f32, out, f32, *plain),
-        (x, f32, y, f32, out, f32, "fma", f32, 0),
-        (x, f32, y, f32, out, f32, "fma", f32, -128),
-        (x, f32, y, f32, out, f32, "psum128", f32, 128),
-        (x, f32, y, f32, out, f32, "", f32, 128),
-        (x, f32, y, f32, out, f32, "fma", i32, 128),
-        (x, f32, y, f32, out, f32, "fma", 99, 128),
+    for a, b, output, result, how in (
+        ((x[0], f32, 1), (y, f32, 1), out, f32, plain),
+        ((x, f32, 2), (y, f32, 1), out, f32, plain),
+        ((x, f32, 1), (y[:, :, :2], f32, 1), out, f32, plain),
+        ((x, f32, 1), (y.transpose(0, 2, 1), f32, 1), out, f32, plain),
+        ((x, f32, 1), (y, f32, 1), np.zeros((1, 2, 3), np.float32), f32, plain),
+        ((x, f32, 1), (y, f32, 1), out[0], f32, plain),
+        ((x, f32, 1), (y, f32, 1), out, i32, plain),
+        ((x, i32, 1), (y, f32, 1), out, f32, plain),
+        ((x, f64, 1), (y, f64, 1), out, f64, plain),
+        ((x, 99, 1), (y, f32, 1), out, f32, plain),
+        ((x, f32, 1), (y.astype(np.float64), f32, 1), out, f32, plain),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("fma", f32, 0)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("fma", f32, -128)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("psum128", f32, 128)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("", f32, 128)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("fma", i32, 128)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("fma", 99, 128)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("exact", _core.DTYPES.index("bfloat16"), 128)),
     ):
-        with pytest.raises(ValueError, match=r"contract|types|items|dense|unknown|accumulat"):
-            _core.dot(*arguments, ops.numerics(Profile()), 0, 0)
+        rest = (*how, ops.numerics(Profile()), 0, 0)
+        with pytest.raises(ValueError, match=r"\w+ \w+"):
+            _core.dot(*a, None, *b, None, 1, output, result, *rest)
 
 
 def test_operands_too_large_to_pack_are_a_memory_error(isa: str) -> None:
     # 2^63 bytes and more: the size must not wrap around to a small allocation.
     depth = 0x1555555555555556
     a = np.broadcast_to(np.ones(1, np.float32), (1, 1, depth))
-    b = np.broadcast_to(np.ones(1, np.float32), (1, depth, 1))
-    output = np.empty((1, 1, 1), np.float32)
+    side, output = (a, 0, 1, None), np.empty((1, 1, 1), np.float32)
     with pytest.raises(MemoryError):
-        _core.dot(a, 0, b, 0, output, 0, "fma", 0, 128, ops.numerics(Profile()), 0, 0)
+        _core.dot(*side, *side, 1, output, 0, "fma", 0, 128, ops.numerics(Profile()), 0, 0)
 
 
 def test_every_error_is_the_librarys() -> None:

@@ -50,7 +50,7 @@ def number(word: int, type_name: str = "float32") -> float:
         (m, t)
         for m in MODELS
         for t in ("float32", "bfloat16", "float16")
-        if (m, t) not in (("exact", "bfloat16"), ("exact", "float16"))  # it has no steps
+        if t == "float32" or m in ("psum128", "sequential")
     ],
 )
 @pytest.mark.parametrize(("a", "b"), [("bfloat16", "bfloat16"), ("float16", "float8_e4m3")])
@@ -265,7 +265,9 @@ def test_dot_M6_what_has_no_meaning_is_refused(evaluate: Evaluate) -> None:
     x = np.zeros((1, 1), np.uint16)
     stochastic = {"rounding": "stochastic"}
     for fields, accumulate, message in (
-        ({"accumulate": "exact"}, dtypes.bfloat16, "no steps"),
+        ({"accumulate": "exact"}, dtypes.bfloat16, "'exact'"),
+        ({"accumulate": "pairs"}, dtypes.bfloat16, "'pairs'"),
+        ({"accumulate": "product_bf16"}, dtypes.float16, "'product_bf16'"),
         ({"accumulate": "exact", **stochastic}, None, "stochastic"),
         ({"accumulate": "product_bf16", **stochastic}, None, "stochastic"),
         (stochastic, dtypes.float16, "stochastic"),

@@ -13,6 +13,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
-from neuronsim.reference import elementwise, formats
+from neuronsim.reference import elementwise, formats, sums
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = ROOT.parent / "shared" / "data" / "hlo_cases.zip"
@@ -155,6 +156,63 @@ def is_ours_correctly_rounded(case: Case, results: tuple[Any, ...], where: np.nd
     return True
 
 
+# ---- the explained differences: XLA adds the terms of a convolution in another order ---------------
+
+
+def by_place(x: Any, axes: tuple[int, ...]) -> dict[tuple[int, ...], int]:
+    """The words of an array by their index along the listed dimensions."""
+    return {at: int(word) for at, word in np.ndenumerate(bits(x.bits).transpose(axes))}
+
+
+def exact(word: int) -> Fraction:
+    return formats.decode("float32", word).value
+
+
+def is_within_the_rounding_of_its_terms(
+    case: Case, results: tuple[Any, ...], where: np.ndarray
+) -> bool:
+    """Whether our value of each element is the twin's (M5), and both it and XLA's lie as near to the
+    exact sum as float32 additions in any order bring them.
+    """
+    flat = inline_calls(case.module)
+    found = [i for i in flat.entry_computation.instructions if i.opcode == "convolution"]
+    if len(found) != 1 or len(results) != 1:
+        return False
+    (i,) = found
+    operands = [
+        run(flat.replace_entry(dataclasses.replace(flat.entry_computation, root=o)))[0]
+        for o in i.operands
+    ]
+    d: ops.ConvolutionDimensions = i.attributes["dimension_numbers"]
+    window = [
+        sums.WindowAxis(w.size, w.stride, w.padding[0], w.base_dilation, w.window_dilation, w.reversal)
+        for w in i.attributes["window"]
+    ]
+    image = {(p[0], p[1:-1], p[-1]): v for p, v in by_place(operands[0], d.input).items()}
+    kernel = {(p[:-2], p[-2], p[-1]): v for p, v in by_place(operands[1], d.kernel).items()}
+    sizes = {
+        "batch": operands[0].shape[d.input_batch],
+        "outputs": operands[1].shape[d.kernel_output_feature],
+        "features": operands[1].shape[d.kernel_input_feature],
+        "feature_groups": i.attributes["feature_group_count"],
+        "batch_groups": i.attributes["batch_group_count"],
+    }
+    theirs = np.ascontiguousarray(case.expected[0]).view(np.uint32)
+    for index in where:
+        at = np.unravel_index(index, results[0].shape)
+        n, *place, out = (int(at[a]) for a in d.output)
+        lhs, rhs = sums.convolution_terms(image, kernel, window, (n, tuple(place), out), **sizes)
+        ours = int(bits(results[0].bits)[at])
+        if ours != sums.dot("float32", "float32", "float32", lhs, rhs):
+            return False
+        terms = [exact(a) * exact(b) for a, b in zip(lhs, rhs, strict=True)]
+        bound = len(terms) * sum(map(abs, terms)) / 2**24
+        for word in (ours, int(theirs[at])):
+            if abs(exact(word) - sum(terms)) > bound:
+                return False
+    return True
+
+
 # ---- the tests -----------------------------------------------------------------------------------
 
 
@@ -162,13 +220,21 @@ def test_every_executed_case_agrees_with_xla_or_is_nearer_to_the_exact_value() -
     wrong, explained = [], []
     for case, results in executed().values():
         for n, where in differing(case, results):
-            if n == 0 and is_ours_correctly_rounded(case, results, where):
+            if n == 0 and (
+                is_ours_correctly_rounded(case, results, where)
+                or is_within_the_rounding_of_its_terms(case, results, where)
+            ):
                 explained.append(case.name)
             else:
                 wrong.append(f"{case.name}: result {n} at {where[:5].tolist()}")
     assert wrong == []
-    # XLA's tanh is off by up to 3 units in the last place.
-    assert explained == ["tanh_float32_20_20"]
+    # XLA's tanh is off by up to 3 units in the last place, and the sums of two of the six convolutions
+    # cancel, so that the order of their additions shows.
+    assert sorted(explained) == [
+        "conv_general_dilated_float32_1_16_16_2_float32_2_3_2_2",
+        "conv_general_dilated_float32_1_16_2_float32_3_2_2",
+        "tanh_float32_20_20",
+    ]
 
 
 def test_the_number_of_executed_cases_does_not_fall(record_property: Any) -> None:
@@ -177,6 +243,13 @@ def test_the_number_of_executed_cases_does_not_fall(record_property: Any) -> Non
     record_property("hlo_cases_by_opcode", json.dumps(listed))
     print(f"{len(executed())} cases executed;", ", ".join(f"{k} {n}" for k, n in listed.items()))
     assert len(executed()) >= EXECUTED_AT_LEAST
+
+
+def test_every_convolution_is_executed() -> None:
+    known = opcodes(proto.read(EXAMPLE)) | {"convolution"}
+    within = {c.name for c in cases() if c.opcodes <= known and "convolution" in c.opcodes}
+    assert len(within) == 6
+    assert within <= set(executed())
 
 
 def test_every_case_of_the_examples_operators_is_executed() -> None:

@@ -139,6 +139,58 @@ def test_dot_takes_mixed_formats() -> None:
     assert formats.decode("float32", found).value == Fraction(-9, 2)
 
 
+def test_convolution_M5_terms_by_hand() -> None:
+    """Two features of one image of three positions, a padded and reversed window of two."""
+    image = {(0, (p,), f): 10 * p + f + 1 for p in range(3) for f in range(2)}
+    kernel = {((t,), f, 0): 100 * (t + 1) + f for t in range(2) for f in range(2)}
+    sizes = {"batch": 1, "outputs": 1, "features": 2}
+
+    def terms(place: int, **changes: int | bool) -> tuple[list[int], list[int]]:
+        axis = sums.WindowAxis(2, padding_low=1, **changes)
+        return sums.convolution_terms(image, kernel, [axis], (0, (place,), 0), **sizes)
+
+    assert terms(0) == ([0, 0, 1, 2], [100, 101, 200, 201])
+    assert terms(1) == ([1, 2, 11, 12], [100, 101, 200, 201])
+    assert terms(3) == ([21, 22, 0, 0], [100, 101, 200, 201])
+    assert terms(1, reversal=True) == ([1, 2, 11, 12], [200, 201, 100, 101])
+    assert terms(1, stride=2) == ([11, 12, 21, 22], [100, 101, 200, 201])
+    assert terms(0, window_dilation=2) == ([0, 0, 11, 12], [100, 101, 200, 201])
+    assert terms(2, base_dilation=2) == ([0, 0, 11, 12], [100, 101, 200, 201])
+    assert terms(3, base_dilation=2) == ([11, 12, 0, 0], [100, 101, 200, 201])
+
+
+def test_convolution_M5_groups_by_hand() -> None:
+    image = {(n, (), f): 10 * n + f for n in range(4) for f in range(4)}
+    kernel = {((), f, o): 100 * f + o for f in range(4) for o in range(4)}
+
+    def lhs(n: int, out: int, features: int, **groups: int) -> list[int]:
+        sizes = {"batch": 4, "outputs": 4, "features": features}
+        return sums.convolution_terms(image, kernel, [], (n, (), out), **sizes, **groups)[0]
+
+    assert [lhs(1, o, 2, feature_groups=2) for o in range(4)] == [[10, 11]] * 2 + [[12, 13]] * 2
+    assert [lhs(1, o, 1, feature_groups=4) for o in range(4)] == [[10], [11], [12], [13]]
+    assert [lhs(1, o, 4, batch_groups=2)[0] for o in range(4)] == [10, 10, 30, 30]
+    assert [lhs(0, o, 4, batch_groups=4)[0] for o in range(4)] == [0, 10, 20, 30]
+
+
+def test_convolution_M5_is_the_dot_of_its_terms() -> None:
+    """Zeros of the padding count: under an infinite weight they give NaN."""
+    one, inf = ONE, 0x7F800000
+    image = {(0, (p,), 0): one for p in range(2)}
+    kernel = {((0,), 0, 0): inf, ((1,), 0, 0): one}
+    found = [
+        sums.convolution(
+            *("float32", "float32", "bfloat16", image, kernel, [sums.WindowAxis(2, padding_low=1)]),
+            (0, (place,), 0),
+            batch=1,
+            outputs=1,
+            features=1,
+        )
+        for place in range(2)
+    ]
+    assert found == [0x7FC0, 0x7F80]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_dot_M2_is_a_chain_of_the_twins_fma_and_add(seed: int) -> None:
     """The units of 2^-298 against `fma` and `add` of E2 on float32 words, special values too."""

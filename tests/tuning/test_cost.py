@@ -9,7 +9,7 @@ from neuronsim.casting.plan import make_plan
 from neuronsim.casting.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
-from neuronsim.ops import DotDimensions
+from neuronsim.ops import ConvolutionDimensions, DotDimensions, WindowDimension
 from neuronsim.targets import TARGETS
 from neuronsim.tuning.cost import Estimate, estimate
 
@@ -87,6 +87,47 @@ def test_batched_matmuls_add_up() -> None:
     dims = {"dot_dimensions": DotDimensions((2,), (1,), (0,), (0,))}
     z = Instruction("z", "dot", Shape(F32, (6, 128, 512)), ("x", "y"), dims)
     assert cost_of(x, y, z).seconds == pytest.approx((100 + 6 * 512) / TENSOR, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("features", "outputs", "groups", "dtype", "cycles"),
+    [
+        # 14 x 14 positions: 128 kernels stay, 196 patches move, for each 128 of 9 x features terms.
+        (128, 128, 1, BF16, 9 * 196),
+        (128, 128, 1, F32, 4 * 9 * 196),
+        (15, 128, 1, BF16, 2 * 196),
+        (128, 256, 1, BF16, 9 * 2 * 196),
+        # Two groups of 64: 576 terms each, and either side may stay: 128 + 68 patches, 64 kernels.
+        (64, 128, 2, BF16, 2 * 5 * (64 + 64)),
+        (1, 96, 96, BF16, 96 * (64 + 64)),  # depthwise: one column moves past 128 and 68 patches
+    ],
+)
+def test_a_convolution_takes_the_cycles_of_its_patches(
+    features: int, outputs: int, groups: int, dtype: DType, cycles: int
+) -> None:
+    x = parameter("x", dtype, (1, 14, 14, features * groups))
+    w = parameter("w", dtype, (3, 3, features, outputs), 1)
+    attributes = {
+        "window": (WindowDimension(3, 1, (1, 1)),) * 2,
+        "dimension_numbers": ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2)),
+        "feature_group_count": groups,
+        "batch_group_count": 1,
+    }
+    y = Instruction("y", "convolution", Shape(F32, (1, 14, 14, outputs)), ("x", "w"), attributes)
+    assert cost_of(x, w, y).seconds == pytest.approx((100 + cycles) / TENSOR, rel=1e-12)
+
+
+def test_a_convolution_in_batch_groups_is_one_product_for_each() -> None:
+    x, w = parameter("x", BF16, (8, 16, 128)), parameter("w", BF16, (1, 128, 256), 1)
+    attributes = {
+        "window": (WindowDimension(1),),
+        "dimension_numbers": ConvolutionDimensions(0, 2, (1,), 1, 2, (0,), 0, 2, (1,)),
+        "feature_group_count": 1,
+        "batch_group_count": 4,
+    }
+    y = Instruction("y", "convolution", Shape(F32, (2, 16, 256)), ("x", "w"), attributes)
+    # 4 products of 32 patches, 128 terms and 64 kernels: 64 stay and 32 move, or 32 and 64.
+    assert cost_of(x, w, y).seconds == pytest.approx((100 + 4 * 64) / TENSOR, rel=1e-12)
 
 
 @pytest.mark.parametrize(("cast_type", "passes"), [("bf16", 1), ("fp16", 1), ("tf32", 1), (None, 4)])

@@ -1,4 +1,4 @@
-"""Composites in float32 steps, rounded once at the end (R7).
+"""Composites in float32 steps, rounded once at the end (R7), and convolution (M5).
 
 >>> from neuronsim.arrays.array import asarray
 >>> softmax(asarray([0.0, 0.0], dtype="bfloat16"))
@@ -7,11 +7,16 @@ Array([0.5, 0.5], dtype=bfloat16)
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
-from neuronsim import dtypes
+import numpy as np
+
+from neuronsim import dtypes, ops
 from neuronsim.arrays import functions
 from neuronsim.arrays.array import Array, asarray, convert, default_dtype, elementwise
+from neuronsim.dtypes import DTypeLike, as_dtype, result_type
+from neuronsim.errors import InvalidArgument
 
 
 def _float_array(x: Any) -> Array:
@@ -45,3 +50,84 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, epsilon: float = 1e
     if bias is not None:
         result = result + convert(asarray(bias), wide.dtype)
     return convert(result, a.dtype)
+
+
+def conv(
+    x: Any,
+    w: Any,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | Sequence[tuple[int, int]] = 0,
+    dilation: int | Sequence[int] = 1,
+    base_dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    layout: Literal["channels_first", "channels_last"] = "channels_first",
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """The convolution of `x` by the kernel `w`, over any number of spatial axes, by rule M5:
+    y[n, o, p] = sum over t and c of x[n, c, p * stride - padding + t * dilation] * w[o, c, t].
+
+    The axes are, as in PyTorch, `x` (batch, channel, spatial...), `w` (output channel, input channel of
+    a group, spatial...) and the result (batch, output channel, spatial...); with the layout
+    "channels_last" (batch, spatial..., channel), (spatial..., input channel, output channel) and
+    (batch, spatial..., output channel). Every number may be one for each spatial axis; a padding may be
+    a pair (low, high), and where it is negative it crops. `base_dilation` puts base_dilation - 1 zeros
+    between the elements of `x`, as a transposed convolution does. `dtype` is the result's type, by
+    default the operands' common one.
+
+    >>> x, w = asarray([[[1.0, 2.0, 3.0, 4.0]]]), asarray([[[1.0, 10.0]]])
+    >>> conv(x, w, stride=2)
+    Array([[[21., 43.]]], dtype=float32)
+    """
+    a, kernel = asarray(x), asarray(w)
+    if a.dtype.kind != kernel.dtype.kind:  # M1: the lattice type first
+        common = result_type(a.dtype, kernel.dtype)
+        a, kernel = convert(a, common), convert(kernel, common)
+    spatial = a.ndim - 2
+    if spatial < 0 or kernel.ndim != a.ndim:
+        raise InvalidArgument(
+            f"conv: {a.bits.type} and {kernel.bits.type}: both have two axes for batch and channels, "
+            "and as many spatial axes"
+        )
+    inner = tuple(range(spatial))
+    if layout == "channels_first":
+        moved = tuple(i + 2 for i in inner)
+        numbers = ops.ConvolutionDimensions(0, 1, moved, 1, 0, moved, 0, 1, moved)
+    elif layout == "channels_last":
+        moved, last = tuple(i + 1 for i in inner), spatial + 1
+        numbers = ops.ConvolutionDimensions(0, last, moved, spatial, last, inner, 0, last, moved)
+    else:
+        raise InvalidArgument(f"conv: the layout is channels_first or channels_last, not {layout!r}")
+    pads = [(p, p) if isinstance(p, int) else p for p in _per_axis("padding", padding, spatial)]
+    columns = zip(
+        (kernel.shape[i] for i in numbers.kernel_spatial),
+        _per_axis("stride", stride, spatial),
+        pads,
+        _per_axis("base_dilation", base_dilation, spatial),
+        _per_axis("dilation", dilation, spatial),
+        strict=True,
+    )
+    return Array(
+        ops.apply(
+            "convolution",
+            [a.bits, kernel.bits],
+            window=tuple(ops.WindowDimension(*column) for column in columns),
+            dimension_numbers=numbers,
+            feature_group_count=groups,
+            batch_group_count=1,
+            dtype=None if dtype is None else as_dtype(dtype),
+        )
+    )
+
+
+def _per_axis(name: str, value: Any, spatial: int) -> tuple[Any, ...]:
+    """One value for each spatial axis; a pair is one of two integers."""
+    if isinstance(value, int | np.integer):
+        return (int(value),) * spatial
+    values = tuple(tuple(v) if isinstance(v, list) else v for v in value)
+    pairs = [v for v in values if isinstance(v, tuple)]
+    if len(values) != spatial or any(name != "padding" or len(v) != 2 for v in pairs):
+        raise InvalidArgument(
+            f"conv: {name}={value!r} is not one {name} for each of {spatial} spatial axes"
+        )
+    return values

@@ -1,10 +1,21 @@
-"""The harness of `neuronsim bench`: kernels timed against peers, alternately, in one process.
+"""The harness of `neuronsim bench`: kernels timed against peers, alternately, in one run.
 
 An absolute time says little on a shared machine; a ratio measured in one run does. See `measure`.
 """
 
 from neuronsim.bench.kernels import kernel_names
+from neuronsim.bench.layer import Layer, parse_layer
 from neuronsim.bench.measure import Measurement, measure
+from neuronsim.bench.memory import MemoryUse, measure_memory
 from neuronsim.bench.peers import PEERS
 
-__all__ = ["PEERS", "Measurement", "kernel_names", "measure"]
+__all__ = [
+    "PEERS",
+    "Layer",
+    "Measurement",
+    "MemoryUse",
+    "kernel_names",
+    "measure",
+    "measure_memory",
+    "parse_layer",
+]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,76 +12,65 @@ import numpy.typing as npt
 
 from neuronsim import ops
 from neuronsim.arrays import functions
-from neuronsim.arrays.array import Array, asarray, elementwise, matmul
+from neuronsim.arrays.array import Array, asarray, elementwise
+from neuronsim.bench.case import Case, check_shape, normal_values
+from neuronsim.bench.layer import Layer, parse_layer
+from neuronsim.bench.products import convolution_case, matmul_case
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, nearest
 from neuronsim.profiles import current_profile
 
-MAX_ELEMENTS = 1 << 32
+PRODUCTS = ("matmul", "convolution")
 _REDUCTIONS = ("sum", "prod", "max", "min", "mean")
 # The operations of `chain`, each on the last result and the second operand.
 CHAIN = ("add", "multiply", "subtract", "maximum", "add", "multiply", "minimum", "subtract")
 
 
-@dataclass(frozen=True)
-class Case:
-    """One kernel on one problem. `elements` counts outputs, for a reduction inputs; `bytes` what must
-    be read and written; `flops` the arithmetic; `operands` float32 values that peers start from.
-    """
-
-    op: str
-    shape: tuple[int, ...]
-    dtype: DType
-    target: DType
-    axis: int | None
-    operands: tuple[npt.NDArray[np.float32], ...]
-    run: Callable[[], Any]
-    run_touched: Callable[[], Any]
-    elements: int
-    bytes: int
-    flops: int
-
-    @property
-    def is_predicate(self) -> bool:
-        """Whether the result is bool."""
-        row = ops.OPS.get(self.op)
-        like = ops.ArrayType(self.dtype, ())
-        return (
-            row is not None
-            and row.core is not None
-            and (row.infer([like] * row.arity, {}).dtype is not self.dtype)
-        )
-
-
 def kernel_names() -> tuple[str, ...]:
     """The names that `make_case` takes."""
     elementwise_names = (r.name for r in ops.OPS.values() if r.core is not None and r.name != "select")
-    return (*elementwise_names, *_REDUCTIONS, "chain", "convert", "matmul")
+    return (*elementwise_names, *_REDUCTIONS, "chain", "convert", *PRODUCTS)
 
 
-def make_case(op: str, shape: tuple[int, ...], dtype: str, axis: int | None = None) -> Case:
+def make_case(
+    op: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    axis: int | None = None,
+    layer: Layer | str | None = None,
+) -> Case:
     """The case of a kernel on a shape.
 
-    `shape` is the operands' (for matmul rows, depth, columns); `dtype` one type or, for convert,
-    "source:target"; `axis` is a reduction's. Raises UnsupportedOperator or InvalidArgument.
+    `shape` is the operands' (for matmul [batch,] rows, depth, columns; for convolution the input's:
+    batch, channels, lengths); `dtype` one type, for convert "source:target" and for a product whose
+    float32 operands are rounded in it (A1) "float32:type"; `axis` is a reduction's, `layer` a
+    convolution's. Raises UnsupportedOperator or InvalidArgument.
 
     >>> make_case("matmul", (8, 16, 4), "bfloat16").flops
     1024
+    >>> make_case("matmul", (2, 8, 16, 4), "float32:bfloat16").cast
+    neuronsim.bfloat16
     """
     if op not in kernel_names():
         raise UnsupportedOperator(f"no kernel is named {op!r}{nearest(op, kernel_names())}")
-    if not shape or any(n < 1 for n in shape) or math.prod(shape) > MAX_ELEMENTS:
-        raise InvalidArgument(
-            f"a shape is positive lengths such as 4096x1024 with at most {MAX_ELEMENTS} elements, "
-            f"not {shape}"
-        )
+    check_shape(shape, () if op in PRODUCTS else (shape,))
     source_name, _, target_name = dtype.partition(":")
     source = as_dtype(source_name)
     target = as_dtype(target_name) if target_name else source
-    if (op == "convert") != bool(target_name):
-        raise InvalidArgument("convert, and nothing else, takes a pair of types: float32:bfloat16")
-    if op == "matmul":
-        return _matmul_case(shape, source)
+    if op not in PRODUCTS and (op == "convert") != bool(target_name):
+        raise InvalidArgument(
+            "convert takes a pair of types, float32:bfloat16; else only matmul and convolution may"
+        )
+    if op != "convolution" and layer is not None:
+        raise InvalidArgument(f"a layer is convolution's, not {op}'s")
+    if op in PRODUCTS:
+        if axis is not None:
+            raise InvalidArgument(f"{op} of {shape} has no axis {axis}")
+        cast = target if target_name else None
+        if op == "matmul":
+            return matmul_case(shape, source, cast)
+        found = parse_layer(layer) if isinstance(layer, str) else layer
+        return convolution_case(shape, source, cast, found)
     size = math.prod(shape)
     if axis is not None and (op not in _REDUCTIONS or not -len(shape) <= axis < len(shape)):
         raise InvalidArgument(f"{op} of {shape} has no axis {axis}")
@@ -160,30 +148,8 @@ def _pusher(steps: list[ops.ProgramStep], inputs: int) -> Callable[[ops.ProgramS
     return push
 
 
-def _matmul_case(shape: tuple[int, ...], dtype: DType) -> Case:
-    if len(shape) != 3:
-        raise InvalidArgument(f"matmul takes ROWSxDEPTHxCOLUMNS, not {shape}")
-    rows, depth, columns = shape
-    values = (_values("matmul", (rows, depth), 0), _values("matmul", (depth, columns), 1))
-    a, b = (asarray(v, dtype) for v in values)
-    run = lambda: matmul(a, b)  # noqa: E731
-    return Case(
-        op="matmul",
-        shape=shape,
-        dtype=dtype,
-        target=dtype,
-        axis=None,
-        operands=values,
-        run=run,
-        run_touched=run,
-        elements=rows * columns,
-        bytes=(rows * depth + depth * columns + rows * columns) * dtype.itemsize,
-        flops=2 * rows * depth * columns,
-    )
-
-
 def _values(op: str, shape: tuple[int, ...], seed: int) -> npt.NDArray[np.float32]:
     """Normal values; positive ones where the function needs them."""
-    values = np.random.default_rng(seed).standard_normal(shape, np.float32)
+    values = normal_values(shape, seed)
     positive: Any = np.abs(values) + np.float32(0.01)
     return positive if op in ("sqrt", "rsqrt", "divide", "prod", "power") else values

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from neuronsim import _core, processor
-from neuronsim.bench.kernels import make_case
-from neuronsim.bench.peers import peer_run
+from neuronsim.bench.kernels import PRODUCTS, make_case
+from neuronsim.bench.layer import Layer
+from neuronsim.bench.peers import Timer, open_peer, timer
 from neuronsim.errors import InvalidArgument
 
-_FMA_STEPS = 20_000
+_CHAIN_STEPS = 20_000
+# For so long the threads of OpenBLAS, torch and onnxruntime wait in a loop for more work.
+_SETTLE_SECONDS = 0.03
+_WARM_SECONDS = 0.05  # a run that takes longer fills the cache itself
 
 
 @dataclass(frozen=True)
@@ -23,8 +28,9 @@ class Measurement:
 
     The machine's limits: `copy_seconds` is NumPy's copy of as many bytes on one thread, `fma_seconds`
     the time of as many operations in independent multiply-adds of this instruction set, shared by the
-    threads. With `touched` every result goes to memory that was written before, else to fresh memory.
-    `ratio` is peer time over our time: above 1 neuronsim is faster.
+    threads, `pairs_seconds` the same in VDPBF16PS, for a product of bfloat16 values where there is that
+    instruction. With `touched` every result goes to memory that was written before, else to fresh
+    memory. `ratio` is peer time over our time: above 1 neuronsim is faster.
     """
 
     op: str
@@ -42,6 +48,9 @@ class Measurement:
     elements: int
     bytes: int
     flops: int
+    pairs_seconds: float | None = None
+    peer_detail: str = ""
+    layer: str | None = None
 
     @property
     def ns_per_element(self) -> float:
@@ -61,7 +70,17 @@ class Measurement:
     @property
     def of_limit(self) -> float:
         """The speed as a fraction of the nearer of the machine's two limits."""
-        return max(self.copy_seconds, self.fma_seconds) / self.seconds
+        return max(self.copy_seconds, self.peak_seconds) / self.seconds
+
+    @property
+    def peak_seconds(self) -> float:
+        """The time of the arithmetic at the peak of the instruction that fits the operands."""
+        return self.fma_seconds if self.pairs_seconds is None else self.pairs_seconds
+
+    @property
+    def of_peak(self) -> float:
+        """The speed as a fraction of that peak."""
+        return self.peak_seconds / self.seconds
 
     @property
     def ratio(self) -> float | None:
@@ -70,7 +89,7 @@ class Measurement:
 
     def to_dict(self) -> dict[str, Any]:
         """Every figure, also the derived ones."""
-        derived = ("ns_per_element", "gb_per_s", "gflop_per_s", "of_limit", "ratio")
+        derived = ("ns_per_element", "gb_per_s", "gflop_per_s", "of_limit", "of_peak", "ratio")
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
 
@@ -80,6 +99,7 @@ def measure(
     dtype: str = "float32",
     *,
     axis: int | None = None,
+    layer: Layer | str | None = None,
     threads: int = 1,
     isa: str | None = None,
     peer: str | None = None,
@@ -89,8 +109,9 @@ def measure(
     """Time one kernel; with `peer` alternately with the same kernel there, both with fresh results, or
     both with touched ones.
 
-    `op` is one of `kernel_names()`; `shape` its operands' (matmul: rows, depth, columns); `dtype` a
-    type or, for convert, "source:target"; `axis` a reduction's. The threads and the instruction set are
+    `op` is one of `kernel_names()`; `shape` its operands' (matmul: [batch,] rows, depth, columns;
+    convolution: its input's); `dtype` a type or a pair of types as `make_case` takes it; `axis` a
+    reduction's; `layer` a convolution's, such as "64k7x7s2p3". The threads and the instruction set are
     restored afterwards. Raises NeuronSimError for what does not exist.
 
     >>> measure("add", (1000,), "bfloat16", repeats=1).bytes
@@ -99,22 +120,32 @@ def measure(
     if repeats < 1:
         raise InvalidArgument(f"the number of repeats is at least 1, not {repeats}")
     before = (processor.num_threads(), processor.isa())
-    try:
+    with ExitStack() as stack:
+        stack.callback(processor.set_num_threads, before[0])
+        stack.callback(processor.set_isa, before[1])
         processor.set_num_threads(threads)
         if isa is not None:
             processor.set_isa(isa)
-        case = make_case(op, shape, dtype, axis)
+        case = make_case(op, shape, dtype, axis, layer)
         if touched and case.run_touched is case.run:
             raise InvalidArgument(f"the result of {op} is always fresh: leave out touched")
         block = np.ones(max(case.bytes // 2, 1), np.uint8)
         other = block.copy()
         copy = (lambda: np.copyto(other, block)) if touched else block.copy
-        flops: list[int] = []
-        chains = lambda: flops.append(_core.run_fma_chains(_FMA_STEPS))  # noqa: E731
-        runs: list[Callable[[], Any]] = [case.run_touched if touched else case.run, copy, chains]
+        fma_flops = _core.run_fma_chains(_CHAIN_STEPS)
+        pair_flops = _core.run_pair_chains(_CHAIN_STEPS) if case.multiplies_bfloat16_pairs else 0
+        timers = [
+            timer(case.run_touched if touched else case.run),
+            timer(copy),
+            timer(lambda: _core.run_fma_chains(_CHAIN_STEPS)),
+            timer(lambda: _core.run_pair_chains(_CHAIN_STEPS) if pair_flops else None),
+        ]
+        detail = ""
         if peer is not None:
-            runs.append(peer_run(peer, case, threads, touched))
-        best = _alternate(runs, repeats)
+            theirs, detail = stack.enter_context(open_peer(peer, case, threads, touched))
+            timers.append(theirs)
+        best = _alternate(timers, repeats, op in PRODUCTS, _SETTLE_SECONDS if threads > 1 else 0)
+        work = case.flops / threads
         return Measurement(
             op=op,
             shape=shape,
@@ -126,31 +157,33 @@ def measure(
             repeats=repeats,
             seconds=best[0],
             copy_seconds=best[1],
-            fma_seconds=best[2] * case.flops / flops[0] / threads,
-            peer_seconds=best[3] if peer is not None else None,
+            fma_seconds=best[2] * work / fma_flops,
+            pairs_seconds=best[3] * work / pair_flops if pair_flops else None,
+            peer_seconds=best[4] if peer is not None else None,
+            peer_detail=detail,
             elements=case.elements,
             bytes=case.bytes,
             flops=case.flops,
+            layer=None if case.layer is None else str(case.layer),
         )
-    finally:
-        processor.set_num_threads(before[0])
-        processor.set_isa(before[1])
 
 
-def _alternate(runs: list[Callable[[], Any]], repeats: int) -> list[float]:
-    """The shortest time of each, all taking turns, short ones repeated within a turn."""
-    loops = []
-    for run in runs:
-        run()  # which compiles and caches
-        start = time.perf_counter()
-        run()
-        once = time.perf_counter() - start
-        loops.append(max(1, int(2e-4 / max(once, 1e-7))))
-    best = [float("inf")] * len(runs)
+def _alternate(timers: Sequence[Timer], repeats: int, warm: bool, settle: float) -> list[float]:
+    """The shortest time of one run of each, all taking turns, short ones repeated within a turn.
+
+    A turn begins after `settle` seconds, in which the threads of the one before fall asleep, and if
+    `warm` with a short run that does not count: a peer in a process of its own has kept its cache.
+    """
+    once = []
+    for seconds in timers:
+        seconds(1)  # which compiles and caches
+        once.append(max(seconds(1), 1e-7))
+    loops = [max(1, int(2e-4 / s)) for s in once]
+    best = [float("inf")] * len(timers)
     for _ in range(repeats):
-        for i, run in enumerate(runs):
-            start = time.perf_counter()
-            for _ in range(loops[i]):
-                run()
-            best[i] = min(best[i], (time.perf_counter() - start) / loops[i])
+        for i, seconds in enumerate(timers):
+            time.sleep(settle)
+            if warm and once[i] < _WARM_SECONDS:
+                seconds(1)
+            best[i] = min(best[i], seconds(loops[i]) / loops[i])
     return best

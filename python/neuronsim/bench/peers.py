@@ -1,19 +1,30 @@
-"""The same kernels in other libraries, on the same values."""
+"""The same kernels in other libraries, or in neuronsim in another way, on the same values."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from neuronsim import processor
 from neuronsim.arrays.array import asarray, elementwise
-from neuronsim.bench.kernels import CHAIN, Case
+from neuronsim.bench.case import Case
+from neuronsim.bench.kernels import CHAIN, PRODUCTS, make_case
+from neuronsim.bench.onnx_convolution import convolution_in_onnxruntime
+from neuronsim.bench.reading import reader
+from neuronsim.bench.sgemm import sgemm_worker
+from neuronsim.bench.sgemm_worker import blas
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 
-PEERS = ("numpy", "ml_dtypes", "torch", "op_by_op")
+_SGEMM = {"sgemm": None, "sgemm_haswell": "Haswell"}
+_OWN = ("op_by_op", "bfloat16", "one_thread")
+PEERS = ("numpy", "ml_dtypes", "torch", "onnxruntime", *_SGEMM, *_OWN, "read")
+Timer = Callable[[int], float]  # the seconds that so many runs take
 _TORCH_NAMES = {
     "negative": "neg",
     "equal": "eq",
@@ -29,35 +40,98 @@ _TORCH_NAMES = {
 _TORCH_OUT = ("convert", "add", "multiply", "maximum", "minimum")
 
 
+def timer(run: Callable[[], Any]) -> Timer:
+    """The seconds of so many runs of a function.
+
+    >>> timer(lambda: None)(3) > 0
+    True
+    """
+
+    def seconds(runs: int) -> float:
+        start = time.perf_counter()
+        for _ in range(runs):
+            run()
+        return time.perf_counter() - start
+
+    return seconds
+
+
+@contextmanager
+def open_peer(
+    peer: str, case: Case, threads: int, touched: bool = False
+) -> Iterator[tuple[Timer, str]]:
+    """The case in a peer, with what it is told about threads in force, and a word on what computes it.
+
+    Beside those of `peer_run` the peers are `sgemm`, NumPy's float32 product in a process of its own
+    with the OpenBLAS kernels that fit the processor, and `sgemm_haswell`, the same with those of AVX2.
+    """
+    if peer in _SGEMM:
+        if case.op != "matmul" or touched:
+            raise _missing(peer, case)
+        with sgemm_worker(case.shape, threads, _SGEMM[peer]) as found:
+            yield found
+        return
+    run = peer_run(peer, case, threads, touched)
+    if peer == "numpy" and case.op == "matmul":
+        with _blas_limit(threads):
+            yield timer(run), " ".join(blas().values())
+    else:
+        yield timer(run), ""
+
+
 def peer_run(peer: str, case: Case, threads: int, touched: bool = False) -> Callable[[], Any]:
     """The case in a peer, as a function of no arguments; with `touched` its result goes to memory that
     was written before.
 
-    `numpy` computes in NumPy's own types (float32 and float16), `ml_dtypes` in its narrow types;
-    `op_by_op` is neuronsim itself without the fusion of a chain. Raises InvalidArgument if the peer is
-    unknown or not installed, UnsupportedOperator if it does not have the kernel or the type.
+    `numpy` computes in NumPy's own types (float32 and float16), `ml_dtypes` in its narrow types,
+    `onnxruntime` a convolution in float32. Neuronsim itself are `op_by_op`, without the fusion of a
+    chain, `bfloat16`, the product of that type, and `one_thread`; `read` only reads as many bytes.
+    Raises InvalidArgument if the peer is unknown or not installed, UnsupportedOperator if it does not
+    have the kernel or the type.
     """
     if peer not in PEERS:
         raise InvalidArgument(f"the peer is one of {', '.join(PEERS)}, not {peer!r}")
     writes = case.op == "convert" or (case.op != "chain" and not case.is_predicate)
     if touched and not (writes and (peer != "torch" or case.op in _TORCH_OUT)):
         raise UnsupportedOperator(f"{peer} has no {case.op} into touched memory to compare with")
-    if peer == "op_by_op":
-        return _own_run(case)
+    if touched and peer not in ("numpy", "ml_dtypes", "torch"):
+        raise UnsupportedOperator(f"{peer} writes no result into touched memory to compare with")
+    if peer in _OWN:
+        return _own_run(peer, case, threads)
+    if peer == "read":
+        return reader(case.bytes, threads)
+    if peer == "onnxruntime" and case.op == "convolution" and case.dtype.name == "float32":
+        return convolution_in_onnxruntime(case, threads)
     if peer == "torch":
         return _torch_run(case, threads, touched)
-    run = _numpy_run(peer, case, touched)
-    return _with_blas_threads(run, threads) if case.op == "matmul" else run
+    if peer not in ("numpy", "ml_dtypes"):
+        raise _missing(peer, case)
+    return _numpy_run(peer, case, touched)
 
 
-def _own_run(case: Case) -> Callable[[], Any]:
+def _own_run(peer: str, case: Case, threads: int) -> Callable[[], Any]:
+    if peer == "one_thread":
+
+        def alone() -> Any:
+            processor.set_num_threads(1)
+            try:
+                return case.run()
+            finally:
+                processor.set_num_threads(threads)
+
+        return alone
+    if peer == "bfloat16":
+        if case.op not in PRODUCTS:
+            raise UnsupportedOperator(f"{peer} is a peer of {' and '.join(PRODUCTS)}, not of {case.op}")
+        return make_case(case.op, case.shape, "bfloat16", layer=case.layer).run
     if case.op != "chain":
         raise UnsupportedOperator(f"op_by_op is a peer of chain, not of {case.op}")
     x, y = (asarray(v, case.dtype) for v in case.operands)
     return lambda: reduce(lambda last, name: elementwise(name, last, y), CHAIN, x)
 
 
-def _with_blas_threads(run: Callable[[], Any], threads: int) -> Callable[[], Any]:
+@contextmanager
+def _blas_limit(threads: int) -> Iterator[None]:
     """NumPy's BLAS takes every core unless it is told."""
     try:
         limits = importlib.import_module("threadpoolctl").threadpool_limits
@@ -65,12 +139,8 @@ def _with_blas_threads(run: Callable[[], Any], threads: int) -> Callable[[], Any
         raise InvalidArgument(
             "timing NumPy's matmul at equal threads needs threadpoolctl: pip install threadpoolctl"
         ) from error
-
-    def limited() -> Any:
-        with limits(threads):
-            return run()
-
-    return limited
+    with limits(threads, user_api="blas"):
+        yield
 
 
 def _missing(peer: str, case: Case) -> UnsupportedOperator:
@@ -101,6 +171,8 @@ def _numpy_run(peer: str, case: Case, touched: bool) -> Callable[[], Any]:
         raise _missing(peer, case)
     if case.op == "rsqrt":
         return lambda: np.reciprocal(np.sqrt(operands[0]), out=out)
+    if case.op == "matmul":
+        return lambda: operands[0] @ operands[1]
     function = getattr(np, case.op)
     if case.op in ("sum", "prod", "max", "min", "mean"):
         return lambda: function(operands[0], axis=case.axis)

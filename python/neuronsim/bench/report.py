@@ -21,7 +21,7 @@ def print_measurements(measurements: Sequence[Measurement], console: Console) ->
         shape = "x".join(map(str, m.shape))
         ratio = "" if m.ratio is None else f"{m.ratio:.2f}"
         table.add_row(
-            f"{m.op} {m.dtype} {shape}" + (" touched" if m.touched else ""),
+            f"{m.op} {m.dtype} {shape}" + f" {m.layer}" * bool(m.layer) + " touched" * m.touched,
             m.isa,
             str(m.threads),
             f"{m.ns_per_element:.3f}",

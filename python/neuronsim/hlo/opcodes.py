@@ -24,6 +24,7 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "iota": ("dimensions",),
     "reduce": ("dimensions", "called"),
     "dot": ("dot_dimensions",),
+    "convolution": ("window", "dimension_numbers", "feature_group_count", "batch_group_count"),
     "slice": ("slice",),
     "compare": ("comparison_direction", "comparison_type"),
     "reduce-precision": ("exponent_bits", "mantissa_bits"),

@@ -104,6 +104,27 @@ DOT = {
     3: _ints("lhs_batch"),
     4: _ints("rhs_batch"),
 }
+WINDOW_DIMENSION = {
+    1: Field("size", "int"),
+    2: Field("stride", "int"),
+    3: Field("padding_low", "int"),
+    4: Field("padding_high", "int"),
+    5: Field("window_dilation", "int"),
+    6: Field("base_dilation", "int"),
+    7: Field("reversal", "int"),
+}
+WINDOW = {1: _message("dimensions", WINDOW_DIMENSION, repeated=True)}
+CONVOLUTION = {
+    3: Field("kernel_input_feature", "int"),
+    4: Field("kernel_output_feature", "int"),
+    6: _ints("kernel_spatial"),
+    7: Field("input_batch", "int"),
+    8: Field("input_feature", "int"),
+    9: Field("output_batch", "int"),
+    10: Field("output_feature", "int"),
+    11: _ints("input_spatial"),
+    12: _ints("output_spatial"),
+}
 METADATA = {
     1: Field("op_type", "string"),
     2: Field("op_name", "string"),
@@ -119,6 +140,8 @@ INSTRUCTION = {
     9: Field("parameter_number", "int"),
     13: Field("tuple_index", "int"),
     14: _ints("dimensions"),
+    15: _message("window", WINDOW),
+    16: _message("convolution_dimension_numbers", CONVOLUTION),
     17: _message("slice_dimensions", SLICE, repeated=True),
     18: Field("exponent_bits", "int"),
     19: Field("mantissa_bits", "int"),
@@ -126,6 +149,8 @@ INSTRUCTION = {
     35: Field("id", "int"),
     36: _ints("operand_ids"),
     38: _ints("called_computation_ids"),
+    50: Field("feature_group_count", "int"),
+    58: Field("batch_group_count", "int"),
     63: Field("comparison_direction", "string"),
     72: Field("comparison_type", "string"),
 }
@@ -183,9 +208,14 @@ _ATTRIBUTE_FIELDS = {
     "dimensions": "dimensions",
     "slice": "slice_dimensions",
     "dot_dimensions": "dot_dimension_numbers",
+    "window": "window",
+    "dimension_numbers": "convolution_dimension_numbers",
     **{
         name: name
-        for name in ("exponent_bits", "mantissa_bits", "comparison_direction", "comparison_type")
+        for name in (
+            *("exponent_bits", "mantissa_bits", "comparison_direction", "comparison_type"),
+            *("feature_group_count", "batch_group_count"),
+        )
     },
 }
 
@@ -497,6 +527,16 @@ def _attribute(attribute: str, message: Message, shape: AnyShape) -> Any:
         case "dot_dimensions":
             dot = message.get("dot_dimension_numbers", {})
             return ops.DotDimensions(**{f.name: tuple(dot.get(f.name, ())) for f in DOT.values()})
+        case "window":
+            return tuple(map(_window_dimension, message.get("window", {}).get("dimensions", ())))
+        case "dimension_numbers":
+            numbers = message.get("convolution_dimension_numbers", {})
+            one = {f.name: numbers.get(f.name, 0) for f in CONVOLUTION.values() if not f.repeated}
+            lists = {f.name: tuple(numbers.get(f.name, ())) for f in CONVOLUTION.values() if f.repeated}
+            found: dict[str, Any] = {**one, **lists}
+            return ops.ConvolutionDimensions(**found)
+        case "feature_group_count" | "batch_group_count":
+            return message.get(attribute, 0) or 1  # old files leave a single group out
         case "slice":
             ranges = message.get("slice_dimensions", [])
             return tuple((r.get("start", 0), r.get("limit", 0), r.get("stride", 1)) for r in ranges)
@@ -504,6 +544,23 @@ def _attribute(attribute: str, message: Message, shape: AnyShape) -> Any:
             return message.get(attribute, "")
         case _:
             return message.get(attribute, 0)
+
+
+def _window_dimension(message: Message) -> ops.WindowDimension:
+    return ops.WindowDimension(
+        size=message.get("size", 0),
+        stride=message.get("stride", 0),
+        padding=(message.get("padding_low", 0), message.get("padding_high", 0)),
+        base_dilation=message.get("base_dilation", 0),
+        window_dilation=message.get("window_dilation", 0),
+        reversal=bool(message.get("reversal", 0)),
+    )
+
+
+def _window_dimension_message(d: ops.WindowDimension) -> Message:
+    low, high = d.padding
+    fields = {k: int(v) for k, v in vars(d).items() if k != "padding"}
+    return {**fields, "padding_low": low, "padding_high": high}
 
 
 def _shape(message: Message, depth: int = 0) -> AnyShape:
@@ -635,6 +692,10 @@ def _instruction_message(
                 message["literal"] = _literal_message(value, i.array)
             case "dot_dimensions":
                 message["dot_dimension_numbers"] = {k: list(v) for k, v in vars(value).items()}
+            case "window":
+                message["window"] = {"dimensions": [_window_dimension_message(d) for d in value]}
+            case "dimension_numbers":
+                message["convolution_dimension_numbers"] = vars(value)
             case "slice":
                 keys = ("start", "limit", "stride")
                 message["slice_dimensions"] = [dict(zip(keys, r, strict=True)) for r in value]

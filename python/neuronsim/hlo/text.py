@@ -8,6 +8,7 @@ bf16[2,3]{1,0}
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,12 @@ def _attributes(i: Instruction) -> list[str]:
             for side in ("lhs_batch", "lhs_contracting", "rhs_batch", "rhs_contracting"):
                 if getattr(value, side):
                     found.append(f"{side}_dims={_braces(getattr(value, side))}")
+        elif name == "window" and value:
+            found.append(f"window={{{_window(value)}}}")
+        elif name == "dimension_numbers":
+            found.append(f"dim_labels={value}")
+        elif name in ("feature_group_count", "batch_group_count") and value != 1:
+            found.append(f"{name}={value}")
         elif name == "slice":
             ranges = (f"[{a}:{b}]" if s == 1 else f"[{a}:{b}:{s}]" for a, b, s in value)
             found.append(f"slice={{{', '.join(ranges)}}}")
@@ -109,6 +116,23 @@ def _attributes(i: Instruction) -> list[str]:
         escaped = i.metadata.op_name.replace("\\", "\\\\").replace('"', '\\"')
         found.append(f'metadata={{op_name="{escaped}"}}')
     return found
+
+
+def _window(window: Sequence[ops.WindowDimension]) -> str:
+    """A window as XLA prints it: what acts in no dimension is left out."""
+    columns: list[tuple[str, list[object], object]] = [
+        ("size", [d.size for d in window], None),
+        ("stride", [d.stride for d in window], 1),
+        ("pad", [f"{d.padding[0]}_{d.padding[1]}" for d in window], "0_0"),
+        ("lhs_dilate", [d.base_dilation for d in window], 1),
+        ("rhs_dilate", [d.window_dilation for d in window], 1),
+        ("rhs_reversal", [int(d.reversal) for d in window], 0),
+    ]
+    return " ".join(
+        f"{name}={'x'.join(map(str, values))}"
+        for name, values, idle in columns
+        if any(v != idle for v in values)
+    )
 
 
 def _literal(value: ops.Bits, large: bool) -> str:

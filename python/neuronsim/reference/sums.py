@@ -1,9 +1,13 @@
-"""Sums in the contract's order: reductions (R2, R3) and the matrix product (M2, M4, M6-M8)."""
+"""Sums in the contract's order: reductions (R2, R3), the matrix product (M2, M4, M6-M8), convolution
+(M5).
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -250,6 +254,77 @@ def transpose(
                 formats = relayout_format, relayout_format, format_name
                 result[m].append(dot(*formats, row, identity, subnormals=subnormals))
     return result
+
+
+@dataclass(frozen=True)
+class WindowAxis:
+    """One spatial dimension of a convolution's window; what lies behind the image is padding too."""
+
+    size: int
+    stride: int = 1
+    padding_low: int = 0
+    base_dilation: int = 1
+    window_dilation: int = 1
+    reversal: bool = False
+
+
+Position = tuple[int, ...]
+
+
+def convolution_terms(
+    image: Mapping[tuple[int, Position, int], int],
+    kernel: Mapping[tuple[Position, int, int], int],
+    window: Sequence[WindowAxis],
+    output: tuple[int, Position, int],
+    *,
+    batch: int,
+    outputs: int,
+    features: int,
+    feature_groups: int = 1,
+    batch_groups: int = 1,
+) -> tuple[list[int], list[int]]:
+    """What one output of a convolution, at (batch, position, output feature), multiplies (M5).
+
+    `image` is found by (batch, position, feature) and `kernel` by (window position, input feature,
+    output feature). There are `batch` images and `outputs` output features; the kernel reads
+    `features` input features, those of the output's feature group. What the image does not have is a
+    zero that counts.
+    """
+    n, place, out = output
+    feature_group = out // (outputs // feature_groups)
+    n += out // (outputs // batch_groups) * (batch // batch_groups)
+    lhs, rhs = [], []
+    for offsets in itertools.product(*(range(axis.size) for axis in window)):
+        read: list[int] = []
+        weight: list[int] = []
+        for axis, at, offset in zip(window, place, offsets, strict=True):
+            dilated = at * axis.stride - axis.padding_low + offset * axis.window_dilation
+            index, rest = divmod(dilated, axis.base_dilation)
+            read.append(-1 if rest else index)  # no image has a position -1
+            weight.append(axis.size - 1 - offset if axis.reversal else offset)
+        for feature in range(features):
+            lhs.append(image.get((n, tuple(read), feature_group * features + feature), 0))
+            rhs.append(kernel[tuple(weight), feature, out])
+    return lhs, rhs
+
+
+def convolution(
+    lhs_format: str,
+    rhs_format: str,
+    result_format: str,
+    image: Mapping[tuple[int, Position, int], int],
+    kernel: Mapping[tuple[Position, int, int], int],
+    window: Sequence[WindowAxis],
+    output: tuple[int, Position, int],
+    *,
+    tile: int = 128,
+    **sizes: int,
+) -> int:
+    """One output of a convolution: the dot of its terms (M5). `sizes` are those of
+    `convolution_terms`.
+    """
+    lhs, rhs = convolution_terms(image, kernel, window, output, **sizes)
+    return dot(lhs_format, rhs_format, result_format, lhs, rhs, tile=tile)
 
 
 def _widen(format_name: str, bits: int) -> int:

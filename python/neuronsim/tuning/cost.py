@@ -76,8 +76,9 @@ def _cycles(
     all_bf16 = all(o.array.dtype is dtypes.bfloat16 for o in [i, *operands])
     match op.cost:
         case "nc_matmul":
-            shapes = (operands[0].array, operands[1].array)
-            return _matmul_cycles(i, *shapes, _passes(operands, module.entry_computation), partitions)
+            sizes = _convolution_sizes if op.name == "convolution" else _dot_sizes
+            product = sizes(i, operands[0].array, operands[1].array)
+            return _matmul_cycles(*product, _passes(operands, module.entry_computation), partitions)
         case "tensor_reduce":
             depth = math.ceil(math.prod(operands[0].array.dims) / partitions)
             fast = all_bf16 and simple_reducer(module.by_name[i.called[0]]) in ("add", "maximum")
@@ -116,12 +117,28 @@ def _is_full_float32(i: Instruction, entry: Computation) -> bool:
     return i.array.dtype is dtypes.float32 and not rounded
 
 
-def _matmul_cycles(i: Instruction, lhs: Shape, rhs: Shape, passes: int, partitions: int) -> float:
+def _dot_sizes(i: Instruction, lhs: Shape, rhs: Shape) -> tuple[int, int, int, int]:
+    """How many products there are, and their rows, depth and columns."""
     d: ops.DotDimensions = i.attributes["dot_dimensions"]
     batch = math.prod(lhs.dims[a] for a in d.lhs_batch)
     depth = math.prod(lhs.dims[a] for a in d.lhs_contracting)
     rows = math.prod(lhs.dims) // max(batch * depth, 1)
     columns = math.prod(rhs.dims) // max(batch * depth, 1)
+    return batch, rows, depth, columns
+
+
+def _convolution_sizes(i: Instruction, lhs: Shape, rhs: Shape) -> tuple[int, int, int, int]:
+    """Those of the matrix of patches and the kernel, one product for each group (M5)."""
+    d: ops.ConvolutionDimensions = i.attributes["dimension_numbers"]
+    groups = i.attributes["feature_group_count"] * i.attributes["batch_group_count"]
+    outputs = rhs.dims[d.kernel_output_feature]
+    depth = math.prod(n for axis, n in enumerate(rhs.dims) if axis != d.kernel_output_feature)
+    return groups, math.prod(i.array.dims) // max(outputs, 1), depth, outputs // groups
+
+
+def _matmul_cycles(
+    batch: int, rows: int, depth: int, columns: int, passes: int, partitions: int
+) -> float:
     sides = ((rows, columns), (columns, rows))  # either operand may be the stationary one
     one = min(_tiled_cycles(stationary, moving) for stationary, moving in sides)
     return float(batch * math.ceil(depth / partitions) * one * passes)

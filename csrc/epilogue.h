@@ -1,0 +1,55 @@
+// The sums of a product on their way out: rounded once (M4), through a tile program, into storage.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "axes.h"
+#include "program.h"
+#include "rounding.h"
+
+namespace neuronsim {
+
+// An array that an epilogue reads beside the product, over the product's own axes.
+struct DotTerm {
+    const char* data;
+    DType dtype;
+    Axes batch, rows, columns;
+};
+
+// The product's place: dense storage, its axes in any order.
+struct DotResult {
+    char* data;
+    DType dtype;     // to which the sums are rounded (M4)
+    Axes batch, rows, columns;
+    // Takes the rounded sums and then the terms; what it gives is stored. May be null.
+    const TileProgram* epilogue = nullptr;
+    std::vector<DotTerm> terms{};
+
+    DType stored() const { return epilogue == nullptr ? dtype : epilogue->output_dtype(0); }
+};
+
+class Epilogue {
+public:
+    // `pitch` floats lie between the rows of sums.
+    Epilogue(const Kernels& k, const DotResult& out, const Numerics& numerics, Draw draw, int64_t pitch)
+        : k_(k), out_(out), numerics_(numerics), draw_(draw), pitch_(pitch) {}
+
+    // Stores the sums of rows [first, first + count) and some columns; may change them.
+    void finish(float* sums, int64_t batch, int64_t first, int64_t count, int64_t column,
+                int columns) const;
+
+private:
+    void finish_rows(const float* sums, int64_t batch, int64_t first, int rows, int64_t column,
+                     int columns) const;
+    void load_term(const DotTerm& term, int64_t batch, int64_t first, int rows, int64_t column,
+                   int columns, Tile* out) const;
+
+    const Kernels& k_;
+    const DotResult& out_;
+    const Numerics& numerics_;
+    const Draw draw_;
+    const int64_t pitch_;
+};
+
+}  // namespace neuronsim

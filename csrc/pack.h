@@ -1,0 +1,236 @@
+// How the operands of the matrix product are laid out for it, and its sums on the way out.
+// Included inside each instruction set's namespace.
+
+inline uint32_t pack_across(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
+                            void* panel) {
+    auto* out = static_cast<float*>(panel);
+    const size_t bytes = static_cast<size_t>(n) * sizeof(float);
+    if (n == width && width == 2 * Vec::lanes) {
+        for (int64_t k = 0; k < depth; ++k, source += stride, out += 2 * Vec::lanes) {
+            const auto* p = reinterpret_cast<const float*>(source);
+            for (int line = 0; line < 2 * Vec::lanes; line += 16)
+                __builtin_prefetch(p + line + 16 * stride / static_cast<ptrdiff_t>(sizeof(float)));
+            const Vec low = Vec::load(p), high = Vec::load(p + Vec::lanes);
+            low.store(out);
+            high.store(out + Vec::lanes);
+        }
+        return 0;
+    }
+    for (int64_t k = 0; k < depth; ++k, source += stride, out += width) {
+        __builtin_memcpy(out, source, bytes);
+        for (int j = n; j < width; ++j) out[j] = 0.0f;
+    }
+    return 0;
+}
+
+// Blocks of a vector's width, transposed: block i of vector j comes from its own place.
+template <class Element>
+inline void load_block(const char* source, ptrdiff_t stride, int n, FloatVector* rows) {
+    for (int j = 0; j < block; ++j) {
+        rows[j] = FloatVector{};
+        if (j < n) __builtin_memcpy(&rows[j], source + j * stride, sizeof(FloatVector));
+    }
+}
+
+inline uint32_t pack_along(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
+                           void* panel) {
+    auto* out = static_cast<float*>(panel);
+    for (int first = 0; first < width; first += block) {
+        const char* from = source + first * stride;
+        const int left = n - first;
+        int64_t k = 0;
+        for (; k + block <= depth; k += block) {
+            FloatVector rows[block];
+            load_block<float>(from + k * static_cast<ptrdiff_t>(sizeof(float)), stride, left, rows);
+            transpose<1>(rows);
+            for (int i = 0; i < block; ++i)
+                __builtin_memcpy(out + (k + i) * width + first, &rows[i], sizeof(FloatVector));
+        }
+        for (; k < depth; ++k)
+            for (int j = 0; j < block && first + j < width; ++j)
+                out[k * width + first + j] =
+                    j < left ? read_word(from + j * stride + k * static_cast<ptrdiff_t>(sizeof(float)))
+                             : 0.0f;
+    }
+    return 0;
+}
+
+// Pairs of bfloat16: as many in a vector as it has lanes.
+typedef uint16_t HalvesVector __attribute__((vector_size(Vec::lanes * sizeof(float))));
+inline constexpr int halves = 2 * Vec::lanes;
+
+struct LeastMagnitude {
+    HalvesVector least = ~HalvesVector{};
+    void see(HalvesVector x) {
+        const HalvesVector y = (x & 0x7FFF) - 1;  // zero becomes the largest
+        least = y < least ? y : least;
+    }
+    uint32_t result() const {
+        uint16_t x[halves];
+        __builtin_memcpy(x, &least, sizeof x);
+        for (int n = halves / 2; n > 0; n /= 2)
+            for (int i = 0; i < n; ++i) x[i] = x[i + n] < x[i] ? x[i + n] : x[i];
+        return x[0];
+    }
+};
+
+inline HalvesVector load_halves(const char* p, int n) {
+    HalvesVector x{};
+    if (n >= halves) __builtin_memcpy(&x, p, sizeof x);
+    else __builtin_memcpy(&x, p, static_cast<size_t>(n) * sizeof(uint16_t));
+    return x;
+}
+
+template <int... I>
+inline void store_interleaved(HalvesVector even, HalvesVector odd, uint32_t* out, int n, Lanes<I...>) {
+    constexpr int half = Vec::lanes;
+    const HalvesVector low = __builtin_shufflevector(even, odd, (I / 2 + (I % 2) * halves)...);
+    const HalvesVector high = __builtin_shufflevector(even, odd, (half + I / 2 + (I % 2) * halves)...);
+    const int first = n < half ? n : half, second = n < half ? 0 : n - half;
+    __builtin_memcpy(out, &low, static_cast<size_t>(first) * sizeof(uint32_t));
+    __builtin_memcpy(out + half, &high, static_cast<size_t>(second) * sizeof(uint32_t));
+}
+
+inline uint32_t pack_pairs_across(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
+                                  void* panel) {
+    auto* out = static_cast<uint32_t*>(panel);
+    LeastMagnitude least;
+    const auto lanes = MakeLanes<halves>::type();
+    for (int first = 0; first < width; first += halves) {
+        const char* p = source + first * static_cast<ptrdiff_t>(sizeof(uint16_t));
+        uint32_t* to = out + first;
+        if (n - first >= halves && width - first >= halves) {
+            for (int64_t k = 0; k + 2 <= depth; k += 2, p += 2 * stride, to += width) {
+                // Each row is a page of its own: the processor does not see what comes.
+                __builtin_prefetch(p + 16 * stride);
+                __builtin_prefetch(p + 17 * stride);
+                HalvesVector a, b;
+                __builtin_memcpy(&a, p, sizeof a);
+                __builtin_memcpy(&b, p + stride, sizeof b);
+                least.see(a);
+                least.see(b);
+                store_interleaved(b, a, to, halves, lanes);
+            }
+        } else {
+            const int count = n - first < 0 ? 0 : n - first < halves ? n - first : halves;
+            const int room = width - first < halves ? width - first : halves;
+            for (int64_t k = 0; k + 2 <= depth; k += 2, p += 2 * stride, to += width) {
+                const HalvesVector a = load_halves(p, count), b = load_halves(p + stride, count);
+                least.see(a);
+                least.see(b);
+                store_interleaved(b, a, to, room, lanes);
+            }
+        }
+        if (depth % 2 == 0) continue;
+        const int count = n - first < 0 ? 0 : n - first < halves ? n - first : halves;
+        const HalvesVector a = load_halves(p, count);
+        least.see(a);
+        store_interleaved(HalvesVector{}, a, to, width - first < halves ? width - first : halves, lanes);
+    }
+    return least.result();
+}
+
+inline BitsVector swapped(BitsVector x) { return x << 16 | x >> 16; }
+
+inline uint32_t pack_pairs_along(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
+                                 void* panel) {
+    auto* out = static_cast<uint32_t*>(panel);
+    LeastMagnitude least;
+    const int64_t pairs = (depth + 1) / 2;
+    for (int first = 0; first < width; first += block) {
+        const char* from = source + first * stride;
+        const int left = n - first;
+        for (int64_t k = 0; k < pairs; k += block) {
+            FloatVector rows[block];
+            const int64_t bytes = 2 * (depth - 2 * k);
+            if (bytes >= static_cast<int64_t>(sizeof(FloatVector))) {
+                load_block<uint16_t>(from + 4 * k, stride, left, rows);
+            } else {
+                for (int j = 0; j < block; ++j) {
+                    rows[j] = FloatVector{};
+                    if (j < left)
+                        __builtin_memcpy(&rows[j], from + j * stride + 4 * k, static_cast<size_t>(bytes));
+                }
+            }
+            for (const FloatVector& row : rows) least.see((HalvesVector)row);
+            transpose<1>(rows);
+            for (int i = 0; i < block && k + i < pairs; ++i) {
+                const BitsVector x = swapped((BitsVector)rows[i]);
+                __builtin_memcpy(out + (k + i) * width + first, &x, sizeof x);
+            }
+        }
+    }
+    return least.result();
+}
+
+inline uint32_t pack_pairs_rows(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
+                                void* panel) {
+    auto* out = static_cast<uint32_t*>(panel);
+    LeastMagnitude least;
+    for (int j = 0; j < n; ++j, source += stride, out += width) {
+        int64_t k = 0;
+        for (; k + halves <= depth; k += halves) {
+            HalvesVector x;
+            __builtin_memcpy(&x, source + 2 * k, sizeof x);
+            least.see(x);
+            const BitsVector y = swapped((BitsVector)x);
+            __builtin_memcpy(out + k / 2, &y, sizeof y);
+        }
+        if (k == depth) continue;
+        const HalvesVector x = load_halves(source + 2 * k, static_cast<int>(depth - k));
+        least.see(x);
+        const BitsVector y = swapped((BitsVector)x);
+        __builtin_memcpy(out + k / 2, &y, static_cast<size_t>((depth - k + 1) / 2) * sizeof(uint32_t));
+    }
+    return least.result();
+}
+
+// The sums of `count` rows, n of each, as the type's storage: NaN canonical (E6), one rounding (M4).
+template <DType T>
+void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,
+                ptrdiff_t target_stride) {
+    constexpr ptrdiff_t size = storage_bytes(T);
+    for (int i = 0; i < count; ++i, rows += stride, target += target_stride) {
+        // The processor's conversions stop at NaN.
+        int done = 0;
+        if constexpr (T == DType::bfloat16 && has_bfloat16_conversion)
+            done = encode_bfloat16(reinterpret_cast<uint32_t*>(rows), n, target);
+        if constexpr (T == DType::float16 && has_float16_conversion)
+            done = encode_float16(reinterpret_cast<uint32_t*>(rows), n, target);
+        if constexpr (T == DType::float32) {
+            for (; done + block <= n; done += block) {
+                FloatVector x;
+                __builtin_memcpy(&x, rows + done, sizeof x);
+                const FloatVector nan = (FloatVector)(BitsVector{} + canonical_nan);
+                x = x == x ? x : nan;
+                __builtin_memcpy(target + done * size, &x, sizeof x);
+            }
+        }
+        if (done == n) continue;
+        for (int j = done; j < n; ++j)
+            rows[j] = rows[j] == rows[j] ? rows[j] : bits_as<float>(canonical_nan);
+        if constexpr (T == DType::tfloat32) round_to<T>(rows + done, n - done);
+        store<T, Payload::none>(reinterpret_cast<uint32_t*>(rows + done), n - done,
+                                target + done * size);
+    }
+}
+
+inline void turn(const float* in, ptrdiff_t in_stride, int rows, int columns, float* out,
+                 ptrdiff_t out_stride) {
+    int i = 0;
+    for (; i + block <= rows; i += block) {
+        int j = 0;
+        for (; j + block <= columns; j += block) {
+            FloatVector x[block];
+            for (int r = 0; r < block; ++r)
+                __builtin_memcpy(&x[r], in + (i + r) * in_stride + j, sizeof x[r]);
+            transpose<1>(x);
+            for (int r = 0; r < block; ++r)
+                __builtin_memcpy(out + (j + r) * out_stride + i, &x[r], sizeof x[r]);
+        }
+        for (; j < columns; ++j)
+            for (int r = 0; r < block; ++r) out[j * out_stride + i + r] = in[(i + r) * in_stride + j];
+    }
+    for (; i < rows; ++i)
+        for (int j = 0; j < columns; ++j) out[j * out_stride + i] = in[i * in_stride + j];
+}

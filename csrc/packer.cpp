@@ -1,0 +1,153 @@
+#include "packer.h"
+
+#include <cstdlib>
+
+namespace neuronsim {
+
+Packer::Packer(const Kernels& k, const DotOperand& operand, DotForm form, const Numerics& numerics)
+    : k_(k),
+      x_(operand),
+      form_(form),
+      flush_(numerics.flush_subnormals &&
+             formats[static_cast<int>(operand.type())].exponent_bits == 8) {}
+
+bool Packer::is_stored_as_packed() const {
+    if (x_.program != nullptr || flush_) return false;
+    return pairs() ? x_.dtype == DType::bfloat16 : storage_bytes(x_.dtype) == 4;
+}
+
+bool Packer::across() const {
+    const auto distance = [](const Axes& a) { return std::abs(a.back().stride); };
+    return distance(x_.vectors) < distance(x_.depth) && x_.vectors.back().size > 1;
+}
+
+// n elements `stride` apart.
+void Packer::stage(const char* source, int64_t stride, int n, char* target) const {
+    thread_local std::vector<Tile> registers;
+    const size_t needed = x_.program == nullptr ? 1 : x_.program->register_count();
+    if (registers.size() < needed) registers.resize(needed);
+    Tile* value = &registers[x_.program == nullptr ? 0 : x_.program->input_register(0)];
+    k_.load[static_cast<int>(x_.dtype)](source, stride, n, value);
+    if (x_.program != nullptr) {
+        x_.program->run_tiles(k_, registers.data(), n);
+        value = &registers[x_.program->output_register(0)];
+    }
+    if (flush_) k_.flush(value, value, n);
+    if (pairs()) k_.store[static_cast<int>(DType::bfloat16)](value, n, target);
+    else __builtin_memcpy(target, value, static_cast<size_t>(n) * sizeof(float));
+}
+
+void Packer::stage_block(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
+                 bool is_across, int64_t pitch, char* target) const {
+    const Axes &outer = is_across ? x_.depth : x_.vectors, &inner = is_across ? x_.vectors : x_.depth;
+    const int64_t from = is_across ? at : first, count = is_across ? depth : n;
+    const int64_t begin = is_across ? first : at, length = is_across ? n : depth;
+    for (int64_t i = 0; i < count; ++i) {
+        const char* row = data + axes_offset(outer, from + i);
+        char* to = target + i * pitch;
+        for (int64_t j = 0; j < length;) {
+            const int64_t run =
+                std::min<int64_t>(run_length(inner, begin + j, length - j), tile_elements);
+            stage(row + axes_offset(inner, begin + j), inner.back().stride, static_cast<int>(run),
+                  to + j * packed_element());
+            j += run;
+        }
+    }
+}
+
+// Whether no panel of `width` vectors crosses the end of an inner axis.
+bool Packer::lies_in_runs(int64_t first, int64_t n, int width) const {
+    for (int64_t j = 0; j < n; j += width) {
+        const int64_t count = std::min<int64_t>(width, n - j);
+        if (run_length(x_.vectors, first + j, count) != count) return false;
+    }
+    return true;
+}
+
+void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int width,
+            float* out, int64_t panel_words, uint32_t* least) const {
+    const bool is_across = across();
+    const PackKernel pack = pairs() ? (is_across ? k_.pack_pairs_across : k_.pack_pairs_along)
+                                    : (is_across ? k_.pack_across : k_.pack_along);
+    const auto panel_width = [&](int64_t left) {
+        const int lanes = k_.lanes;
+        return left >= width ? width : static_cast<int>(blocks(left, lanes)) * lanes;
+    };
+    const Axis &v = x_.vectors.back(), &d = x_.depth.back();
+    const bool as_stored = is_stored_as_packed() && (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
+                           run_length(x_.depth, at, depth) == depth;
+    for (int64_t p = 0; least != nullptr && p < blocks(n, width); ++p) least[p] = 0xFFFF;
+    const auto note = [&](int64_t p, uint32_t value) {
+        if (least != nullptr) least[p] = std::min(least[p], value);
+    };
+    // Staged blocks are wide where they lie across, so that each piece of memory is long.
+    const int64_t group = is_across ? std::max<int64_t>(tile_elements / width * width, width) : width;
+    const int64_t piece_depth = is_across ? 32 : tile_elements;
+    thread_local Workspace workspace;
+    for (int64_t g = 0; g < n; g += group) {
+        const int64_t in_group = std::min(group, n - g);
+        if (as_stored && lies_in_runs(first + g, in_group, width)) {
+            for (int64_t j = g; j < g + in_group; j += width) {
+                const int count = static_cast<int>(std::min<int64_t>(width, n - j));
+                const char* from =
+                    data + axes_offset(x_.vectors, first + j) + axes_offset(x_.depth, at);
+                note(j / width, pack(from, (is_across ? d : v).stride, depth, count,
+                                     panel_width(n - j), out + j / width * panel_words));
+            }
+            continue;
+        }
+        for (int64_t piece = 0; piece < depth; piece += piece_depth) {
+            const int64_t length = std::min(piece_depth, depth - piece);
+            const int64_t pitch = (is_across ? in_group : length) * packed_element();
+            char* staged = workspace.get<char>(pitch * (is_across ? length : in_group));
+            stage_block(data, first + g, in_group, at + piece, length, is_across, pitch, staged);
+            for (int64_t j = g; j < g + in_group; j += width) {
+                const int count = static_cast<int>(std::min<int64_t>(width, n - j));
+                const int w = panel_width(n - j);
+                const char* from = staged + (j - g) * (is_across ? packed_element() : pitch);
+                float* to = out + j / width * panel_words +
+                            steps_of(form_, piece) * step_words(form_) * w;
+                note(j / width, pack(from, pitch, length, count, w, to));
+            }
+        }
+    }
+    if (step_words(form_) == 1 || depth % 2 == 0) return;
+    for (int64_t j = 0; j < n; j += width) {  // the last pair's second half
+        const int w = panel_width(n - j);
+        std::fill_n(out + j / width * panel_words + depth * w, w, 0.0f);
+    }
+}
+
+uint32_t Packer::rows(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
+                      int64_t pitch, float* out) const {
+    const int64_t words = steps_of(form_, depth) * step_words(form_);
+    if (!pairs()) {
+        stage_block(data, first, n, at, depth, false, 4 * pitch, reinterpret_cast<char*>(out));
+        for (int64_t i = 0; depth < words && i < n; ++i) out[i * pitch + depth] = 0.0f;
+        return 0;
+    }
+    const Axis &v = x_.vectors.back(), &d = x_.depth.back();
+    const bool as_stored =
+        is_stored_as_packed() && d.stride == 2 && run_length(x_.depth, at, depth) == depth;
+    thread_local Workspace workspace;
+    uint32_t least = 0xFFFF;
+    for (int64_t i = 0; i < n;) {
+        int64_t count = 1;
+        const char* from;
+        if (as_stored) {
+            count = run_length(x_.vectors, first + i, n - i);
+            from = data + axes_offset(x_.vectors, first + i) + axes_offset(x_.depth, at);
+        } else {
+            char* staged = workspace.get<char>(2 * depth);
+            stage_block(data, first + i, 1, at, depth, false, 0, staged);
+            from = staged;
+        }
+        least = std::min(least,
+                         k_.pack_pairs_rows(from, v.stride, depth, static_cast<int>(count),
+                                            static_cast<int>(pitch), out + i * pitch));
+        i += count;
+    }
+    return least;
+}
+
+}  // namespace neuronsim

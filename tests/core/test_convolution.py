@@ -1,0 +1,741 @@
+"""Rule M5: convolution against the dot of its matrix of patches and against the twin."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from neuronsim import dtypes, ops, processor
+from neuronsim.dtypes import DTYPES
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops import ConvolutionDimensions, WindowDimension
+from neuronsim.profiles import Profile
+from neuronsim.reference import sums
+
+Words = npt.NDArray[Any]
+FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+NARROW = FLOATS[2:]
+PLAIN = ops.DotDimensions((1,), (0,))
+ONE = 0x3F800000
+INF, NAN = 0x7F800000, 0x7FC00000
+
+
+# ---- one convolution -----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Convolution:
+    """What is convolved how. Arrays here are in the plain order: the image is [batch, spatial...,
+    feature], the kernel [spatial..., input feature, output feature], the result [batch, spatial...,
+    output feature]; `numbers` is the order in which the operation sees them.
+    """
+
+    batch: int
+    image: tuple[int, ...]
+    features: int  # of the kernel: those of one feature group
+    outputs: int
+    window: tuple[WindowDimension, ...]
+    feature_groups: int = 1
+    batch_groups: int = 1
+    numbers: ConvolutionDimensions | None = None
+
+    @property
+    def groups(self) -> int:
+        return self.feature_groups * self.batch_groups
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        return (self.batch, *self.image, self.features * self.feature_groups)
+
+    @property
+    def kernel_shape(self) -> tuple[int, ...]:
+        return (*(w.size for w in self.window), self.features, self.outputs)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """XLA's rule: as many windows as lie in the dilated and padded axis."""
+        found = []
+        for n, w in zip(self.image, self.window, strict=True):
+            axis = np.repeat(np.arange(n), w.base_dilation)[: max((n - 1) * w.base_dilation + 1, 0)]
+            length = axis.size + w.padding[0] + w.padding[1]
+            found.append(len(range(0, length - (w.size - 1) * w.window_dilation, w.stride)))
+        return tuple(found)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        return {
+            "window": self.window,
+            "dimension_numbers": self.numbers or plain_numbers(len(self.window)),
+            "feature_group_count": self.feature_groups,
+            "batch_group_count": self.batch_groups,
+        }
+
+
+def plain_numbers(spatial: int) -> ConvolutionDimensions:
+    """The plain order: b01f_01io->b01f."""
+    inner, outer = tuple(range(spatial)), tuple(range(1, spatial + 1))
+    last = spatial + 1
+    return ConvolutionDimensions(0, last, outer, spatial, last, inner, 0, last, outer)
+
+
+def numbers_of(spatial: int, lhs: Any, rhs: Any, out: Any) -> ConvolutionDimensions:
+    """Dimension numbers from three permutations of range(spatial + 2), each listed as in the plain
+    order.
+    """
+    a, b, c = ([int(n) for n in p] for p in (lhs, rhs, out))
+    return ConvolutionDimensions(
+        a[0], a[-1], tuple(a[1:-1]), b[-2], b[-1], tuple(b[:spatial]), c[0], c[-1], tuple(c[1:-1])
+    )
+
+
+def run(evaluate: Any, c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
+    """The operation on operands in the plain order; its result in the plain order."""
+    d: ConvolutionDimensions = c.attributes["dimension_numbers"]
+    lhs, rhs = x.transpose(np.argsort(d.input)), y.transpose(np.argsort(d.kernel))
+    found: Words = evaluate("convolution", (a, lhs), (b, rhs), **c.attributes, **more)
+    return found.transpose(d.output)
+
+
+def im2col(x: Words, window: tuple[WindowDimension, ...], places: tuple[int, ...]) -> Words:
+    """The matrix of patches: a row for each image and output position, along it the positions of the
+    window in row-major order and at each its features. Padding and holes are +0 (M5).
+    """
+    sizes = tuple(w.size for w in window)
+    patches = np.zeros((x.shape[0], *places, *sizes, x.shape[-1]), x.dtype)
+    for place in np.ndindex(*places):
+        for offset in np.ndindex(*sizes):
+            source = []
+            for w, p, o, n in zip(window, place, offset, x.shape[1:-1], strict=True):
+                dilated = p * w.stride - w.padding[0] + o * w.window_dilation
+                index, hole = divmod(dilated, w.base_dilation)
+                if hole or not 0 <= index < n:
+                    break
+                source.append(index)
+            else:
+                patches[(slice(None), *place, *offset)] = x[(slice(None), *source)]
+    return patches.reshape(x.shape[0] * math.prod(places), math.prod(sizes) * x.shape[-1])
+
+
+def by_dot(evaluate: Any, c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
+    """The oracle: for each group the dot (M2) of its matrix of patches and its part of the kernel."""
+    y = np.flip(y, tuple(i for i, w in enumerate(c.window) if w.reversal))
+    batch, outputs = c.batch // c.batch_groups, c.outputs // c.groups
+    parts = []
+    for group in range(c.groups):
+        part = x
+        if c.batch_groups > 1:
+            part = x[group * batch : (group + 1) * batch]
+        if c.feature_groups > 1:
+            part = x[..., group * c.features : (group + 1) * c.features]
+        rows = im2col(part, c.window, c.places)
+        columns = y[..., group * outputs : (group + 1) * outputs].reshape(rows.shape[1], outputs)
+        found = evaluate("dot", (a, rows), (b, columns), dot_dimensions=PLAIN, **more)
+        parts.append(found.reshape(batch, *c.places, outputs))
+    return np.concatenate(parts, axis=-1)
+
+
+def by_twin(c: Convolution, a: str, x: Words, b: str, y: Words, result: str) -> Words:
+    image = {(p[0], p[1:-1], p[-1]): int(v) for p, v in np.ndenumerate(x)}
+    kernel = {(p[:-2], p[-2], p[-1]): int(v) for p, v in np.ndenumerate(y)}
+    window = [
+        sums.WindowAxis(w.size, w.stride, w.padding[0], w.base_dilation, w.window_dilation, w.reversal)
+        for w in c.window
+    ]
+    out = np.zeros((c.batch // c.batch_groups, *c.places, c.outputs), f"u{DTYPES[result].itemsize}")
+    for at in np.ndindex(*out.shape):
+        out[at] = sums.convolution(
+            *(a, b, result, image, kernel, window, (at[0], at[1:-1], at[-1])),
+            batch=c.batch,
+            outputs=c.outputs,
+            features=c.features,
+            feature_groups=c.feature_groups,
+            batch_groups=c.batch_groups,
+        )
+    return out
+
+
+# ---- random ones ---------------------------------------------------------------------------------
+
+
+def random_convolution(rng: np.random.Generator, top: int = 6) -> Convolution:
+    """Up to three spatial dimensions of everything that HLO allows; a few dimensions are zero."""
+    c = any_convolution(rng, top)
+    while 0 in c.places and rng.random() < 0.97:
+        c = any_convolution(rng, top)
+    return c
+
+
+def any_convolution(rng: np.random.Generator, top: int) -> Convolution:
+    def integer(low: int, high: int) -> int:
+        return int(rng.integers(low, high, endpoint=True))
+
+    spatial = int(rng.choice([0, 1, 1, 2, 2, 2, 3]))
+    longest = top if spatial < 3 else top - 2
+    window = tuple(
+        WindowDimension(
+            size=integer(1, 3),
+            stride=integer(1, 3),
+            padding=(integer(-1, 2), integer(-1, 2)),
+            base_dilation=int(rng.choice([1, 1, 2, 3])),
+            window_dilation=int(rng.choice([1, 1, 2])),
+            reversal=bool(rng.random() < 0.3),
+        )
+        for _ in range(spatial)
+    )
+    groups, kind = integer(2, 3), rng.choice(["one", "one", "feature", "depthwise", "batch"])
+    c = Convolution(
+        batch=integer(1, 2) * (groups if kind == "batch" else 1),
+        image=tuple(integer(1, longest) for _ in range(spatial)),
+        features=1 if kind == "depthwise" else integer(1, 4),
+        outputs=integer(1, 3) * (1 if kind == "one" else groups),
+        window=window,
+        feature_groups=groups if kind in ("feature", "depthwise") else 1,
+        batch_groups=groups if kind == "batch" else 1,
+        numbers=numbers_of(spatial, *(rng.permutation(spatial + 2) for _ in range(3))),
+    )
+    if rng.random() < 0.05:
+        c = dataclasses.replace(c, **{str(rng.choice(["batch", "features", "outputs"])): 0})
+    if spatial and rng.random() < 0.05:
+        c = dataclasses.replace(c, image=(0, *c.image[1:]))
+    return c
+
+
+def random_types(rng: np.random.Generator, seed: int) -> tuple[str, str, str]:
+    a, b = (str(t) for t in rng.choice(NARROW if seed % 3 else FLOATS[:2], 2))
+    if seed % 17 == 0:  # M1: other pairs take the lattice type first
+        a, b = "float32", str(rng.choice(["bfloat16", "float16"]))
+    return a, b, str(rng.choice(["float32", *FLOATS]))
+
+
+@pytest.mark.parametrize("seed", range(1000))
+def test_convolution_M5_equals_the_dot_of_its_patches(
+    seed: int, evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    rng = np.random.default_rng([5, seed])
+    c = random_convolution(rng)
+    a, b, result = random_types(rng, seed)
+    mode = ["near", "any", "near", "special"][seed % 4]
+    x, y = random_words(rng, a, c.image_shape, mode), random_words(rng, b, c.kernel_shape, mode)
+    more = {"dtype": DTYPES[result]}
+    if seed % 10 == 9:
+        more["profile"] = Profile(subnormals="flush", accumulate="sequential")
+    expected = by_dot(evaluate, c, a, x, b, y, **more)
+    isas = processor.available_isas()
+    processor.set_isa(isas[seed % len(isas)])
+    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y, **more), expected, err_msg=str(c))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_convolution_M5_equals_the_twin(seed: int, evaluate: Any, random_words: Any) -> None:
+    rng = np.random.default_rng([6, seed])
+    c = random_convolution(rng, top=4)
+    a, b, result = random_types(rng, 1 if seed % 17 == 0 else seed)
+    mode = ["near", "any", "special"][seed % 3]
+    x, y = random_words(rng, a, c.image_shape, mode), random_words(rng, b, c.kernel_shape, mode)
+    found = run(evaluate, c, a, x, b, y, dtype=DTYPES[result])
+    np.testing.assert_array_equal(found, by_twin(c, a, x, b, y, result), err_msg=str(c))
+
+
+# ---- larger than every block of a kernel ---------------------------------------------------------
+
+
+def square(
+    n: int, size: int, features: int, outputs: int, stride: int = 1, groups: int = 1, batch: int = 1
+) -> Convolution:
+    """A layer as networks have it: a square image, the padding that keeps its size."""
+    w = WindowDimension(size, stride, (size // 2, size // 2))
+    return Convolution(batch, (n, n), features, outputs, (w, w), groups)
+
+
+def row(n: int, w: WindowDimension, features: int, outputs: int, **more: Any) -> Convolution:
+    return Convolution(1, (n,), features, outputs, (w,), **more)
+
+
+W = WindowDimension
+LARGE = [
+    *(("float32", square(n, 3, 17, 33)) for n in (7, 14, 15, 28, 29)),
+    *(("bfloat16", square(n, 3, 32, 32)) for n in (7, 14, 28)),
+    *(("float32", square(n, 1, f, o)) for n, f, o in ((14, 129, 65), (7, 256, 97), (28, 64, 31))),
+    *(("float16", square(n, 3, 15, 34, stride=2)) for n in (14, 28, 29, 31)),
+    *(("tfloat32", square(n, 5, 6, 16)) for n in (13, 28)),
+    ("float32", square(28, 7, 3, 64, stride=2)),
+    ("bfloat16", square(30, 7, 3, 33, stride=2, batch=2)),
+    ("float32", square(7, 3, 160, 40)),
+    ("bfloat16", square(7, 3, 128, 65)),
+    ("float8_e4m3", square(14, 3, 43, 35)),
+    ("float8_e5m2", square(9, 3, 65, 67, batch=3)),
+    ("float8_e3m4", square(16, 2, 33, 48)),
+    # Depthwise, with multipliers, and groups of odd sizes.
+    *(("float32", square(n, 3, 1, 48, groups=48)) for n in (7, 14, 28)),
+    ("bfloat16", square(14, 3, 1, 66, groups=33)),
+    ("float32", square(15, 5, 1, 105, groups=35)),
+    ("float16", square(14, 3, 8, 72, groups=4)),
+    ("float32", square(9, 3, 45, 99, groups=3)),
+    # One and three spatial dimensions; few pixels of many features and the other way round.
+    ("float32", row(301, W(9, 1, (4, 4)), 31, 37)),
+    ("bfloat16", row(1000, W(16, 4), 8, 33)),
+    ("float32", row(1, W(1), 1000, 130)),
+    ("float32", row(515, W(3, 1, (2, 0), 1, 5), 1, 1)),
+    ("float32", Convolution(1, (6, 15, 7), 11, 33, (W(3, 1, (1, 1)), W(3, 2, (1, 0)), W(2, 1)))),
+    ("float16", Convolution(2, (5, 5, 17), 7, 9, (W(2), W(3), W(3, 1, (1, 1))))),
+    ("float32", Convolution(130, (), 300, 45, ())),
+    # Dilations, crops and reversal on rows longer than a block.
+    ("float32", row(40, W(4, 1, (2, 3), 2), 34, 36)),
+    ("bfloat16", row(75, W(3, 2, (-3, -5), 3, 2, True), 50, 33)),
+    ("float32", Convolution(1, (15, 17), 21, 33, (W(3, 1, (2, 2), 2, 1, True), W(3, 1, (1, 1), 1, 2)))),
+    ("float32", Convolution(6, (10, 29), 9, 66, (W(3, 1, (1, 1)), W(3, 1, (1, 1))), 1, 3)),
+]
+
+
+@pytest.mark.parametrize(("type_name", "c"), LARGE, ids=lambda v: v if isinstance(v, str) else "")
+def test_convolution_M5_larger_than_every_block(
+    type_name: str, c: Convolution, evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    rng = np.random.default_rng(c.outputs * sum(c.image_shape))
+    x = random_words(rng, type_name, c.image_shape, "near")
+    y = random_words(rng, type_name, c.kernel_shape, "near")
+    operands = (type_name, x, type_name, y)
+    expected = by_dot(evaluate, c, *operands, dtype=dtypes.float32)
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        for threads in (1, 2):
+            processor.set_num_threads(threads)
+            found = run(evaluate, c, *operands, dtype=dtypes.float32)
+            np.testing.assert_array_equal(found, expected, err_msg=f"{isa}, {threads} threads")
+
+
+@pytest.mark.parametrize("special", [INF, INF | 1 << 31, 0x7FC12345, 0x00000001, 0x80000003])
+@pytest.mark.parametrize("in_kernel", [False, True])
+def test_convolution_M5_single_specials_in_a_large_one(
+    special: int, in_kernel: bool, evaluate: Any, random_words: Any, isa: str
+) -> None:
+    c = square(15, 3, 17, 35)
+    rng = np.random.default_rng(8)
+    x, y = (random_words(rng, "float32", s, "near") for s in (c.image_shape, c.kernel_shape))
+    changed = y if in_kernel else x
+    changed[tuple(int(rng.integers(n)) for n in changed.shape)] = special
+    expected = by_dot(evaluate, c, "float32", x, "float32", y)
+    np.testing.assert_array_equal(run(evaluate, c, "float32", x, "float32", y), expected)
+
+
+# ---- one noun, one test --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def draw(random_words: Any) -> Any:
+    """float32 operands of a convolution whose sums show their order."""
+
+    def words(c: Convolution, seed: int = 0, mode: str = "near") -> tuple[str, Words, str, Words]:
+        rng = np.random.default_rng([7, seed])
+        x = random_words(rng, "float32", c.image_shape, mode)
+        return "float32", x, "float32", random_words(rng, "float32", c.kernel_shape, mode)
+
+    return words
+
+
+BASIC = Convolution(2, (6, 7), 5, 4, (W(3, 1, (1, 1)), W(2, 1, (0, 1))))
+
+
+def test_convolution_M5_order_shows(evaluate: Any, draw: Any) -> None:
+    # Control: features before positions, or positions column-major, are other sums.
+    c = Convolution(1, (6, 6), 5, 4, (W(3), W(3)))
+    a, x, b, y = draw(c)
+    found = run(evaluate, c, a, x, b, y)
+    patches = im2col(x, c.window, c.places).reshape(-1, 3, 3, 5)
+    same = []
+    for order in itertools.permutations(range(3)):
+        rows = patches.transpose(0, *(i + 1 for i in order)).reshape(-1, 45)
+        columns = y.transpose(*order, 3).reshape(45, 4)
+        product = evaluate("dot", (a, rows), (b, columns), dot_dimensions=PLAIN)
+        same.append(np.array_equal(product.reshape(found.shape), found))
+    assert same == [True, *[False] * 5]
+
+
+def test_convolution_M5_tiles_run_across_positions(evaluate: Any, draw: Any) -> None:
+    # 9 x 50 terms: the tiles of 128 end inside a position's features.
+    c = square(6, 3, 50, 3)
+    a, x, b, y = draw(c)
+    found = run(evaluate, c, a, x, b, y)
+    np.testing.assert_array_equal(found, by_dot(evaluate, c, a, x, b, y))
+    one_tile = run(evaluate, c, a, x, b, y, profile=Profile(accumulate="sequential"))
+    assert np.any(found != one_tile)
+    sequential = Profile(accumulate="sequential")
+    np.testing.assert_array_equal(one_tile, by_dot(evaluate, c, a, x, b, y, profile=sequential))
+
+
+def test_convolution_M5_strides(evaluate: Any, draw: Any) -> None:
+    c = BASIC
+    operands = draw(c)
+    every = run(evaluate, c, *operands)
+    window = tuple(dataclasses.replace(w, stride=s) for w, s in zip(c.window, (2, 3), strict=True))
+    found = run(evaluate, dataclasses.replace(c, window=window), *operands)
+    np.testing.assert_array_equal(found, every[:, ::2, ::3])
+
+
+def test_convolution_M5_padding_is_counted_zeros(evaluate: Any, draw: Any) -> None:
+    c = Convolution(2, (4, 5), 3, 4, (W(3, 1, (2, 1)), W(2, 1, (0, 3))))
+    a, x, b, y = draw(c, mode="special")
+    bare = Convolution(2, (7, 8), 3, 4, (W(3), W(2)))
+    padded = np.pad(x, ((0, 0), (2, 1), (0, 3), (0, 0)))
+    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y), run(evaluate, bare, a, padded, b, y))
+
+
+@pytest.mark.parametrize("weight", [INF, INF | 1 << 31, NAN])
+def test_convolution_M5_weights_that_are_not_finite_meet_padding(weight: int, evaluate: Any) -> None:
+    # 0 * Inf is NaN, at the border and in holes, where XLA skips it.
+    y = np.array([ONE, ONE, weight], np.uint32).reshape(3, 1, 1)
+    x = np.full((1, 3, 1), ONE, np.uint32)
+    padded = run(evaluate, row(3, W(3, 1, (1, 1)), 1, 1), "float32", x, "float32", y)
+    inside = weight if weight != NAN else NAN
+    assert padded.ravel().tolist() == [inside, inside, NAN]
+    holes = run(evaluate, row(3, W(3, 1, (0, 0), 2), 1, 1), "float32", x, "float32", y)
+    assert holes.ravel().tolist() == [inside, NAN, inside]
+
+
+def test_convolution_M5_inputs_that_are_not_finite(evaluate: Any) -> None:
+    # An Inf under a zero weight is NaN; elsewhere it stays what it is.
+    x = np.array([ONE, INF, ONE, ONE], np.uint32).reshape(1, 4, 1)
+    y = np.array([0, ONE], np.uint32).reshape(2, 1, 1)
+    found = run(evaluate, row(4, W(2), 1, 1), "float32", x, "float32", y)
+    assert found.ravel().tolist() == [INF, NAN, ONE]
+
+
+def test_convolution_M5_negative_padding_crops(evaluate: Any, draw: Any) -> None:
+    c = Convolution(1, (7, 8), 3, 4, (W(2, 1, (-2, -1)), W(3, 2, (-1, 2), 2)))
+    a, x, b, y = draw(c)
+    # Low padding of -1 crops one place of the dilated axis: the first element, not its hole.
+    bare = Convolution(1, (4, 8), 3, 4, (W(2), W(3, 2, (-1, 2), 2)))
+    found = run(evaluate, c, a, x, b, y)
+    np.testing.assert_array_equal(found, run(evaluate, bare, a, x[:, 2:6], b, y))
+    dilated = np.zeros((1, 4, 15, 3), np.uint32)
+    dilated[:, :, ::2] = x[:, 2:6]
+    cropped = np.pad(dilated[:, :, 1:], ((0, 0), (0, 0), (0, 2), (0, 0)))
+    last = Convolution(1, (4, 16), 3, 4, (W(2), W(3, 2)))
+    np.testing.assert_array_equal(found, run(evaluate, last, a, cropped, b, y))
+
+
+def test_convolution_M5_cropping_everything_leaves_nothing(evaluate: Any, draw: Any) -> None:
+    c = row(4, W(2, 1, (-3, -3)), 2, 3)
+    assert run(evaluate, c, *draw(c)).shape == (1, 0, 3)
+
+
+def test_convolution_M5_base_dilation(evaluate: Any, draw: Any) -> None:
+    c = Convolution(2, (4, 5), 3, 4, (W(3, 1, (1, 0), 2), W(2, 2, (0, 2), 3)))
+    a, x, b, y = draw(c, mode="special")
+    dilated = np.zeros((2, 7, 13, 3), np.uint32)
+    dilated[:, ::2, ::3] = x
+    bare = Convolution(2, (7, 13), 3, 4, (W(3, 1, (1, 0)), W(2, 2, (0, 2))))
+    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y), run(evaluate, bare, a, dilated, b, y))
+
+
+def test_convolution_M5_window_dilation(evaluate: Any, draw: Any) -> None:
+    c = Convolution(2, (9, 8), 3, 4, (W(3, 1, (1, 0), 1, 3), W(2, 1, (0, 2), 1, 2)))
+    a, x, b, y = draw(c)
+    spread = np.zeros((7, 3, 3, 4), np.uint32)
+    spread[::3, ::2] = y
+    bare = Convolution(2, (9, 8), 3, 4, (W(7, 1, (1, 0)), W(3, 1, (0, 2))))
+    # Terms x * 0 change no sum of finite values, and there are fewer than 128.
+    found = run(evaluate, c, a, x, b, y)
+    np.testing.assert_array_equal(found, run(evaluate, bare, a, x, b, spread))
+
+
+@pytest.mark.parametrize("flags", list(itertools.product([False, True], repeat=2)))
+def test_convolution_M5_reversal_changes_the_weight_read(
+    flags: tuple[bool, bool], evaluate: Any, draw: Any
+) -> None:
+    operands = draw(BASIC)
+    a, x, b, y = operands
+    pairs = zip(BASIC.window, flags, strict=True)
+    window = tuple(dataclasses.replace(w, reversal=r) for w, r in pairs)
+    found = run(evaluate, dataclasses.replace(BASIC, window=window), *operands)
+    flipped = np.flip(y, [i for i, r in enumerate(flags) if r])
+    np.testing.assert_array_equal(found, run(evaluate, BASIC, a, x, b, flipped))
+    assert np.array_equal(found, run(evaluate, BASIC, *operands)) == (flags == (False, False))
+
+
+def test_convolution_M5_reversal_keeps_the_order(evaluate: Any, draw: Any) -> None:
+    # Control: the same terms walked from the window's other end are other sums.
+    c = row(20, W(9, reversal=True), 3, 2)
+    a, x, b, y = draw(c)
+    found = run(evaluate, c, a, x, b, y)
+    patches = im2col(x, c.window, c.places).reshape(-1, 9, 3)[:, ::-1].reshape(-1, 27)
+    other = evaluate("dot", (a, patches), (b, y.reshape(27, 2)), dot_dimensions=PLAIN)
+    assert np.any(found.ravel() != other.ravel())
+
+
+@pytest.mark.parametrize("multiplier", [1, 2, 5])
+def test_convolution_M5_depthwise(multiplier: int, evaluate: Any, draw: Any) -> None:
+    window = (W(3, 1, (1, 1)), W(3, 2, (0, 1)))
+    c = Convolution(2, (5, 6), 1, 7 * multiplier, window, feature_groups=7)
+    a, x, b, y = draw(c, mode="special")
+    found = run(evaluate, c, a, x, b, y)
+    one = Convolution(2, (5, 6), 1, 1, window)
+    for out in range(7 * multiplier):  # output feature o reads input feature o // multiplier alone
+        i = out // multiplier
+        alone = run(evaluate, one, a, x[..., i : i + 1], b, y[..., out : out + 1])
+        np.testing.assert_array_equal(found[..., out : out + 1], alone)
+
+
+def test_convolution_M5_feature_groups(evaluate: Any, draw: Any) -> None:
+    c = dataclasses.replace(BASIC, features=3, outputs=8, feature_groups=4)
+    a, x, b, y = draw(c)
+    one = dataclasses.replace(c, outputs=2, feature_groups=1)
+    xs, ys = np.split(x, 4, -1), np.split(y, 4, -1)
+    parts = [run(evaluate, one, a, p, b, q) for p, q in zip(xs, ys, strict=True)]
+    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y), np.concatenate(parts, -1))
+
+
+@pytest.mark.parametrize(("batch", "groups", "outputs"), [(3, 3, 3), (3, 3, 6), (6, 2, 4), (4, 2, 2)])
+def test_convolution_M5_batch_groups(
+    batch: int, groups: int, outputs: int, evaluate: Any, draw: Any
+) -> None:
+    c = dataclasses.replace(BASIC, batch=batch, outputs=outputs, batch_groups=groups)
+    a, x, b, y = draw(c)
+    one = dataclasses.replace(c, batch=batch // groups, outputs=outputs // groups, batch_groups=1)
+    xs, ys = np.split(x, groups, 0), np.split(y, groups, -1)
+    parts = [run(evaluate, one, a, p, b, q) for p, q in zip(xs, ys, strict=True)]
+    found = run(evaluate, c, a, x, b, y)
+    assert found.shape[0] == batch // groups
+    np.testing.assert_array_equal(found, np.concatenate(parts, -1))
+
+
+AXES = list(itertools.permutations(range(3)))
+
+
+@pytest.mark.parametrize("lhs", AXES)
+def test_convolution_M5_dimension_numbers(lhs: tuple[int, ...], evaluate: Any, draw: Any) -> None:
+    """Every order of the dimensions of input, kernel and output with one spatial dimension."""
+    c = row(5, W(2, 1, (1, 0)), 3, 4, batch_groups=1)
+    c = dataclasses.replace(c, batch=2)
+    operands = draw(c)
+    expected = run(evaluate, c, *operands)
+    for rhs, out in itertools.product(AXES, AXES):
+        moved = dataclasses.replace(c, numbers=numbers_of(1, lhs, rhs, out))
+        np.testing.assert_array_equal(run(evaluate, moved, *operands), expected)
+
+
+@pytest.mark.parametrize("lhs", list(itertools.permutations(range(4))))
+def test_convolution_M5_dimension_numbers_of_two_spatial(
+    lhs: tuple[int, ...], evaluate: Any, draw: Any
+) -> None:
+    operands = draw(BASIC)
+    expected = run(evaluate, BASIC, *operands)
+    rng = np.random.default_rng(sum(n * 4**i for i, n in enumerate(lhs)))
+    for _ in range(6):
+        numbers = numbers_of(2, lhs, rng.permutation(4), rng.permutation(4))
+        moved = dataclasses.replace(BASIC, numbers=numbers)
+        np.testing.assert_array_equal(run(evaluate, moved, *operands), expected)
+
+
+def test_convolution_M5_of_views(evaluate: Any, draw: Any) -> None:
+    """Transposed operands, and ones with negative strides, give what their copies give."""
+    a, x, b, y = draw(BASIC)
+    expected = run(evaluate, BASIC, a, x, b, y)
+    x = np.asfortranarray(x)
+    y = np.ascontiguousarray(y[::-1, ..., ::-1])[::-1, ..., ::-1]
+    np.testing.assert_array_equal(run(evaluate, BASIC, a, x, b, y), expected)
+
+
+@pytest.mark.parametrize("a", FLOATS)
+@pytest.mark.parametrize("result", FLOATS)
+def test_convolution_M4_result_types(a: str, result: str, evaluate: Any, random_words: Any) -> None:
+    rng = np.random.default_rng(len(a) * 100 + len(result))
+    x = random_words(rng, a, BASIC.image_shape, "near")
+    y = random_words(rng, a, BASIC.kernel_shape, "near")
+    sums_ = run(evaluate, BASIC, a, x, a, y, dtype=dtypes.float32)
+    found = run(evaluate, BASIC, a, x, a, y, dtype=DTYPES[result])
+    rounded = evaluate("convert", ("float32", sums_), dtype=DTYPES[result])
+    np.testing.assert_array_equal(found, rounded)
+
+
+def test_convolution_M1_result_type_is_the_lattices(evaluate: Any) -> None:
+    x = np.zeros(BASIC.image_shape, np.uint16)
+    y = np.zeros(BASIC.kernel_shape, np.uint16)
+    assert run(evaluate, BASIC, "bfloat16", x, "bfloat16", y).dtype == np.uint16
+    assert run(evaluate, BASIC, "bfloat16", x, "float16", y).dtype == np.uint32
+
+
+@pytest.mark.parametrize("mode", ["near", "special"])
+def test_convolution_C4_flushed_subnormals(mode: str, evaluate: Any, draw: Any) -> None:
+    a, x, b, y = draw(BASIC, mode=mode)
+    x = np.where(np.arange(x.size).reshape(x.shape) % 3 == 0, x & 0x807FFFFF, x).astype(np.uint32)
+    y = np.where(y & 1, y | 0x7E000000, y).astype(np.uint32)  # large, so that subnormals show
+    flush = {"profile": Profile(subnormals="flush")}
+    found = run(evaluate, BASIC, a, x, b, y, **flush)
+    np.testing.assert_array_equal(found, by_dot(evaluate, BASIC, a, x, b, y, **flush))
+
+
+@pytest.mark.parametrize("result", ["bfloat16", "float8_e4m3"])
+def test_convolution_S2_draws_by_the_place_in_the_result(result: str, evaluate: Any, draw: Any) -> None:
+    numbers = numbers_of(2, (3, 0, 2, 1), (0, 3, 1, 2), (2, 0, 3, 1))
+    c = dataclasses.replace(BASIC, features=2, outputs=6, feature_groups=2, numbers=numbers)
+    a, x, b, y = draw(c)
+    setting = ops.Setting(Profile(rounding="stochastic"), 7, "0/main/c/")
+    lhs, rhs = x.transpose(np.argsort(numbers.input)), y.transpose(np.argsort(numbers.kernel))
+    operands = ((a, lhs), (b, rhs))
+    dtype = DTYPES[result]
+    found = evaluate("convolution", *operands, **c.attributes, dtype=dtype, setting=setting)
+    exact = evaluate("convolution", *operands, **c.attributes)
+    drawn = evaluate("convert", ("float32", exact), dtype=dtype, setting=setting)
+    np.testing.assert_array_equal(found, drawn)
+    assert np.any(found != evaluate("convert", ("float32", exact), dtype=dtype))
+
+
+# ---- integers and bool (M7) ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_name", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+def test_convolution_M7_integers_wrap(type_name: str, evaluate: Any, random_words: Any) -> None:
+    rng = np.random.default_rng(3)
+    c = dataclasses.replace(BASIC, features=2, outputs=6, feature_groups=2)
+    x, y = (random_words(rng, type_name, s) for s in (c.image_shape, c.kernel_shape))
+    found = run(evaluate, c, type_name, x, type_name, y)
+    exact = []
+    for group in range(2):
+        part = im2col(x[..., 2 * group : 2 * group + 2], c.window, c.places).astype(object)
+        exact.append(part @ y[..., 3 * group : 3 * group + 3].reshape(-1, 3).astype(object))
+    expected = np.concatenate(exact, -1).reshape(found.shape) % (1 << (8 * x.itemsize))
+    np.testing.assert_array_equal(found.astype(object), expected)
+
+
+def test_convolution_M7_operands_take_the_results_type(evaluate: Any) -> None:
+    x = np.array([200, 3], np.uint8).reshape(1, 2, 1)  # int8: -56, 3
+    found = run(evaluate, row(2, W(2), 1, 1), "int8", x, "int8", x.reshape(2, 1, 1), dtype=dtypes.int32)
+    assert found.view(np.int32).tolist() == [[[56 * 56 + 9]]]
+
+
+def test_convolution_M7_bool_is_or_of_ands(evaluate: Any, random_words: Any) -> None:
+    rng = np.random.default_rng(4)
+    x, y = (random_words(rng, "bool", s) for s in (BASIC.image_shape, BASIC.kernel_shape))
+    y &= random_words(rng, "bool", y.shape) & random_words(rng, "bool", y.shape)
+    found = run(evaluate, BASIC, "bool", x, "bool", y)
+    counts = im2col(x, BASIC.window, BASIC.places).astype(int) @ y.reshape(-1, 4).astype(int)
+    np.testing.assert_array_equal(found, (counts > 0).reshape(found.shape).astype(np.uint8))
+    assert 0 < found.sum() < found.size
+
+
+# ---- nothing -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int32", "bool"])
+def test_convolution_M5_zero_sized_dimensions(type_name: str, evaluate: Any, random_words: Any) -> None:
+    rng = np.random.default_rng(9)
+
+    def of(**changes: Any) -> Words:
+        c = dataclasses.replace(BASIC, **changes)
+        x, y = (random_words(rng, type_name, s) for s in (c.image_shape, c.kernel_shape))
+        return run(evaluate, c, type_name, x, type_name, y)
+
+    assert of(batch=0).shape == (0, 6, 7, 4)
+    assert of(outputs=0).shape == (2, 6, 7, 0)
+    assert of(outputs=0, feature_groups=3).shape == (2, 6, 7, 0)
+    no_terms = of(features=0)  # K = 0 gives +0 (M2)
+    assert no_terms.shape == (2, 6, 7, 4)
+    assert not no_terms.any()
+    assert of(image=(0, 7)).shape == (2, 0, 7, 4)
+    padded = of(image=(0, 7), window=(W(2, 1, (2, 1)), W(2, 1, (0, 1))))
+    assert padded.shape == (2, 2, 7, 4)  # XLA: an empty axis is padded like another
+    assert of(image=(2, 7), window=(W(4), W(2))).shape == (2, 0, 6, 4)
+
+
+def test_convolution_M5_without_spatial_dimensions_is_a_product(evaluate: Any, draw: Any) -> None:
+    c = Convolution(5, (), 40, 6, ())
+    a, x, b, y = draw(c)
+    product = evaluate("dot", (a, x), (b, y), dot_dimensions=PLAIN)
+    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y), product)
+
+
+# ---- bad input is refused before any work --------------------------------------------------------
+
+
+def infer(c: Convolution, lhs: str = "float32", rhs: str = "float32", **changes: Any) -> ops.ArrayType:
+    types = [
+        ops.ArrayType(DTYPES[lhs], changes.pop("lhs_dims", c.image_shape)),
+        ops.ArrayType(DTYPES[rhs], changes.pop("rhs_dims", c.kernel_shape)),
+    ]
+    return ops.by_name("convolution").infer(types, {**c.attributes, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lhs_dims": (2, 6, 7, 6)}, "input has 6 features, the kernel reads 5 in each of 1"),
+        ({"feature_group_count": 2}, "kernel reads 5 in each of 2 feature groups"),
+        ({"lhs_dims": (2, 6, 7, 15), "feature_group_count": 3}, "3 groups do not divide the output"),
+        ({"lhs_dims": (3, 6, 7, 5), "batch_group_count": 2}, "2 groups do not divide the batch, 3"),
+        ({"lhs_dims": (9, 6, 7, 5), "batch_group_count": 3}, "3 groups do not divide the output"),
+        ({"feature_group_count": 2, "batch_group_count": 2}, "one of them 1"),
+        ({"feature_group_count": 0}, "positive"),
+        ({"batch_group_count": -1}, "positive"),
+        ({"feature_group_count": True}, "positive"),
+        ({"lhs_dims": (2, 6, 5)}, "needs 4 in the input"),
+        ({"rhs_dims": (3, 2, 5)}, "needs 4 in the kernel"),
+        ({"rhs_dims": (3, 3, 5, 4)}, r"the kernel is \(3, 3\), its window"),
+        ({"window": BASIC.window[:1]}, "a window of 1 dimensions needs 3 in the input"),
+        ({"window": (W(0), W(2))}, "from 1 to"),
+        ({"window": (W(3, 0), W(2))}, "from 1 to"),
+        ({"window": (W(3, 1, (0, 0), 0), W(2))}, "from 1 to"),
+        ({"window": (W(3, 1, (0, 0), 1, -1), W(2))}, "from 1 to"),
+        ({"window": (W(3, 1, (1 << 40, 0)), W(2))}, "padding"),
+        ({"window": (3, 2)}, "WindowDimension"),
+        (
+            {"dimension_numbers": numbers_of(2, (0, 1, 2, 2), (0, 1, 2, 3), (0, 1, 2, 3))},
+            "the input, each listed once",
+        ),
+        (
+            {"dimension_numbers": numbers_of(2, (0, 1, 2, 3), (0, 1, 2, 4), (0, 1, 2, 3))},
+            "the kernel, each listed once",
+        ),
+        (
+            {"dimension_numbers": numbers_of(2, (0, 1, 2, 3), (0, 1, 2, 3), (-1, 1, 2, 0))},
+            "the output, each listed once",
+        ),
+        ({"dimension_numbers": plain_numbers(3)}, "needs 4 in the input"),
+    ],
+)
+def test_convolution_that_contradicts_itself_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        infer(BASIC, **changes)
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "changes"),
+    [
+        ("float32", "int32", {}),
+        ("float64", "float64", {}),
+        ("complex64", "complex64", {}),
+        ("float8_e4m3fn", "bfloat16", {}),
+        ("float32", "float32", {"dtype": dtypes.int32}),
+        ("int8", "int8", {"dtype": dtypes.float32}),
+    ],
+)
+def test_convolution_of_types_without_products_is_refused(
+    lhs: str, rhs: str, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(UnsupportedType, match=r"convolution of|no common type"):
+        infer(BASIC, lhs, rhs, **changes)
+
+
+def test_convolution_whose_sizes_leave_64_bits_is_refused() -> None:
+    far = W(1, 1, (1 << 31, 1 << 31))
+    three = Convolution(1, (1, 1, 1), 1, 1, (far, far, far))
+    with pytest.raises(InvalidArgument, match="elements"):
+        infer(three)
+    with pytest.raises(InvalidArgument, match="elements"):
+        infer(dataclasses.replace(three, batch=0))  # the other lengths are indexed all the same
+    dilated = Convolution(0, (1 << 61,), 1, 1, (W(1, 1, (0, 0), 4),))
+    with pytest.raises(InvalidArgument, match="places"):
+        infer(dilated)
+
+
+def test_reversed_window_of_a_reduction_is_refused() -> None:
+    x, zero = (ops.ArrayType(dtypes.float32, dims) for dims in ((4,), ()))
+    attributes = {"window": (W(2, reversal=True),), "reducer": "add"}
+    with pytest.raises(InvalidArgument, match="not reversed"):
+        ops.by_name("reduce_window").infer([x, zero], attributes)
