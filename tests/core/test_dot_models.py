@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import neuronsim as ns
-from neuronsim import dtypes, ops
+from neuronsim import dtypes, ops, processor
 from neuronsim.errors import UnsupportedOperator, UnsupportedType
 from neuronsim.profiles import Profile, avx512_bf16, in_force
 from neuronsim.reference import formats
@@ -85,6 +85,43 @@ def test_dot_M6_large_products_of_every_model(
     choices = {"accumulate": accumulate, "accumulate_format": accumulate_format}
     expected = loop_dot(a, x, b, y, subnormals=subnormals, **choices)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "accumulate_format"),
+    [*((m, "float32") for m in MODELS), ("psum128", "bfloat16"), ("sequential", "float16")],
+)
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 5001, 70), (27, 4611, 45)])
+def test_dot_M6_every_model_beyond_a_cache_chunk(
+    accumulate: str,
+    accumulate_format: str,
+    rows: int,
+    depth: int,
+    columns: int,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    restored_processor: None,
+) -> None:
+    """A depth that is cut where the caches end, which no sum may notice."""
+    rng = np.random.default_rng(81)
+    x = random_words(rng, "bfloat16", (rows, depth), "near")
+    y = random_words(rng, "bfloat16", (depth, columns), "near")
+    choices = {"accumulate": accumulate, "accumulate_format": accumulate_format}
+    expected = loop_dot("bfloat16", x, "bfloat16", y, **choices)
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        for threads in (1, 2):
+            processor.set_num_threads(threads)
+            found = evaluate(
+                "dot",
+                ("bfloat16", x),
+                ("bfloat16", y),
+                dot_dimensions=PLAIN,
+                dtype=dtypes.float32,
+                accumulate=dtypes.DTYPES[accumulate_format],
+                profile=Profile(accumulate=accumulate),
+            )
+            np.testing.assert_array_equal(found, expected, err_msg=f"{isa}, {threads} threads")
 
 
 @pytest.mark.parametrize("accumulate", ["psum128", "sequential", "exact", "pairs"])
