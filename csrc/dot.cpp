@@ -14,10 +14,10 @@ namespace neuronsim {
 
 namespace {
 
-// The measured sizes of blocks: what the second-level cache holds of a, what the third holds of b, and
-// the steps for which a panel of b stays in the first.
-constexpr int64_t depth_block = 2048, a_block_bytes = 320 << 10, b_block_bytes = 2 << 20,
-                  panel_bytes = 16 << 10, rows_block = 1024, columns_block = 1024;
+// The measured sizes of blocks: of a in the second-level cache, of b in the third, and how deep both
+// are; rows and columns bound PSUM's place where the depth is cut.
+constexpr int64_t depth_block = 2048, a_block_bytes = 160 << 10, b_block_bytes = 4 << 20,
+                  rows_block = 1024, columns_block = 1024;
 
 // Where the register blocks read a: from memory, or packed.
 struct Rows {
@@ -28,7 +28,6 @@ struct Rows {
     };
     std::vector<Block> blocks;
     std::vector<DotRun> runs;
-    std::vector<size_t> parts;  // where in `runs` each part of the depth begins, and the end
     int64_t a_step = 0;
     uint32_t least = 0xFFFF;
 };
@@ -91,7 +90,7 @@ private:
         // PSUM of all rows where the depth is cut, else of a block of rows.
         const int64_t psum_rows = one_chunk ? blocks(row_end - row, row_blocks) : row_end - row;
         float* psum = psum_space.get<float>(psum_rows * width_ * (one_chunk ? 1 : panels));
-        if (!one_chunk) std::fill_n(psum, psum_rows * width_ * panels, 0.0f);
+        if (depth_ == 0) std::fill_n(psum, psum_rows * width_, 0.0f);
         least_.assign(static_cast<size_t>(panels), 0xFFFF);
         for (int64_t at = 0; at == 0 || at < depth_; at += chunk_) {
             const int64_t depth = std::min(chunk_, depth_ - at);
@@ -111,7 +110,6 @@ private:
                     const int columns = static_cast<int>(std::min<int64_t>(width_, n - p * width_));
                     const int vectors = static_cast<int>(blocks(columns, k_.lanes));
                     float* sums = one_chunk ? psum : psum + (p * psum_rows + first - row) * width_;
-                    if (one_chunk) std::fill_n(sums, count * width_, 0.0f);
                     const float* panel = b + p * panel_words;
                     uint32_t least = least_[static_cast<size_t>(p)];
                     if (packed_ != nullptr) {
@@ -120,7 +118,9 @@ private:
                                 steps_of(form_, at) * step_words(form_) * vectors * k_.lanes;
                         least = packed_->least(batch_, index);
                     }
-                    multiply(panel, vectors, least, at > 0 && how_.tile >= depth_, sums);
+                    if (last)
+                        epilogue_.prefetch(batch_, first, count, column + p * width_, columns);
+                    multiply(panel, vectors, least, at == 0, sums);
                     if (last) epilogue_.finish(sums, batch_, first, count, column + p * width_, columns);
                 }
             }
@@ -132,7 +132,6 @@ private:
         Rows& rows = a_rows_;
         rows.blocks.clear();
         rows.runs.clear();
-        rows.parts.clear();
         if (depth == 0) return;
         const Axis &v = a_.vectors.back(), &d = a_.depth.back();
         const bool direct = a_.holds_pairs || (reads_in_place() && !takes_two(form_));
@@ -162,20 +161,10 @@ private:
                                        static_cast<int>(begin), rows_here});
             });
         }
-        // In parts for which a panel of b stays in the first cache, if it serves several blocks.
-        const int64_t per_step = 4LL * step_words(form_) * width_;
-        int64_t part = rows.blocks.size() > 1 ? panel_bytes / per_step * (takes_two(form_) ? 2 : 1) : depth;
-        // A part ends with a tile, but for the one tile that is the whole depth.
-        const bool one_tile = how_.tile >= depth_;
-        part = std::max<int64_t>(part, 2);
         const int64_t two = takes_two(form_) ? 2 : 1;
-        for (int64_t i = 0, in_part = part; i < depth;) {
-            if (in_part >= part && (one_tile || i == 0 || rows.runs.back().ends_tile)) {
-                rows.parts.push_back(rows.runs.size());
-                in_part = 0;
-            }
+        for (int64_t i = 0, n = 0; i < depth; i += n) {
             const int64_t to_tile = how_.tile - (at + i) % how_.tile;
-            int64_t n = std::min({depth - i, to_tile, one_tile ? part - in_part : depth});
+            n = std::min(depth - i, to_tile);
             int64_t offset = i / two * rows.a_step;
             if (direct) {
                 // a's axes count pairs where it holds them.
@@ -185,10 +174,7 @@ private:
             }
             const bool ends = n == to_tile || at + i + n == depth_;
             rows.runs.push_back({offset, steps_of(form_, n), ends});
-            i += n;
-            in_part += n;
         }
-        rows.parts.push_back(rows.runs.size());
     }
 
     // Whether the register blocks can read a where it lies: rows that fall on the same cache lines
@@ -228,29 +214,24 @@ private:
         return ea >= 1 && eb >= 1 && ea + eb >= 2 * 127 - 112;
     }
 
-    void multiply(const float* panel, int vectors, uint32_t least, bool continues, float* sums) const {
+    void multiply(const float* panel, int vectors, uint32_t least, bool first, float* sums) const {
         DotForm form = form_;
         if (form == DotForm::pairs && !pairs_are_exact(a_rows_.least, least))
             form = DotForm::pairs_by_fma;
-        const int width = vectors * k_.lanes;
         DotBlock block;
         block.a_step = a_rows_.a_step;
-        block.psum_stride = width_;
+        block.runs = a_rows_.runs.data();
+        block.runs_end = block.runs + a_rows_.runs.size();
         block.b = panel;
-        for (size_t part = 0; part + 1 < a_rows_.parts.size(); ++part) {
-            block.runs = a_rows_.runs.data() + a_rows_.parts[part];
-            block.runs_end = a_rows_.runs.data() + a_rows_.parts[part + 1];
-            // A tile that a part before this one has left open goes on.
-            block.continues = part == 0 ? continues : !block.runs[-1].ends_tile;
-            for (const Rows::Block& r : a_rows_.blocks) {
-                block.a = r.a;
-                block.a_row = r.a_row;
-                block.psum = sums + r.first * width_;
-                kernel(form, vectors, r.count)(block);
-            }
-            int64_t steps = 0;
-            for (const DotRun* run = block.runs; run != block.runs_end; ++run) steps += run->steps;
-            block.b += steps * step_words(form_) * width;
+        block.psum_stride = width_;
+        // The one tile that is the whole depth goes on in every chunk of it.
+        block.continues = !first && how_.tile >= depth_;
+        block.fresh = first || block.continues;
+        for (const Rows::Block& r : a_rows_.blocks) {
+            block.a = r.a;
+            block.a_row = r.a_row;
+            block.psum = sums + r.first * width_;
+            kernel(form, vectors, r.count)(block);
         }
     }
 

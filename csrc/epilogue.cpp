@@ -2,6 +2,17 @@
 
 namespace neuronsim {
 
+void Epilogue::prefetch(int64_t batch, int64_t first, int64_t count, int64_t column,
+                        int columns) const {
+    const int64_t size = storage_bytes(out_.stored());
+    if (out_.columns.back().stride != size || out_.rows.size() > 1) return;
+    constexpr int64_t line = 64;
+    const char* row = out_.data + axes_offset(out_.batch, batch) + axes_offset(out_.columns, column) +
+                      axes_offset(out_.rows, first);
+    for (int64_t i = 0; i < count; ++i, row += out_.rows[0].stride)
+        for (int64_t at = 0; at < columns * size; at += line) __builtin_prefetch(row + at, 1);
+}
+
 void Epilogue::finish(float* sums, int64_t batch, int64_t first, int64_t count, int64_t column, int columns) const {
     char* const data = out_.data + axes_offset(out_.batch, batch);
     const int64_t size = storage_bytes(out_.stored());

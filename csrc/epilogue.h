@@ -35,6 +35,9 @@ public:
     Epilogue(const Kernels& k, const DotResult& out, const Numerics& numerics, Draw draw, int64_t pitch)
         : k_(k), out_(out), numerics_(numerics), draw_(draw), pitch_(pitch) {}
 
+    // Asks for the lines that finish will write, while there is other work.
+    void prefetch(int64_t batch, int64_t first, int64_t count, int64_t column, int columns) const;
+
     // Stores the sums of rows [first, first + count) and some columns; may change them.
     void finish(float* sums, int64_t batch, int64_t first, int64_t count, int64_t column,
                 int columns) const;

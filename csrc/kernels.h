@@ -114,7 +114,8 @@ struct DotBlock {
     const float* b;
     float* psum;
     ptrdiff_t psum_stride;
-    bool continues;  // the first tile began in an earlier block, whose sums are in PSUM's place
+    bool fresh;      // PSUM is +0, whatever its place holds
+    bool continues;  // and the first tile began in an earlier block: its sums are in PSUM's place
 };
 using DotKernel = void (*)(const DotBlock& block);
 using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, int count, int n,

@@ -112,15 +112,12 @@ void dot_block(const DotBlock& t) {
 #pragma GCC unroll 16
         for (int row = 0; row < Rows; ++row)
 #pragma GCC unroll 4
-            for (int j = 0; j < Vectors; ++j) {
-                float* p = t.psum + row * t.psum_stride + j * Vec::lanes;
-                acc[row][j] = Vec::load(p);
-                Vec::zero().store(p);
-            }
+            for (int j = 0; j < Vectors; ++j)
+                acc[row][j] = Vec::load(t.psum + row * t.psum_stride + j * Vec::lanes);
     }
     const float* b = t.b;
     const ptrdiff_t stride = t.a_row, step = t.a_step;
-    bool ended = true;
+    bool ended = true, fresh = t.fresh;
     for (const DotRun* run = t.runs; run != t.runs_end; ++run) {
         // Every third row has a pointer of its own: the others are one or two strides away, which
         // addresses can say.
@@ -164,9 +161,10 @@ void dot_block(const DotBlock& t) {
 #pragma GCC unroll 4
             for (int j = 0; j < Vectors; ++j) {
                 float* p = t.psum + row * t.psum_stride + j * Vec::lanes;
-                psum_step<F>(Vec::load(p), acc[row][j]).store(p);
+                psum_step<F>(fresh ? Vec::zero() : Vec::load(p), acc[row][j]).store(p);
                 acc[row][j] = Vec::zero();
             }
+        fresh = false;
     }
     if (ended) return;
 #pragma GCC unroll 16

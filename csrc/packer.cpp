@@ -82,29 +82,27 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
     };
     // Staged blocks are wide where they lie across, so that each piece of memory is long.
     const int64_t group = is_across ? std::max<int64_t>(tile_elements / width * width, width) : width;
-    const int64_t piece_depth = is_across ? 32 : tile_elements;
+    const int64_t piece_depth = is_across ? 64 : tile_elements;
     thread_local Workspace workspace;
     for (int64_t g = 0; g < n; g += group) {
         const int64_t in_group = std::min(group, n - g);
-        if (as_stored && lies_in_runs(first + g, in_group, width)) {
-            for (int64_t j = g; j < g + in_group; j += width) {
-                const int count = static_cast<int>(std::min<int64_t>(width, n - j));
-                const char* from =
-                    data + axes_offset(x_.vectors, first + j) + axes_offset(x_.depth, at);
-                note(j / width, pack(from, (is_across ? d : v).stride, depth, count,
-                                     panel_width(n - j), out + j / width * panel_words));
-            }
-            continue;
-        }
+        const bool in_place = as_stored && lies_in_runs(first + g, in_group, width);
+        // Pieces of the depth, each for all panels: their rows may lie on pages of their own.
         for (int64_t piece = 0; piece < depth; piece += piece_depth) {
             const int64_t length = std::min(piece_depth, depth - piece);
-            const int64_t pitch = (is_across ? in_group : length) * packed_element();
-            char* staged = workspace.get<char>(pitch * (is_across ? length : in_group));
-            stage_block(data, first + g, in_group, at + piece, length, is_across, pitch, staged);
+            int64_t pitch = (is_across ? d : v).stride;
+            char* staged = nullptr;
+            if (!in_place) {
+                pitch = (is_across ? in_group : length) * packed_element();
+                staged = workspace.get<char>(pitch * (is_across ? length : in_group));
+                stage_block(data, first + g, in_group, at + piece, length, is_across, pitch, staged);
+            }
             for (int64_t j = g; j < g + in_group; j += width) {
                 const int count = static_cast<int>(std::min<int64_t>(width, n - j));
                 const int w = panel_width(n - j);
-                const char* from = staged + (j - g) * (is_across ? packed_element() : pitch);
+                const char* from =
+                    in_place ? data + axes_offset(x_.vectors, first + j) + axes_offset(x_.depth, at + piece)
+                             : staged + (j - g) * (is_across ? packed_element() : pitch);
                 float* to = out + j / width * panel_words +
                             steps_of(form_, piece) * step_words(form_) * w;
                 note(j / width, pack(from, pitch, length, count, w, to));
@@ -121,12 +119,20 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
 uint32_t Packer::rows(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
                       int64_t pitch, float* out) const {
     const int64_t words = steps_of(form_, depth) * step_words(form_);
-    if (!pairs()) {
+    const Axis &v = x_.vectors.back(), &d = x_.depth.back();
+    if (!pairs() && is_stored_as_packed() && d.stride == 4 &&
+        run_length(x_.depth, at, depth) == depth) {
+        for (int64_t i = 0; i < n; ++i)
+            __builtin_memcpy(out + i * pitch,
+                             data + axes_offset(x_.vectors, first + i) + axes_offset(x_.depth, at),
+                             static_cast<size_t>(4 * depth));
+    } else if (!pairs()) {
         stage_block(data, first, n, at, depth, false, 4 * pitch, reinterpret_cast<char*>(out));
+    }
+    if (!pairs()) {
         for (int64_t i = 0; depth < words && i < n; ++i) out[i * pitch + depth] = 0.0f;
         return 0;
     }
-    const Axis &v = x_.vectors.back(), &d = x_.depth.back();
     const bool as_stored =
         is_stored_as_packed() && d.stride == 2 && run_length(x_.depth, at, depth) == depth;
     thread_local Workspace workspace;

@@ -344,6 +344,7 @@ def _infer_cumulative(operands: Sequence[ArrayType], attributes: Attributes) -> 
 
 
 MAX_WINDOW = 1 << 31
+MAX_ELEMENTS = 1 << 62  # so that no place in an array leaves 64 bits
 
 
 def _infer_reduce_window(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -401,8 +402,11 @@ def _infer_top_k(operands: Sequence[ArrayType], attributes: Attributes) -> Array
 
 
 def _infer_dot(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
-    lhs, rhs = operands
-    d: DotDimensions = attributes["dot_dimensions"]
+    return _dot_type(*operands, attributes["dot_dimensions"], attributes.get("dtype"))
+
+
+@lru_cache(4096)
+def _dot_type(lhs: ArrayType, rhs: ArrayType, d: DotDimensions, dtype: DType | None) -> ArrayType:
     _check_axes(d.lhs_contracting + d.lhs_batch, len(lhs.dims), "lhs dimensions")
     _check_axes(d.rhs_contracting + d.rhs_batch, len(rhs.dims), "rhs dimensions")
     for left, right in ((d.lhs_contracting, d.rhs_contracting), (d.lhs_batch, d.rhs_batch)):
@@ -410,14 +414,16 @@ def _infer_dot(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTy
             raise InvalidArgument(f"dot of {lhs} and {rhs}: axes {left} and {right} do not match")
     free_lhs = (n for i, n in enumerate(lhs.dims) if i not in d.lhs_contracting + d.lhs_batch)
     free_rhs = (n for i, n in enumerate(rhs.dims) if i not in d.rhs_contracting + d.rhs_batch)
-    dtype = _product_type("dot", lhs.dtype, rhs.dtype, attributes)
     batch = tuple(lhs.dims[i] for i in d.lhs_batch)
-    return ArrayType(dtype, (*batch, *free_lhs, *free_rhs))
+    dims = (*batch, *free_lhs, *free_rhs)
+    if math.prod(dims) > MAX_ELEMENTS:
+        raise InvalidArgument(f"dot of {lhs} and {rhs}: the result would have {math.prod(dims)} elements")
+    return ArrayType(_product_type("dot", lhs.dtype, rhs.dtype, dtype), dims)
 
 
-def _product_type(what: str, lhs: DType, rhs: DType, attributes: Attributes) -> DType:
+def _product_type(what: str, lhs: DType, rhs: DType, dtype: DType | None) -> DType:
     """The result's type of a dot or convolution; raises UnsupportedType for what M1 and M7 lack."""
-    dtype: DType = attributes.get("dtype") or dtypes.result_type(lhs, rhs)
+    dtype = dtype or dtypes.result_type(lhs, rhs)
     operand_kinds = {_dot_kind(lhs), _dot_kind(rhs)}
     if operand_kinds != {_dot_kind(dtype)} or "host" in operand_kinds:
         raise UnsupportedType(
@@ -431,9 +437,6 @@ def _dot_kind(dtype: DType) -> str:
     if dtype.kind in ("signed", "unsigned", "bool"):
         return "integer"
     return "float" if dtype.exponent_bits and dtype.device else "host"
-
-
-MAX_ELEMENTS = 1 << 62  # so that no place in an array leaves 64 bits
 
 
 def _infer_convolution(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -482,7 +485,7 @@ def _infer_convolution(operands: Sequence[ArrayType], attributes: Attributes) ->
         raise InvalidArgument(
             f"{what}: a result of {tuple(dims)} has more than {MAX_ELEMENTS} elements"
         )
-    return ArrayType(_product_type("convolution", lhs.dtype, rhs.dtype, attributes), tuple(dims))
+    return ArrayType(_product_type("convolution", lhs.dtype, rhs.dtype, attributes.get("dtype")), tuple(dims))
 
 
 # ---- evaluation --------------------------------------------------------------------------------
