@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from neuronsim.errors import InvalidArgument
-from neuronsim.profiles import Profile, current_profile, use_profile
+from neuronsim.profiles import Profile, avx512_bf16, current_profile, in_force, use_profile
 
 CONTRACT = (Path(__file__).parents[1] / "docs" / "numerics.md").read_text()
 # `derived` is what was computed from the choices: no choice itself.
@@ -105,6 +105,16 @@ def test_use_profile_nests_and_ends() -> None:
         with use_profile(accumulate="sequential") as inner:
             assert (inner.int_to_float, inner.accumulate) == ("exact", "sequential")
         assert current_profile() is outer
+    assert current_profile() == Profile()
+
+
+def test_a_named_profile_is_put_in_force_and_changed_like_any_other() -> None:
+    changed = {n: v for n, v in avx512_bf16.to_dict().items() if v != Profile().to_dict()[n]}
+    assert changed == {"subnormals": "flush", "accumulate": "pairs"}
+    with in_force(avx512_bf16):
+        assert current_profile() is avx512_bf16
+        with use_profile(subnormals="keep") as inner:
+            assert inner == Profile(accumulate="pairs")
     assert current_profile() == Profile()
 
 

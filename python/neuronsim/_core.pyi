@@ -75,6 +75,7 @@ def fold_windows(
     outputs: list[_Array],
 ) -> None: ...
 def sort(comparator: TileProgram, operands: list[_Array]) -> _Array: ...
+
 class PackedColumns:
     def __init__(
         self,

@@ -23,7 +23,13 @@ import numpy.typing as npt
 
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType, nearest
+from neuronsim.errors import (
+    InvalidArgument,
+    OutOfMemory,
+    UnsupportedOperator,
+    UnsupportedType,
+    nearest,
+)
 from neuronsim.processor import check_environment
 from neuronsim.profiles import Profile, current_profile, next_rounding
 
@@ -757,7 +763,11 @@ def _evaluate_reshape(
 def _evaluate_transpose(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    return operands[0].data.transpose(attributes["dimensions"])
+    x, axes = operands[0], attributes["dimensions"]
+    on_tensor_engine = setting.profile.transpose == "tensor_engine" and _dot_kind(x.dtype) == "float"
+    if on_tensor_engine and axes and axes[-1] != len(axes) - 1:  # A3: it moves the minor-most axis
+        return transpose_on_tensor_engine(x, axes, dtypes.float32, setting)
+    return x.data.transpose(axes)
 
 
 def _evaluate_reverse(
@@ -955,42 +965,162 @@ def _evaluate_nextafter(
     return np.asarray(found, word).view(x.dtype.storage)
 
 
-def _accumulation(profile: Profile, depth: int) -> tuple[str, int, int]:
-    """How a product accumulates: the core's model, the type of its sums, the contraction's tile (M6)."""
-    tile = 128 if profile.accumulate == "psum128" else max(depth, 1)
-    return "fma", _FLOAT32, tile
+class Accumulation(NamedTuple):
+    """How a matrix product adds up, as the core takes it: `fma` is M2 with tiles of this length,
+    `exact`, `product_bf16` and `pairs` are M6's; every step's float32 result is rounded to `dtype`.
+    """
+
+    order: Literal["fma", "exact", "product_bf16", "pairs"] = "fma"
+    dtype: DType = dtypes.float32
+    tile: int = 128  # the depth of the tensor engine's array (M2)
+
+    @property
+    def core(self) -> tuple[str, int, int]:
+        """The core's arguments."""
+        return self.order, core_code(self.dtype, "an accumulate type"), self.tile
 
 
-def _cast_operand(x: Bits, attributes: Attributes, setting: Setting, tile: str) -> tuple[Any, ...]:
+def accumulation(
+    lhs: DType, rhs: DType, depth: int, accumulate: DType | None, profile: Profile
+) -> Accumulation:
+    """The sums of a product of floats: by the profile's field and the plan's accumulate type (M6).
+
+    Raises UnsupportedType or UnsupportedOperator for a combination that M6 does not have.
+
+    >>> accumulation(dtypes.bfloat16, dtypes.bfloat16, 300, None, Profile(accumulate="sequential")).tile
+    300
+    """
+    field, dtype = profile.accumulate, accumulate or dtypes.float32
+    if field == "psum128" and dtype is dtypes.float32:
+        return Accumulation()
+    if dtype not in (dtypes.float32, dtypes.float16, dtypes.bfloat16):
+        raise UnsupportedType(f"a product sums in float32, float16 or bfloat16, not {dtype.name} (M6)")
+    if field == "product_bf16" and max(lhs.bits, rhs.bits) > 16:
+        raise UnsupportedType(
+            f"accumulate='product_bf16' (M6) is for operands of 16 bits or fewer, not {lhs.name} and "
+            f"{rhs.name}: cast them to bfloat16, or choose another value"
+        )
+    steps_of_fma = field in ("psum128", "sequential")
+    if dtype is not dtypes.float32 and not steps_of_fma:
+        raise UnsupportedOperator(
+            f"a product that sums in {dtype.name} under accumulate={field!r}: M6 rounds fma results and "
+            "PSUM additions to that type, which psum128 and sequential have"
+        )
+    draws = field in ("exact", "product_bf16") or dtype is not dtypes.float32
+    if profile.rounding == "stochastic" and draws:
+        raise UnsupportedOperator(
+            f"a product with accumulate={field!r} that sums in {dtype.name} under stochastic rounding: "
+            "S2 has no words for its roundings"
+        )
+    if field == "psum128":
+        return Accumulation(dtype=dtype)
+    if field == "sequential":
+        return Accumulation(dtype=dtype, tile=max(depth, 1))
+    if field == "pairs":
+        return Accumulation("pairs", tile=max(depth, 1))
+    return Accumulation("exact" if field == "exact" else "product_bf16")
+
+
+def _accumulation(
+    operands: Sequence[Bits], depth: int, result: DType, attributes: Attributes, profile: Profile
+) -> Accumulation:
+    """The sums of a dot or convolution of these operands (M6); integers have no choice (M7)."""
+    accumulate: DType | None = attributes.get("accumulate")
+    if _dot_kind(result) == "integer":
+        if accumulate is not None:
+            raise UnsupportedType(f"a product in {result.name} does not sum in {accumulate.name} (M7)")
+        return Accumulation()
+    cast: DType | None = attributes.get("cast")
+    lhs, rhs = (cast if cast and x.dtype is dtypes.float32 else x.dtype for x in operands)
+    return accumulation(lhs, rhs, depth, accumulate, profile)
+
+
+def _cast_operand(
+    x: Bits, attributes: Attributes, setting: Setting, tile: str
+) -> tuple[BitsArray, int, _core.TileProgram | None]:
     """An operand's data and type for the core, and the program that rounds it while it is packed (A1)."""
     cast: DType | None = attributes.get("cast")
     code = core_code(x.dtype, "a product")
     if cast is None or x.dtype is not dtypes.float32 or cast is x.dtype:
         return x.data, code, None
-    program = tile_program((code,), ((CONVERT, core_code(cast, "a cast"), (0,)),), (1,), setting.profile)
+    program = tile_program(
+        (code,), ((CONVERT, core_code(cast, "a cast"), (0,)),), (1,), setting.profile
+    )
     if not program.draws():
         return x.data, code, program
     rounded = run_tile_program(
         program, [x.data], [ArrayType(cast, x.data.shape)], setting.seed, [setting.identifier(tile)]
     )
-    return rounded[0], cast.code, None
+    return rounded[0], core_code(cast, "a cast"), None
+
+
+def _goes_via_float32(result: DType, attributes: Attributes, profile: Profile) -> bool:
+    """Whether a product of integers does (M7); to bool it is the or of ands in any case."""
+    return (
+        profile.int_dot == "via_float32"
+        and result is not dtypes.boolean
+        and _dot_kind(result) == "integer"
+        and attributes.get("accumulate") is None
+    )
+
+
+def _evaluate_via_float32(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    """A product of integers as one of float32, rounded to the nearest and saturated (M7)."""
+    floats = [_converted(x, dtypes.float32, setting) for x in operands]
+    wide = ArrayType(dtypes.float32, result.dims)
+    own = {name: value for name, value in attributes.items() if name != "cast"}
+    total = op.evaluate(op, floats, own, wide, setting)
+    back = (_core.CONVERT_NEAREST, core_code(result.dtype, op.label), (0,))
+    program = tile_program((_FLOAT32,), (back,), (1,), setting.profile)
+    return run_tile_program(program, [total], [result])[0]
+
+
+def _converted(x: Bits, dtype: DType, setting: Setting) -> Bits:
+    if x.dtype is dtype:
+        return x
+    result = ArrayType(dtype, x.data.shape)
+    return Bits(_run_one(by_name("convert"), [x], {}, result, setting), dtype)
 
 
 def _evaluate_dot(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
+    if _goes_via_float32(result.dtype, attributes, setting.profile):
+        return _evaluate_via_float32(op, operands, attributes, result, setting)
     lhs, rhs = operands
     d: DotDimensions = attributes["dot_dimensions"]
-    free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, lhs.data.ndim, rhs.data.ndim)
-    a, a_code, a_program = _cast_operand(lhs, attributes, setting, "lhs")
-    b, b_code, b_program = _cast_operand(rhs, attributes, setting, "rhs")
-    output = _empty(result)
     depth = math.prod([lhs.data.shape[i] for i in d.lhs_contracting])
-    left = (a.transpose(order_lhs), a_code, free_lhs, a_program)
-    right = (b.transpose(order_rhs), b_code, free_rhs, b_program)
-    how = (*_accumulation(setting.profile, depth), numerics(setting.profile))
+    how = _accumulation(operands, depth, result.dtype, attributes, setting.profile)
+    free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, lhs.data.ndim, rhs.data.ndim)
+    try:
+        a, a_code, a_program = _cast_operand(lhs, attributes, setting, "lhs")
+        b, b_code, b_program = _cast_operand(rhs, attributes, setting, "rhs")
+        left = (a.transpose(order_lhs), a_code, free_lhs, a_program)
+        right = (b.transpose(order_rhs), b_code, free_rhs, b_program)
+        return _run_dot(left, right, len(d.lhs_batch), result, how, setting)
+    except MemoryError as error:
+        what = f"dot of {lhs.type} and {rhs.type} to {result}"
+        raise OutOfMemory(f"{what}: there is not as much memory") from error
+
+
+# One operand as the core takes it: data, type, how many axes are free, the program that casts it.
+DotSide: TypeAlias = tuple[BitsArray, int, int, _core.TileProgram | None]
+
+
+def _run_dot(
+    left: DotSide,
+    right: DotSide,
+    batch: int,
+    result: ArrayType,
+    how: Accumulation,
+    setting: Setting,
+) -> BitsArray:
+    output = _empty(result)
+    code, choices = core_code(result.dtype, "dot"), numerics(setting.profile)
     draw = (setting.seed, setting.identifier())
-    _core.dot(*left, *right, len(d.lhs_batch), output, result.dtype.code, *how, *draw)
+    _core.dot(*left, *right, batch, output, code, *how.core, choices, *draw)
     return output
 
 
@@ -1014,6 +1144,8 @@ def _dot_axes(
 def _evaluate_convolution(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
+    if _goes_via_float32(result.dtype, attributes, setting.profile):
+        return _evaluate_via_float32(op, operands, attributes, result, setting)
     lhs, rhs = operands
     window: Sequence[WindowDimension] = attributes["window"]
     d: ConvolutionDimensions = attributes["dimension_numbers"]
@@ -1026,16 +1158,66 @@ def _evaluate_convolution(
     rows = [
         (v.size, v.stride, v.padding[0], v.base_dilation, v.window_dilation, v.reversal) for v in window
     ]
-    groups = (attributes["feature_group_count"], attributes["batch_group_count"])
     w = w.transpose(d.kernel)
-    how = (*_accumulation(setting.profile, math.prod(w.shape[:-1])), numerics(setting.profile))
+    depth = math.prod(w.shape[:-1])
+    how = _accumulation(operands, depth, result.dtype, attributes, setting.profile)
+    left = (x.transpose(d.input), x_code, x_program)
+    right = (w, w_code, w_program)
+    shape = (rows, attributes["feature_group_count"], attributes["batch_group_count"])
+    target = (output.transpose(d.output), core_code(result.dtype, "convolution"))
+    order, accumulate_code, tile = how.core
     _core.convolution(
-        *(x.transpose(d.input), x_code, x_program),
-        *(w, w_code, w_program),
-        *(rows, *groups, output.transpose(d.output), result.dtype.code),
-        *(*how, setting.seed, setting.identifier()),
+        *left,
+        *right,
+        *shape,
+        *target,
+        accumulate=order,
+        accumulate_dtype=accumulate_code,
+        tile=tile,
+        numerics=numerics(setting.profile),
+        seed=setting.seed,
+        id=setting.identifier(),
     )
     return output
+
+
+def transpose_on_tensor_engine(
+    x: Bits, axes: Sequence[int], relayout: DType, setting: Setting, *, saturate_infinity: bool = False
+) -> BitsArray:
+    """A transpose as multiplications with the identity (M8): values round to the relayout type, and
+    each block of 128 along the axis that becomes minor-most is a product by M2. `saturate_infinity`
+    makes infinities of the relayout type its largest finite values first.
+    """
+    values = _converted(x, relayout, setting)
+    words = values.data
+    if saturate_infinity:
+        words = _finite(values)
+    moved = words.transpose(axes)
+    ones = Bits(np.eye(Accumulation().tile, dtype=np.float32), dtypes.float32)
+    identity = _converted(ones, relayout, setting).data
+    depth, code = moved.shape[-1], core_code(relayout, "a transpose")
+    output = _empty(ArrayType(x.dtype, moved.shape))
+    for start in range(0, depth, len(identity)):
+        size = min(len(identity), depth - start)
+        block = moved[..., start : start + size]
+        left = (block, code, block.ndim - 1, None)
+        right = (identity[:size, :size], code, 1, None)
+        block_type = ArrayType(x.dtype, block.shape)
+        output[..., start : start + size] = _run_dot(
+            left, right, 0, block_type, Accumulation(), setting
+        )
+    return output
+
+
+def _finite(x: Bits) -> BitsArray:
+    """The words with the largest finite value of the type for Inf."""
+    t = x.dtype
+    words = x.data.view(f"u{t.itemsize}")
+    unit = 1 << (8 * t.itemsize - t.bits)
+    infinity = ((1 << t.exponent_bits) - 1) * unit << t.mantissa_bits
+    magnitude = words & words.dtype.type((1 << (8 * t.itemsize - 1)) - 1)
+    found = np.where(magnitude == infinity, words - words.dtype.type(unit), words)
+    return np.asarray(found, words.dtype).view(t.storage)
 
 
 # ---- the rows ----------------------------------------------------------------------------------
@@ -1260,12 +1442,15 @@ def truncated(
     value = evaluate(op, arrays, attributes, setting, result)
     if value.dtype not in _WIDE:
         return value, 0
-    # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats,
-    # which saturate in 32 bits, and for shifts and counts of bits, whose width is 32.
-    from_float = op.name == "convert" and arrays[0].dtype.kind == "float"
-    if from_float or (op.core is not None and op.name != "select"):
+    # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats and
+    # products through floats (M7), which saturate in 32 bits, and for shifts and counts of bits, whose
+    # width is 32.
+    saturates = (op.name == "convert" and arrays[0].dtype.kind == "float") or (
+        op.name in ("dot", "convolution") and setting.profile.int_dot == "via_float32"
+    )
+    if saturates or (op.core is not None and op.name != "select"):
         narrow = _WIDE[value.dtype]
-        own = {"dtype": narrow} if from_float else attributes
+        own = {**attributes, "dtype": narrow} if saturates else attributes
         small = evaluate(op, [_as_32_bits(a) for a in arrays], own, setting)
         wide = small.data.astype(value.dtype.storage)
         return Bits(wide, value.dtype), int(np.count_nonzero(wide != value.data))

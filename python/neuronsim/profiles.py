@@ -5,6 +5,9 @@
 >>> with use_profile(int_to_float="exact"):
 ...     current_profile().int_to_float
 'exact'
+>>> with in_force(avx512_bf16):
+...     current_profile().accumulate
+'pairs'
 """
 
 from __future__ import annotations
@@ -109,13 +112,22 @@ class Profile:
         "M3", "assumed", ("fma",), "The four-pass algorithm of FP32 products is not public."
     )
     accumulate: str = _choice(
-        "M6", "inferred", ("psum128", "sequential"), "Partial sums run down a column of 128 PEs."
+        "M6",
+        "inferred",
+        ("psum128", "sequential", "exact", "product_bf16", "pairs"),
+        "Partial sums run down a column of 128 PEs.",
     )
     int_dot: str = _choice(
-        "M7", "assumed", ("exact",), "AWS's pages contradict each other on integer products."
+        "M7",
+        "assumed",
+        ("exact", "via_float32"),
+        "AWS's pages contradict each other on integer products.",
     )
     transpose: str = _choice(
-        "A3", "assumed", ("move_bits",), "A release note says transposes are cast to FP32."
+        "A3",
+        "assumed",
+        ("move_bits", "tensor_engine"),
+        "A release note says transposes are cast to FP32.",
     )
     auto_cast_all: str = _choice(
         "A2", "documented", ("documented", "observed"), "AWS: all FP32 operations; one user saw less."
@@ -168,6 +180,15 @@ def _restore(fields: dict[str, Any]) -> Profile:
 
 def _choices() -> tuple[dataclasses.Field[Any], ...]:
     return tuple(f for f in dataclasses.fields(Profile) if f.metadata)
+
+
+# What VDPBF16PS and VCVTNEPS2BF16 of x86-64 processors compute, and so the bfloat16 products of CPU
+# libraries that use them. Documented by Intel ("Intel 64 and IA-32 Architectures Software Developer's
+# Manual", VDPBF16PS, Operation): of each pair the odd member's product is added first, then the even
+# one's, to nearest even; subnormal operands read as zero, subnormal results become zero. Measured on a
+# Zen 4: each of the two steps is one fused multiply-add. NaN is canonical (C5, E6), the sum enters PSUM
+# at +0, and sums in [2^-126 - 2^-150, 2^-126 - 2^-151) are kept by C4 but flushed by the processor.
+avx512_bf16 = Profile(subnormals="flush", accumulate="pairs")
 
 
 @dataclass(frozen=True)

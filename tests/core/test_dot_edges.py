@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from neuronsim import _core, dtypes, ops, processor
-from neuronsim.profiles import Profile
+from neuronsim import dtypes, ops, processor
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
 
@@ -185,82 +184,6 @@ def test_every_remainder_M2_of_the_register_block(
         assert ours[i, j] == sums.dot("float32", "float32", "float32", row, column)
 
 
-# ---- M6, M7 ------------------------------------------------------------------------------------
-
-
-def test_control_M6_sequential_differs_and_is_the_twins_single_tile(
-    isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
-    rng = np.random.default_rng(34)
-    x, y = (
-        random_words(rng, "float32", (3, 1000), "near"),
-        random_words(rng, "float32", (1000, 3), "near"),
-    )
-    operands = ("float32", x), ("float32", y)
-    tiled = evaluate("dot", *operands, dot_dimensions=PLAIN)
-    profile = Profile(accumulate="sequential")
-    sequential = evaluate("dot", *operands, dot_dimensions=PLAIN, profile=profile)
-    assert not np.array_equal(tiled, sequential)
-    for found, tile in ((tiled, 128), (sequential, 1000)):
-        expected = sums.dot(*["float32"] * 3, x[0].tolist(), y[:, 0].tolist(), tile=tile)
-        assert found[0, 0] == expected
-
-
-INTEGER_DOTS = [("int8", "int8", "int32"), ("uint8", "int8", "int32"), ("int8", "uint8", "int16")]
-INTEGER_DOTS += [("uint16", "int64", "int64"), ("int32", "int32", "int8"), ("bool", "int8", "int16")]
-INTEGER_DOTS += [
-    ("bool", "bool", "int32"),
-    ("uint64", "uint64", "uint64"),
-    ("int64", "int64", "uint32"),
-]
-
-
-@pytest.mark.parametrize(("a", "b", "result"), INTEGER_DOTS)
-def test_integer_dot_M7_converts_to_the_result_and_wraps(
-    isa: str,
-    threads: int,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    a: str,
-    b: str,
-    result: str,
-) -> None:
-    rng = np.random.default_rng(35)
-    x, y = random_words(rng, a, (7, 40)), random_words(rng, b, (40, 530))
-    ours = evaluate("dot", (a, x), (b, y), dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result])
-    exact = x.view(dtypes.DTYPES[a].numpy).astype(int).astype(object) @ y.view(
-        dtypes.DTYPES[b].numpy
-    ).astype(object)
-    assert np.array_equal(ours.astype(object), exact % (1 << np.iinfo(result).bits))
-
-
-def test_integer_dot_M7_to_bool_converts_first(isa: str, evaluate: Evaluate) -> None:
-    """M7: operands are converted to the result type, and 2 is true."""
-    x, y = np.array([[2, 0]], np.uint32), np.array([[1], [1]], np.uint32)
-    ours = evaluate("dot", ("int32", x), ("int32", y), dot_dimensions=PLAIN, dtype=dtypes.boolean)
-    assert ours.tolist() == [[1]]
-
-
-def test_core_refuses_what_does_not_fit() -> None:
-    x, out = np.zeros((1, 2, 3), np.float32), np.zeros((1, 2, 2), np.float32)
-    y = np.zeros((1, 3, 2), np.float32)
-    f32, f64, i32 = (_core.DTYPES.index(t) for t in ("float32", "float64", "int32"))
-    for arguments in (
-        (x[0], f32, y, f32, out, f32, 128),
-        (x, f32, x, f32, out, f32, 128),
-        (x, f32, y, f32, np.zeros((1, 2, 3), np.float32), f32, 128),
-        (x, f32, y, f32, out, i32, 128),
-        (x, i32, y, f32, out, f32, 128),
-        (x, f64, y, f64, out, f64, 128),
-        (x, 99, y, f32, out, f32, 128),
-        (x, f32, y, f32, out, f32, 0),
-        (x, f32, y, f32, out[:, :, ::-1], f32, 128),
-        (x, f32, y.astype(np.float64), f32, out, f32, 128),
-    ):
-        with pytest.raises(ValueError, match=r"contract|types|items|dense|unknown"):
-            _core.dot(*arguments, ops.numerics(Profile()), 0, 0)
-
-
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int16"])
 def test_large_batch_M2_on_every_path(
     restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str
@@ -275,12 +198,3 @@ def test_large_batch_M2_on_every_path(
             ours = evaluate("dot", (type_name, x), (type_name, y), dot_dimensions=BATCHED)
             seen.add(ours.tobytes())
     assert len(seen) == 1
-
-
-def test_operands_too_large_to_pack_are_a_memory_error(isa: str) -> None:
-    # 2^63 bytes and more: the size must not wrap around to a small allocation.
-    depth = 0x1555555555555556
-    a = np.broadcast_to(np.ones(1, np.float32), (1, 1, depth))
-    b = np.broadcast_to(np.ones(1, np.float32), (1, depth, 1))
-    with pytest.raises(MemoryError):
-        _core.dot(a, 0, b, 0, np.empty((1, 1, 1), np.float32), 0, 128, ops.numerics(Profile()), 0, 0)

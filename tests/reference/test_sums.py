@@ -1,8 +1,10 @@
-"""The twin's sums (rules R2, R3, M2) against loops of NumPy's IEEE float32 and against exact sums."""
+"""The twin's sums (rules R2, R3, M2, M6-M8) against NumPy's IEEE float32 and exact sums."""
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
 
 ONE = 0x3F800000
+SIGN = 0x80000000
 
 
 def random_words(seed: int, n: int) -> np.ndarray:
@@ -186,3 +189,171 @@ def test_convolution_M5_is_the_dot_of_its_terms() -> None:
         for place in range(2)
     ]
     assert found == [0x7FC0, 0x7F80]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_dot_M2_is_a_chain_of_the_twins_fma_and_add(seed: int) -> None:
+    """The units of 2^-298 against `fma` and `add` of E2 on float32 words, special values too."""
+    rng = np.random.default_rng(seed)
+    special = [0, SIGN, 1, SIGN | 1, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00001]
+    for _ in range(20):
+        n = int(rng.integers(0, 9))
+        words = rng.integers(0, 1 << 32, (2, n))
+        if seed % 3 == 1:
+            words = rng.choice(special, (2, n))
+        elif seed % 3 == 2:  # sums near 2^-126
+            words = words & 0x807FFFFF | rng.integers(50, 80, (2, n)) << 23
+        a, b = words.tolist()
+        psum = 0
+        for start in range(0, n, 3):
+            acc = 0
+            for x, y in zip(a[start : start + 3], b[start : start + 3], strict=True):
+                acc = twin.fma(x, y, acc)
+            psum = twin.add(psum, acc)
+        for result in ("float32", "bfloat16", "float8_e4m3"):
+            expected = formats.convert("float32", result, psum)
+            assert sums.dot("float32", "float32", result, a, b, tile=3) == expected
+
+
+def words_of(format_name: str, values: list[float]) -> list[int]:
+    return [formats.from_float(format_name, v) for v in values]
+
+
+def dot_of(lhs: list[float], rhs: list[float], *, t: str = "float32", **more: Any) -> float:
+    """The product of numbers that the type holds, as a number."""
+    found = sums.dot(t, t, "float32", words_of(t, lhs), words_of(t, rhs), **more)
+    x = formats.decode("float32", found)
+    return float(x.value) if x.kind == "finite" else math.nan if x.kind == "nan" else math.inf
+
+
+def test_dot_M6_exact_keeps_what_every_order_loses() -> None:
+    big = [2.0**100, 1.0, -(2.0**100), 2.0**-100]
+    assert dot_of(big, [1.0] * 4, accumulate="exact") == 1.0
+    assert dot_of(big, [1.0] * 4) == 2.0**-100
+    assert dot_of([2.0**-149], [2.0**-1], accumulate="exact") == 0.0  # a tie, to even
+    assert sums.dot(*["float32"] * 3, [SIGN | 1], [1], accumulate="exact") == SIGN  # rounds from below
+    minus, one = words_of("float32", [-1.0, 1.0])
+    assert sums.dot(*["float32"] * 3, [one, minus], [one, one], accumulate="exact") == 0
+    assert sums.dot(*["float32"] * 3, [SIGN], [one], accumulate="exact") == 0
+
+
+def test_dot_M6_exact_rounds_once_directly_to_the_result() -> None:
+    # 1 + 2^-8 + 2^-30 is above the midpoint of two bfloat16; in float32 first it would be the tie.
+    x = words_of("float32", [1.0, 2.0**-8, 2.0**-30])
+    ones = [ONE] * 3
+    assert sums.dot("float32", "float32", "bfloat16", x, ones, accumulate="exact") == 0x3F81
+    assert sums.dot("float32", "float32", "bfloat16", x, ones) == 0x3F80
+
+
+def test_dot_M6_exact_of_inf_and_nan() -> None:
+    inf, nan = math.inf, math.nan
+    assert dot_of([inf, 1.0], [1.0, 1.0], accumulate="exact") == inf
+    assert dot_of([2.0**127, 2.0**127], [2.0, -2.0], accumulate="exact") == 0.0  # no overflow inside
+    for lhs, rhs in (
+        ([inf, -inf], [1.0, 1.0]),
+        ([inf], [0.0]),
+        ([nan], [0.0]),
+        ([inf, nan], [1.0] * 2),
+    ):
+        assert math.isnan(dot_of(lhs, rhs, accumulate="exact"))
+
+
+def test_dot_M6_product_bf16_rounds_the_product_and_not_the_sum() -> None:
+    x = 1 + 2.0**-7
+    assert dot_of([x], [x], t="bfloat16", accumulate="product_bf16") == 1 + 2.0**-6
+    assert dot_of([x, 2.0**-20], [1.0, 1.0], t="bfloat16", accumulate="product_bf16") == x + 2.0**-20
+    assert dot_of([2.0**127], [2.0], t="bfloat16", accumulate="product_bf16") == math.inf
+    # 207 * 1583 = 5 * 2^16 + 1: above a tie of bfloat16, on it in float32's subnormals.
+    x, y = words_of("bfloat16", [207 * 2.0**-126]), words_of("float16", [1583 * 2.0**-24])
+    assert sums.dot("bfloat16", "float16", "bfloat16", x, y, accumulate="product_bf16") == 3
+    with pytest.raises(ValueError, match="M6"):
+        dot_of([1.0], [1.0], accumulate="product_bf16")
+
+
+def test_dot_M6_accumulate_format_rounds_every_step_and_psum() -> None:
+    ones = [1.0] * 300
+    assert dot_of(ones, ones, accumulate_format="bfloat16") == 300.0  # 128 + 128 + 44
+    assert dot_of(ones, ones, accumulate="sequential", accumulate_format="bfloat16") == 256.0
+    assert dot_of([300.0, 1.0], [1.0, 1.0], accumulate_format="bfloat16") == 300.0
+    assert dot_of([65504.0, 16.0], [1.0, 1.0], accumulate_format="float16") == math.inf
+    # Two roundings: float32 first, which makes 1 + 2^-8 + 2^-30 a tie.
+    assert dot_of([1 + 2.0**-8, 2.0**-30], [1.0, 1.0], accumulate_format="bfloat16") == 1.0
+
+
+def test_dot_M6_pairs_takes_the_odd_one_of_a_pair_first() -> None:
+    x = [1.0, 2.0**30, -(2.0**30), 0.0]
+    ones = [1.0] * 4
+    assert dot_of(x, ones, accumulate="pairs") == 0.0  # (2^30 + 1), then 0, then -2^30
+    assert dot_of([2.0**30, 1.0, 1.0, -(2.0**30)], ones, accumulate="pairs") == 1.0
+    assert dot_of([2.0**30, 1.0, 1.0, -(2.0**30)], ones) == 0.0
+    assert dot_of([1.0, 2.0, 3.0], [1.0] * 3, accumulate="pairs") == 6.0
+    long = [2.0**24, *[1.0] * 299]  # one chain: no tile's sum survives
+    assert dot_of(long, [1.0] * 300, accumulate="pairs") == 2.0**24
+    assert sums.dot(*["bfloat16"] * 3, [], [], accumulate="pairs") == 0
+
+
+def test_dot_C4_flushes_operands_and_each_result() -> None:
+    tiny, one = 2.0**-127, 2.0**127
+    assert dot_of([tiny], [one], subnormals="flush") == 0.0
+    assert dot_of([tiny], [one]) == 1.0
+    assert dot_of([2.0**-100, 1.0], [2.0**-30, 2.0**-126], subnormals="flush") == 2.0**-126
+    assert dot_of([2.0**-100] * 2, [2.0**-27] * 2, subnormals="flush") == 0.0  # the sum is 2^-126
+    assert dot_of([2.0**-100] * 2, [2.0**-27] * 2) == 2.0**-126
+    # 2^-126 - 2^-150 is a tie and rounds to 2^-126, which is kept.
+    edge = [2.0**-126, -(2.0**-75)], [1.0, 2.0**-75]
+    assert dot_of(*edge, subnormals="flush") == 2.0**-126
+    assert dot_of([2.0**-20], [1.0], t="float16", subnormals="flush") == 2.0**-20
+    # A PSUM addition may leave -0 here, and -0 again where the next tile's sum is -0.
+    tiles = words_of("float32", [2.0**-126, -1.5 * 2.0**-126])
+    minus = [*tiles, SIGN, SIGN]
+    found = [
+        sums.dot(*["float32"] * 3, minus[:n], [ONE] * n, subnormals="flush", tile=1) for n in (2, 3)
+    ]
+    assert found == [SIGN, 0]  # fma(-0, 1, +0) is +0
+    found = sums.dot(
+        *["float32"] * 3, [*tiles, SIGN | 0x800000], [ONE, ONE, 1 << 29], subnormals="flush", tile=1
+    )
+    assert found == SIGN
+
+
+def test_integer_dot_M7_by_hand() -> None:
+    assert sums.dot_integer([200, 3], [2, 1], bits=8, signed=True) == -109  # -56 * 2 + 3
+    assert sums.dot_integer([-1], [1], bits=16, signed=False) == 65535
+    assert (sums.dot_bool([2, 0], [1, 1]), sums.dot_bool([2, 0], [0, 1]), sums.dot_bool([], [])) == (
+        1,
+        0,
+        0,
+    )
+
+
+def test_integer_dot_M7_via_float32_rounds_and_saturates() -> None:
+    exact = [2**24 + 1, 1]
+    assert sums.dot_integer_via_float32(exact, [1, 1], bits=32, signed=True) == 2**24
+    assert sums.dot_integer_via_float32([1 << 30] * 2, [2] * 2, bits=32, signed=True) == 2**31 - 1
+    assert sums.dot_integer_via_float32([-3], [1], bits=8, signed=False) == 0
+    assert sums.dot_integer_via_float32([100, 100], [1, 1], bits=8, signed=True) == 127
+
+
+def test_transpose_M8_rounds_and_loses_minus_zero() -> None:
+    words = [words_of("float32", v) for v in ([1 + 2.0**-10, -0.0, 3.0], [4.0, 5.0, -6.0])]
+    same = sums.transpose("float32", "float32", words)
+    assert same == [[words[0][0], words[1][0]], [0, words[1][1]], [words[0][2], words[1][2]]]
+    narrow = sums.transpose("float32", "bfloat16", words)
+    assert narrow[0] == words_of("float32", [1.0, 4.0])
+    assert sums.transpose("float32", "float32", []) == []
+
+
+def test_transpose_M8_spreads_nan_within_the_block() -> None:
+    inf, nan = formats.from_float("float32", math.inf), twin.NAN
+    words = [[ONE, ONE] for _ in range(5)]
+    words[1][0], words[3][1] = inf, 0xFFC12345
+    found = sums.transpose("float32", "float32", words, block=2)
+    assert found == [[nan, inf, ONE, ONE, ONE], [ONE, ONE, nan, nan, ONE]]
+    kept = sums.transpose("float32", "bfloat16", words, block=2, saturate_infinity=True)
+    largest = formats.convert("bfloat16", "float32", 0x7F7F)
+    assert kept == [[ONE, largest, ONE, ONE, ONE], [ONE, ONE, nan, nan, ONE]]
+    # Rounding to the relayout type may make the infinity.
+    big = [[formats.from_float("float32", -1e6)]]
+    assert sums.transpose("float32", "float16", big) == [[SIGN | inf]]
+    expected = words_of("float32", [-65504.0])
+    assert sums.transpose("float32", "float16", big, saturate_infinity=True) == [expected]

@@ -120,7 +120,7 @@ class Array(_core.ArrayBase):
     @property
     def T(self) -> Array:  # noqa: N802 (NumPy's name)
         """The array with its axes reversed."""
-        return Array(ops.Bits(self._data.T, self.dtype))
+        return Array(ops.apply("transpose", [self.bits], dimensions=tuple(reversed(range(self.ndim)))))
 
     def astype(self, dtype: DTypeLike) -> Array:
         """The elements converted by rules C, rounded once."""

@@ -29,6 +29,10 @@ class FormatRow:
         return int(2 ** (self.exponent_bits - 1)) - 1
 
     @property
+    def bits(self) -> int:
+        return 1 + self.exponent_bits + self.mantissa_bits
+
+    @property
     def sign_bit(self) -> int:
         return 1 << (self.exponent_bits + self.mantissa_bits + self.shift)
 

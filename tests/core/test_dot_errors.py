@@ -1,0 +1,139 @@
+"""What a dot refuses: a clear error before any work, quickly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from neuronsim import _core, dtypes, ops
+from neuronsim.errors import InvalidArgument, NeuronSimError, OutOfMemory, UnsupportedType
+from neuronsim.profiles import Profile
+
+PLAIN = ops.DotDimensions((1,), (0,))
+
+
+@pytest.fixture(autouse=True)
+def quickly() -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    assert time.perf_counter() - start < 2
+
+
+def dot(
+    a: str,
+    x: tuple[int, ...],
+    b: str,
+    y: tuple[int, ...],
+    dims: ops.DotDimensions = PLAIN,
+    result: str = "",
+) -> None:
+    """A dot of zeros, which take no memory."""
+    operands = [
+        ops.Bits(np.broadcast_to(np.zeros((), dtypes.DTYPES[t].storage), shape), dtypes.DTYPES[t])
+        for t, shape in ((a, x), (b, y))
+    ]
+    attributes = {"dot_dimensions": dims, "dtype": dtypes.DTYPES[result] if result else None}
+    ops.evaluate(ops.by_name("dot"), operands, attributes, ops.Setting(Profile()))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "dims", "message"),
+    [
+        ((2, 3), (3, 4), ops.DotDimensions((0,), (0,)), r"\(0,\) and \(0,\) do not match"),
+        ((2, 3), (3, 4), ops.DotDimensions((2,), (0,)), r"lhs dimensions \(2,\)"),
+        ((2, 3), (3, 4), ops.DotDimensions((1,), (-1,)), r"rhs dimensions \(-1,\)"),
+        ((2, 3), (3, 4), ops.DotDimensions((1, 1), (0, 0)), "distinct"),
+        ((2, 3), (2, 3), ops.DotDimensions((1,), (1,), (1,), (0,)), "distinct"),
+        ((2, 3), (4, 3), ops.DotDimensions((1,), (1,), (0,), (0,)), "do not match"),
+        ((2, 3), (3, 2), ops.DotDimensions((0, 1), (1,)), "do not match"),
+        ((1 << 40, 3), (4, 1 << 40), PLAIN, "do not match"),
+    ],
+)
+def test_dot_of_dimensions_that_do_not_fit(
+    x: tuple[int, ...], y: tuple[int, ...], dims: ops.DotDimensions, message: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        dot("float32", x, "float32", y, dims)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "result"),
+    [
+        ("float32", "int32", "float32"),
+        ("int8", "bfloat16", "float32"),
+        ("float64", "float64", ""),
+        ("complex64", "complex64", ""),
+        ("float8_e4m3fn", "bfloat16", "float32"),
+        ("float32", "float32", "int32"),
+        ("int32", "int32", "float32"),
+        ("float32", "float32", "float64"),
+        ("bool", "float16", "float16"),
+    ],
+)
+def test_dot_M1_M7_of_types_that_the_engine_does_not_pair(a: str, b: str, result: str) -> None:
+    with pytest.raises(UnsupportedType, match=f"dot of {a} and {b}"):
+        dot(a, (2, 3), b, (3, 4), result=result)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        ((1 << 40, 1), (1, 1 << 40)),  # 2^82 bytes
+        ((1 << 31, 2), (2, 1 << 31)),  # 2^64
+        ((1 << 24, 1), (1, 1 << 24)),  # 2^50, which fit an address
+        ((1, 1 << 59), (1 << 59, 1)),  # operands too large to pack
+    ],
+)
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
+def test_dot_whose_size_overflows_is_out_of_memory(
+    isa: str, type_name: str, x: tuple[int, ...], y: tuple[int, ...]
+) -> None:
+    with pytest.raises(OutOfMemory, match=f"dot of {type_name}"):
+        dot(type_name, x, type_name, y)
+
+
+def test_core_refuses_what_does_not_fit() -> None:
+    x, y = np.zeros((1, 2, 3), np.float32), np.zeros((1, 2, 3), np.float32)  # batch, free, contracting
+    out = np.zeros((1, 2, 2), np.float32)
+    f32, f64, i32 = (_core.DTYPES.index(t) for t in ("float32", "float64", "int32"))
+    plain = ("fma", f32, 128)
+    for a, b, output, result, how in (
+        ((x[0], f32, 1), (y, f32, 1), out, f32, plain),
+        ((x, f32, 2), (y, f32, 1), out, f32, plain),
+        ((x, f32, 1), (y[:, :, :2], f32, 1), out, f32, plain),
+        ((x, f32, 1), (y.transpose(0, 2, 1), f32, 1), out, f32, plain),
+        ((x, f32, 1), (y, f32, 1), np.zeros((1, 2, 3), np.float32), f32, plain),
+        ((x, f32, 1), (y, f32, 1), out[0], f32, plain),
+        ((x, f32, 1), (y, f32, 1), out, i32, plain),
+        ((x, i32, 1), (y, f32, 1), out, f32, plain),
+        ((x, f64, 1), (y, f64, 1), out, f64, plain),
+        ((x, 99, 1), (y, f32, 1), out, f32, plain),
+        ((x, f32, 1), (y.astype(np.float64), f32, 1), out, f32, plain),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("fma", f32, 0)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("fma", f32, -128)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("psum128", f32, 128)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("", f32, 128)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("fma", i32, 128)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("fma", 99, 128)),
+        ((x, f32, 1), (y, f32, 1), out, f32, ("exact", _core.DTYPES.index("bfloat16"), 128)),
+    ):
+        rest = (*how, ops.numerics(Profile()), 0, 0)
+        with pytest.raises(ValueError, match=r"\w+ \w+"):
+            _core.dot(*a, None, *b, None, 1, output, result, *rest)
+
+
+def test_operands_too_large_to_pack_are_a_memory_error(isa: str) -> None:
+    # 2^63 bytes and more: the size must not wrap around to a small allocation.
+    depth = 0x1555555555555556
+    a = np.broadcast_to(np.ones(1, np.float32), (1, 1, depth))
+    side, output = (a, 0, 1, None), np.empty((1, 1, 1), np.float32)
+    with pytest.raises(MemoryError):
+        _core.dot(*side, *side, 1, output, 0, "fma", 0, 128, ops.numerics(Profile()), 0, 0)
+
+
+def test_every_error_is_the_librarys() -> None:
+    for error in (InvalidArgument, UnsupportedType, OutOfMemory):
+        assert issubclass(error, NeuronSimError)
