@@ -417,7 +417,7 @@ def _dot_type(lhs: ArrayType, rhs: ArrayType, d: DotDimensions, dtype: DType | N
     batch = tuple(lhs.dims[i] for i in d.lhs_batch)
     dims = (*batch, *free_lhs, *free_rhs)
     if math.prod(dims) > MAX_ELEMENTS:
-        raise InvalidArgument(f"dot of {lhs} and {rhs}: the result would have {math.prod(dims)} elements")
+        raise OutOfMemory(f"dot of {lhs} and {rhs}: a result of {math.prod(dims)} elements")
     return ArrayType(_product_type("dot", lhs.dtype, rhs.dtype, dtype), dims)
 
 
