@@ -495,7 +495,15 @@ void dot(const DotOperand& a_given, const DotOperand& b_given, const PackedColum
     result.batch = collapsed(given.batch, size);
     result.rows = collapsed(given.rows, size);
     result.columns = collapsed(given.columns, size);
+    for (DotTerm& t : result.terms) {
+        const int64_t term_size = storage_bytes(t.dtype);
+        t.batch = collapsed(t.batch, term_size);
+        t.rows = collapsed(t.rows, term_size);
+        t.columns = collapsed(t.columns, term_size);
+    }
     if (!is_device_float(result.dtype)) return dot_integer(a, b, result);
+    if (how.model == Accumulate::exact && result.epilogue != nullptr)
+        throw std::invalid_argument("exact sums have no epilogue");
     if (how.model == Accumulate::exact) return dot_exact(a, b, result, numerics, draw);
     if (packed != nullptr && !packed->fits(a, how, numerics)) packed = nullptr;
     const bool plain = packed == nullptr && result.epilogue == nullptr && numerics.plain() &&

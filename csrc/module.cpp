@@ -208,6 +208,24 @@ Accumulation accumulation_of(const std::string& model, int type, int64_t tile) {
     return how;
 }
 
+// The epilogue's terms lie over the output's axes: the batch to `rows`, the rows to `columns`.
+void add_epilogue(DotResult& result, const TileProgram* epilogue, const std::vector<py::array>& terms,
+                  const py::array& output, int rows, int columns) {
+    if (epilogue == nullptr) return;
+    if (epilogue->output_count() != 1 || epilogue->draws() ||
+        epilogue->inputs().size() != terms.size() + 1 || epilogue->inputs()[0] != result.dtype)
+        throw std::invalid_argument("the epilogue does not take the product");
+    result.epilogue = epilogue;
+    for (size_t i = 0; i < terms.size(); ++i) {
+        if (shape_of(terms[i]) != shape_of(output)) throw std::invalid_argument("the shapes differ");
+        const DType t = epilogue->inputs()[i + 1];
+        check_itemsize(terms[i], t);
+        result.terms.push_back({static_cast<const char*>(terms[i].data()), t,
+                                axes_of(terms[i], 0, rows), axes_of(terms[i], rows, columns),
+                                axes_of(terms[i], columns, output.ndim())});
+    }
+}
+
 void run_dot(const py::array& a, int a_dtype, int a_vectors, const TileProgram* a_program,
              const py::array& b, int b_dtype, int b_vectors, const TileProgram* b_program, int batch,
              py::array output, int result_dtype, const std::string& accumulate, int accumulate_dtype,
@@ -230,28 +248,14 @@ void run_dot(const py::array& a, int a_dtype, int a_vectors, const TileProgram* 
                      result_type,
                      axes_of(output, 0, batch),
                      axes_of(output, batch, batch + a_vectors),
-                     axes_of(output, batch + a_vectors, output.ndim()),
-                     epilogue};
+                     axes_of(output, batch + a_vectors, output.ndim())};
     if (!same_sizes(left.batch, right.batch) || !same_sizes(left.depth, right.depth) ||
         !same_sizes(left.batch, result.batch) || !same_sizes(left.vectors, result.rows) ||
         !same_sizes(right.vectors, result.columns))
         throw std::invalid_argument("the shapes do not contract");
     if (packed != nullptr && packed->columns() != axes_size(right.vectors))
         throw std::invalid_argument("the packed operand has another number of columns");
-    if (epilogue != nullptr) {
-        if (epilogue->output_count() != 1 || epilogue->draws() ||
-            epilogue->inputs().size() != terms.size() + 1 || epilogue->inputs()[0] != result_type)
-            throw std::invalid_argument("the epilogue does not take the product");
-        for (size_t i = 0; i < terms.size(); ++i) {
-            if (shape_of(terms[i]) != shape_of(output)) throw std::invalid_argument("the shapes differ");
-            const DType t = epilogue->inputs()[i + 1];
-            check_itemsize(terms[i], t);
-            result.terms.push_back({static_cast<const char*>(terms[i].data()), t,
-                                    axes_of(terms[i], 0, batch),
-                                    axes_of(terms[i], batch, batch + a_vectors),
-                                    axes_of(terms[i], batch + a_vectors, output.ndim())});
-        }
-    }
+    add_epilogue(result, epilogue, terms, output, batch, batch + a_vectors);
     check_itemsize(output, result.stored());
     result.data = static_cast<char*>(output.mutable_data());
     const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
@@ -267,14 +271,14 @@ void run_convolution(
     const std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>>& window,
     int64_t feature_groups, int64_t batch_groups, py::array output, int result_dtype,
     const std::string& accumulate, int accumulate_dtype, int64_t tile, const Numerics& numerics,
-    uint64_t seed, uint64_t id, const PackedColumns* packed) {
+    uint64_t seed, uint64_t id, const PackedColumns* packed, const TileProgram* epilogue,
+    const std::vector<py::array>& terms) {
     const int rank = static_cast<int>(window.size());
     if (x.ndim() != rank + 2 || w.ndim() != rank + 2 || output.ndim() != rank + 2)
         throw std::invalid_argument("the arrays have other dimensions than the window");
     DotOperand input = dot_operand(x, dtype_code(x_dtype), 0, rank + 1, x_program);
     DotOperand kernel = dot_operand(w, dtype_code(w_dtype), 0, 0, w_program);
     const DType result_type = dtype_code(result_dtype);
-    check_itemsize(output, result_type);
     if (feature_groups < 1 || batch_groups < 1 || (feature_groups > 1 && batch_groups > 1))
         throw std::invalid_argument("one kind of groups at a time");
     const int64_t groups = feature_groups * batch_groups;
@@ -308,6 +312,15 @@ void run_convolution(
                      {{groups, shape.output_features * column}},
                      rows,
                      {{shape.output_features, column}}};
+    add_epilogue(result, epilogue, terms, output, 0, rank + 1);
+    for (DotTerm& t : result.terms) {  // a group's features are its columns
+        const int64_t stride = t.columns[0].stride;
+        t.batch = {{groups, shape.output_features * stride}};
+        t.columns = {{shape.output_features, stride}};
+    }
+    check_itemsize(output, result.stored());
+    if (packed != nullptr && (groups > 1 || packed->columns() != shape.output_features))
+        throw std::invalid_argument("the packed operand has another number of columns");
     const DType types[] = {input.type(), kernel.type()};
     for (const DType t : types)
         if (is_device_float(t) != is_device_float(result_type) || t == DType::float64)
@@ -410,7 +423,8 @@ PYBIND11_MODULE(_core, m) {
           py::arg("w"), py::arg("w_dtype"), py::arg("w_program"), py::arg("window"),
           py::arg("feature_groups"), py::arg("batch_groups"), py::arg("output"),
           py::arg("result_dtype"), py::arg("accumulate"), py::arg("accumulate_dtype"), py::arg("tile"),
-          py::arg("numerics"), py::arg("seed"), py::arg("id"), py::arg("packed") = nullptr);
+          py::arg("numerics"), py::arg("seed"), py::arg("id"), py::arg("packed") = nullptr,
+          py::arg("epilogue") = nullptr, py::arg("terms") = std::vector<py::array>());
     m.def(
         "random_words",
         [](uint64_t seed, uint64_t id, int64_t first, int64_t n) {

@@ -501,6 +501,7 @@ _FLOAT_ONLY = ("floating", "sign")
 _ON_BOOL = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "logical_not"})
 
 ProgramStep: TypeAlias = tuple[int, int, tuple[int, ...]]
+TileProgram: TypeAlias = _core.TileProgram
 
 
 def core_code(dtype: DType, what: str) -> int:
@@ -980,6 +981,27 @@ class Accumulation(NamedTuple):
         return self.order, core_code(self.dtype, "an accumulate type"), self.tile
 
 
+@dataclass(frozen=True)
+class Fusion:
+    """What a compiled program runs as part of a product: a program for each operand that computes its
+    elements while they are packed, with their type; the right operand packed before; and an epilogue,
+    whose inputs are the rounded sums and further arrays over the product's own dimensions.
+    """
+
+    lhs: tuple[_core.TileProgram, DType] | None = None
+    rhs: tuple[_core.TileProgram, DType] | None = None
+    packed: _core.PackedColumns | None = None
+    epilogue: tuple[_core.TileProgram, DType] | None = None
+    terms: tuple[BitsArray, ...] = ()
+
+    def result(self, product: ArrayType) -> ArrayType:
+        """What the product and its epilogue give."""
+        return product if self.epilogue is None else ArrayType(self.epilogue[1], product.dims)
+
+
+NO_FUSION = Fusion()
+
+
 def accumulation(
     lhs: DType, rhs: DType, depth: int, accumulate: DType | None, profile: Profile
 ) -> Accumulation:
@@ -1021,8 +1043,19 @@ def accumulation(
     return Accumulation("exact" if field == "exact" else "product_bf16")
 
 
+class _Side(NamedTuple):
+    """One operand of a product for the core: its data, their type, and the program that computes its
+    elements while they are packed, of the type `dtype`.
+    """
+
+    data: BitsArray
+    code: int
+    program: _core.TileProgram | None
+    dtype: DType
+
+
 def _accumulation(
-    operands: Sequence[Bits], depth: int, result: DType, attributes: Attributes, profile: Profile
+    lhs: _Side, rhs: _Side, depth: int, result: DType, attributes: Attributes, profile: Profile
 ) -> Accumulation:
     """The sums of a dot or convolution of these operands (M6); integers have no choice (M7)."""
     accumulate: DType | None = attributes.get("accumulate")
@@ -1030,28 +1063,31 @@ def _accumulation(
         if accumulate is not None:
             raise UnsupportedType(f"a product in {result.name} does not sum in {accumulate.name} (M7)")
         return Accumulation()
-    cast: DType | None = attributes.get("cast")
-    lhs, rhs = (cast if cast and x.dtype is dtypes.float32 else x.dtype for x in operands)
-    return accumulation(lhs, rhs, depth, accumulate, profile)
+    return accumulation(lhs.dtype, rhs.dtype, depth, accumulate, profile)
 
 
-def _cast_operand(
-    x: Bits, attributes: Attributes, setting: Setting, tile: str
-) -> tuple[BitsArray, int, _core.TileProgram | None]:
-    """An operand's data and type for the core, and the program that rounds it while it is packed (A1)."""
+def _side(
+    x: Bits,
+    attributes: Attributes,
+    setting: Setting,
+    tile: str,
+    fused: tuple[_core.TileProgram, DType] | None,
+) -> _Side:
+    """An operand of a product. The attribute `cast` has float32 rounded to that type first (A1)."""
     cast: DType | None = attributes.get("cast")
     code = core_code(x.dtype, "a product")
+    if fused is not None:
+        return _Side(x.data, code, *fused)
     if cast is None or x.dtype is not dtypes.float32 or cast is x.dtype:
-        return x.data, code, None
-    program = tile_program(
-        (code,), ((CONVERT, core_code(cast, "a cast"), (0,)),), (1,), setting.profile
-    )
+        return _Side(x.data, code, None, x.dtype)
+    cast_code = core_code(cast, "a cast")
+    program = tile_program((code,), ((CONVERT, cast_code, (0,)),), (1,), setting.profile)
     if not program.draws():
-        return x.data, code, program
+        return _Side(x.data, code, program, cast)
     rounded = run_tile_program(
         program, [x.data], [ArrayType(cast, x.data.shape)], setting.seed, [setting.identifier(tile)]
     )
-    return rounded[0], core_code(cast, "a cast"), None
+    return _Side(rounded[0], cast_code, None, cast)
 
 
 def _goes_via_float32(result: DType, attributes: Attributes, profile: Profile) -> bool:
@@ -1085,21 +1121,26 @@ def _converted(x: Bits, dtype: DType, setting: Setting) -> Bits:
 
 
 def _evaluate_dot(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    result: ArrayType,
+    setting: Setting,
+    fusion: Fusion = NO_FUSION,
 ) -> BitsArray:
     if _goes_via_float32(result.dtype, attributes, setting.profile):
         return _evaluate_via_float32(op, operands, attributes, result, setting)
     lhs, rhs = operands
     d: DotDimensions = attributes["dot_dimensions"]
     depth = math.prod([lhs.data.shape[i] for i in d.lhs_contracting])
-    how = _accumulation(operands, depth, result.dtype, attributes, setting.profile)
     free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, lhs.data.ndim, rhs.data.ndim)
     try:
-        a, a_code, a_program = _cast_operand(lhs, attributes, setting, "lhs")
-        b, b_code, b_program = _cast_operand(rhs, attributes, setting, "rhs")
-        left = (a.transpose(order_lhs), a_code, free_lhs, a_program)
-        right = (b.transpose(order_rhs), b_code, free_rhs, b_program)
-        return _run_dot(left, right, len(d.lhs_batch), result, how, setting)
+        a = _side(lhs, attributes, setting, "lhs", fusion.lhs)
+        b = _side(rhs, attributes, setting, "rhs", fusion.rhs)
+        how = _accumulation(a, b, depth, result.dtype, attributes, setting.profile)
+        left = (a.data.transpose(order_lhs), a.code, free_lhs, a.program)
+        right = (b.data.transpose(order_rhs), b.code, free_rhs, b.program)
+        return _run_dot(left, right, len(d.lhs_batch), result, how, setting, fusion)
     except MemoryError as error:
         what = f"dot of {lhs.type} and {rhs.type} to {result}"
         raise OutOfMemory(f"{what}: there is not as much memory") from error
@@ -1116,12 +1157,40 @@ def _run_dot(
     result: ArrayType,
     how: Accumulation,
     setting: Setting,
+    fusion: Fusion = NO_FUSION,
 ) -> BitsArray:
-    output = _empty(result)
+    output = _empty(fusion.result(result))
     code, choices = core_code(result.dtype, "dot"), numerics(setting.profile)
     draw = (setting.seed, setting.identifier())
-    _core.dot(*left, *right, batch, output, code, *how.core, choices, *draw)
+    more: tuple[Any, ...] = ()
+    if fusion is not NO_FUSION:
+        terms = [np.broadcast_to(t, result.dims) for t in fusion.terms]
+        more = (fusion.packed, fusion.epilogue[0] if fusion.epilogue else None, terms)
+    _core.dot(*left, *right, batch, output, code, *how.core, choices, *draw, *more)
     return output
+
+
+def pack_columns(
+    op: Op, rhs: Bits, attributes: Attributes, setting: Setting
+) -> _core.PackedColumns | None:
+    """A constant right operand packed for many products; None where the core would not use it."""
+    if not (rhs.dtype.exponent_bits and rhs.dtype.device):
+        return None
+    choices, code = numerics(setting.profile), core_code(rhs.dtype, op.name)
+    if op.name == "dot":
+        d: DotDimensions = attributes["dot_dimensions"]
+        free = [i for i in range(rhs.data.ndim) if i not in d.rhs_contracting + d.rhs_batch]
+        order = (*d.rhs_batch, *free, *d.rhs_contracting)
+        return _core.PackedColumns(
+            rhs.data.transpose(order), code, len(d.rhs_batch), len(free), None, choices
+        )
+    if attributes["feature_group_count"] * attributes["batch_group_count"] > 1:
+        return None
+    window: Sequence[WindowDimension] = attributes["window"]
+    n: ConvolutionDimensions = attributes["dimension_numbers"]
+    axes = tuple(i for i, v in enumerate(window) if v.reversal)
+    w = np.moveaxis(np.flip(rhs.data.transpose(n.kernel), axes), -1, 0)
+    return _core.PackedColumns(w, code, 0, 1, None, choices)
 
 
 @lru_cache(4096)
@@ -1142,41 +1211,39 @@ def _dot_axes(
 
 
 def _evaluate_convolution(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    result: ArrayType,
+    setting: Setting,
+    fusion: Fusion = NO_FUSION,
 ) -> BitsArray:
     if _goes_via_float32(result.dtype, attributes, setting.profile):
         return _evaluate_via_float32(op, operands, attributes, result, setting)
     lhs, rhs = operands
     window: Sequence[WindowDimension] = attributes["window"]
     d: ConvolutionDimensions = attributes["dimension_numbers"]
-    output = _empty(result)
-    if not lhs.data.shape[d.input_feature]:
+    output = _empty(fusion.result(result))
+    if not lhs.data.shape[d.input_feature] and fusion.epilogue is None:
         output[...] = 0  # sums of nothing (M2)
         return output
-    x, x_code, x_program = _cast_operand(lhs, attributes, setting, "lhs")
-    w, w_code, w_program = _cast_operand(rhs, attributes, setting, "rhs")
+    x = _side(lhs, attributes, setting, "lhs", fusion.lhs)
+    w = _side(rhs, attributes, setting, "rhs", fusion.rhs)
     rows = [
         (v.size, v.stride, v.padding[0], v.base_dilation, v.window_dilation, v.reversal) for v in window
     ]
-    w = w.transpose(d.kernel)
-    depth = math.prod(w.shape[:-1])
-    how = _accumulation(operands, depth, result.dtype, attributes, setting.profile)
-    left = (x.transpose(d.input), x_code, x_program)
-    right = (w, w_code, w_program)
-    shape = (rows, attributes["feature_group_count"], attributes["batch_group_count"])
-    target = (output.transpose(d.output), core_code(result.dtype, "convolution"))
-    order, accumulate_code, tile = how.core
+    kernel = w.data.transpose(d.kernel)
+    depth = math.prod(kernel.shape[:-1])
+    how = _accumulation(x, w, depth, result.dtype, attributes, setting.profile)
     _core.convolution(
-        *left,
-        *right,
-        *shape,
-        *target,
-        accumulate=order,
-        accumulate_dtype=accumulate_code,
-        tile=tile,
-        numerics=numerics(setting.profile),
-        seed=setting.seed,
-        id=setting.identifier(),
+        *(x.data.transpose(d.input), x.code, x.program),
+        *(kernel, w.code, w.program),
+        *(rows, attributes["feature_group_count"], attributes["batch_group_count"]),
+        *(output.transpose(d.output), core_code(result.dtype, "convolution")),
+        *(*how.core, numerics(setting.profile), setting.seed, setting.identifier()),
+        packed=fusion.packed,
+        epilogue=fusion.epilogue[0] if fusion.epilogue else None,
+        terms=[np.broadcast_to(t, result.dims).transpose(d.output) for t in fusion.terms],
     )
     return output
 
@@ -1378,6 +1445,21 @@ def evaluate(
     if result is None:
         result = op.infer([x.type for x in operands], attributes)
     return Bits(op.evaluate(op, operands, attributes, result, setting), result.dtype)
+
+
+def evaluate_product(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    setting: Setting,
+    result: ArrayType,
+    fusion: Fusion,
+) -> Bits:
+    """A dot or a convolution with what is fused into it; `result` is the product's own type."""
+    check_environment()
+    run = _evaluate_dot if op.name == "dot" else _evaluate_convolution
+    data = run(op, operands, attributes, result, setting, fusion)
+    return Bits(data, fusion.result(result).dtype)
 
 
 def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:

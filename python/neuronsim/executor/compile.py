@@ -11,6 +11,7 @@ import os
 
 from neuronsim import ops
 from neuronsim.errors import OutOfMemory, UnsupportedType
+from neuronsim.executor.fusion import fuse_products
 from neuronsim.executor.run import (
     Call,
     Chain,
@@ -103,6 +104,8 @@ class _Compiler:
             else:
                 steps.append(self._step(i))
         inputs = tuple((p.name, p.array.type) for p in entry.parameters)
+        held = {n: v.type for n, v in self.constants.items() if isinstance(v, Bits)}
+        steps = fuse_products(steps, dict(inputs) | held, self.constants, entry.root, self.profile)
         read = {o for s in steps for o in s.operands} | {entry.root}
         constants = {name: value for name, value in self.constants.items() if name in read}
         return Program(
@@ -182,7 +185,9 @@ class _Compiler:
             paths += [m.name] * (len(steps) - first)
         root = members[-1]
         names = tuple(m.name for m in members)
-        return Step(root.name, Chain(tuple(steps), tuple(paths)), tuple(inputs), root.array.type, names)
+        codes = tuple(ops.core_code(self.entry.by_name[o].array.dtype, root.name) for o in inputs)
+        chain = Chain(tuple(steps), tuple(paths), codes)
+        return Step(root.name, chain, tuple(inputs), root.array.type, names)
 
 
 def _needed(entry: Computation) -> set[str]:

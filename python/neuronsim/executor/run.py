@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Chain:
 
     steps: tuple[ops.ProgramStep, ...]
     instructions: tuple[str, ...]
+    inputs: tuple[int, ...]  # the core's codes of the operands' types
 
     def identifiers(self, setting: ops.Setting) -> list[int]:
         """The ids of the steps' random words (S2): an instruction's last rounding has the tile ""."""
@@ -56,6 +57,18 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Product:
+    """A dot or convolution with what is fused into it. The step's operands are the product's two and
+    then the epilogue's others; `result` is the product's own type.
+    """
+
+    op: ops.Op
+    attributes: Attributes
+    result: ArrayType
+    fusion: ops.Fusion
+
+
+@dataclass(frozen=True)
 class MakeTuple:
     """The instruction `tuple`."""
 
@@ -72,7 +85,7 @@ class Step:
     """What to run on which values. `frees` are the values that nothing reads afterwards."""
 
     name: str
-    action: Chain | Call | MakeTuple | TakeElement
+    action: Chain | Call | Product | MakeTuple | TakeElement
     operands: tuple[str, ...]
     result: ArrayType | None
     members: tuple[str, ...]
@@ -138,14 +151,21 @@ def _run_arrays(
 ) -> Value:
     action, profile = step.action, setting.profile
     if isinstance(action, Chain):
-        codes = tuple(ops.core_code(a.dtype, step.name) for a in arrays)
-        outputs = (len(codes) + len(action.steps) - 1,)
-        program = ops.tile_program(codes, action.steps, outputs, profile)
+        outputs = (len(action.inputs) + len(action.steps) - 1,)
+        program = ops.tile_program(action.inputs, action.steps, outputs, profile)
         ids = action.identifiers(setting)
         data = ops.run_tile_program(program, [a.data for a in arrays], [result], setting.seed, ids)
         return Bits(data[0], result.dtype)
-    assert isinstance(action, Call)
     own = setting._replace(path=f"{setting.path}{step.name}/")
+    if isinstance(action, Product):
+        fusion = replace(action.fusion, terms=tuple(a.data for a in arrays[2:]))
+        try:
+            return ops.evaluate_product(
+                action.op, arrays[:2], action.attributes, own, action.result, fusion
+            )
+        except NeuronSimError as error:
+            raise type(error)(f"{step.name} ({action.op.opcode}): {error}") from error
+    assert isinstance(action, Call)
     try:
         if profile.int64 == "keep":
             return ops.evaluate(action.op, arrays, action.attributes, own, result)
