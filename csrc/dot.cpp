@@ -312,44 +312,25 @@ void dot_one_row(const DotOperand& a, const DotOperand& b, const DotResult& resu
                                           static_cast<int>(n), row.data() + at);
         at += n;
     }
-    constexpr int64_t strip = 1024;  // columns whose sums stay in the first cache
-    const bool as_stored = storage_bytes(b.dtype) == 4;
-    const LoadKernel load = k.load[static_cast<int>(b.dtype)];
-    parallel_for(blocks(columns, strip), 1, [&](int64_t begin, int64_t end) {
+    constexpr int64_t strip = 2048;  // columns whose sums stay in the first cache
+    const int64_t share = blocks(blocks(columns, thread_count()), k.lanes) * k.lanes;
+    const int64_t width = std::min(strip, share);
+    const StreamKernel stream = k.dot_stream[static_cast<int>(b.dtype)];
+    parallel_for(blocks(columns, width), 1, [&](int64_t begin, int64_t end) {
         alignas(64) float acc[strip], psum[strip];
-        thread_local std::vector<float> widened;
-        if (!as_stored) widened.resize(dot_stream_steps * strip);
         for (int64_t s = begin; s < end; ++s) {
-            const int n = static_cast<int>(std::min<int64_t>(strip, columns - s * strip));
+            const int n = static_cast<int>(std::min(width, columns - s * width));
             std::fill_n(psum, n, 0.0f);
             for (int64_t at = 0; at < depth;) {
-                const int64_t tile_end = std::min(depth, (at / how.tile + 1) * how.tile);
+                const int count = static_cast<int>(std::min(how.tile, depth - at));
                 std::fill_n(acc, n, 0.0f);
-                while (at < tile_end) {
-                    const int count =
-                        static_cast<int>(std::min<int64_t>(dot_stream_steps, tile_end - at));
-                    const char* from = b.data + at * d.stride + s * strip * v.stride;
-                    const int64_t ahead = at + 2 * dot_stream_steps <= depth ? dot_stream_steps * d.stride : 0;
-                    if (as_stored) {
-                        k.dot_stream(row.data() + at, from, d.stride, count, n, acc, ahead);
-                    } else {
-                        for (int i = 0; i < count; ++i)
-                            for (int j = 0; j < n; j += tile_elements) {
-                                const char* p = from + i * d.stride + j * v.stride;
-                                const int piece = std::min(tile_elements, n - j);
-                                for (int line = 0; line < piece * v.stride; line += 64)
-                                    __builtin_prefetch(p + ahead + line);
-                                load(p, v.stride, piece, widened.data() + i * strip + j);
-                            }
-                        k.dot_stream(row.data() + at, reinterpret_cast<const char*>(widened.data()),
-                                     strip * 4, count, n, acc, 0);
-                    }
-                    at += count;
-                }
+                stream(row.data() + at, b.data + at * d.stride + s * width * v.stride, d.stride, count, n,
+                       acc);
                 for (int j = 0; j < n; ++j) psum[j] += acc[j];
+                at += count;
             }
-            k.store_rows[static_cast<int>(result.dtype)](psum, 0, 1, n, result.data + s * strip * out.stride,
-                                                         0);
+            k.store_rows[static_cast<int>(result.dtype)](psum, 0, 1, n,
+                                                         result.data + s * width * out.stride, 0);
         }
     });
 }

@@ -53,11 +53,18 @@ inline void transpose(FloatVector* rows) {
     if constexpr (2 * S < block) transpose<2 * S>(rows);
 }
 
+// As many 16-bit words as a vector has lanes.
+typedef uint16_t WordsVector __attribute__((vector_size(Vec::lanes * sizeof(uint16_t))));
+
 template <DType T>
 inline void load_vector(const char* data, FloatVector& v) {
     using S = typename Storage<storage_bytes(T)>::type;
     if constexpr (sizeof(S) == sizeof(float)) {
         __builtin_memcpy(&v, data, sizeof v);
+    } else if constexpr (T == DType::bfloat16) {
+        WordsVector x;
+        __builtin_memcpy(&x, data, sizeof x);
+        v = (FloatVector)(__builtin_convertvector(x, BitsVector) << 16);
     } else {
         alignas(sizeof v) uint32_t x[block];
         for (int i = 0; i < block; ++i)

@@ -43,6 +43,7 @@ constexpr void fill_dtypes(Kernels& k) {
         if constexpr (is_device_float(T)) {
             k.round_by[I] = round_by<T>;
             k.store_rows[I] = store_rows<T>;
+            k.dot_stream[I] = dot_stream<T>;
             k.reduce_precision[I] = reduce_precision<T>;
         }
         if constexpr (is_signed_integer(T) || is_unsigned_integer(T)) {
@@ -108,14 +109,13 @@ constexpr Kernels make_kernels() {
         k.pair_chains = run_chains<fma_pairs>;
     }
     fill_models<static_cast<int>(DotForm::flushed)>(k);
-    k.dot_stream = dot_stream;
     k.dot_channels = dot_channels;
     k.pack_across = pack_across;
     k.pack_along = pack_along;
     k.turn = turn;
     k.flush = flush;
     k.fma_chains = run_chains<fma>;
-    k.chain_count = 16 * Vec::lanes;
+    k.chain_count = independent_chains * Vec::lanes;
     k.canonicalize = canonicalize;
     fill_dtypes<0>(k);
     fill_domain<f32>(k);

@@ -98,7 +98,7 @@ enum class DotForm : uint8_t {
     count
 };
 inline constexpr int dot_form_count = static_cast<int>(DotForm::count);
-inline constexpr int max_dot_rows = 14, max_dot_vectors = 4, dot_stream_steps = 8;
+inline constexpr int max_dot_rows = 14, max_dot_vectors = 4;
 
 // Steps of the contraction whose elements of a lie a constant distance apart.
 struct DotRun {
@@ -118,8 +118,9 @@ struct DotBlock {
     bool continues;  // and the first tile began in an earlier block: its sums are in PSUM's place
 };
 using DotKernel = void (*)(const DotBlock& block);
+// Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.
 using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, int count, int n,
-                              float* acc, ptrdiff_t ahead);
+                              float* acc);
 // Sums of neighbouring channels at `count` places `step` bytes apart: [count][pitch], each over the
 // window's places with its own weights [window][weight_pitch].
 using ChannelsKernel = void (*)(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
@@ -158,7 +159,7 @@ struct Kernels {
     MapKernel to_bool[domain_count];
     // By form, vectors - 1 and rows - 1; null where the instruction set has no such block.
     DotKernel dot[dot_form_count][max_dot_vectors][max_dot_rows];
-    StreamKernel dot_stream;
+    StreamKernel dot_stream[format_count];  // by the type of b
     ChannelsKernel dot_channels;
     // `across`: the vectors lie side by side, `along`: the elements of each do.
     PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along;

@@ -34,11 +34,12 @@ inline float read_word(const char* p) {
     return x;
 }
 
-// How fast this processor can do it: 16 independent chains of fused multiply-adds, n of each. Returns
-// a value that depends on all of them.
+// How fast this processor can do it: independent chains of fused multiply-adds, as many as there are
+// registers for, n of each. Returns a value that depends on all of them.
+inline constexpr int independent_chains = dot_block_rows * dot_block_vectors < 16 ? 10 : 16;
 template <Vec (*Step)(Vec, Vec, Vec)>
 inline float run_chains(int64_t n) {
-    constexpr int chains = 16;
+    constexpr int chains = independent_chains;
     Vec acc[chains];
     for (int i = 0; i < chains; ++i) acc[i] = Vec::splat(static_cast<float>(i));
     const Vec factor = Vec::splat(0.5f), term = Vec::splat(1.0f);
@@ -174,40 +175,57 @@ void dot_block(const DotBlock& t) {
             acc[row][j].store(t.psum + row * t.psum_stride + j * Vec::lanes);
 }
 
-// One row: `count` steps (at most dot_stream_steps) into the sums of n columns, the elements of b read
-// as they lie in memory, one row of b for each step.
-template <int Steps>
-inline void stream_steps(const float* a, const char* b, ptrdiff_t b_step, int n, float* acc,
-                         ptrdiff_t ahead) {
+// One row of a: `Steps` steps into the sums of n columns, b read as it lies in memory, one of its rows
+// for each step. More rows at a time, or asking for lines early, is slower: the processor does that.
+template <DType T, int Steps>
+inline void stream_steps(const float* a, const char* b, ptrdiff_t b_step, int n, float* acc) {
+    constexpr ptrdiff_t size = storage_bytes(T);
     Vec element[Steps];
     for (int s = 0; s < Steps; ++s) element[s] = Vec::splat(a[s]);
-    int j = 0;
-    for (; j + Vec::lanes <= n; j += Vec::lanes) {
-        Vec x = Vec::load(acc + j);
+    const auto sum = [&](const char* p, Vec x, ptrdiff_t step) {
         for (int s = 0; s < Steps; ++s) {
-            const char* p = b + s * b_step + j * static_cast<ptrdiff_t>(sizeof(float));
-            __builtin_prefetch(p + ahead);
-            x = fma(element[s], Vec::load(reinterpret_cast<const float*>(p)), x);
+            FloatVector row;
+            load_vector<T>(p + s * step, row);
+            Vec v;
+            __builtin_memcpy(&v, &row, sizeof v);
+            x = fma(element[s], v, x);
         }
-        x.store(acc + j);
-    }
+        return x;
+    };
+    int j = 0;
+    for (; j + Vec::lanes <= n; j += Vec::lanes)
+        sum(b + j * size, Vec::load(acc + j), b_step).store(acc + j);
     if (j == n) return;
-    float rest[Vec::lanes] = {}, sums[Vec::lanes] = {};
-    __builtin_memcpy(sums, acc + j, static_cast<size_t>(n - j) * sizeof(float));
-    Vec x = Vec::load(sums);
-    for (int s = 0; s < Steps; ++s) {
-        __builtin_memcpy(rest, b + s * b_step + j * static_cast<ptrdiff_t>(sizeof(float)),
-                         static_cast<size_t>(n - j) * sizeof(float));
-        x = fma(element[s], Vec::load(rest), x);
-    }
-    x.store(sums);
-    __builtin_memcpy(acc + j, sums, static_cast<size_t>(n - j) * sizeof(float));
+    const auto left = static_cast<size_t>(n - j);
+    char rest[Steps][Vec::lanes * size] = {};
+    float sums[Vec::lanes] = {};
+    __builtin_memcpy(sums, acc + j, left * sizeof(float));
+    for (int s = 0; s < Steps; ++s)
+        __builtin_memcpy(rest[s], b + s * b_step + j * size, left * static_cast<size_t>(size));
+    sum(rest[0], Vec::load(sums), Vec::lanes * size).store(sums);
+    __builtin_memcpy(acc + j, sums, left * sizeof(float));
 }
 
-inline void dot_stream(const float* a, const char* b, ptrdiff_t b_step, int count, int n, float* acc,
-                       ptrdiff_t ahead) {
-    if (count == dot_stream_steps) return stream_steps<dot_stream_steps>(a, b, b_step, n, acc, ahead);
-    for (int s = 0; s < count; ++s) stream_steps<1>(a + s, b + s * b_step, b_step, n, acc, ahead);
+template <DType T>
+void dot_stream(const float* a, const char* b, ptrdiff_t b_step, int count, int n, float* acc) {
+    constexpr int together = 4;
+    constexpr ptrdiff_t size = storage_bytes(T);
+    // Loads that cross cache lines cost half the bandwidth: the columns before the first whole line are
+    // taken on their own.
+    constexpr ptrdiff_t vector_bytes = Vec::lanes * size;
+    const ptrdiff_t past = static_cast<ptrdiff_t>(reinterpret_cast<uintptr_t>(b) % vector_bytes);
+    int lead = past == 0 ? 0 : static_cast<int>((vector_bytes - past) / size);
+    if (lead > n || b_step % vector_bytes != 0) lead = 0;
+    const auto run = [&](int first, int columns) {
+        const char* from = b + first * size;
+        int s = 0;
+        for (; s + together <= count; s += together)
+            stream_steps<T, together>(a + s, from + s * b_step, b_step, columns, acc + first);
+        for (; s < count; ++s)
+            stream_steps<T, 1>(a + s, from + s * b_step, b_step, columns, acc + first);
+    };
+    if (lead > 0) run(0, lead);
+    run(lead, n - lead);
 }
 
 // A vector of channels, or as many as there are.
