@@ -417,7 +417,9 @@ def _dot_type(lhs: ArrayType, rhs: ArrayType, d: DotDimensions, dtype: DType | N
     batch = tuple(lhs.dims[i] for i in d.lhs_batch)
     dims = (*batch, *free_lhs, *free_rhs)
     if math.prod(dims) > MAX_ELEMENTS:
-        raise OutOfMemory(f"dot of {lhs} and {rhs}: a result of {math.prod(dims)} elements")
+        raise InvalidArgument(
+            f"dot of {lhs} and {rhs}: the result would have {math.prod(dims)} elements"
+        )
     return ArrayType(_product_type("dot", lhs.dtype, rhs.dtype, dtype), dims)
 
 
@@ -485,7 +487,9 @@ def _infer_convolution(operands: Sequence[ArrayType], attributes: Attributes) ->
         raise InvalidArgument(
             f"{what}: a result of {tuple(dims)} has more than {MAX_ELEMENTS} elements"
         )
-    return ArrayType(_product_type("convolution", lhs.dtype, rhs.dtype, attributes.get("dtype")), tuple(dims))
+    return ArrayType(
+        _product_type("convolution", lhs.dtype, rhs.dtype, attributes.get("dtype")), tuple(dims)
+    )
 
 
 # ---- evaluation --------------------------------------------------------------------------------
@@ -1000,6 +1004,7 @@ class Fusion:
 
 
 NO_FUSION = Fusion()
+_PSUM128 = Accumulation()
 
 
 def accumulation(
@@ -1014,7 +1019,7 @@ def accumulation(
     """
     field, dtype = profile.accumulate, accumulate or dtypes.float32
     if field == "psum128" and dtype is dtypes.float32:
-        return Accumulation()
+        return _PSUM128
     if dtype not in (dtypes.float32, dtypes.float16, dtypes.bfloat16):
         raise UnsupportedType(f"a product sums in float32, float16 or bfloat16, not {dtype.name} (M6)")
     if field == "product_bf16" and max(lhs.bits, rhs.bits) > 16:
@@ -1062,7 +1067,7 @@ def _accumulation(
     if _dot_kind(result) == "integer":
         if accumulate is not None:
             raise UnsupportedType(f"a product in {result.name} does not sum in {accumulate.name} (M7)")
-        return Accumulation()
+        return _PSUM128
     return accumulation(lhs.dtype, rhs.dtype, depth, accumulate, profile)
 
 
@@ -1260,7 +1265,7 @@ def transpose_on_tensor_engine(
     if saturate_infinity:
         words = _finite(values)
     moved = words.transpose(axes)
-    ones = Bits(np.eye(Accumulation().tile, dtype=np.float32), dtypes.float32)
+    ones = Bits(np.eye(_PSUM128.tile, dtype=np.float32), dtypes.float32)
     identity = _converted(ones, relayout, setting).data
     depth, code = moved.shape[-1], core_code(relayout, "a transpose")
     output = _empty(ArrayType(x.dtype, moved.shape))
@@ -1270,9 +1275,7 @@ def transpose_on_tensor_engine(
         left = (block, code, block.ndim - 1, None)
         right = (identity[:size, :size], code, 1, None)
         block_type = ArrayType(x.dtype, block.shape)
-        output[..., start : start + size] = _run_dot(
-            left, right, 0, block_type, Accumulation(), setting
-        )
+        output[..., start : start + size] = _run_dot(left, right, 0, block_type, _PSUM128, setting)
     return output
 
 

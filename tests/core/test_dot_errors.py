@@ -81,7 +81,6 @@ def test_dot_M1_M7_of_types_that_the_engine_does_not_pair(a: str, b: str, result
 @pytest.mark.parametrize(
     ("x", "y"),
     [
-        ((1 << 40, 1), (1, 1 << 40)),  # 2^82 bytes
         ((1 << 31, 2), (2, 1 << 31)),  # 2^64
         ((1 << 24, 1), (1, 1 << 24)),  # 2^50, which fit an address
         ((1, 1 << 59), (1 << 59, 1)),  # operands too large to pack
@@ -93,6 +92,11 @@ def test_dot_whose_size_overflows_is_out_of_memory(
 ) -> None:
     with pytest.raises(OutOfMemory, match=f"dot of {type_name}"):
         dot(type_name, x, type_name, y)
+
+
+def test_dot_of_more_elements_than_can_be_counted_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=f"would have {1 << 80} elements"):
+        dot("float32", (1 << 40, 1), "float32", (1, 1 << 40))
 
 
 def test_core_refuses_what_does_not_fit() -> None:

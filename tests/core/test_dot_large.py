@@ -215,6 +215,30 @@ def test_dot_M2_bfloat16_with_a_spoiled_part(
         np.testing.assert_array_equal(found, expected, err_msg=isa)
 
 
+@pytest.mark.parametrize("side", ["lhs", "rhs"])
+@pytest.mark.parametrize("subnormals", [0.01, 1.0])
+def test_dot_M2_bfloat16_subnormals_beside_large(
+    side: str,
+    subnormals: float,
+    evaluate: Evaluate,
+    random_words: RandomWords,
+    restored_processor: None,
+) -> None:
+    """Subnormals whose products are no smaller than others: only the exponent tells them."""
+    rng = np.random.default_rng([82, len(side)])
+    x = random_words(rng, "bfloat16", (ROWS, DEPTH), "near")
+    y = random_words(rng, "bfloat16", (DEPTH, COLUMNS), "near")
+    small, large = (x, y) if side == "lhs" else (y, x)
+    chosen = rng.random(small.shape) < subnormals
+    small[chosen] &= 0x807F
+    large[...] = large & 0x807F | rng.integers(200, 240, large.shape).astype(np.uint16) << 7
+    expected = loop_dot("bfloat16", x, "bfloat16", y)
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        found = product(evaluate, "bfloat16", x, "bfloat16", y)
+        np.testing.assert_array_equal(found, expected, err_msg=isa)
+
+
 EXPONENTS = [-110, -112, -113, -114, -118, -120, -126, -134, -135, -136, -140, -150]
 
 

@@ -182,7 +182,7 @@ def test_dot_M6_exact_loses_nothing(isa: str, evaluate: Evaluate) -> None:
 
 def test_dot_M6_exact_rounds_once_directly_to_the_result(isa: str, evaluate: Evaluate) -> None:
     exact = Profile(accumulate="exact")
-    x = [1.0, 2.0**-8, 2.0**-40]  # in float32 first it would be a tie
+    x = [1.0, 2.0**-8, 2.0**-100]  # in float32, or float64, it would be a tie
     ones = [1.0] * 3
     assert dot_of(evaluate, "float32", x, ones, "bfloat16", profile=exact) == 0x3F81
     assert dot_of(evaluate, "float32", x, ones, "bfloat16") == 0x3F80
@@ -331,6 +331,10 @@ def test_dot_C4_flushes_operands_and_every_result(isa: str, evaluate: Evaluate) 
     # What PSUM's last addition leaves keeps its sign.
     lhs = [2.0**-126, *[0.0] * 127, -1.5 * 2.0**-126]
     assert dot_of(evaluate, "float32", lhs, [1.0] * 129, profile=flush) == 0x80000000
+    # And what an earlier one leaves is gone for the next.
+    lhs += [0.0] * 127 + [1.5 * 2.0**-126]
+    assert number(dot_of(evaluate, "float32", lhs, [1.0] * 257, profile=flush)) == 1.5 * 2.0**-126
+    assert number(dot_of(evaluate, "float32", lhs, [1.0] * 257)) == 2.0**-126
     assert number(dot_of(evaluate, "float16", [2.0**-20], [1.0], profile=flush)) == 2.0**-20
 
 

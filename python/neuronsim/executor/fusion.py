@@ -39,7 +39,7 @@ def fuse_products(
         product = _packed(s, constants, profile)
         if profile.rounding == "nearest_even":  # else each step draws words of its own (S2)
             for side in (0, 1):
-                product = _with_prologue(product, side, makers, uses, known, absorbed, profile)
+                product = _with_prologue(product, side, makers, uses, known, absorbed, done, profile)
             product = _with_epilogue(product, steps, uses, absorbed, done, profile)
         done[product.name] = product
     return [done.get(s.name, s) for s in steps if s.name not in absorbed]
@@ -72,6 +72,7 @@ def _with_prologue(
     uses: Mapping[str, int],
     known: Mapping[str, ArrayType],
     absorbed: set[str],
+    done: Mapping[str, Step],
     profile: Profile,
 ) -> Step:
     """The product with the chain that makes an operand of one array, if nothing else reads it."""
@@ -79,7 +80,8 @@ def _with_prologue(
     maker = makers.get(s.operands[side])
     if maker is None or not isinstance(maker.action, Chain) or uses[maker.name] > 1:
         return s
-    if maker.name in absorbed or len(maker.operands) > 1 or len(maker.action.steps) > MAX_PROLOGUE:
+    taken = maker.name in absorbed or maker.name in done
+    if taken or len(maker.operands) > 1 or len(maker.action.steps) > MAX_PROLOGUE:
         return s
     (source,) = maker.operands
     assert maker.result is not None
