@@ -18,7 +18,9 @@ from neuronsim.errors import InvalidArgument
 
 _CHAIN_STEPS = 20_000
 # For so long the threads of OpenBLAS, torch and onnxruntime wait in a loop for more work.
-_SETTLE_SECONDS = 0.03
+_SETTLE_SECONDS = 0.1
+# How long a turn lasts at least, in seconds: threads that slept take their time to wake.
+_TURN, _WARM_TURN = 2e-4, 4e-3
 _WARM_SECONDS = 0.05  # a run that takes longer fills the cache itself
 
 
@@ -178,7 +180,8 @@ def _alternate(timers: Sequence[Timer], repeats: int, warm: bool, settle: float)
     for seconds in timers:
         seconds(1)  # which compiles and caches
         once.append(max(seconds(1), 1e-7))
-    loops = [max(1, int(2e-4 / s)) for s in once]
+    turn = _WARM_TURN if warm else _TURN
+    loops = [max(1, int(turn / s)) for s in once]
     best = [float("inf")] * len(timers)
     for _ in range(repeats):
         for i, seconds in enumerate(timers):
