@@ -13,9 +13,9 @@ namespace {
 constexpr int64_t image_bytes = 6 << 20;  // what is padded at a time
 constexpr int64_t max_pixels = 64;        // that are turned to channels last at a time
 
-// How the padded image holds its elements: as pairs of bfloat16, bfloat16 or float32 for the kernels,
-// or, for integers, as they come.
-enum class Held : uint8_t { pairs, bfloat16, float32, raw };
+// How the padded image holds its elements: as pairs of bfloat16 or float32 for the kernels, or, for
+// integers, as they come.
+enum class Held : uint8_t { pairs, float32, raw };
 
 struct Image {
     std::vector<int64_t> extents;  // of the spatial dimensions
@@ -115,9 +115,10 @@ private:
     Held held(bool by_channels) const {
         if (!is_device_float(out_.dtype)) return Held::raw;
         if (by_channels || how_.model == Accumulate::exact ||
-            dot_form(k_, x_.type(), w_.type(), how_, numerics_) != DotForm::pairs)
+            dot_form(k_, x_.type(), w_.type(), how_, numerics_) != DotForm::pairs ||
+            c_.input_features % 2 != 0)
             return Held::float32;
-        return c_.input_features % 2 == 0 ? Held::pairs : Held::bfloat16;
+        return Held::pairs;
     }
 
     // The image that the outputs [row, row + count) of the first spatial dimension read.
@@ -129,9 +130,7 @@ private:
             i.extents.push_back((n - 1) * s.stride + (s.window - 1) * s.window_dilation + 1);
         }
         i.held = held(by_channels);
-        i.element = i.held == Held::raw        ? storage_bytes(x_.dtype)
-                    : i.held == Held::bfloat16 ? 2
-                                               : 4;
+        i.element = i.held == Held::raw ? storage_bytes(x_.dtype) : 4;
         i.pixel = c_.feature_groups * c_.input_features * (by_channels ? c_.output_features : 1);
         if (i.held == Held::pairs) i.pixel /= 2;
         // Pixels that a register block reads together must not share their cache lines' places.
@@ -232,12 +231,8 @@ private:
                     __builtin_memcpy(target + (i * pixel + j) * 4, values + i * channels + j / m, 4);
             return 0xFFFF;
         }
-        if (image_.held == Held::bfloat16) {
-            packer.stage_block(source, 0, n, 0, channels, false, 2 * pixel, target);
-            return 0xFFFF;
-        }
         auto* words = reinterpret_cast<float*>(target);
-        if (!packer.across()) return std::min(packer.rows(source, 0, n, 0, channels, pixel, words), pairs ? 0xFFFFu : 0u);
+        if (!packer.across()) return packer.rows(source, 0, n, 0, channels, pixel, words);
         // Channels that lie apart are packed as the columns of a panel, which is then turned.
         const int64_t count = pairs ? channels / 2 : channels;
         float* panel = first.get<float>(count * n);
@@ -303,7 +298,7 @@ private:
         const int64_t features = c_.input_features / (pairs ? 2 : 1), sample = image_.bytes();
         DotOperand a{data_, x_.dtype, {}, {}, {}};
         if (image_.held == Held::float32) a.dtype = DType::float32;
-        if (pairs || image_.held == Held::bfloat16) a.dtype = DType::bfloat16;
+        if (pairs) a.dtype = DType::bfloat16;
         a.holds_pairs = pairs;
         a.least = least_;
         a.batch = {{groups_, c_.feature_groups > 1 ? features * image_.element : n_count * sample}};

@@ -18,6 +18,8 @@ namespace {
 // are; rows and columns bound PSUM's place where the depth is cut.
 constexpr int64_t depth_block = 2048, a_block_bytes = 160 << 10, b_block_bytes = 4 << 20,
                   rows_block = 1024, columns_block = 1024;
+// From so many rows side by side in the result on, the vectors run over them.
+constexpr int64_t columns_to_turn = 32;
 
 // Where the register blocks read a: from memory, or packed.
 struct Rows {
@@ -200,8 +202,9 @@ private:
                              &a_rows_.least);
             return {reinterpret_cast<const char*>(out), 4, 4 * count};
         }
-        constexpr int64_t line = 16;  // words; rows never lie a multiple of a page apart
-        const int64_t pitch = blocks(steps * words, line) * line + line;
+        // Rows never lie a multiple of half a page apart: they would share the first cache's places.
+        constexpr int64_t half_page = 512, line = 16;  // in words
+        const int64_t pitch = steps * words + (steps * words % half_page == 0 ? line : 0);
         float* out = space.get<float>(pitch * count);
         a_rows_.least = a_packer_.rows(a_data_, first, count, at, depth, pitch, out);
         return {reinterpret_cast<const char*>(out), 4 * pitch, 4 * words};
@@ -516,13 +519,15 @@ void dot(const DotOperand& a_given, const DotOperand& b_given, const PackedColum
     if (plain && axes_size(a.batch) == 1 && rows == 1 && is_row_of(b.vectors, b.dtype) &&
         b.depth.size() == 1 && is_row_of(result.columns, result.dtype))
         return dot_one_row(a, b, result, how);
-    // The vectors run over the columns: a narrow product is computed turned round. Multiplication
-    // commutes, and a sum's NaN is the canonical one whatever it came from.
-    if (columns < rows && columns <= 8 && packed == nullptr && result.epilogue == nullptr &&
-        !a.holds_pairs) {
-        DotResult turned = result;
-        std::swap(turned.rows, turned.columns);
-        return dot_blocked(b, a, nullptr, turned, how, numerics, draw);
+    // The vectors run over the columns. A narrow product, and one whose result has its rows side by
+    // side, is computed turned round: multiplication commutes, and a sum's NaN is the canonical one
+    // whatever it came from.
+    const bool rows_adjacent = result.rows.back().stride == size && result.columns.back().stride != size;
+    const bool turns = (columns < rows && columns <= 8) || (rows_adjacent && rows >= columns_to_turn);
+    if (turns && packed == nullptr && !a.holds_pairs) {
+        std::swap(result.rows, result.columns);
+        for (DotTerm& t : result.terms) std::swap(t.rows, t.columns);
+        return dot_blocked(b, a, nullptr, result, how, numerics, draw);
     }
     dot_blocked(a, b, packed, result, how, numerics, draw);
 }

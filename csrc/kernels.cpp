@@ -44,6 +44,7 @@ constexpr void fill_dtypes(Kernels& k) {
             k.round_by[I] = round_by<T>;
             k.store_rows[I] = store_rows<T>;
             k.dot_stream[I] = dot_stream<T>;
+            if constexpr (storage_bytes(T) == 1) k.widen_to_bfloat16[I] = widen_float8<I>;
             k.reduce_precision[I] = reduce_precision<T>;
         }
         if constexpr (is_signed_integer(T) || is_unsigned_integer(T)) {

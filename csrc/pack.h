@@ -215,22 +215,55 @@ void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,
     }
 }
 
+// float8 bits as bfloat16 bits, exactly: every float8 is a normal bfloat16, an Inf, a NaN or zero.
+template <int I>
+void widen_float8(const void* source, int n, char* target) {
+    constexpr Format f = formats[I];
+    constexpr int up = 7 - f.mantissa_bits;
+    constexpr int rebias = 127 - f.bias;
+    constexpr uint16_t all_ones = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
+    const auto* in = static_cast<const uint8_t*>(source);
+    auto* out = reinterpret_cast<uint16_t*>(target);
+    FOR_ELEMENTS {
+        const uint16_t x = in[i], m = x & 0x7F;
+        uint16_t y = static_cast<uint16_t>((m << up) + (rebias << 7));
+        // A subnormal's leading bit says its exponent.
+        uint16_t small = 0;
+        for (int bit = 0; bit < f.mantissa_bits; ++bit) {
+            const int exponent = rebias + 1 - f.mantissa_bits + bit;
+            const auto found = static_cast<uint16_t>(exponent << 7 | ((m << (7 - bit)) & 0x7F));
+            small = m >= (1 << bit) ? found : small;
+        }
+        y = m < (1 << f.mantissa_bits) ? small : y;
+        if constexpr (f.has_inf) y = m >= all_ones ? 0x7F80 | static_cast<uint16_t>(m << up & 0x7F) : y;
+        else y = m == f.nan_bits ? 0x7FC0 : y;
+        out[i] = static_cast<uint16_t>((x & 0x80) << 8 | y);
+    }
+}
+
 inline void turn(const float* in, ptrdiff_t in_stride, int rows, int columns, float* out,
                  ptrdiff_t out_stride) {
     int i = 0;
-    for (; i + block <= rows; i += block) {
-        int j = 0;
-        for (; j + block <= columns; j += block) {
+    for (; i + block <= rows; i += block)
+        for (int j = 0; j < columns; j += block) {
+            const int some = columns - j < block ? columns - j : block;
+            // Whole vectors may be read where what follows a row's end is still the array's.
+            const bool readable = (i + block - 1) * in_stride + j + block <=
+                                  (rows - 1) * in_stride + columns;
             FloatVector x[block];
-            for (int r = 0; r < block; ++r)
-                __builtin_memcpy(&x[r], in + (i + r) * in_stride + j, sizeof x[r]);
+            for (int r = 0; r < block; ++r) {
+                const float* from = in + (i + r) * in_stride + j;
+                if (readable) {
+                    __builtin_memcpy(&x[r], from, sizeof x[r]);
+                } else {
+                    x[r] = FloatVector{};
+                    __builtin_memcpy(&x[r], from, static_cast<size_t>(some) * sizeof(float));
+                }
+            }
             transpose<1>(x);
-            for (int r = 0; r < block; ++r)
+            for (int r = 0; r < some; ++r)
                 __builtin_memcpy(out + (j + r) * out_stride + i, &x[r], sizeof x[r]);
         }
-        for (; j < columns; ++j)
-            for (int r = 0; r < block; ++r) out[j * out_stride + i + r] = in[(i + r) * in_stride + j];
-    }
     for (; i < rows; ++i)
         for (int j = 0; j < columns; ++j) out[j * out_stride + i] = in[i * in_stride + j];
 }

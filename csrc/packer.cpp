@@ -9,7 +9,9 @@ Packer::Packer(const Kernels& k, const DotOperand& operand, DotForm form, const 
       x_(operand),
       form_(form),
       flush_(numerics.flush_subnormals &&
-             formats[static_cast<int>(operand.type())].exponent_bits == 8) {}
+             formats[static_cast<int>(operand.type())].exponent_bits == 8),
+      rounds_to_bfloat16_(operand.program != nullptr && numerics.plain() &&
+                          operand.program->only_converts(DType::float32, DType::bfloat16)) {}
 
 bool Packer::is_stored_as_packed() const {
     if (x_.program != nullptr || flush_) return false;
@@ -21,35 +23,83 @@ bool Packer::across() const {
     return distance(x_.vectors) < distance(x_.depth) && x_.vectors.back().size > 1;
 }
 
-// n elements `stride` apart.
-void Packer::stage(const char* source, int64_t stride, int n, char* target) const {
+// n elements `stride` apart, any number of them.
+void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) const {
+    const int64_t size = storage_bytes(x_.dtype);
+    for (int64_t i = 0; i < n; i += tile_elements)
+        stage_tile(source + i * stride, stride, static_cast<int>(std::min<int64_t>(n - i, tile_elements)),
+                   stride == size, target + i * packed_element());
+}
+
+void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const {
+    constexpr int bfloat16 = static_cast<int>(DType::bfloat16);
+    const int type = static_cast<int>(x_.dtype);
+    // What one kernel does without a tile between.
+    if (adjacent && !flush_ && x_.program == nullptr) {
+        const int64_t size = storage_bytes(x_.dtype);
+        if (size == packed_element() && is_stored_as_packed()) {
+            __builtin_memcpy(target, source, static_cast<size_t>(n * size));
+            return;
+        }
+        if (pairs() && size == 1) return k_.widen_to_bfloat16[type](source, n, target);
+        if (!pairs()) return k_.load[type](source, stride, n, target);
+    }
+    if (adjacent && pairs() && rounds_to_bfloat16_)
+        return k_.store_quiet[bfloat16](source, n, target);
     thread_local std::vector<Tile> registers;
     const size_t needed = x_.program == nullptr ? 1 : x_.program->register_count();
     if (registers.size() < needed) registers.resize(needed);
     Tile* value = &registers[x_.program == nullptr ? 0 : x_.program->input_register(0)];
-    k_.load[static_cast<int>(x_.dtype)](source, stride, n, value);
+    k_.load[type](source, stride, n, value);
     if (x_.program != nullptr) {
         x_.program->run_tiles(k_, registers.data(), n);
         value = &registers[x_.program->output_register(0)];
     }
     if (flush_) k_.flush(value, value, n);
-    if (pairs()) k_.store[static_cast<int>(DType::bfloat16)](value, n, target);
+    if (pairs()) k_.store[bfloat16](value, n, target);
     else __builtin_memcpy(target, value, static_cast<size_t>(n) * sizeof(float));
 }
 
+// Whether the elements of a vector lie in [second axis][first axis] order: a kernel's, input features
+// before its window.
+bool Packer::is_interleaved() const {
+    return x_.depth.size() == 2 && x_.dtype == DType::float32 && x_.depth[0].stride == 4 &&
+           x_.depth[1].stride == 4 * x_.depth[0].size;
+}
+
+void Packer::stage_interleaved(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
+                               int64_t pitch, char* target) const {
+    thread_local Workspace workspace;
+    const int64_t outer = x_.depth[0].size, inner = x_.depth[1].size;
+    const int64_t begin = at / inner, end = (at + depth - 1) / inner + 1;
+    float* turned = workspace.get<float>((end - begin) * inner);
+    for (int64_t i = 0; i < n; ++i) {
+        const char* row = data + axes_offset(x_.vectors, first + i);
+        k_.turn(reinterpret_cast<const float*>(row) + begin, outer, static_cast<int>(inner),
+                static_cast<int>(end - begin), turned, inner);
+        stage(reinterpret_cast<const char*>(turned + at - begin * inner), 4, depth, target + i * pitch);
+    }
+}
+
 void Packer::stage_block(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
-                 bool is_across, int64_t pitch, char* target) const {
+                         bool is_across, int64_t pitch, char* target) const {
+    if (n == 0 || depth == 0) return;
+    if (!is_across && is_interleaved())
+        return stage_interleaved(data, first, n, at, depth, pitch, target);
     const Axes &outer = is_across ? x_.depth : x_.vectors, &inner = is_across ? x_.vectors : x_.depth;
     const int64_t from = is_across ? at : first, count = is_across ? depth : n;
     const int64_t begin = is_across ? first : at, length = is_across ? n : depth;
+    const int64_t stride = inner.back().stride;
+    if (pitch == length * packed_element() && outer.back().stride == length * stride &&
+        run_length(inner, begin, length) == length && run_length(outer, from, count) == count)
+        return stage(data + axes_offset(outer, from) + axes_offset(inner, begin), stride, count * length,
+                     target);
     for (int64_t i = 0; i < count; ++i) {
         const char* row = data + axes_offset(outer, from + i);
         char* to = target + i * pitch;
         for (int64_t j = 0; j < length;) {
-            const int64_t run =
-                std::min<int64_t>(run_length(inner, begin + j, length - j), tile_elements);
-            stage(row + axes_offset(inner, begin + j), inner.back().stride, static_cast<int>(run),
-                  to + j * packed_element());
+            const int64_t run = run_length(inner, begin + j, length - j);
+            stage(row + axes_offset(inner, begin + j), stride, run, to + j * packed_element());
             j += run;
         }
     }
@@ -82,7 +132,7 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
     };
     // Staged blocks are wide where they lie across, so that each piece of memory is long.
     const int64_t group = is_across ? std::max<int64_t>(tile_elements / width * width, width) : width;
-    const int64_t piece_depth = is_across ? 64 : tile_elements;
+    const int64_t piece_depth = is_across ? 64 : is_interleaved() ? depth : tile_elements;
     thread_local Workspace workspace;
     for (int64_t g = 0; g < n; g += group) {
         const int64_t in_group = std::min(group, n - g);
@@ -119,39 +169,33 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
 uint32_t Packer::rows(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
                       int64_t pitch, float* out) const {
     const int64_t words = steps_of(form_, depth) * step_words(form_);
-    const Axis &v = x_.vectors.back(), &d = x_.depth.back();
-    if (!pairs() && is_stored_as_packed() && d.stride == 4 &&
-        run_length(x_.depth, at, depth) == depth) {
-        for (int64_t i = 0; i < n; ++i)
-            __builtin_memcpy(out + i * pitch,
-                             data + axes_offset(x_.vectors, first + i) + axes_offset(x_.depth, at),
-                             static_cast<size_t>(4 * depth));
-    } else if (!pairs()) {
-        stage_block(data, first, n, at, depth, false, 4 * pitch, reinterpret_cast<char*>(out));
-    }
     if (!pairs()) {
+        stage_block(data, first, n, at, depth, false, 4 * pitch, reinterpret_cast<char*>(out));
         for (int64_t i = 0; depth < words && i < n; ++i) out[i * pitch + depth] = 0.0f;
         return 0;
     }
+    const Axis &v = x_.vectors.back(), &d = x_.depth.back();
     const bool as_stored =
         is_stored_as_packed() && d.stride == 2 && run_length(x_.depth, at, depth) == depth;
     thread_local Workspace workspace;
+    constexpr int64_t staged_elements = 8192;
     uint32_t least = 0xFFFF;
-    for (int64_t i = 0; i < n;) {
-        int64_t count = 1;
+    for (int64_t i = 0, count = 0; i < n; i += count) {
         const char* from;
+        int64_t stride = v.stride;
         if (as_stored) {
             count = run_length(x_.vectors, first + i, n - i);
             from = data + axes_offset(x_.vectors, first + i) + axes_offset(x_.depth, at);
         } else {
-            char* staged = workspace.get<char>(2 * depth);
-            stage_block(data, first + i, 1, at, depth, false, 0, staged);
+            count = std::clamp<int64_t>(staged_elements / std::max<int64_t>(depth, 1), 1, n - i);
+            stride = 2 * depth;
+            char* staged = workspace.get<char>(stride * count);
+            stage_block(data, first + i, count, at, depth, false, stride, staged);
             from = staged;
         }
         least = std::min(least,
-                         k_.pack_pairs_rows(from, v.stride, depth, static_cast<int>(count),
+                         k_.pack_pairs_rows(from, stride, depth, static_cast<int>(count),
                                             static_cast<int>(pitch), out + i * pitch));
-        i += count;
     }
     return least;
 }

@@ -59,13 +59,18 @@ public:
                   float* out) const;
 
 private:
-    void stage(const char* source, int64_t stride, int n, char* target) const;
+    void stage(const char* source, int64_t stride, int64_t n, char* target) const;
+    void stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const;
+    bool is_interleaved() const;
+    void stage_interleaved(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
+                           int64_t pitch, char* target) const;
     bool lies_in_runs(int64_t first, int64_t n, int width) const;
 
     const Kernels& k_;
     const DotOperand& x_;
     const DotForm form_;
     const bool flush_;  // C4: operands with the exponents of float32 read as zero where subnormal
+    const bool rounds_to_bfloat16_;  // by the program, and it does nothing else
 };
 
 }  // namespace neuronsim

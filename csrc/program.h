@@ -34,6 +34,12 @@ public:
     // Whether a step rounds stochastically, so that running it needs ids.
     bool draws() const;
 
+    // Whether all it does is to round one type to another, to nearest.
+    bool only_converts(DType from, DType to) const {
+        return inputs_ == std::vector<DType>{from} && steps_.size() == 1 &&
+               steps_[0].op == convert_op && steps_[0].result == to && numerics_.plain();
+    }
+
     // Evaluates over `shape`; the outputs are dense row-major storage of that shape. A program that
     // draws takes one id for each step.
     void run(const std::vector<int64_t>& shape, const std::vector<View>& inputs,
