@@ -16,7 +16,7 @@ namespace {
 
 // The measured sizes of blocks: of a in the second-level cache, of b in the third, and how deep both
 // are; rows and columns bound PSUM's place where the depth is cut.
-constexpr int64_t depth_block = 2048, a_block_bytes = 160 << 10, b_block_bytes = 4 << 20,
+constexpr int64_t depth_block = 4608, a_block_bytes = 160 << 10, b_block_bytes = 4 << 20,
                   rows_block = 1024, columns_block = 1024;
 // From so many rows side by side in the result on, the vectors run over them.
 constexpr int64_t columns_to_turn = 32;
@@ -61,11 +61,16 @@ public:
         const int64_t share = std::max(threads / 2, 1);
         columns_block_ = std::clamp(b_block_bytes / share / chunk_bytes / width_ * width_,
                                     int64_t{width_}, columns_block / width_ * width_);
-        rows_of_block_ = std::clamp<int64_t>(a_block_bytes / chunk_bytes, max_rows_, 16 * max_rows_);
+        direct_ = a_.holds_pairs || (reads_in_place() && !takes_two(form_));
+        // Rows that are read in place take no room; register blocks do not reach over an inner axis.
+        const int64_t most = 16 * max_rows_, inner = a_.vectors.back().size;
+        rows_of_block_ = direct_ ? most : std::clamp<int64_t>(a_block_bytes / chunk_bytes, max_rows_, most);
+        row_unit_ = !direct_ || a_.vectors.size() == 1 ? 1 : inner <= most ? inner : max_rows_;
     }
 
     int width() const { return width_; }
-    int max_rows() const { return max_rows_; }
+    // What threads cut the rows by.
+    int64_t row_unit() const { return row_unit_ > 1 ? row_unit_ : max_rows_; }
 
     // The outputs [row, row_end) x [column, column_end) of one element of the batch.
     void run(int64_t batch, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
@@ -90,7 +95,8 @@ private:
         const bool one_chunk = chunk_ >= depth_;
         const int64_t row_blocks = blocks(row_end - row, rows_of_block_);
         // PSUM of all rows where the depth is cut, else of a block of rows.
-        const int64_t psum_rows = one_chunk ? blocks(row_end - row, row_blocks) : row_end - row;
+        const int64_t psum_rows =
+            one_chunk ? blocks(row_end - row, row_blocks) + row_unit_ : row_end - row;
         float* psum = psum_space.get<float>(psum_rows * width_ * (one_chunk ? 1 : panels));
         if (depth_ == 0) std::fill_n(psum, psum_rows * width_, 0.0f);
         least_.assign(static_cast<size_t>(panels), 0xFFFF);
@@ -105,8 +111,12 @@ private:
                 b_packer_.panels(b_data_, column, n, at, depth, width_, b, panel_words, least_.data());
             }
             for (int64_t i = 0; i < row_blocks; ++i) {
-                const int64_t first = row + (row_end - row) * i / row_blocks;
-                const int64_t count = row + (row_end - row) * (i + 1) / row_blocks - first;
+                const auto boundary = [&](int64_t block) {
+                    const int64_t at_row = row + (row_end - row) * block / row_blocks;
+                    return std::min(row_end, blocks(at_row, row_unit_) * row_unit_);
+                };
+                const int64_t first = i == 0 ? row : boundary(i), count = boundary(i + 1) - first;
+                if (count <= 0) continue;
                 take_rows(first, count, at, depth);
                 for (int64_t p = 0; p < panels; ++p) {
                     const int columns = static_cast<int>(std::min<int64_t>(width_, n - p * width_));
@@ -136,7 +146,6 @@ private:
         rows.runs.clear();
         if (depth == 0) return;
         const Axis &v = a_.vectors.back(), &d = a_.depth.back();
-        const bool direct = a_.holds_pairs || (reads_in_place() && !takes_two(form_));
         const auto cut = [&](int64_t begin, int64_t n, const auto& add) {
             const int64_t pieces = blocks(n, max_rows_);
             for (int64_t i = 0; i < pieces; ++i) {
@@ -144,7 +153,7 @@ private:
                 add(begin + from, static_cast<int>(n * (i + 1) / pieces - from));
             }
         };
-        if (direct) {
+        if (direct_) {
             rows.a_step = d.stride;
             rows.least = a_.least;
             for (int64_t i = 0; i < count;) {
@@ -168,7 +177,7 @@ private:
             const int64_t to_tile = how_.tile - (at + i) % how_.tile;
             n = std::min(depth - i, to_tile);
             int64_t offset = i / two * rows.a_step;
-            if (direct) {
+            if (direct_) {
                 // a's axes count pairs where it holds them.
                 const int64_t unit = a_.holds_pairs ? 2 : 1;
                 n = std::min(n, unit * run_length(a_.depth, (at + i) / unit, blocks(n, unit)));
@@ -248,7 +257,8 @@ private:
     const int width_;
     const Epilogue epilogue_;
     int max_rows_;
-    int64_t chunk_, columns_block_, rows_of_block_;
+    bool direct_;
+    int64_t chunk_, columns_block_, rows_of_block_, row_unit_;
     int64_t batch_ = 0;
     const char *a_data_ = nullptr, *b_data_ = nullptr;
     Rows a_rows_;
@@ -275,7 +285,7 @@ void dot_blocked(const DotOperand& a, const DotOperand& b, const PackedColumns* 
                                : std::min<int64_t>(blocks(threads, std::min<int64_t>(batch, threads)),
                                                    static_cast<int64_t>(work / least_work) + 1);
     // Cut the longer side, in whole register blocks.
-    const int64_t row_units = blocks(rows, sizes.max_rows()), column_units = blocks(columns, sizes.width());
+    const int64_t row_units = blocks(rows, sizes.row_unit()), column_units = blocks(columns, sizes.width());
     int64_t row_pieces = 1, column_pieces = 1;
     while (row_pieces * column_pieces < wanted) {
         const bool by_columns = columns / column_pieces >= rows / row_pieces;
@@ -292,8 +302,8 @@ void dot_blocked(const DotOperand& a, const DotOperand& b, const PackedColumns* 
         for (int64_t job = begin; job < end; ++job) {
             const int64_t piece = job % pieces;
             const int64_t r = piece / column_pieces, c = piece % column_pieces;
-            const int64_t row = row_units * r / row_pieces * sizes.max_rows(),
-                          row_end = row_units * (r + 1) / row_pieces * sizes.max_rows();
+            const int64_t row = row_units * r / row_pieces * sizes.row_unit(),
+                          row_end = row_units * (r + 1) / row_pieces * sizes.row_unit();
             const int64_t column = column_units * c / column_pieces * sizes.width(),
                           column_end = column_units * (c + 1) / column_pieces * sizes.width();
             block.run(job / pieces, row, std::min(rows, row_end), column,
@@ -519,10 +529,12 @@ void dot(const DotOperand& a_given, const DotOperand& b_given, const PackedColum
     if (plain && axes_size(a.batch) == 1 && rows == 1 && is_row_of(b.vectors, b.dtype) &&
         b.depth.size() == 1 && is_row_of(result.columns, result.dtype))
         return dot_one_row(a, b, result, how);
-    // The vectors run over the columns. A narrow product, and one whose result has its rows side by
-    // side, is computed turned round: multiplication commutes, and a sum's NaN is the canonical one
-    // whatever it came from.
-    const bool rows_adjacent = result.rows.back().stride == size && result.columns.back().stride != size;
+    // The vectors run over the columns. A narrow product, and one whose rows lie side by side in a and
+    // in the result, is computed turned round: multiplication commutes, and a sum's NaN is the canonical
+    // one whatever it came from.
+    const bool rows_adjacent = result.rows.back().stride == size &&
+                               result.columns.back().stride != size &&
+                               std::abs(a.vectors.back().stride) < std::abs(a.depth.back().stride);
     const bool turns = (columns < rows && columns <= 8) || (rows_adjacent && rows >= columns_to_turn);
     if (turns && packed == nullptr && !a.holds_pairs) {
         std::swap(result.rows, result.columns);

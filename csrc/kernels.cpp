@@ -113,6 +113,7 @@ constexpr Kernels make_kernels() {
     k.dot_channels = dot_channels;
     k.pack_across = pack_across;
     k.pack_along = pack_along;
+    k.pack_interleaved = pack_interleaved;
     k.turn = turn;
     k.flush = flush;
     k.fma_chains = run_chains<fma>;

@@ -131,6 +131,8 @@ using ChannelsKernel = void (*)(const char* data, ptrdiff_t step, int64_t count,
 // one, as bits: 0xFFFF if there is none.
 using PackKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
                                 void* panel);
+using PackInterleavedKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t outer,
+                                           int64_t inner, int n, int width, void* panel);
 using StoreRowsKernel = void (*)(float* rows, ptrdiff_t stride, int count, int n, char* target,
                                  ptrdiff_t target_stride);
 using TurnKernel = void (*)(const float* in, ptrdiff_t in_stride, int rows, int columns, float* out,
@@ -163,6 +165,7 @@ struct Kernels {
     ChannelsKernel dot_channels;
     // `across`: the vectors lie side by side, `along`: the elements of each do.
     PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along;
+    PackInterleavedKernel pack_interleaved;
     PackKernel pack_pairs_rows;  // [vectors][pairs], `width` words from one to the next
     StoreRowsKernel store_rows[format_count];  // sums to nearest (M4), NaN canonical (E6)
     TurnKernel turn;                           // out[j][i] = in[i][j]

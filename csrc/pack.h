@@ -55,6 +55,35 @@ inline uint32_t pack_along(const char* source, ptrdiff_t stride, int64_t depth, 
     return 0;
 }
 
+// The same of vectors whose elements lie in [inner][outer] order while the contraction takes them in
+// [outer][inner] order: each row of a transposed block goes to its own place.
+inline uint32_t pack_interleaved(const char* source, ptrdiff_t stride, int64_t outer, int64_t inner,
+                                 int n, int width, void* panel) {
+    auto* out = static_cast<float*>(panel);
+    const int64_t depth = outer * inner;
+    for (int first = 0; first < width; first += block) {
+        const char* from = source + first * stride;
+        const int left = n - first;
+        int64_t at = 0, i = 0, o = 0;  // the element's place, and its two indices
+        const auto place = [&] {
+            float* to = out + (o * inner + i) * width + first;
+            if (++o == outer) o = 0, ++i;
+            return to;
+        };
+        for (; at + block <= depth; at += block) {
+            FloatVector rows[block];
+            load_block<float>(from + at * 4, stride, left, rows);
+            transpose<1>(rows);
+            for (const FloatVector& row : rows) __builtin_memcpy(place(), &row, sizeof row);
+        }
+        for (; at < depth; ++at) {
+            float* to = place();
+            for (int j = 0; j < block; ++j) to[j] = j < left ? read_word(from + j * stride + at * 4) : 0.0f;
+        }
+    }
+    return 0;
+}
+
 // Pairs of bfloat16: as many in a vector as it has lanes.
 typedef uint16_t HalvesVector __attribute__((vector_size(Vec::lanes * sizeof(float))));
 inline constexpr int halves = 2 * Vec::lanes;

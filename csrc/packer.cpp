@@ -130,6 +130,14 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
     const auto note = [&](int64_t p, uint32_t value) {
         if (least != nullptr) least[p] = std::min(least[p], value);
     };
+    if (!is_across && is_interleaved() && is_stored_as_packed() && step_words(form_) == 1 &&
+        depth == axes_size(x_.depth) && x_.vectors.size() == 1) {
+        for (int64_t j = 0; j < n; j += width)
+            k_.pack_interleaved(data + axes_offset(x_.vectors, first + j), v.stride, x_.depth[0].size,
+                                x_.depth[1].size, static_cast<int>(std::min<int64_t>(width, n - j)),
+                                panel_width(n - j), out + j / width * panel_words);
+        return;
+    }
     // Staged blocks are wide where they lie across, so that each piece of memory is long.
     const int64_t group = is_across ? std::max<int64_t>(tile_elements / width * width, width) : width;
     const int64_t piece_depth = is_across ? 64 : is_interleaved() ? depth : tile_elements;
