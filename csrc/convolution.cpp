@@ -61,10 +61,12 @@ public:
         if (axes_size(out_.rows) == 0) return;
         const bool is_float = is_device_float(out_.dtype);
         const bool by_channels = is_float && is_depthwise();
+        if (by_channels && has_planes()) return multiply_planes();
         if (!by_channels && !needs_image()) return multiply_in_place();
         // As much of the batch, or else of the first spatial dimension, as the limit allows.
         const int64_t whole = image(0, outputs(0), by_channels).bytes() * c_.batch_groups;
-        const int64_t samples = std::clamp<int64_t>(image_bytes / std::max<int64_t>(whole, 1), 1, c_.batch);
+        const int64_t samples =
+            std::clamp<int64_t>(image_bytes / std::max<int64_t>(whole, 1), 1, c_.batch);
         int64_t rows = outputs(0);
         while (samples == 1 && rows > 1 &&
                image(0, rows, by_channels).bytes() * c_.batch_groups > image_bytes)
@@ -106,6 +108,11 @@ private:
     bool is_depthwise() const {
         return rank() > 0 && c_.feature_groups > 1 && c_.input_features == 1 &&
                c_.output_features <= 4 && form() == DotForm::fma && packed_ == nullptr;
+    }
+    // Whether the elements of a channel's lines lie side by side, in the input and in the result.
+    bool has_planes() const {
+        return x_axes().back().stride == storage_bytes(x_.dtype) &&
+               out_.rows.back().stride == storage_bytes(out_.stored());
     }
     DotForm form() const {
         const DotForm f = dot_form(k_, x_.type(), w_.type(), how_, numerics_);
@@ -153,8 +160,8 @@ private:
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t sample = i / lines;
                 const int64_t from = sample / n_count * c_.batch + n + sample % n_count;
-                own = std::min(own, fill_line(from, i % lines, row, by_channels,
-                                              data_ + i * image_.line()));
+                own = std::min(own,
+                               fill_line(from, i % lines, row, by_channels, data_ + i * image_.line()));
             }
             uint32_t seen = least.load();
             while (own < seen && !least.compare_exchange_weak(seen, own)) {
@@ -165,7 +172,8 @@ private:
     int64_t checked_bytes(int64_t samples) const {
         Axes unused;
         int64_t bytes = checked_product({samples, image_.element, image_.pixel});
-        for (const int64_t n : image_.extents) bytes = static_cast<int64_t>(checked_product({bytes, n}));
+        for (const int64_t n : image_.extents)
+            bytes = static_cast<int64_t>(checked_product({bytes, n}));
         return bytes;
     }
     static Workspace& space() {
@@ -352,6 +360,191 @@ private:
                 k_.dot_channels(base, step, inner, places.data(), window, how_.tile, weights + first,
                                 channels, count, sums, strip);
                 epilogue.finish(sums, 0, line * inner, inner, first, count);
+            }
+        });
+    }
+
+    // A channel's padded plane, cut by the strides: each phase holds every stride-th place, so that the
+    // windows of neighbouring outputs are neighbours, over the ends of lines too.
+    struct Plane {
+        std::vector<int64_t> extents, pitches;  // of a phase
+        int64_t phase = 1, phases = 1;          // elements of one, and how many there are
+        int64_t outputs = 1;                    // from the first to the last, with what lies between
+        std::vector<int64_t> places;            // of the window's elements
+
+        int64_t size() const { return phase * phases; }
+        int64_t place(const Convolution& c, const std::vector<int64_t>& at) const {
+            int64_t number = 0, offset = 0;
+            for (size_t d = 0; d < at.size(); ++d) {
+                number = number * c.spatial[d].stride + at[d] % c.spatial[d].stride;
+                offset += at[d] / c.spatial[d].stride * pitches[d];
+            }
+            return number * phase + offset;
+        }
+    };
+    Plane plane() const {
+        Plane p;
+        p.extents.resize(rank());
+        p.pitches.resize(rank());
+        for (size_t d = rank(); d-- > 0;) {
+            const ConvolutionAxis& s = c_.spatial[d];
+            const int64_t reach = (s.output - 1) * s.stride + (s.window - 1) * s.window_dilation + 1;
+            p.extents[d] = blocks(reach, s.stride);
+            p.pitches[d] = p.phase;
+            p.phase = static_cast<int64_t>(checked_product({p.phase, p.extents[d]}));
+            p.phases *= s.stride;
+            p.outputs += (s.output - 1) * p.pitches[d];
+        }
+        std::vector<int64_t> at(rank());
+        int64_t window = 1;
+        for (const ConvolutionAxis& s : c_.spatial) window *= s.window;
+        for (int64_t i = 0; i < window; ++i) {
+            int64_t rest = i;
+            for (size_t d = rank(); d-- > 0;) {
+                at[d] = rest % c_.spatial[d].window * c_.spatial[d].window_dilation;
+                rest /= c_.spatial[d].window;
+            }
+            p.places.push_back(p.place(c_, at));
+        }
+        return p;
+    }
+
+    // The input's lines within the plane: each one's number, distance in bytes, and place.
+    struct Line {
+        int64_t number, distance, place;
+    };
+    struct Lines {
+        std::vector<Line> list;
+        int64_t skipped, start, count;  // the elements of a line that lie within the plane
+    };
+    Lines lines_of(const Plane& p) const {
+        const ConvolutionAxis& s = c_.spatial.back();
+        const size_t last = rank() - 1;
+        const int64_t extent = p.extents[last] * s.stride;
+        Lines lines{};
+        lines.skipped = s.padding_low < 0 ? blocks(-s.padding_low, s.base_dilation) : 0;
+        lines.start = s.padding_low + lines.skipped * s.base_dilation;
+        lines.count = std::min(s.input - lines.skipped, blocks(extent - lines.start, s.base_dilation));
+        if (lines.count <= 0) return lines;
+        int64_t all = 1;
+        for (size_t d = 0; d < last; ++d) all *= c_.spatial[d].input;
+        std::vector<int64_t> at(rank());
+        at[last] = 0;
+        for (int64_t number = 0; number < all; ++number) {
+            int64_t rest = number, distance = 0;
+            bool inside = true;
+            for (size_t d = last; d-- > 0;) {
+                const ConvolutionAxis& axis = c_.spatial[d];
+                const int64_t i = rest % axis.input;
+                rest /= axis.input;
+                at[d] = axis.padding_low + i * axis.base_dilation;
+                inside = inside && at[d] >= 0 && at[d] < p.extents[d] * axis.stride;
+                distance += i * x_axes()[d + 1].stride;
+            }
+            if (inside) lines.list.push_back({number, distance, p.place(c_, at)});
+        }
+        return lines;
+    }
+
+    void fill_plane(const Plane& p, const Lines& lines, const char* source, const Packer& packer,
+                    float* to) const {
+        thread_local Workspace space;
+        const ConvolutionAxis& s = c_.spatial.back();
+        const bool in_place = packer.is_stored_as_packed();
+        const float* staged = nullptr;
+        if (!in_place && !lines.list.empty()) {
+            const int64_t all = lines.list.back().number + 1;
+            float* values = space.get<float>(all * s.input);
+            packer.stage_block(source, 0, all, 0, s.input, false, 4 * s.input,
+                               reinterpret_cast<char*>(values));
+            staged = values;
+        }
+        for (const Line& line : lines.list) {
+            const float* values = in_place ? reinterpret_cast<const float*>(source + line.distance)
+                                           : staged + line.number * s.input;
+            values += lines.skipped;
+            float* const begin = to + line.place;
+            if (s.stride == 1 && s.base_dilation == 1) {
+                __builtin_memcpy(begin + lines.start, values, static_cast<size_t>(lines.count) * 4);
+                continue;
+            }
+            // Every stride-th element has the same phase.
+            for (int64_t first = 0; first < std::min(s.stride, lines.count); ++first) {
+                const int64_t at = lines.start + first * s.base_dilation;
+                float* phase = begin + at % s.stride * p.phase + at / s.stride;
+                for (int64_t i = first, j = 0; i < lines.count; i += s.stride, j += s.base_dilation)
+                    phase[j] = values[i];
+            }
+        }
+    }
+
+    // Depthwise on planes: neighbouring outputs run side by side, all with the same weight.
+    void multiply_planes() const {
+        const Plane p = plane();
+        const int64_t window = static_cast<int64_t>(p.places.size());
+        const int64_t channels = c_.feature_groups * c_.output_features;
+        thread_local Workspace weight_space;
+        float* weights = weight_space.get<float>(window * channels);
+        DotOperand w = w_;
+        w.vectors = {w_.batch[0], w_.vectors[0]};
+        w.batch = {};
+        Packer(k_, w, DotForm::fma, Numerics{})
+            .stage_block(w.data, 0, channels, 0, window, false, 4 * window,
+                         reinterpret_cast<char*>(weights));
+        Axes line_axes(x_axes().begin() + 1, x_axes().end() - 1);
+        if (line_axes.empty()) line_axes.push_back({1, 0});
+        const DotOperand line{x_.data,
+                              x_.dtype,
+                              {},
+                              collapsed(line_axes, storage_bytes(x_.dtype)),
+                              {{c_.spatial.back().input, x_axes().back().stride}},
+                              x_.program};
+        const Packer packer(k_, line, DotForm::fma, Numerics{});
+        DotResult r = out_;
+        const auto join = [](auto& array) {  // the groups' features are the columns
+            array.columns = {array.batch[0], array.columns[0]};
+            array.batch = {{1, 0}};
+        };
+        join(r);
+        for (DotTerm& t : r.terms) join(t);
+        r.rows = collapsed(r.rows, storage_bytes(r.stored()));
+        const int64_t length = c_.spatial.back().output;
+        std::vector<int64_t> places;  // of the outputs' lines
+        for (int64_t i = 0; i < axes_size(out_.rows) / c_.batch / length; ++i) {
+            int64_t place = 0, rest = i;
+            for (size_t d = rank() - 1; d-- > 0;) {
+                place += rest % c_.spatial[d].output * p.pitches[d];
+                rest /= c_.spatial[d].output;
+            }
+            places.push_back(place);
+        }
+        const Lines lines = lines_of(p);
+        const int64_t outputs = static_cast<int64_t>(places.size()) * length;
+        const Epilogue epilogue(k_, r, numerics_, draw_, 1);
+        parallel_for(c_.batch * channels, 1, [&](int64_t begin, int64_t end) {
+            thread_local Workspace plane_space, sum_space, line_space;
+            // Whole vectors are read and written past the ends.
+            float* data = plane_space.get<float>(p.size() + k_.lanes * 8);
+            float* sums = sum_space.get<float>(p.outputs + k_.lanes * 8);
+            float* joined = line_space.get<float>(outputs);
+            // The lines of each plane take the places of the last one's; the rest stays +0 (M5).
+            std::fill_n(data, p.size() + k_.lanes * 8, 0.0f);
+            int64_t held = -1;
+            for (int64_t job = begin; job < end; ++job) {
+                const int64_t n = job / channels, channel = job % channels;
+                const int64_t source = n * c_.feature_groups + channel / c_.output_features;
+                if (source != held)
+                    fill_plane(p, lines,
+                               x_.data + n * x_axes()[0].stride +
+                                   channel / c_.output_features * channel_stride(),
+                               packer, data);
+                held = source;
+                k_.dot_plane(data, p.places.data(), window, how_.tile, weights + channel * window,
+                             p.outputs, sums);
+                for (size_t i = 0; i < places.size(); ++i)
+                    __builtin_memcpy(joined + static_cast<int64_t>(i) * length, sums + places[i],
+                                     static_cast<size_t>(length) * 4);
+                epilogue.finish(joined, 0, n * outputs, outputs, channel, 1);
             }
         });
     }

@@ -19,7 +19,7 @@ struct ConvolutionAxis {  // one spatial dimension
 // features, output features). `features` are those of a group.
 struct Convolution {
     std::vector<ConvolutionAxis> spatial;
-    int64_t feature_groups, batch_groups;  // at least one of them is 1
+    int64_t feature_groups, batch_groups;            // at least one of them is 1
     int64_t batch, input_features, output_features;  // of a group
 };
 

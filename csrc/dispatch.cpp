@@ -3,6 +3,8 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "fpenv.h"
+
 namespace neuronsim {
 
 #if defined(__x86_64__)
@@ -59,7 +61,47 @@ const Kernels* widest() {
 
 std::atomic<const Kernels*> selected = widest();
 
+// Runs the kernel of VDPBF16PS beside that of fused multiply-adds on pairs of all signs and mantissas
+// and of the exponents for which M2 trusts the instruction, with zeros among them.
+bool prove_pairs() {
+    const PinnedEnvironment pinned;
+    const Kernels& k = *widest();
+    constexpr int steps = 64, rounds = 64, max_lanes = 16;
+    const int lanes = k.lanes;
+    if (k.pair_chains == nullptr || lanes > max_lanes) return false;
+    uint64_t state = 1;
+    const auto word = [&] {  // Knuth's MMIX generator, its high bits
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        return static_cast<uint32_t>(state >> 33);
+    };
+    const auto element = [&](int round) {
+        const uint32_t spread = round % 4 == 0 ? 110 : round % 4 == 1 ? 3 : 24;
+        const uint32_t exponent = 127 - spread / 2 + word() % (spread + 1);
+        const uint32_t x = (word() & 1) << 15 | exponent << 7 | (word() & 0x7F);
+        return word() % 16 == 0 ? x & 0x8000 : x;
+    };
+    for (int round = 0; round < rounds; ++round) {
+        uint32_t a[steps], b[steps * max_lanes];
+        for (uint32_t& x : a) x = element(round) << 16 | element(round);
+        for (uint32_t& x : b) x = element(round) << 16 | element(round);
+        const DotRun run{0, steps, true};
+        float found[2][max_lanes];
+        for (const DotForm form : {DotForm::pairs, DotForm::pairs_by_fma}) {
+            float* const sums = found[form == DotForm::pairs ? 0 : 1];
+            k.dot[static_cast<int>(form)][0][0]({reinterpret_cast<const char*>(a), 0, 4, &run, &run + 1,
+                                                 reinterpret_cast<const float*>(b), sums, lanes, true,
+                                                 false});
+        }
+        if (__builtin_memcmp(found[0], found[1], static_cast<size_t>(lanes) * sizeof(float)) != 0)
+            return false;
+    }
+    return true;
+}
+const bool proved = prove_pairs();
+
 }  // namespace
+
+bool pairs_are_proved() { return proved; }
 
 const OpRow op_rows[op_count] = {
 #define REDUCER(name, f, s, u) {#name, 2, Kind::reducer},

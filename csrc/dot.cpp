@@ -56,15 +56,18 @@ public:
         const int64_t limit = depth_block * (is_pair_form(form_) ? 2 : 1);
         const int64_t unit = how_.tile < depth_ ? how_.tile : 2;
         const int64_t chunks = blocks(depth_, limit);
-        chunk_ = chunks <= 1 ? std::max<int64_t>(depth_, 1) : std::max(blocks(blocks(depth_, chunks), unit), int64_t{1}) * unit;
-        const int64_t chunk_bytes = steps_of(form_, std::max<int64_t>(chunk_, 1)) * step_words(form_) * 4;
+        chunk_ = chunks <= 1 ? std::max<int64_t>(depth_, 1)
+                             : std::max(blocks(blocks(depth_, chunks), unit), int64_t{1}) * unit;
+        const int64_t chunk_bytes =
+            steps_of(form_, std::max<int64_t>(chunk_, 1)) * step_words(form_) * 4;
         const int64_t share = std::max(threads / 2, 1);
         columns_block_ = std::clamp(b_block_bytes / share / chunk_bytes / width_ * width_,
                                     int64_t{width_}, columns_block / width_ * width_);
         direct_ = a_.holds_pairs || (reads_in_place() && !takes_two(form_));
         // Rows that are read in place take no room; register blocks do not reach over an inner axis.
         const int64_t most = 16 * max_rows_, inner = a_.vectors.back().size;
-        rows_of_block_ = direct_ ? most : std::clamp<int64_t>(a_block_bytes / chunk_bytes, max_rows_, most);
+        rows_of_block_ =
+            direct_ ? most : std::clamp<int64_t>(a_block_bytes / chunk_bytes, max_rows_, most);
         row_unit_ = !direct_ || a_.vectors.size() == 1 ? 1 : inner <= most ? inner : max_rows_;
     }
 
@@ -130,10 +133,10 @@ private:
                                 steps_of(form_, at) * step_words(form_) * vectors * k_.lanes;
                         least = packed_->least(batch_, index);
                     }
-                    if (last)
-                        epilogue_.prefetch(batch_, first, count, column + p * width_, columns);
+                    if (last) epilogue_.prefetch(batch_, first, count, column + p * width_, columns);
                     multiply(panel, vectors, least, at == 0, sums);
-                    if (last) epilogue_.finish(sums, batch_, first, count, column + p * width_, columns);
+                    if (last)
+                        epilogue_.finish(sums, batch_, first, count, column + p * width_, columns);
                 }
             }
         }
@@ -196,7 +199,6 @@ private:
         return a_packer_.is_stored_as_packed() && a_.depth.back().stride == 4 &&
                (pitch % (page / 2) != 0 || a_.vectors.back().size <= 8) && a_.depth.back().size >= 8;
     }
-
 
     struct PackedRows {
         const char* data;
@@ -267,14 +269,13 @@ private:
 
 // The split over threads, by outputs only: each packs what its own block of outputs needs.
 void dot_blocked(const DotOperand& a, const DotOperand& b, const PackedColumns* packed,
-                 const DotResult& result, const Accumulation& how, const Numerics& numerics, Draw draw) {
+                 const DotResult& result, const Accumulation& how, const Numerics& numerics,
+                 Draw draw) {
     const int64_t batch = axes_size(result.batch), rows = axes_size(result.rows),
                   columns = axes_size(result.columns), depth = axes_size(a.depth);
     if (batch == 0 || rows == 0 || columns == 0) return;
     const int threads = thread_count();
-    const auto make = [&] {
-        return BlockedDot(a, b, packed, result, how, numerics, draw, threads);
-    };
+    const auto make = [&] { return BlockedDot(a, b, packed, result, how, numerics, draw, threads); };
     const BlockedDot sizes = make();
     // Below this much work a second thread costs more than it saves.
     constexpr double least_work = 1 << 18;
@@ -285,7 +286,8 @@ void dot_blocked(const DotOperand& a, const DotOperand& b, const PackedColumns* 
                                : std::min<int64_t>(blocks(threads, std::min<int64_t>(batch, threads)),
                                                    static_cast<int64_t>(work / least_work) + 1);
     // Cut the longer side, in whole register blocks.
-    const int64_t row_units = blocks(rows, sizes.row_unit()), column_units = blocks(columns, sizes.width());
+    const int64_t row_units = blocks(rows, sizes.row_unit()),
+                  column_units = blocks(columns, sizes.width());
     int64_t row_pieces = 1, column_pieces = 1;
     while (row_pieces * column_pieces < wanted) {
         const bool by_columns = columns / column_pieces >= rows / row_pieces;
@@ -337,8 +339,8 @@ void dot_one_row(const DotOperand& a, const DotOperand& b, const DotResult& resu
             for (int64_t at = 0; at < depth;) {
                 const int count = static_cast<int>(std::min(how.tile, depth - at));
                 std::fill_n(acc, n, 0.0f);
-                stream(row.data() + at, b.data + at * d.stride + s * width * v.stride, d.stride, count, n,
-                       acc);
+                stream(row.data() + at, b.data + at * d.stride + s * width * v.stride, d.stride, count,
+                       n, acc);
                 for (int j = 0; j < n; ++j) psum[j] += acc[j];
                 at += count;
             }
@@ -444,7 +446,8 @@ DotOperand collapsed(const DotOperand& x) {
 
 }  // namespace
 
-DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics) {
+DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how,
+                 const Numerics& numerics) {
     const auto flushed_if = [&](DotForm f) {
         return numerics.flush_subnormals ? static_cast<DotForm>(static_cast<int>(f) + 1) : f;
     };
@@ -456,8 +459,9 @@ DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, co
     // Every float8 is a bfloat16.
     const auto is_bfloat16 = [](DType t) { return t == DType::bfloat16 || storage_bytes(t) == 1; };
     const bool even = how.tile % 2 == 0;
-    return k.pair_chains != nullptr && even && is_bfloat16(a) && is_bfloat16(b) ? DotForm::pairs
-                                                                                : DotForm::fma;
+    return k.pair_chains != nullptr && pairs_are_proved() && even && is_bfloat16(a) && is_bfloat16(b)
+               ? DotForm::pairs
+               : DotForm::fma;
 }
 
 PackedColumns::PackedColumns(const DotOperand& operand, const Numerics& numerics)
@@ -530,8 +534,8 @@ void dot(const DotOperand& a_given, const DotOperand& b_given, const PackedColum
         b.depth.size() == 1 && is_row_of(result.columns, result.dtype))
         return dot_one_row(a, b, result, how);
     // The vectors run over the columns. A narrow product, and one whose rows lie side by side in a and
-    // in the result, is computed turned round: multiplication commutes, and a sum's NaN is the canonical
-    // one whatever it came from.
+    // in the result, is computed turned round: multiplication commutes, and a sum's NaN is the
+    // canonical one whatever it came from.
     const bool rows_adjacent = result.rows.back().stride == size &&
                                result.columns.back().stride != size &&
                                std::abs(a.vectors.back().stride) < std::abs(a.depth.back().stride);

@@ -13,12 +13,14 @@ void Epilogue::prefetch(int64_t batch, int64_t first, int64_t count, int64_t col
         for (int64_t at = 0; at < columns * size; at += line) __builtin_prefetch(row + at, 1);
 }
 
-void Epilogue::finish(float* sums, int64_t batch, int64_t first, int64_t count, int64_t column, int columns) const {
+void Epilogue::finish(float* sums, int64_t batch, int64_t first, int64_t count, int64_t column,
+                      int columns) const {
     char* const data = out_.data + axes_offset(out_.batch, batch);
     const int64_t size = storage_bytes(out_.stored());
     if (out_.epilogue == nullptr && numerics_.plain()) {
         const StoreRowsKernel store = k_.store_rows[static_cast<int>(out_.dtype)];
-        if (out_.columns.back().stride == size && run_length(out_.columns, column, columns) == columns) {
+        if (out_.columns.back().stride == size &&
+            run_length(out_.columns, column, columns) == columns) {
             char* const target = data + axes_offset(out_.columns, column);
             for (int64_t i = 0; i < count;) {
                 const int64_t n = run_length(out_.rows, first + i, count - i);
@@ -30,8 +32,11 @@ void Epilogue::finish(float* sums, int64_t batch, int64_t first, int64_t count, 
         }
         if (out_.rows.back().stride == size && out_.rows.back().size > 1) {
             thread_local Workspace space;
-            float* turned = space.get<float>(count * pitch_);
-            k_.turn(sums, pitch_, static_cast<int>(count), columns, turned, count);
+            float* turned = sums;
+            if (pitch_ > 1) {
+                turned = space.get<float>(count * columns);
+                k_.turn(sums, pitch_, static_cast<int>(count), columns, turned, count);
+            }
             for (int j = 0; j < columns; ++j) {
                 char* const target = data + axes_offset(out_.columns, column + j);
                 for (int64_t i = 0; i < count;) {
@@ -52,7 +57,8 @@ void Epilogue::finish(float* sums, int64_t batch, int64_t first, int64_t count, 
 }
 
 // As any profile and epilogue have it: a tile of rows at a time.
-void Epilogue::finish_rows(const float* sums, int64_t batch, int64_t first, int rows, int64_t column, int columns) const {
+void Epilogue::finish_rows(const float* sums, int64_t batch, int64_t first, int rows, int64_t column,
+                           int columns) const {
     thread_local std::vector<Tile> registers;
     const TileProgram* program = out_.epilogue;
     const size_t needed = program == nullptr ? 1 : program->register_count();
@@ -72,7 +78,8 @@ void Epilogue::finish_rows(const float* sums, int64_t batch, int64_t first, int 
                                axes_offset(out_.columns, column + j);
             Draw draw = draw_;
             draw.stride = out_.columns.back().stride / size;
-            round_values(k_, out_.dtype, numerics_, draw, draw.first + at / size, to + j, static_cast<int>(n));
+            round_values(k_, out_.dtype, numerics_, draw, draw.first + at / size, to + j,
+                         static_cast<int>(n));
             j += n;
         }
     }
@@ -93,21 +100,21 @@ void Epilogue::finish_rows(const float* sums, int64_t batch, int64_t first, int 
         for (int64_t j = 0; j < columns;) {
             const bool adjacent = out_.columns.back().stride == stored_size;
             const int64_t n = adjacent ? run_length(out_.columns, column + j, columns - j) : 1;
-            char* to = out_.data + axes_offset(out_.batch, batch) +
-                       axes_offset(out_.rows, first + r) + axes_offset(out_.columns, column + j);
+            char* to = out_.data + axes_offset(out_.batch, batch) + axes_offset(out_.rows, first + r) +
+                       axes_offset(out_.columns, column + j);
             store(from + (r * columns + j) * element, static_cast<int>(n), to);
             j += n;
         }
 }
 
-void Epilogue::load_term(const DotTerm& term, int64_t batch, int64_t first, int rows, int64_t column, int columns,
-               Tile* out) const {
+void Epilogue::load_term(const DotTerm& term, int64_t batch, int64_t first, int rows, int64_t column,
+                         int columns, Tile* out) const {
     const LoadKernel load = k_.load[static_cast<int>(term.dtype)];
     const int element = computed_bytes(term.dtype);
     char* to = reinterpret_cast<char*>(out);
     for (int r = 0; r < rows; ++r) {
-        const char* row = term.data + axes_offset(term.batch, batch) +
-                          axes_offset(term.rows, first + r);
+        const char* row =
+            term.data + axes_offset(term.batch, batch) + axes_offset(term.rows, first + r);
         for (int64_t j = 0; j < columns;) {
             const int64_t n = run_length(term.columns, column + j, columns - j);
             load(row + axes_offset(term.columns, column + j), term.columns.back().stride,

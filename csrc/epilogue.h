@@ -20,7 +20,7 @@ struct DotTerm {
 // The product's place: dense storage, its axes in any order.
 struct DotResult {
     char* data;
-    DType dtype;     // to which the sums are rounded (M4)
+    DType dtype;  // to which the sums are rounded (M4)
     Axes batch, rows, columns;
     // Takes the rounded sums and then the terms; what it gives is stored. May be null.
     const TileProgram* epilogue = nullptr;

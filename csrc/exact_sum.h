@@ -8,8 +8,8 @@ namespace neuronsim {
 class ExactSum {
 public:
     void add_product(float a, float b);
-    // The sum rounded to odd in float64, to 33 bits or more: one rounding of that to a device type is the
-    // exact sum's. An exact zero is +0; NaN where IEEE 754 has an invalid operation.
+    // The sum rounded to odd in float64, to 33 bits or more: one rounding of that to a device type is
+    // the exact sum's. An exact zero is +0; NaN where IEEE 754 has an invalid operation.
     double rounded_to_odd() const;
 
 private:

@@ -111,6 +111,7 @@ constexpr Kernels make_kernels() {
     }
     fill_models<static_cast<int>(DotForm::flushed)>(k);
     k.dot_channels = dot_channels;
+    k.dot_plane = dot_plane;
     k.pack_across = pack_across;
     k.pack_along = pack_along;
     k.pack_interleaved = pack_interleaved;

@@ -126,6 +126,10 @@ using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, i
 using ChannelsKernel = void (*)(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
                                 int64_t window, int64_t tile, const float* weights,
                                 int64_t weight_pitch, int channels, float* sums, int64_t pitch);
+// Sums of `count` neighbouring places over the window's places, all with the same weights. Reads and
+// writes up to eight vectors past the end.
+using PlaneKernel = void (*)(const float* data, const int64_t* places, int64_t window, int64_t tile,
+                             const float* weights, int64_t count, float* sums);
 // Packs n vectors of `depth` elements as [depth][width], or as [pairs of them][width] of words with the
 // first element high. Distances are in bytes. Those of pairs return the least nonzero magnitude less
 // one, as bits: 0xFFFF if there is none.
@@ -140,7 +144,7 @@ using TurnKernel = void (*)(const float* in, ptrdiff_t in_stride, int rows, int 
 
 struct Kernels {
     const char* isa;
-    int dot_rows;     // the register block of `dot`: rows, vectors of columns
+    int dot_rows;  // the register block of `dot`: rows, vectors of columns
     int dot_vectors;
     int lanes;
     LoadKernel load[dtype_count];
@@ -163,10 +167,11 @@ struct Kernels {
     DotKernel dot[dot_form_count][max_dot_vectors][max_dot_rows];
     StreamKernel dot_stream[format_count];  // by the type of b
     ChannelsKernel dot_channels;
+    PlaneKernel dot_plane;
     // `across`: the vectors lie side by side, `along`: the elements of each do.
     PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along;
     PackInterleavedKernel pack_interleaved;
-    PackKernel pack_pairs_rows;  // [vectors][pairs], `width` words from one to the next
+    PackKernel pack_pairs_rows;                // [vectors][pairs], `width` words from one to the next
     StoreRowsKernel store_rows[format_count];  // sums to nearest (M4), NaN canonical (E6)
     TurnKernel turn;                           // out[j][i] = in[i][j]
     StoreKernel widen_to_bfloat16[format_count];  // the bits of float8 types

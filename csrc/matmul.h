@@ -14,8 +14,7 @@ inline Vec round_lanes(Vec v) {
     constexpr int I = static_cast<int>(T);
     float x[Vec::lanes];
     v.store(x);
-    for (float& y : x)
-        y = bits_as<float>(decode<I>(encode<I, Payload::drop>(bits_as<uint32_t>(y))));
+    for (float& y : x) y = bits_as<float>(decode<I>(encode<I, Payload::drop>(bits_as<uint32_t>(y))));
     return Vec::load(x);
 }
 
@@ -24,7 +23,8 @@ inline Vec product_bfloat16(Vec a, Vec b) {
     float x[Vec::lanes], y[Vec::lanes];
     a.store(x);
     b.store(y);
-    for (int i = 0; i < Vec::lanes; ++i) x[i] = bits_as<float>(to_odd_float32(double{x[i]} * double{y[i]}));
+    for (int i = 0; i < Vec::lanes; ++i)
+        x[i] = bits_as<float>(to_odd_float32(double{x[i]} * double{y[i]}));
     return round_lanes<DType::bfloat16>(Vec::load(x));
 }
 
@@ -55,8 +55,8 @@ template <DotForm F>
 inline constexpr bool holds_pairs = F == DotForm::pairs || F == DotForm::pairs_by_fma;
 template <DotForm F>
 inline constexpr bool flushes = F == DotForm::flushed || F == DotForm::product_bfloat16_flushed ||
-                                F == DotForm::to_bfloat16_flushed ||
-                                F == DotForm::to_float16_flushed || F == DotForm::odd_even_flushed;
+                                F == DotForm::to_bfloat16_flushed || F == DotForm::to_float16_flushed ||
+                                F == DotForm::odd_even_flushed;
 
 // acc after one step of the contraction (M2), or as the model of accumulation has it (M6).
 template <DotForm F>
@@ -129,8 +129,9 @@ void dot_block(const DotBlock& t) {
                 // Steps are pairs here: the second element first, as VDPBF16PS reads them from memory.
                 for (int half = 1; half >= 0; --half)
                     for (int j = 0; j < Vectors; ++j)
-                        acc[0][j] = dot_step<F>(Vec::splat(read_word(a[0] + half * sizeof(float))),
-                                                Vec::load(b + half * width + j * Vec::lanes), acc[0][j]);
+                        acc[0][j] =
+                            dot_step<F>(Vec::splat(read_word(a[0] + half * sizeof(float))),
+                                        Vec::load(b + half * width + j * Vec::lanes), acc[0][j]);
                 b += width;
             } else {
                 Vec b_row[Vectors];
@@ -249,7 +250,8 @@ inline void sum_channels(const char* data, ptrdiff_t step, const int64_t* places
             const Vec weight = load_some(weights + at * weight_pitch, n);
             const char* p = data + places[at];
             for (int i = 0; i < Places; ++i)
-                acc[i] = fma(load_some(reinterpret_cast<const float*>(p + i * step), n), weight, acc[i]);
+                acc[i] =
+                    fma(load_some(reinterpret_cast<const float*>(p + i * step), n), weight, acc[i]);
         }
         for (int i = 0; i < Places; ++i) psum[i] = add(psum[i], acc[i]);
     }
@@ -278,4 +280,32 @@ inline void dot_channels(const char* data, ptrdiff_t step, int64_t count, const 
             sum_channels<1>(data + i * step + j * 4, step, places, window, tile, weights + j,
                             weight_pitch, n, sums + i * pitch + j, pitch);
     }
+}
+
+template <int Together>
+inline void sum_places(const float* data, const int64_t* places, int64_t window, int64_t tile,
+                       const float* weights, float* sums) {
+    Vec psum[Together], acc[Together];
+    for (Vec& v : psum) v = Vec::zero();
+    for (int64_t at = 0; at < window;) {
+        const int64_t end = at + tile < window ? at + tile : window;
+        for (Vec& v : acc) v = Vec::zero();
+        for (; at < end; ++at) {
+            const Vec weight = Vec::splat(weights[at]);
+            const float* p = data + places[at];
+            for (int j = 0; j < Together; ++j)
+                acc[j] = fma(Vec::load(p + j * Vec::lanes), weight, acc[j]);
+        }
+        for (int j = 0; j < Together; ++j) psum[j] = add(psum[j], acc[j]);
+    }
+    for (int j = 0; j < Together; ++j) psum[j].store(sums + j * Vec::lanes);
+}
+
+inline void dot_plane(const float* data, const int64_t* places, int64_t window, int64_t tile,
+                      const float* weights, int64_t count, float* sums) {
+    int64_t i = 0;
+    for (; i + 4 * Vec::lanes < count; i += 8 * Vec::lanes)
+        sum_places<8>(data + i, places, window, tile, weights, sums + i);
+    for (; i < count; i += 2 * Vec::lanes)
+        sum_places<2>(data + i, places, window, tile, weights, sums + i);
 }

@@ -202,8 +202,7 @@ Accumulation accumulation_of(const std::string& model, int type, int64_t tile) {
     else if (model == "pairs") how.model = Accumulate::pairs;
     else if (model != "fma") throw std::invalid_argument("unknown model of accumulation");
     if (how.type != DType::float32 &&
-        (how.model != Accumulate::fma ||
-         (how.type != DType::bfloat16 && how.type != DType::float16)))
+        (how.model != Accumulate::fma || (how.type != DType::bfloat16 && how.type != DType::float16)))
         throw std::invalid_argument("sums are float32, or by fma bfloat16 or float16");
     return how;
 }
@@ -239,14 +238,12 @@ void run_dot(const py::array& a, int a_dtype, int a_vectors, const TileProgram* 
     for (const DType t : types)
         if (is_device_float(t) != is_device_float(result_type) || t == DType::float64)
             throw std::invalid_argument("the types do not go together");
-    if (!is_device_float(result_type) && (a_program != nullptr || b_program != nullptr ||
-                                          packed != nullptr || epilogue != nullptr))
+    if (!is_device_float(result_type) &&
+        (a_program != nullptr || b_program != nullptr || packed != nullptr || epilogue != nullptr))
         throw std::invalid_argument("programs and packed operands are those of floats");
     if (output.ndim() != batch + a_vectors + b_vectors)
         throw std::invalid_argument("the output has other dimensions");
-    DotResult result{nullptr,
-                     result_type,
-                     axes_of(output, 0, batch),
+    DotResult result{nullptr, result_type, axes_of(output, 0, batch),
                      axes_of(output, batch, batch + a_vectors),
                      axes_of(output, batch + a_vectors, output.ndim())};
     if (!same_sizes(left.batch, right.batch) || !same_sizes(left.depth, right.depth) ||
@@ -291,8 +288,7 @@ void run_convolution(
                       x.shape(rank + 1) / feature_groups,
                       features.size / groups};
     for (int d = 0; d < rank; ++d) {
-        const auto& [size, stride, padding, base, dilation, reversed] =
-            window[static_cast<size_t>(d)];
+        const auto& [size, stride, padding, base, dilation, reversed] = window[static_cast<size_t>(d)];
         if (size < 1 || stride < 1 || base < 1 || dilation < 1 || size != w.shape(d))
             throw std::invalid_argument("the window is not the kernel's");
         shape.spatial.push_back(
@@ -452,6 +448,7 @@ PYBIND11_MODULE(_core, m) {
             return 4 * n * kernels().chain_count;
         },
         py::arg("n"));
+    m.def("pairs_are_proved", &pairs_are_proved);
     m.def("isa", [] { return std::string(kernels().isa); });
     m.def("available_isas", &available_isas);
     m.def("select_isa", &select_isa, py::arg("name"));

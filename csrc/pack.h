@@ -78,7 +78,8 @@ inline uint32_t pack_interleaved(const char* source, ptrdiff_t stride, int64_t o
         }
         for (; at < depth; ++at) {
             float* to = place();
-            for (int j = 0; j < block; ++j) to[j] = j < left ? read_word(from + j * stride + at * 4) : 0.0f;
+            for (int j = 0; j < block; ++j)
+                to[j] = j < left ? read_word(from + j * stride + at * 4) : 0.0f;
         }
     }
     return 0;
@@ -154,7 +155,8 @@ inline uint32_t pack_pairs_across(const char* source, ptrdiff_t stride, int64_t 
         const int count = n - first < 0 ? 0 : n - first < halves ? n - first : halves;
         const HalvesVector a = load_halves(p, count);
         least.see(a);
-        store_interleaved(HalvesVector{}, a, to, width - first < halves ? width - first : halves, lanes);
+        store_interleaved(HalvesVector{}, a, to, width - first < halves ? width - first : halves,
+                          lanes);
     }
     return least.result();
 }
@@ -178,7 +180,8 @@ inline uint32_t pack_pairs_along(const char* source, ptrdiff_t stride, int64_t d
                 for (int j = 0; j < block; ++j) {
                     rows[j] = FloatVector{};
                     if (j < left)
-                        __builtin_memcpy(&rows[j], from + j * stride + 4 * k, static_cast<size_t>(bytes));
+                        __builtin_memcpy(&rows[j], from + j * stride + 4 * k,
+                                         static_cast<size_t>(bytes));
                 }
             }
             for (const FloatVector& row : rows) least.see((HalvesVector)row);
@@ -277,8 +280,8 @@ inline void turn(const float* in, ptrdiff_t in_stride, int rows, int columns, fl
         for (int j = 0; j < columns; j += block) {
             const int some = columns - j < block ? columns - j : block;
             // Whole vectors may be read where what follows a row's end is still the array's.
-            const bool readable = (i + block - 1) * in_stride + j + block <=
-                                  (rows - 1) * in_stride + columns;
+            const bool readable =
+                (i + block - 1) * in_stride + j + block <= (rows - 1) * in_stride + columns;
             FloatVector x[block];
             for (int r = 0; r < block; ++r) {
                 const float* from = in + (i + r) * in_stride + j;

@@ -8,8 +8,7 @@ Packer::Packer(const Kernels& k, const DotOperand& operand, DotForm form, const 
     : k_(k),
       x_(operand),
       form_(form),
-      flush_(numerics.flush_subnormals &&
-             formats[static_cast<int>(operand.type())].exponent_bits == 8),
+      flush_(numerics.flush_subnormals && formats[static_cast<int>(operand.type())].exponent_bits == 8),
       rounds_to_bfloat16_(operand.program != nullptr && numerics.plain() &&
                           operand.program->only_converts(DType::float32, DType::bfloat16)) {}
 
@@ -27,8 +26,9 @@ bool Packer::across() const {
 void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) const {
     const int64_t size = storage_bytes(x_.dtype);
     for (int64_t i = 0; i < n; i += tile_elements)
-        stage_tile(source + i * stride, stride, static_cast<int>(std::min<int64_t>(n - i, tile_elements)),
-                   stride == size, target + i * packed_element());
+        stage_tile(source + i * stride, stride,
+                   static_cast<int>(std::min<int64_t>(n - i, tile_elements)), stride == size,
+                   target + i * packed_element());
 }
 
 void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const {
@@ -44,8 +44,7 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
         if (pairs() && size == 1) return k_.widen_to_bfloat16[type](source, n, target);
         if (!pairs()) return k_.load[type](source, stride, n, target);
     }
-    if (adjacent && pairs() && rounds_to_bfloat16_)
-        return k_.store_quiet[bfloat16](source, n, target);
+    if (adjacent && pairs() && rounds_to_bfloat16_) return k_.store_quiet[bfloat16](source, n, target);
     thread_local std::vector<Tile> registers;
     const size_t needed = x_.program == nullptr ? 1 : x_.program->register_count();
     if (registers.size() < needed) registers.resize(needed);
@@ -92,8 +91,8 @@ void Packer::stage_block(const char* data, int64_t first, int64_t n, int64_t at,
     const int64_t stride = inner.back().stride;
     if (pitch == length * packed_element() && outer.back().stride == length * stride &&
         run_length(inner, begin, length) == length && run_length(outer, from, count) == count)
-        return stage(data + axes_offset(outer, from) + axes_offset(inner, begin), stride, count * length,
-                     target);
+        return stage(data + axes_offset(outer, from) + axes_offset(inner, begin), stride,
+                     count * length, target);
     for (int64_t i = 0; i < count; ++i) {
         const char* row = data + axes_offset(outer, from + i);
         char* to = target + i * pitch;
@@ -115,7 +114,7 @@ bool Packer::lies_in_runs(int64_t first, int64_t n, int width) const {
 }
 
 void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int width,
-            float* out, int64_t panel_words, uint32_t* least) const {
+                    float* out, int64_t panel_words, uint32_t* least) const {
     const bool is_across = across();
     const PackKernel pack = pairs() ? (is_across ? k_.pack_pairs_across : k_.pack_pairs_along)
                                     : (is_across ? k_.pack_across : k_.pack_along);
@@ -124,7 +123,8 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
         return left >= width ? width : static_cast<int>(blocks(left, lanes)) * lanes;
     };
     const Axis &v = x_.vectors.back(), &d = x_.depth.back();
-    const bool as_stored = is_stored_as_packed() && (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
+    const bool as_stored = is_stored_as_packed() &&
+                           (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
                            run_length(x_.depth, at, depth) == depth;
     for (int64_t p = 0; least != nullptr && p < blocks(n, width); ++p) least[p] = 0xFFFF;
     const auto note = [&](int64_t p, uint32_t value) {
@@ -158,11 +158,11 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
             for (int64_t j = g; j < g + in_group; j += width) {
                 const int count = static_cast<int>(std::min<int64_t>(width, n - j));
                 const int w = panel_width(n - j);
-                const char* from =
-                    in_place ? data + axes_offset(x_.vectors, first + j) + axes_offset(x_.depth, at + piece)
-                             : staged + (j - g) * (is_across ? packed_element() : pitch);
-                float* to = out + j / width * panel_words +
-                            steps_of(form_, piece) * step_words(form_) * w;
+                const char* from = in_place ? data + axes_offset(x_.vectors, first + j) +
+                                                  axes_offset(x_.depth, at + piece)
+                                            : staged + (j - g) * (is_across ? packed_element() : pitch);
+                float* to =
+                    out + j / width * panel_words + steps_of(form_, piece) * step_words(form_) * w;
                 note(j / width, pack(from, pitch, length, count, w, to));
             }
         }
@@ -201,9 +201,8 @@ uint32_t Packer::rows(const char* data, int64_t first, int64_t n, int64_t at, in
             stage_block(data, first + i, count, at, depth, false, stride, staged);
             from = staged;
         }
-        least = std::min(least,
-                         k_.pack_pairs_rows(from, stride, depth, static_cast<int>(count),
-                                            static_cast<int>(pitch), out + i * pitch));
+        least = std::min(least, k_.pack_pairs_rows(from, stride, depth, static_cast<int>(count),
+                                                   static_cast<int>(pitch), out + i * pitch));
     }
     return least;
 }

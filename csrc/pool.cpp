@@ -81,8 +81,8 @@ private:
         }
         return condition();
     }
-    // A thread that is woken is often put on the processor of the one that wakes it, and stays there for
-    // many milliseconds (measured: two threads slower than one).
+    // A thread that is woken is often put on the processor of the one that wakes it, and stays there
+    // for many milliseconds (measured: two threads slower than one).
     void keep_off_this_processor() {
 #if defined(__linux__)
         cpu_set_t allowed;

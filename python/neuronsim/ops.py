@@ -443,9 +443,22 @@ def _dot_kind(dtype: DType) -> str:
 
 def _infer_convolution(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     lhs, rhs = operands
-    window: Sequence[WindowDimension] = attributes["window"]
-    d: ConvolutionDimensions = attributes["dimension_numbers"]
-    features, batches = attributes["feature_group_count"], attributes["batch_group_count"]
+    window = tuple(attributes["window"])
+    numbers: ConvolutionDimensions = attributes["dimension_numbers"]
+    groups = (attributes["feature_group_count"], attributes["batch_group_count"])
+    return _convolution_type(lhs, rhs, window, numbers, *groups, attributes.get("dtype"))
+
+
+@lru_cache(4096, typed=True)
+def _convolution_type(
+    lhs: ArrayType,
+    rhs: ArrayType,
+    window: tuple[WindowDimension, ...],
+    d: ConvolutionDimensions,
+    features: int,
+    batches: int,
+    dtype: DType | None,
+) -> ArrayType:
     what = f"convolution of {lhs} and {rhs}"
     sides = (("input", d.input, lhs), ("kernel", d.kernel, rhs), ("output", d.output, None))
     for side, axes, t in sides:
@@ -487,9 +500,7 @@ def _infer_convolution(operands: Sequence[ArrayType], attributes: Attributes) ->
         raise InvalidArgument(
             f"{what}: a result of {tuple(dims)} has more than {MAX_ELEMENTS} elements"
         )
-    return ArrayType(
-        _product_type("convolution", lhs.dtype, rhs.dtype, attributes.get("dtype")), tuple(dims)
-    )
+    return ArrayType(_product_type("convolution", lhs.dtype, rhs.dtype, dtype), tuple(dims))
 
 
 # ---- evaluation --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Array([0.5, 0.5], dtype=bfloat16)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -89,6 +90,38 @@ def conv(
             f"conv: {a.bits.type} and {kernel.bits.type}: both have two axes for batch and channels, "
             "and as many spatial axes"
         )
+    try:
+        window, numbers = _conv_window(
+            kernel.shape, *map(_frozen, (stride, padding, dilation, base_dilation)), layout
+        )
+    except TypeError as error:
+        raise InvalidArgument(f"conv: {error}") from error
+    return Array(
+        ops.apply(
+            "convolution",
+            [a.bits, kernel.bits],
+            window=window,
+            dimension_numbers=numbers,
+            feature_group_count=groups,
+            batch_group_count=1,
+            dtype=None if dtype is None else as_dtype(dtype),
+        )
+    )
+
+
+def _frozen(value: Any) -> Any:
+    """A value of `conv` for each axis as something that can be looked up."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return tuple(_frozen(v) for v in value)
+    return value
+
+
+@lru_cache(4096)
+def _conv_window(
+    kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any, base_dilation: Any, layout: str
+) -> tuple[tuple[ops.WindowDimension, ...], ops.ConvolutionDimensions]:
+    """The window and the dimension numbers of a convolution by a kernel of this shape."""
+    spatial = len(kernel) - 2
     inner = tuple(range(spatial))
     if layout == "channels_first":
         moved = tuple(i + 2 for i in inner)
@@ -100,24 +133,14 @@ def conv(
         raise InvalidArgument(f"conv: the layout is channels_first or channels_last, not {layout!r}")
     pads = [(p, p) if isinstance(p, int) else p for p in _per_axis("padding", padding, spatial)]
     columns = zip(
-        (kernel.shape[i] for i in numbers.kernel_spatial),
+        (kernel[i] for i in numbers.kernel_spatial),
         _per_axis("stride", stride, spatial),
         pads,
         _per_axis("base_dilation", base_dilation, spatial),
         _per_axis("dilation", dilation, spatial),
         strict=True,
     )
-    return Array(
-        ops.apply(
-            "convolution",
-            [a.bits, kernel.bits],
-            window=tuple(ops.WindowDimension(*column) for column in columns),
-            dimension_numbers=numbers,
-            feature_group_count=groups,
-            batch_group_count=1,
-            dtype=None if dtype is None else as_dtype(dtype),
-        )
-    )
+    return tuple(ops.WindowDimension(*column) for column in columns), numbers
 
 
 def _per_axis(name: str, value: Any, spatial: int) -> tuple[Any, ...]:

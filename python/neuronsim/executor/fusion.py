@@ -56,7 +56,8 @@ def _is_product(s: Step) -> bool:
 
 
 def _packed(s: Step, constants: Mapping[str, Value], profile: Profile) -> Step:
-    assert isinstance(s.action, Call) and s.result is not None
+    assert isinstance(s.action, Call)
+    assert s.result is not None
     rhs = constants.get(s.operands[1])
     packed = None
     if isinstance(rhs, Bits):
