@@ -1,6 +1,8 @@
 // The axes of an array that a product or a convolution walks: lengths and distances in any order.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -44,9 +46,13 @@ public:
         if (bytes > bytes_) {
             std::free(data_);
             bytes_ = 0;
-            constexpr size_t page = 4096;
-            data_ = std::aligned_alloc(page, (bytes + page - 1) / page * page);
+            constexpr size_t page = 4096, huge_page = size_t{2} << 20;
+            const size_t unit = bytes < huge_page / 2 ? page : huge_page;
+            data_ = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
             if (data_ == nullptr) throw std::bad_alloc();
+#if defined(MADV_HUGEPAGE)
+            if (unit == huge_page) madvise(data_, (bytes + unit - 1) / unit * unit, MADV_HUGEPAGE);
+#endif
             bytes_ = bytes;
         }
         return static_cast<T*>(data_);

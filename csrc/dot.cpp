@@ -327,7 +327,7 @@ void dot_one_row(const DotOperand& a, const DotOperand& b, const DotResult& resu
                                           static_cast<int>(n), row.data() + at);
         at += n;
     }
-    constexpr int64_t strip = 2048;  // columns whose sums stay in the first cache
+    constexpr int64_t strip = 4096;  // columns whose sums stay in the first cache
     const int64_t share = blocks(blocks(columns, thread_count()), k.lanes) * k.lanes;
     const int64_t width = std::min(strip, share);
     const StreamKernel stream = k.dot_stream[static_cast<int>(b.dtype)];
