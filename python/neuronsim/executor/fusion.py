@@ -1,5 +1,5 @@
-"""What runs as part of a matrix product: the chain that makes an operand, while that is packed; the chain
-that reads the product, before it is stored; and constant right operands, packed once.
+"""What runs as part of a matrix product: the chain that makes an operand, while that is packed; the
+chain that reads the product, before it is stored; and constant right operands, packed once.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from neuronsim import dtypes, ops
+from neuronsim import ops
 from neuronsim.executor.run import Call, Chain, Product, Step, Value
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
@@ -56,7 +56,8 @@ def _is_product(s: Step) -> bool:
 
 
 def _packed(s: Step, constants: Mapping[str, Value], profile: Profile) -> Step:
-    assert isinstance(s.action, Call) and s.result is not None
+    assert isinstance(s.action, Call)
+    assert s.result is not None
     rhs = constants.get(s.operands[1])
     packed = None
     if isinstance(rhs, Bits):
