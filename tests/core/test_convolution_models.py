@@ -346,3 +346,49 @@ def test_convolution_S2_cast_operands_draw_words_of_their_own(
             setting=setting,
         )
         np.testing.assert_array_equal(found, expected, err_msg=where)
+
+
+# ---- more than is padded at a time ---------------------------------------------------------------
+
+# The core pads some samples, or some rows of one, at a time: those that take about 6 MiB.
+LARGE = {
+    "samples": Convolution(5, (30, 31), 600, 5, (W(3, 1, (1, 1)), W(3, 1, (1, 1)))),
+    "rows": Convolution(1, (40, 43), 1000, 5, (W(3, 2, (1, 1)), W(3, 1, (1, 1)))),
+    "batch groups": Convolution(4, (30, 31), 900, 4, (W(2, 1, (1, 0)), W(3)), 1, 2),
+    "depthwise": Convolution(1, (40, 43), 1, 1000, (W(3, 1, (2, 1)), W(3, 2, (1, 1))), 1000),
+    "a row": Convolution(2, (4100,), 500, 5, (W(4, 1, (2, 1), 1, 1, True),)),
+    "dilated": Convolution(2, (21, 23), 900, 5, (W(3, 1, (2, 1), 2), W(3, 1, (1, 1)))),
+}
+
+
+def by_rows(evaluate: Any, c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
+    """The convolution as several whose outputs are a few rows each: their padding crops the others."""
+    parts = []
+    first, rest = c.window[0], c.window[1:]
+    rows, length = c.places[0], (c.image[0] - 1) * first.base_dilation + 1
+    step = max(rows // 6, 1)
+    for start in range(0, rows, step):
+        count = min(step, rows - start)
+        low = first.padding[0] - start * first.stride
+        reach = (count - 1) * first.stride + (first.size - 1) * first.window_dilation + 1
+        window = dataclasses.replace(first, padding=(low, reach - length - low))
+        part = dataclasses.replace(c, window=(window, *rest))
+        assert part.places == (count, *c.places[1:])
+        parts.append(run(evaluate, part, a, x, b, y, **more))
+    return np.concatenate(parts, axis=1)
+
+
+@pytest.mark.parametrize("label", LARGE)
+def test_convolution_M5_of_more_than_is_padded_at_a_time(
+    label: str, evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    c = LARGE[label]
+    x, y = drawn(random_words, c, "float32", "float32", seed=2)
+    operands, result = ("float32", x, "float32", y), {"dtype": dtypes.float32}
+    expected = by_rows(evaluate, c, *operands, **result)
+    drawing = ops.Setting(Profile(rounding="stochastic"), 5, "0/main/c/")
+    rounded = evaluate("convert", ("float32", expected), dtype=dtypes.bfloat16, setting=drawing)
+    for where in processors():
+        np.testing.assert_array_equal(run(evaluate, c, *operands, **result), expected, err_msg=where)
+        found = run(evaluate, c, *operands, dtype=dtypes.bfloat16, setting=drawing)
+        np.testing.assert_array_equal(found, rounded, err_msg=where)

@@ -796,6 +796,30 @@ def test_a_convolution_without_features_has_an_epilogue(
     check_everywhere(module_of(*body), [{"epilogue"}])
 
 
+@pytest.mark.parametrize(("batch", "size", "groups"), [(3, 30, 1), (1, 45, 1), (1, 45, 900)])
+def test_terms_of_a_convolution_that_is_padded_in_pieces(
+    module_of: ModuleOf, restored_processor: None, batch: int, size: int, groups: int
+) -> None:
+    """More than the 6 MiB of samples, or of rows, that the core pads at a time."""
+    writes = 3 if groups == 1 else 900
+    numbers = ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
+    attributes = {"dimension_numbers": numbers, "feature_group_count": groups, "batch_group_count": 1}
+    window = (WindowDimension(3, 1, (1, 1)), WindowDimension(2))
+    image, out = (batch, size, size, 900), (batch, size, size - 1, writes)
+    body = [
+        param("x", *image),
+        param("w", 3, 2, 900 // groups, writes, number=1),
+        param("t", *out, number=2),
+        param("bias", writes, number=3),
+        inst("a", "reduce-precision", image, "x", exponent_bits=8, mantissa_bits=10),
+        inst("c", "convolution", out, "a", "w", window=window, **attributes),
+        inst("b", "broadcast", out, "bias", dimensions=(3,)),
+        inst("s", "add", out, "c", "t"),
+        inst("r", "multiply", out, "s", "b"),
+    ]
+    check_everywhere(module_of(*body), [{"lhs", "epilogue"}])
+
+
 # ---- what is left alone ------------------------------------------------------------------------
 
 
