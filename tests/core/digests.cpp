@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "convolution.h"
 #include "dispatch.h"
 #include "dot.h"
 #include "pool.h"
@@ -80,6 +81,102 @@ void run_program(const std::string& label, int op, const std::vector<DType>& typ
     print(label, out);
 }
 
+// The same for products: floats of a few binades, so that sums round and few are NaN. They lie about 1
+// or, for operand 0 if `tiny`, at the lower end of the type's exponents.
+std::vector<char> factors(DType t, int operand, bool tiny) {
+    std::vector<char> bytes = values(t, operand);
+    if (!is_device_float(t)) return bytes;
+    const Format& f = formats[static_cast<int>(t)];
+    const int place = f.mantissa_bits + storage_shift(f);
+    const uint64_t top = (uint64_t{1} << f.exponent_bits) - 1;
+    const uint64_t binades = f.exponent_bits < 4 ? 4 : 8;
+    const uint64_t least = tiny && operand == 0 ? 0 : (top >> 1) - binades / 2;
+    const auto size = static_cast<size_t>(storage_bytes(t));
+    for (size_t at = 0; at < bytes.size(); at += size) {
+        uint64_t word = 0;
+        memcpy(&word, bytes.data() + at, size);
+        word = (word & ~(top << place)) | (least + (word >> place) % binades) << place;
+        memcpy(bytes.data() + at, &word, size);
+    }
+    return bytes;
+}
+
+// [rows, depth] by [depth, columns] of the first values.
+void run_dot(const std::string& label, DType t, DType to, int64_t rows, int64_t depth, int64_t columns,
+             const Accumulation& how, bool flush, bool tiny) {
+    const int64_t size = storage_bytes(t), stored = storage_bytes(to);
+    const std::vector<char> a = factors(t, 0, tiny), b = factors(t, 1, tiny);
+    std::vector<char> out(static_cast<size_t>(rows * columns * stored));
+    const DotOperand left{a.data(), t, {}, {{rows, depth * size}}, {{depth, size}}},
+        right{b.data(), t, {}, {{columns, size}}, {{depth, columns * size}}};
+    const DotResult result{out.data(), to, {}, {{rows, columns * stored}}, {{columns, stored}}};
+    Numerics numerics;
+    numerics.flush_subnormals = flush;
+    dot(left, right, nullptr, result, how, numerics, {});
+    print(label, out);
+}
+
+// An image [1, length, groups * reads] of which `window` pixels at a time make groups * writes
+// features.
+void run_convolution(const std::string& label, DType t, int64_t length, int64_t window, int64_t padding,
+                     int64_t groups, int64_t reads, int64_t writes, const Accumulation& how) {
+    const int64_t size = storage_bytes(t), features = groups * reads, outputs = groups * writes;
+    const int64_t places = length + 2 * padding - window + 1;
+    const std::vector<char> x = factors(t, 0, false), w = factors(t, 1, false);
+    std::vector<char> out(static_cast<size_t>(places * outputs * size));
+    const DotOperand input{x.data(),
+                           t,
+                           {},
+                           {{1, length * features * size}, {length, features * size}},
+                           {{features, size}}},
+        kernel{w.data(),
+               t,
+               {{groups, writes * size}},
+               {{writes, size}},
+               {{window, reads * outputs * size}, {reads, outputs * size}}};
+    const DotResult result{out.data(),
+                           t,
+                           {{groups, writes * size}},
+                           {{1, places * outputs * size}, {places, outputs * size}},
+                           {{writes, size}}};
+    const Convolution shape{
+        {{length, places, window, 1, padding, 1, 1, false}}, groups, 1, 1, reads, writes};
+    convolution(shape, input, kernel, nullptr, result, how, {}, {});
+    print(label, out);
+}
+
+// Every form in which products accumulate; test_aarch64.py has the same table.
+void run_products(DType t) {
+    const auto fma = [](DType type, int64_t tile) { return Accumulation{Accumulate::fma, type, tile}; };
+    const DType f32 = DType::float32;
+    const std::string name = " " + name_of(t);
+    run_dot("dot" + name + " psum128", t, t, 10, 300, 10, fma(f32, 128), false, false);
+    run_dot("dot" + name + " row", t, t, 1, 300, 10, fma(f32, 128), false, false);
+    run_dot("dot" + name + " column", t, t, 29, 101, 1, fma(f32, 128), false, false);
+    run_dot("dot" + name + " outer", t, t, 50, 1, 51, fma(f32, 128), false, false);
+    run_convolution("convolution" + name + " direct", t, 31, 1, 0, 1, 40, 70, fma(f32, 128));
+    run_convolution("convolution" + name + " image", t, 31, 3, 1, 1, 40, 25, fma(f32, 128));
+    run_convolution("convolution" + name + " depthwise", t, 31, 3, 2, 40, 1, 2, fma(f32, 128));
+    run_convolution("convolution" + name + " groups", t, 29, 3, 1, 4, 25, 9, fma(f32, 128));
+    if (!is_device_float(t)) return;
+    const std::string ends[] = {"", " tiny", " tiny flush"};
+    for (const std::string& end : ends) {
+        const auto run = [&](const char* model, const Accumulation& how) {
+            run_dot("dot" + name + " " + model + end, t, f32, 10, 300, 10, how, end == ends[2],
+                    end != ends[0]);
+        };
+        if (end != ends[0]) run("psum128", fma(f32, 128));
+        run("sequential", fma(f32, 300));
+        run("exact", {Accumulate::exact, f32, 128});
+        run("pairs", {Accumulate::pairs, f32, 300});
+        run("to_bfloat16", fma(DType::bfloat16, 128));
+        run("to_float16", fma(DType::float16, 128));
+        if (storage_bytes(t) < 4) run("product_bf16", {Accumulate::product_bfloat16, f32, 128});
+    }
+    run_convolution("convolution" + name + " exact", t, 31, 3, 1, 1, 40, 25,
+                    {Accumulate::exact, f32, 128});
+}
+
 void run_all() {
     for (int code = 0; code < dtype_count; ++code) {
         const DType t = static_cast<DType>(code);
@@ -111,12 +208,7 @@ void run_all() {
                       out);
             }
         }
-        const int64_t size = storage_bytes(t), rows = 10, depth = 300, columns = 10;
-        const std::vector<char> other = values(t, 1);
-        std::vector<char> out(static_cast<size_t>(rows * columns * size));
-        dot({1, rows, depth, columns}, {data.data(), t, {0, depth * size, size}},
-            {other.data(), t, {0, columns * size, size}}, t, 128, {}, {}, out.data());
-        print("dot " + name_of(t), out);
+        run_products(t);
     }
     std::vector<uint32_t> words(tile_elements);
     random_words({1, 2}, 5, tile_elements, words.data());

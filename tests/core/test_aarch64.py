@@ -19,12 +19,32 @@ from neuronsim.reference.formats import FORMATS
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 ROOT = Path(__file__).parents[2]
-SOURCES = ["kernels", "dispatch", "dot", "pool", "program", "reduce", "rounding", "view"]
+SOURCES = ["axes", "convolution", "dispatch", "dot", "epilogue", "exact_sum", "kernels", "packer"]
+SOURCES += ["pool", "program", "reduce", "rounding", "view"]
 FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]
 FLAGS += ["-fno-math-errno", "-fno-trapping-math", "-fno-tree-pre", "-static", "-pthread"]
 FLAGS += ["-DNEURONSIM_ISA_NAMESPACE=native", '-DNEURONSIM_ISA_NAME="aarch64"']
 COUNT = 3000
 REDUCERS = ["add", "multiply", "maximum", "minimum"]
+# What digests.cpp multiplies: rows, depth and columns; length, window, padding, groups, features read
+# and written of a group.
+DOTS = {"row": (1, 300, 10), "column": (29, 101, 1), "outer": (50, 1, 51)}
+CONVOLUTIONS = {
+    "direct": (31, 1, 0, 1, 40, 70),
+    "image": (31, 3, 1, 1, 40, 25),
+    "depthwise": (31, 3, 2, 40, 1, 2),
+    "groups": (29, 3, 1, 4, 25, 9),
+    "exact": (31, 3, 1, 1, 40, 25),
+}
+# The core's arguments for the sums of a product (M6).
+MODELS = {
+    "sequential": ("fma", "float32", 300),
+    "exact": ("exact", "float32", 128),
+    "pairs": ("pairs", "float32", 300),
+    "to_bfloat16": ("fma", "bfloat16", 128),
+    "to_float16": ("fma", "float16", 128),
+    "product_bf16": ("product_bf16", "float32", 128),
+}
 Words = npt.NDArray[Any]
 
 
@@ -66,6 +86,52 @@ def run_program(op: int, types: list[str], result: str) -> str:
     return digest(output)
 
 
+def sums_of(model: str) -> tuple[str, int, int]:
+    order, dtype, tile = MODELS.get(model, ("fma", "float32", 128))
+    return order, _core.DTYPES.index(dtype), tile
+
+
+def factors(name: str, operand: int, *, tiny: bool = False) -> Words:
+    """Values for products, as digests.cpp has them."""
+    word = values(name, operand)
+    if name not in FORMATS:
+        return word
+    f = FORMATS[name]
+    place, top = word.dtype.type(f.mantissa_bits + f.shift), (1 << f.exponent_bits) - 1
+    binades = 4 if f.exponent_bits < 4 else 8
+    least = 0 if tiny and operand == 0 else (top >> 1) - binades // 2
+    exponent = (word >> place) % word.dtype.type(binades) + word.dtype.type(least)
+    others = word.dtype.type(np.iinfo(word.dtype).max ^ (top << int(place)))
+    return word & others | exponent << place
+
+
+def dot_of(name: str, case: str, *, tiny: bool, flush: bool) -> Words:
+    rows, depth, columns = DOTS.get(case, (10, 300, 10))
+    a, b = (factors(name, n, tiny=tiny) for n in (0, 1))
+    a, b = a[: rows * depth], b[: depth * columns]
+    # Where the case is about the sums, they are not rounded.
+    code, to = (_core.DTYPES.index(t) for t in (name, "float32" if case in MODELS or tiny else name))
+    output = np.empty((rows, columns), np.uint32 if to == 0 else a.dtype)
+    numerics = ops.numerics(Profile(subnormals="flush" if flush else "keep"))
+    sides = (a.reshape(rows, depth), code, 1, None, b.reshape(depth, columns).T, code, 1, None, 0)
+    _core.dot(*sides, output, to, *sums_of(case), numerics, 0, 0)
+    return output
+
+
+def convolution_of(name: str, case: str) -> Words:
+    length, window, padding, groups, reads, writes = CONVOLUTIONS[case]
+    x, w = factors(name, 0), factors(name, 1)
+    x = x[: length * groups * reads].reshape(1, length, groups * reads)
+    w = w[: window * reads * groups * writes].reshape(window, reads, groups * writes)
+    output = np.empty((1, length + 2 * padding - window + 1, groups * writes), x.dtype)
+    code = _core.DTYPES.index(name)
+    shape = ([(window, 1, padding, 1, 1, False)], groups, 1)
+    numerics = ops.numerics(Profile())
+    sides = (x, code, None, w, code, None)
+    _core.convolution(*sides, *shape, output, code, *sums_of(case), numerics, 0, 0)
+    return output
+
+
 def expected(label: str) -> str:
     """The digest of a case by the extension, found by its label."""
     kind, *rest = label.split()
@@ -82,13 +148,11 @@ def expected(label: str) -> str:
         reduction = _core.Reduction(rows[reducer][0], code, 0, 512, False, plain, 0, [])
         _core.reduce(reduction, x, 1, np.zeros((), x.dtype), output, int(kind == "cumulative"))
         return digest(output)
-    (name,) = rest
     if kind == "dot":
-        a, b = values(name, 0).reshape(1, 10, 300), values(name, 1).reshape(1, 300, 10)
-        output, code = np.empty((1, 10, 10), a.dtype), _core.DTYPES.index(name)
-        sides = (a, code, 1, None, b.transpose(0, 2, 1), code, 1, None, 1)
-        _core.dot(*sides, output, code, "fma", 0, 128, plain, 0, 0)
-        return digest(output)
+        return digest(dot_of(rest[0], rest[1], tiny="tiny" in rest, flush="flush" in rest))
+    if kind == "convolution":
+        return digest(convolution_of(rest[0], rest[1]))
+    (name,) = rest
     op, arity, section = rows[kind]
     types = ["bool" if section == "selection" else name, *[name] * (arity - 1)]
     return run_program(op, types, "bool" if section == "comparison" else name)
@@ -114,5 +178,16 @@ def test_aarch64_D1_gives_the_same_bits(program: Path, threads: str) -> None:
     first, *lines = listing.splitlines()
     assert first == "isa aarch64"
     found = dict(line.rsplit(" ", 1) for line in lines)
-    assert len(found) == len(lines) > 1000
+    assert len(found) == len(lines) > 1300
     assert [label for label, value in found.items() if expected(label) != value] == []
+
+
+def test_control_the_products_of_the_digests_differ() -> None:
+    """Their sums round, and C4 acts on the tiny ones: other models give other bits."""
+    for name in ("float32", "bfloat16"):
+        models = ["sequential", "exact", "pairs", "to_bfloat16"]
+        seen = {dot_of(name, m, tiny=False, flush=False).tobytes() for m in models}
+        assert len(seen) == len(models)
+        tiny = [dot_of(name, "psum128", tiny=True, flush=flush) for flush in (False, True)]
+        assert not np.array_equal(*tiny)
+        assert np.isfinite(tiny[0].view(np.float32)).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import mmap
 import os
 import platform
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ import pytest
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
+from neuronsim.reference.formats import FORMATS
 
 if TYPE_CHECKING:
     from tests.core.conftest import Evaluate, RandomWords, Words
@@ -85,12 +88,81 @@ def everything(evaluate: Evaluate, random_words: RandomWords) -> Iterator[tuple[
         if type_name in FLOATS:
             yield f"nextafter {type_name}", evaluate("nextafter", (type_name, a), (type_name, b))
             yield from under_other_profiles(evaluate, type_name, a, b)
+            yield from sums_of_products(evaluate, random_words, type_name)
         near = random_words(rng, type_name, 40 * 200 + 200 * 70, "near")
         lhs, rhs = near[: 40 * 200].reshape(40, 200), near[40 * 200 :].reshape(200, 70)
         yield (
             f"dot {type_name}",
             evaluate("dot", (type_name, lhs), (type_name, rhs), dot_dimensions=PLAIN),
         )
+        for label in CONVOLUTIONS:
+            x, w, attributes = convolution_of(random_words, type_name, label)
+            operands = (type_name, x), (type_name, w)
+            yield f"convolution {label} {type_name}", evaluate("convolution", *operands, **attributes)
+
+
+# The ways through the core: image, kernel, groups; features last.
+CONVOLUTIONS = {
+    "direct": ((3, 15, 13, 40), (1, 1, 40, 70), 1),
+    "image": ((1, 15, 13, 24), (3, 3, 24, 34), 1),
+    "odd image": ((1, 15, 13, 5), (3, 2, 5, 9), 1),
+    "depthwise": ((1, 20, 23, 66), (3, 3, 1, 66), 66),
+    "multiplied": ((1, 20, 23, 22), (2, 3, 1, 66), 22),
+    "groups": ((2, 9, 13, 36), (3, 3, 12, 21), 3),
+}
+
+
+def convolution_of(
+    random_words: RandomWords, type_name: str, label: str
+) -> tuple[Words, Words, dict[str, object]]:
+    image, kernel, groups = CONVOLUTIONS[label]
+    rng = np.random.default_rng(44)
+    x, w = (random_words(rng, type_name, shape, "near") for shape in (image, kernel))
+    window = tuple(ops.WindowDimension(n, 1, (n // 2, n // 2)) for n in kernel[:2])
+    numbers = ops.ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
+    attributes = {"window": window, "dimension_numbers": numbers, "batch_group_count": 1}
+    return x, w, attributes | {"feature_group_count": groups}
+
+
+def sums_of_products(
+    evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> Iterator[tuple[str, Words]]:
+    """Every way of adding up (M6), with and without C4, where sums are small and where they are not;
+    convolutions under profiles that change their sums, their padding or their stores.
+    """
+    rng = np.random.default_rng(45)
+    lhs, rhs = (random_words(rng, type_name, s, "near") for s in ((25, 300), (300, 70)))
+    f = FORMATS[type_name]
+    exponents = ((1 << f.exponent_bits) - 1) << f.mantissa_bits + f.shift
+    small = lhs & lhs.dtype.type(np.iinfo(lhs.dtype).max ^ exponents)  # subnormals
+    small[::2] |= lhs.dtype.type(3 << f.mantissa_bits + f.shift)
+    wide = type_name in ("float32", "tfloat32")
+    models: list[tuple[str, str | None]] = [("psum128", "bfloat16"), ("sequential", "float16")]
+    models += [(field, None) for field in ("psum128", "sequential", "exact", "pairs")]
+    models += [] if wide else [("product_bf16", None)]
+    for field, dtype in models:
+        for subnormals in ("keep", "flush"):
+            more = {} if dtype is None else {"accumulate": dtypes.DTYPES[dtype]}
+            profile = Profile(accumulate=field, subnormals=subnormals)
+            for size, x in (("near", lhs), ("small", small)):
+                found = evaluate(
+                    "dot", (type_name, x), (type_name, rhs), dot_dimensions=PLAIN, profile=profile,
+                    dtype=dtypes.float32, **more,
+                )  # fmt: skip
+                yield f"dot {type_name} {field} {dtype} {subnormals} {size}", found
+    cast = {"cast": dtypes.bfloat16, "dot_dimensions": PLAIN}
+    yield f"dot {type_name} cast", evaluate("dot", (type_name, lhs), (type_name, rhs), **cast)
+    for fields in (
+        {"subnormals": "flush"},
+        {"accumulate": "pairs", "subnormals": "flush"},
+        {"accumulate": "sequential", "rounding": "stochastic"},
+    ):
+        setting = ops.Setting(Profile(**fields), seed=5, path="0/main/x/")
+        for label in CONVOLUTIONS:
+            x, w, attributes = convolution_of(random_words, type_name, label)
+            operands = (type_name, x), (type_name, w)
+            found = evaluate("convolution", *operands, **attributes, setting=setting)
+            yield f"convolution {label} {type_name} {fields}", found
 
 
 def under_other_profiles(
@@ -332,6 +404,114 @@ def test_callers_in_several_threads_D1_get_their_own_results(
         t.start()
     for t in callers:
         t.join()
+    assert wrong == []
+
+
+def small_products(
+    evaluate: Evaluate, random_words: RandomWords, type_name: str
+) -> Callable[[], list[Words]]:
+    """Products just above the size from which threads share the work."""
+    rng = np.random.default_rng(46)
+    lhs, rhs = (random_words(rng, type_name, s, "near") for s in ((48, 130), (130, 96)))
+    several = random_words(rng, type_name, (9, 20, 64), "near")
+    batches = ops.DotDimensions((2,), (2,), (0,), (0,))
+    images = [convolution_of(random_words, type_name, n) for n in ("depthwise", "odd image", "groups")]
+
+    def run() -> list[Words]:
+        found = [
+            evaluate("dot", (type_name, lhs), (type_name, rhs), dot_dimensions=PLAIN),
+            evaluate("dot", (type_name, several), (type_name, several), dot_dimensions=batches),
+        ]
+        for x, w, attributes in images:
+            found.append(evaluate("convolution", (type_name, x), (type_name, w), **attributes))
+        return found
+
+    return run
+
+
+def test_products_of_several_callers_D1_while_the_thread_count_changes(
+    isa: str, restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """Each caller has its own memory for packed operands; workers come and go between its calls."""
+    types = ("float32", "bfloat16", "float16", "float8_e4m3")
+    calls = [small_products(evaluate, random_words, t) for t in types]
+    processor.set_num_threads(1)
+    expected = [call() for call in calls]
+    wrong: list[str] = []
+
+    def repeat(i: int) -> None:
+        for _ in range(10):
+            pairs = zip(calls[i](), expected[i], strict=True)
+            wrong.extend(types[i] for x, y in pairs if not np.array_equal(x, y))
+
+    callers = [threading.Thread(target=repeat, args=(i,)) for i in range(len(types))]
+    for t in callers:
+        t.start()
+    counts = itertools.cycle((2, 3, 1, 4))
+    while any(t.is_alive() for t in callers):
+        processor.set_num_threads(next(counts))
+        callers[0].join(0.002)
+    for t in callers:
+        t.join()
+    assert wrong == []
+
+
+def test_thread_count_D1_may_change_between_small_calls(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """Calls so short that workers of the last one are still awake, or just fell asleep."""
+    call = small_products(evaluate, random_words, "bfloat16")
+    processor.set_num_threads(1)
+    expected = call()
+    for count in (2, 3, 2, 1, 4, 2):
+        processor.set_num_threads(count)
+        for pause in (0, 0, 0.0005, 0):
+            time.sleep(pause)
+            for x, y in zip(call(), expected, strict=True):
+                assert np.array_equal(x, y)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_fork_D1_products_of_parent_and_child(
+    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """The child has the parent's packed operands in memory, none of its workers, and makes its own
+    while another thread of the parent computes.
+    """
+    call = small_products(evaluate, random_words, "float32")
+    processor.set_num_threads(2)
+    expected = call()
+    stop = threading.Event()
+    wrong: list[int] = []
+
+    def compute() -> None:
+        while not stop.is_set():
+            wrong.extend(i for i, x in enumerate(call()) if not np.array_equal(x, expected[i]))
+
+    busy = threading.Thread(target=compute)
+    busy.start()
+    try:
+        for _ in range(5):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    signal.alarm(20)
+                    same = [
+                        np.array_equal(x, y)
+                        for _ in range(3)
+                        for x, y in zip(call(), expected, strict=True)
+                    ]
+                    status = 0 if all(same) else 2
+                finally:
+                    os._exit(status)
+            _, wait_status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(wait_status) == 0
+    finally:
+        stop.set()
+        busy.join()
     assert wrong == []
 
 

@@ -90,7 +90,8 @@ def _with_prologue(
         return s
     program = _program(maker.action.steps, (known[source],), profile)
     fused = (program, maker.result.dtype)
-    fusion = replace(s.action.fusion, **{("lhs", "rhs")[side]: fused})
+    taken_in = s.action.fusion
+    fusion = replace(taken_in, rhs=fused) if side else replace(taken_in, lhs=fused)
     operands = (*s.operands[:side], source, *s.operands[side + 1 :])
     absorbed.add(maker.name)
     action = replace(s.action, fusion=fusion)

@@ -1,0 +1,394 @@
+"""Rule M5 under every model of accumulation: the convolution is the dot of its patches, whatever else
+the profile and the plan say (M6, M7, C4, S2, A1).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuronsim import dtypes, ops, processor
+from neuronsim.dtypes import DTYPES
+from neuronsim.errors import UnsupportedOperator, UnsupportedType
+from neuronsim.ops import WindowDimension
+from neuronsim.profiles import Profile
+from neuronsim.reference import formats, random
+from tests.core.test_convolution import (
+    Convolution,
+    Words,
+    by_dot,
+    numbers_of,
+    random_convolution,
+    run,
+    square,
+)
+
+W = WindowDimension
+NARROW = ["bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+WIDE = ["float32", "tfloat32"]
+# What the profile and the plan may say together (M6).
+MODELS = [
+    *((field, None) for field in ("psum128", "sequential", "exact", "product_bf16", "pairs")),
+    *((field, t) for field in ("psum128", "sequential") for t in ("bfloat16", "float16")),
+]
+# One for each way through the core: in place, padded image, pairs, depthwise, groups, one pixel.
+SHAPES = {
+    "in place": Convolution(2, (9, 8), 33, 34, (W(1), W(1))),
+    "padded": square(9, 3, 17, 33),
+    "strided": square(11, 3, 16, 35, stride=2, batch=2),
+    "dilated": Convolution(1, (11, 9), 6, 5, (W(3, 1, (2, 1), 2), W(2, 1, (0, 1), 1, 3, True))),
+    "depthwise": square(9, 3, 1, 34, groups=34),
+    "multiplied": square(8, 3, 1, 66, groups=22),
+    "grouped": square(7, 3, 16, 20, groups=2),
+    "batch groups": Convolution(4, (6, 7), 5, 6, (W(3, 1, (1, 1)), W(2)), 1, 2),
+    "row": Convolution(1, (301,), 31, 7, (W(9, 1, (4, 4)),)),
+    "deep": Convolution(1, (3,), 1400, 3, (W(3, 1, (1, 1)),)),
+}
+
+
+def processors() -> Iterator[str]:
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        for count in (1, 2):
+            processor.set_num_threads(count)
+            yield f"{isa}, {count} threads"
+
+
+def check(evaluate: Any, c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
+    expected = by_dot(evaluate, c, a, x, b, y, **more)
+    for where in processors():
+        found = run(evaluate, c, a, x, b, y, **more)
+        np.testing.assert_array_equal(found, expected, err_msg=where)
+    return expected
+
+
+def drawn(random_words: Any, c: Convolution, a: str, b: str, seed: int = 1) -> tuple[Words, Words]:
+    """Operands whose sums round; with an odd seed two places have anything, NaN and Inf too."""
+    rng = np.random.default_rng([21, seed])
+    found = []
+    for t, shape in ((a, c.image_shape), (b, c.kernel_shape)):
+        x = random_words(rng, t, shape, "near")
+        if seed % 2:
+            x.flat[rng.integers(x.size, size=2)] = random_words(rng, t, 2, "special")
+        found.append(x)
+    return found[0], found[1]
+
+
+# ---- M6 ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("field", "dtype"), MODELS)
+@pytest.mark.parametrize(("a", "b"), [("bfloat16", "bfloat16"), ("float8_e4m3", "float16")])
+def test_convolution_M6_of_narrow_types_is_the_dot_of_its_patches(
+    shape: str,
+    field: str,
+    dtype: str | None,
+    a: str,
+    b: str,
+    evaluate: Any,
+    random_words: Any,
+    restored_processor: None,
+) -> None:
+    c = SHAPES[shape]
+    x, y = drawn(random_words, c, a, b)
+    more: dict[str, Any] = {"dtype": dtypes.float32, "profile": Profile(accumulate=field)}
+    if dtype is not None:
+        more["accumulate"] = DTYPES[dtype]
+    check(evaluate, c, a, x, b, y, **more)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("field", ["sequential", "exact", "pairs"])
+@pytest.mark.parametrize("t", WIDE)
+def test_convolution_M6_of_wide_types_is_the_dot_of_its_patches(
+    shape: str, field: str, t: str, evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    c = SHAPES[shape]
+    x, y = drawn(random_words, c, t, t)
+    for result in (dtypes.float32, dtypes.float8_e5m2):
+        check(evaluate, c, t, x, t, y, dtype=result, profile=Profile(accumulate=field))
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_convolution_M6_random_ones(
+    seed: int, evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    rng = np.random.default_rng([22, seed])
+    c = random_convolution(rng)
+    field, dtype = MODELS[seed % len(MODELS)]
+    types = WIDE if field != "product_bf16" and seed % 4 == 0 else NARROW
+    a, b, result = (str(t) for t in (*rng.choice(types, 2), rng.choice([*WIDE, *NARROW])))
+    fields = {"accumulate": field, "subnormals": str(rng.choice(["keep", "flush"]))}
+    fields["fp8_overflow"] = str(rng.choice(["inf", "nan", "saturate"]))
+    more: dict[str, Any] = {"dtype": DTYPES[result], "profile": Profile(**fields)}
+    if dtype is not None:
+        more["accumulate"] = DTYPES[dtype]
+    mode = ["near", "any", "special"][seed % 3]
+    x, y = random_words(rng, a, c.image_shape, mode), random_words(rng, b, c.kernel_shape, mode)
+    expected = by_dot(evaluate, c, a, x, b, y, **more)
+    isas = processor.available_isas()
+    processor.set_isa(isas[seed % len(isas)])
+    processor.set_num_threads(1 + seed % 2)
+    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y, **more), expected, err_msg=str(c))
+
+
+def test_control_M6_models_of_a_convolution_differ(evaluate: Any, random_words: Any) -> None:
+    c = SHAPES["padded"]
+    x, y = drawn(random_words, c, "bfloat16", "bfloat16", seed=2)
+    seen = set()
+    for field, dtype in MODELS:
+        more = {} if dtype is None else {"accumulate": DTYPES[dtype]}
+        operands = ("bfloat16", x, "bfloat16", y)
+        profile = Profile(accumulate=field)
+        found = run(evaluate, c, *operands, dtype=dtypes.float32, profile=profile, **more)
+        seen.add(found.tobytes())
+    # A float16 sum of a tile and a float16 sum of everything: two tiles' sums may agree.
+    assert len(seen) >= len(MODELS) - 1
+
+
+def test_convolution_M6_what_has_no_meaning_is_refused(evaluate: Any) -> None:
+    c = Convolution(1, (3,), 1, 1, (W(2),))
+    x, y = np.zeros(c.image_shape, np.uint16), np.zeros(c.kernel_shape, np.uint16)
+    operands = ("bfloat16", x, "bfloat16", y)
+    for fields, accumulate in (
+        ({"accumulate": "exact"}, dtypes.bfloat16),
+        ({"accumulate": "pairs"}, dtypes.float16),
+        ({"accumulate": "exact", "rounding": "stochastic"}, None),
+        ({"rounding": "stochastic"}, dtypes.bfloat16),
+    ):
+        with pytest.raises(UnsupportedOperator, match=r"M6|S2"):
+            run(evaluate, c, *operands, accumulate=accumulate, profile=Profile(**fields))
+    wide = ("float32", x.astype(np.uint32), "float32", y.astype(np.uint32))
+    with pytest.raises(UnsupportedType, match="product_bf16"):
+        run(evaluate, c, *wide, profile=Profile(accumulate="product_bf16"))
+    with pytest.raises(UnsupportedType, match="not float8_e5m2"):
+        run(evaluate, c, *operands, accumulate=dtypes.float8_e5m2)
+
+
+# ---- C4 ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("field", ["psum128", "sequential", "exact", "product_bf16", "pairs"])
+@pytest.mark.parametrize(("a", "b"), [("bfloat16", "bfloat16"), ("bfloat16", "float16")])
+def test_convolution_C4_flushes_operands_and_sums(
+    shape: str,
+    field: str,
+    a: str,
+    b: str,
+    evaluate: Any,
+    random_words: Any,
+    restored_processor: None,
+) -> None:
+    """Sums about 2^-126, subnormal operands, and large partners that would show them."""
+    c = SHAPES[shape]
+    x, y = drawn(random_words, c, a, b, seed=2)
+    rng = np.random.default_rng(23)
+    low = x & 0x807F | np.uint16(3 << 7)  # 2^-124
+    x = np.where(rng.random(x.shape) < 0.8, low, x & 0x807F).astype(np.uint16)
+    if b == "bfloat16":
+        y = np.where(rng.random(y.shape) < 0.02, y & 0x807F | 250 << 7, y).astype(np.uint16)
+    results = []
+    for subnormals in ("flush", "keep"):
+        profile = Profile(accumulate=field, subnormals=subnormals)
+        results.append(check(evaluate, c, a, x, b, y, dtype=dtypes.float32, profile=profile))
+    assert not np.array_equal(*results)
+
+
+# ---- M7 ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", ["padded", "depthwise", "grouped", "batch groups", "dilated"])
+@pytest.mark.parametrize("t", ["int8", "uint8", "int16", "int32", "uint32", "int64"])
+def test_convolution_M7_via_float32_is_the_dot_of_its_patches(
+    shape: str, t: str, evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    c, rng = SHAPES[shape], np.random.default_rng(24)
+    x, y = (random_words(rng, t, s) for s in (c.image_shape, c.kernel_shape))
+    found = [
+        check(evaluate, c, t, x, t, y, profile=Profile(int_dot=field))
+        for field in ("via_float32", "exact")
+    ]
+    assert not np.array_equal(*found)  # it saturates, and does not wrap
+
+
+def test_convolution_M7_via_float32_adds_up_as_the_profile_says(evaluate: Any) -> None:
+    c = Convolution(1, (300,), 1, 1, (W(300),))
+    x, y = np.ones(c.image_shape, np.uint32), np.ones(c.kernel_shape, np.uint32)
+    x[0, 0] = 1 << 24
+    totals = {"psum128": (1 << 24) + 172, "sequential": 1 << 24, "exact": (1 << 24) + 300}
+    for field, total in totals.items():
+        profile = Profile(int_dot="via_float32", accumulate=field)
+        assert run(evaluate, c, "int32", x, "int32", y, profile=profile).tolist() == [[[total]]]
+
+
+@pytest.mark.parametrize("accumulate", ["exact", "pairs", "product_bf16"])
+def test_convolution_M7_of_integers_does_not_see_M6(
+    accumulate: str, evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    c, rng = SHAPES["padded"], np.random.default_rng(25)
+    x, y = (random_words(rng, "int16", s) for s in (c.image_shape, c.kernel_shape))
+    plain = by_dot(evaluate, c, "int16", x, "int16", y)
+    found = check(evaluate, c, "int16", x, "int16", y, profile=Profile(accumulate=accumulate))
+    np.testing.assert_array_equal(found, plain)
+
+
+# ---- A1 ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("cast", ["bfloat16", "float16", "tfloat32", "float8_e4m3"])
+def test_convolution_A1_cast_rounds_both_operands_first(
+    shape: str, cast: str, evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    c, t = SHAPES[shape], DTYPES[cast]
+    x, y = drawn(random_words, c, "float32", "float32")
+    result = {"dtype": dtypes.float32}
+    found = check(evaluate, c, "float32", x, "float32", y, cast=t, **result)
+    narrow = [evaluate("convert", ("float32", v), dtype=t) for v in (x, y)]
+    expected = run(evaluate, c, cast, narrow[0], cast, narrow[1], **result)
+    np.testing.assert_array_equal(found, expected)
+    assert not np.array_equal(found, run(evaluate, c, "float32", x, "float32", y))
+
+
+@pytest.mark.parametrize("field", ["sequential", "exact", "product_bf16", "pairs"])
+def test_convolution_A1_cast_under_every_model(
+    field: str, evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    for name in ("padded", "depthwise", "in place"):
+        c = SHAPES[name]
+        x, y = drawn(random_words, c, "float32", "float32")
+        more = {"cast": dtypes.bfloat16, "profile": Profile(accumulate=field, subnormals="flush")}
+        check(evaluate, c, "float32", x, "float32", y, **more)
+
+
+def test_convolution_A1_cast_leaves_other_types(evaluate: Any, random_words: Any) -> None:
+    c = SHAPES["padded"]
+    for t in ("bfloat16", "int32"):
+        rng = np.random.default_rng(26)
+        x, y = (random_words(rng, t, s) for s in (c.image_shape, c.kernel_shape))
+        plain = run(evaluate, c, t, x, t, y)
+        cast = run(evaluate, c, t, x, t, y, cast=dtypes.float8_e5m2)
+        np.testing.assert_array_equal(plain, cast)
+
+
+# ---- S2 ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("field", ["psum128", "sequential", "pairs"])
+def test_convolution_S2_draws_for_its_result_only(
+    shape: str, field: str, evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    """By the element's place in the result, in whatever order the dimensions lie."""
+    rng = np.random.default_rng(27)
+    c = SHAPES[shape]
+    n = len(c.window) + 2
+    c = dataclasses.replace(c, numbers=numbers_of(n - 2, *(rng.permutation(n) for _ in range(3))))
+    x, y = drawn(random_words, c, "bfloat16", "bfloat16")
+    profile = Profile(rounding="stochastic", accumulate=field)
+    setting = ops.Setting(profile, 5, "0/main/c/")
+    d = c.attributes["dimension_numbers"]
+    operands = (
+        ("bfloat16", x.transpose(np.argsort(d.input))),
+        ("bfloat16", y.transpose(np.argsort(d.kernel))),
+    )
+    total = evaluate(
+        "convolution",
+        *operands,
+        **c.attributes,
+        dtype=dtypes.float32,
+        profile=Profile(accumulate=field),
+    )
+    for result in (dtypes.bfloat16, dtypes.float8_e5m2):
+        expected = evaluate("convert", ("float32", total), dtype=result, setting=setting)
+        for where in processors():
+            found = evaluate("convolution", *operands, **c.attributes, dtype=result, setting=setting)
+            np.testing.assert_array_equal(found, expected, err_msg=where)
+
+
+def test_convolution_S2_cast_operands_draw_words_of_their_own(
+    evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    """By their place in the operand as it is given, with the tiles "lhs" and "rhs"."""
+    c = dataclasses.replace(
+        SHAPES["padded"], numbers=numbers_of(2, (3, 1, 0, 2), (1, 3, 0, 2), range(4))
+    )
+    x, y = drawn(random_words, c, "float32", "float32", seed=2)
+    setting = ops.Setting(Profile(rounding="stochastic"), 5, "0/main/c/")
+    d = c.attributes["dimension_numbers"]
+    given = [x.transpose(np.argsort(d.input)), y.transpose(np.argsort(d.kernel))]
+    rounded = []
+    for tile, words in zip(("lhs", "rhs"), given, strict=True):
+        key = random.identifier(f"{setting.path}/{tile}")
+        dense = np.ascontiguousarray(words)
+        values = [
+            formats.round_number(
+                "bfloat16", formats.decode("float32", int(w)), word=random.word(5, key, i)
+            )
+            for i, w in enumerate(dense.ravel())
+        ]
+        rounded.append(np.array(values, np.uint16).reshape(words.shape))
+    more = {**c.attributes, "dtype": dtypes.float32}
+    expected = evaluate("convolution", *(("bfloat16", r) for r in rounded), **more)
+    assert all(np.any(r != v >> 16) for r, v in zip(rounded, given, strict=True))
+    for where in processors():
+        found = evaluate(
+            "convolution",
+            *(("float32", v) for v in given),
+            **more,
+            cast=dtypes.bfloat16,
+            setting=setting,
+        )
+        np.testing.assert_array_equal(found, expected, err_msg=where)
+
+
+# ---- more than is padded at a time ---------------------------------------------------------------
+
+# The core pads some samples, or some rows of one, at a time: those that take about 6 MiB.
+LARGE = {
+    "samples": Convolution(5, (30, 31), 600, 5, (W(3, 1, (1, 1)), W(3, 1, (1, 1)))),
+    "rows": Convolution(1, (40, 43), 1000, 5, (W(3, 2, (1, 1)), W(3, 1, (1, 1)))),
+    "batch groups": Convolution(4, (30, 31), 900, 4, (W(2, 1, (1, 0)), W(3)), 1, 2),
+    "depthwise": Convolution(1, (40, 43), 1, 1000, (W(3, 1, (2, 1)), W(3, 2, (1, 1))), 1000),
+    "a row": Convolution(2, (4100,), 500, 5, (W(4, 1, (2, 1), 1, 1, True),)),
+    "dilated": Convolution(2, (21, 23), 900, 5, (W(3, 1, (2, 1), 2), W(3, 1, (1, 1)))),
+}
+
+
+def by_rows(evaluate: Any, c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
+    """The convolution as several whose outputs are a few rows each: their padding crops the others."""
+    parts = []
+    first, rest = c.window[0], c.window[1:]
+    rows, length = c.places[0], (c.image[0] - 1) * first.base_dilation + 1
+    step = max(rows // 6, 1)
+    for start in range(0, rows, step):
+        count = min(step, rows - start)
+        low = first.padding[0] - start * first.stride
+        reach = (count - 1) * first.stride + (first.size - 1) * first.window_dilation + 1
+        window = dataclasses.replace(first, padding=(low, reach - length - low))
+        part = dataclasses.replace(c, window=(window, *rest))
+        assert part.places == (count, *c.places[1:])
+        parts.append(run(evaluate, part, a, x, b, y, **more))
+    return np.concatenate(parts, axis=1)
+
+
+@pytest.mark.parametrize("label", LARGE)
+def test_convolution_M5_of_more_than_is_padded_at_a_time(
+    label: str, evaluate: Any, random_words: Any, restored_processor: None
+) -> None:
+    c = LARGE[label]
+    x, y = drawn(random_words, c, "float32", "float32", seed=2)
+    operands, result = ("float32", x, "float32", y), {"dtype": dtypes.float32}
+    expected = by_rows(evaluate, c, *operands, **result)
+    drawing = ops.Setting(Profile(rounding="stochastic"), 5, "0/main/c/")
+    rounded = evaluate("convert", ("float32", expected), dtype=dtypes.bfloat16, setting=drawing)
+    for where in processors():
+        np.testing.assert_array_equal(run(evaluate, c, *operands, **result), expected, err_msg=where)
+        found = run(evaluate, c, *operands, dtype=dtypes.bfloat16, setting=drawing)
+        np.testing.assert_array_equal(found, rounded, err_msg=where)

@@ -1,0 +1,945 @@
+"""Fused products (D2): equal to one instruction at a time, with proof that something was fused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuronsim import dtypes, ops, processor
+from neuronsim.dtypes import DType
+from neuronsim.executor.compile import compile_module
+from neuronsim.executor.fusion import MAX_PROLOGUE
+from neuronsim.executor.run import Call, Chain, Product, Program, Step, TupleValue, Value, run_program
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.opcodes import row, row_attributes
+from neuronsim.hlo.verify import verify
+from neuronsim.ops import Bits, ConvolutionDimensions, DotDimensions, WindowDimension
+from neuronsim.profiles import Profile
+from neuronsim.targets import find_target
+
+F32, BF16, F16 = dtypes.float32, dtypes.bfloat16, dtypes.float16
+S32, S64, PRED = dtypes.int32, dtypes.int64, dtypes.boolean
+NARROW = (BF16, F16, dtypes.float8_e5m2, dtypes.float8_e4m3, dtypes.float8_e3m4)
+FLOATS = (F32, *NARROW)
+PLAIN = DotDimensions((1,), (0,))
+Dims = tuple[int, ...]
+ModuleOf = Callable[..., Module]
+
+
+def inst(name: str, opcode: str, dims: Dims, *operands: str, **more: Any) -> Instruction:
+    dtype = more.pop("dtype", F32)
+    return Instruction(name, opcode, Shape(dtype, dims), operands, more)
+
+
+def param(name: str, *dims: int, number: int = 0, dtype: DType = F32) -> Instruction:
+    return inst(name, "parameter", dims, number=number, dtype=dtype)
+
+
+def const(name: str, value: Bits) -> Instruction:
+    return inst(name, "constant", value.data.shape, dtype=value.dtype, literal=value)
+
+
+def near_bits(rng: np.random.Generator, dtype: DType, dims: Dims) -> Bits:
+    """Values within a few binades of 1, so that sums round; any integers."""
+    word = np.dtype(f"u{dtype.itemsize}")
+    data = rng.integers(0, 1 if dtype is PRED else np.iinfo(word).max, dims, word, endpoint=True)
+    data = np.asarray(data, word)
+    if dtype.kind == "float":
+        m, top = dtype.mantissa_bits, (1 << dtype.exponent_bits) - 1
+        low, high = (top >> 1) - min(3, top // 2 - 1), (top >> 1) + 2
+        exponent = rng.integers(low, high, dims).astype(word) << word.type(m)
+        data = data & word.type(np.iinfo(word).max ^ (top << m)) | exponent
+    return Bits(np.asarray(data).view(dtype.storage), dtype)
+
+
+def with_specials(rng: np.random.Generator, x: Bits) -> Bits:
+    """A few zeros, subnormals, Inf and NaN of either sign among the values."""
+    t = x.dtype
+    word = np.dtype(f"u{t.itemsize}")
+    top = ((1 << t.exponent_bits) - 1) << t.mantissa_bits
+    table = np.array([0, 1, (1 << t.mantissa_bits) - 1, top - 1, top, t.nan_bits], word)
+    sign = rng.integers(0, 2, x.data.shape).astype(word) << word.type(8 * t.itemsize - 1)
+    chosen = table[rng.integers(0, len(table), x.data.shape)] | sign
+    data = np.where(rng.random(x.data.shape) < 0.02, chosen, x.data.view(word))
+    return Bits(np.asarray(data, word).view(t.storage), t)
+
+
+def words(value: Value) -> list[tuple[str, Dims, bytes]]:
+    if isinstance(value, TupleValue):
+        return [w for v in value.elements for w in words(v)]
+    return [(value.dtype.name, value.data.shape, np.ascontiguousarray(value.data).tobytes())]
+
+
+def one_at_a_time(module: Module, inputs: dict[str, Bits], profile: Profile, seed: int = 0) -> Value:
+    """D2: every instruction on its own, by the op table."""
+    values: dict[str, Any] = dict(inputs)
+    entry = module.entry_computation
+    for i in entry.instructions:
+        read = [values[o] for o in i.operands]
+        setting = ops.Setting(profile, seed, f"0/{entry.name}/{i.name}/")
+        if i.opcode == "constant":
+            values[i.name] = i.attributes["literal"]
+        elif i.opcode == "tuple":
+            values[i.name] = TupleValue(tuple(read))
+        elif i.opcode != "parameter" and profile.int64 == "truncate":
+            attributes = row_attributes(module, i)
+            values[i.name], _ = ops.truncated(row(i), read, attributes, setting, i.array.type)
+        elif i.opcode != "parameter":
+            attributes = row_attributes(module, i)
+            values[i.name] = ops.evaluate(row(i), read, attributes, setting, i.array.type)
+    return values[entry.root]
+
+
+def inputs_of(module: Module, seed: int, *, special: bool = False) -> dict[str, Bits]:
+    rng = np.random.default_rng(seed)
+    found = {p.name: near_bits(rng, p.array.dtype, p.array.dims) for p in module.parameters}
+    if special:
+        found = {n: with_specials(rng, x) if x.dtype.exponent_bits else x for n, x in found.items()}
+    return found
+
+
+def compiled(module: Module, profile: Profile | None = None) -> Program:
+    return compile_module(module, profile or Profile(), find_target("trn1"))
+
+
+def products(program: Program) -> list[Product]:
+    return [s.action for s in program.steps if isinstance(s.action, Product)]
+
+
+def fused(product: Product) -> set[str]:
+    found = {n for n in ("lhs", "rhs", "packed", "epilogue") if getattr(product.fusion, n) is not None}
+    assert product.fusion.terms == ()  # these come with each run
+    return found
+
+
+def processors() -> Iterator[str]:
+    """Every instruction set with 1 and 2 threads."""
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        for count in (1, 2):
+            processor.set_num_threads(count)
+            yield f"{isa}, {count} threads"
+
+
+def check_everywhere(
+    module: Module, fusions: list[set[str]], profile: Profile | None = None, *, special: bool = False
+) -> Program:
+    """What is fused into each product, and the program's bits on each processor, where it is compiled
+    anew and where it was compiled for another one.
+    """
+    profile = profile or Profile()
+    inputs = inputs_of(module, 1, special=special)
+    first = compiled(module, profile)
+    expected = words(one_at_a_time(module, inputs, profile))
+    for where in processors():
+        program = compiled(module, profile)
+        assert [fused(p) for p in products(program)] == fusions, where
+        assert words(run_program(program, inputs)) == expected, where
+        assert words(run_program(first, inputs)) == expected, f"compiled elsewhere, run on {where}"
+    return first
+
+
+# ---- random graphs -----------------------------------------------------------------------------
+
+
+class Graph:
+    """A random module that grows around a product, and what must have been fused into it."""
+
+    def __init__(self, seed: int, profile: Profile) -> None:
+        self.rng = np.random.default_rng([12, seed])
+        self.profile = profile
+        self.body: list[Instruction] = []
+        self.fusion: set[str] = set()
+        self.types = NARROW if profile.accumulate == "product_bf16" else FLOATS
+
+    def integer(self, low: int, high: int) -> int:
+        return int(self.rng.integers(low, high, endpoint=True))
+
+    def flip(self, chance: float = 0.5) -> bool:
+        return bool(self.rng.random() < chance)
+
+    def type(self, types: tuple[DType, ...] = FLOATS) -> DType:
+        return types[self.integer(0, len(types) - 1)]
+
+    def add(self, opcode: str, like: Instruction, *operands: str, **more: Any) -> Instruction:
+        """An instruction of the dimensions and type of `like`, where `more` has no others."""
+        dims, dtype = more.pop("dims", like.array.dims), more.pop("dtype", like.array.dtype)
+        made = inst(f"i{len(self.body)}", opcode, dims, *operands, dtype=dtype, **more)
+        self.body.append(made)
+        return made
+
+    def param(self, dtype: DType, dims: Dims) -> Instruction:
+        number = sum(i.opcode == "parameter" for i in self.body)
+        self.body.append(param(f"p{number}", *dims, number=number, dtype=dtype))
+        return self.body[-1]
+
+    def operand(self, side: str, dims: Dims) -> Instruction:
+        """A parameter, a parameter and its chain, or, on the right, a constant."""
+        if side == "rhs" and self.flip(0.3):
+            self.fusion.add("packed")
+            self.body.append(const("w", near_bits(self.rng, self.type(self.types), dims)))
+            return self.body[-1]
+        length = self.integer(0, 4)
+        last = self.param(self.type(self.types if not length else FLOATS), dims)
+        for n in range(length):
+            last = self.chain_step(last, last=n == length - 1)
+        if length:
+            self.fusion.add(side)
+        return last
+
+    def chain_step(self, x: Instruction, *, last: bool) -> Instruction:
+        kind = self.integer(0, 4)
+        if last and x.array.dtype not in self.types:
+            kind = 0
+        if kind == 0:
+            return self.add("convert", x, x.name, dtype=self.type(self.types if last else FLOATS))
+        if kind == 1:
+            widths = {"exponent_bits": 8, "mantissa_bits": self.integer(0, 3) * 3 + 1}
+            return self.add("reduce-precision", x, x.name, **widths)
+        if kind == 2 and x is self.body[-1] and x.opcode == "parameter":
+            return self.add("multiply", x, x.name, x.name)
+        return self.add(["negate", "abs", "tanh"][self.integer(0, 2)], x, x.name)
+
+    def dot(self) -> Instruction:
+        batch, free, others = (self.lengths(most) for most in (3, 21, 35))
+        depth = (self.integer(1, 300),) if self.flip() else self.lengths(13) or (1,)
+        sides = []
+        dims: list[int] = [*batch]
+        for name, own in (("lhs", free), ("rhs", others)):
+            order = [int(n) for n in self.rng.permutation(len(batch + own + depth))]
+            lengths = [(batch + own + depth)[n] for n in order]
+            where = [order.index(n) for n in range(len(order))]
+            made = self.operand(name, tuple(lengths))
+            dims += [lengths[n] for n in sorted(where[len(batch) : len(batch + own)])]
+            sides.append((made, tuple(where[: len(batch)]), tuple(where[len(batch + own) :])))
+        (lhs, lhs_batch, lhs_contracting), (rhs, rhs_batch, rhs_contracting) = sides
+        numbers = DotDimensions(lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
+        more = {"dims": tuple(dims), "dtype": self.type(), "dot_dimensions": numbers}
+        return self.add("dot", lhs, lhs.name, rhs.name, **more)
+
+    def lengths(self, most: int) -> Dims:
+        return tuple(self.integer(1, most) for _ in range(self.integer(0, 2)))
+
+    def convolution(self) -> Instruction:
+        groups = self.integer(2, 5) if self.flip() else 1
+        reads = 1 if self.flip() else self.integer(1, 17)  # of a group: 1 is depthwise
+        writes = groups * self.integer(1, 3 if groups > 1 else 37)
+        size, width = self.integer(1, 3), self.integer(1, 3)
+        height, length = self.integer(size, 11), self.integer(width, 13)
+        window = (
+            WindowDimension(size, self.integer(1, 2), (self.integer(0, 2), 1)),
+            WindowDimension(width, 1, (1, self.integer(0, 2)), self.integer(1, 2), 1, self.flip(0.3)),
+        )
+        first = self.flip()  # NCHW, else NHWC
+        channel, spatial = (1, (2, 3)) if first else (3, (1, 2))
+        numbers = ConvolutionDimensions(0, channel, spatial, 2, 3, (0, 1), 0, channel, spatial)
+
+        def arranged(n: int, c: int, *lengths: int) -> Dims:
+            return (n, c, *lengths) if first else (n, *lengths, c)
+
+        batch = self.integer(1, 3)
+        x = self.operand("lhs", arranged(batch, groups * reads, height, length))
+        w = self.operand("rhs", (size, width, reads, writes))
+        if groups > 1:
+            self.fusion.discard("packed")
+        places = (window[0].output_size(height), window[1].output_size(length))
+        more = {"window": window, "dimension_numbers": numbers, "feature_group_count": groups}
+        more |= {"batch_group_count": 1, "dims": arranged(batch, writes, *places)}
+        return self.add("convolution", x, x.name, w.name, **more, dtype=self.type())
+
+    def term(self, like: Instruction) -> Instruction:
+        """What an epilogue reads beside the product: an array, or a bias along one axis."""
+        t, dims = like.array.type
+        if not dims or self.flip():
+            return self.param(t, dims)
+        axis = self.integer(0, len(dims) - 1)
+        bias = self.param(t, (dims[axis],))
+        return self.add("broadcast", like, bias.name, dimensions=(axis,))
+
+    def epilogue(self, product: Instruction) -> None:
+        """Instructions of which each reads the last one, and some of them the product again."""
+        last = product
+        steps = self.integer(0, 6)
+        for n in range(steps):
+            t = last.array.dtype
+            kind = self.integer(0, 5)
+            if kind == 0:
+                last = self.add("convert", last, last.name, dtype=self.type())
+            elif kind == 1:
+                bound = self.term(last)
+                flags = {"dtype": PRED, "comparison_direction": "LT"}
+                smaller = self.add("compare", last, last.name, bound.name, **flags)
+                if n == steps - 1:
+                    return
+                other = product if t is product.array.dtype else bound
+                last = self.add("select", bound, smaller.name, other.name, bound.name)
+            elif kind == 2:
+                last = self.add(["tanh", "negate", "floor"][self.integer(0, 2)], last, last.name)
+            elif kind == 3 and t is product.array.dtype and last is not product:
+                last = self.add("multiply", last, last.name, product.name)
+            else:
+                term = self.term(last)
+                pair = [last.name, term.name][:: 1 if self.flip() else -1]
+                opcode = ["add", "subtract", "multiply", "maximum"][self.integer(0, 3)]
+                last = self.add(opcode, last, *pair)
+
+    def module(self) -> Module:
+        module = Module("random", "main", (Computation("main", tuple(self.body), self.body[-1].name),))
+        verify(module)
+        return module
+
+
+PROFILES: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {},
+    {"subnormals": "flush"},
+    {"accumulate": "sequential", "fp8_overflow": "saturate"},
+    {"accumulate": "exact"},
+    {"accumulate": "product_bf16"},
+    {"accumulate": "pairs", "divide": "reciprocal_multiply"},
+)
+
+
+def reads_product_in_one_chain(module: Module, name: str) -> bool:
+    """Whether all that reads a product lies in one tree of elementwise instructions, of which every
+    inner value is read once.
+    """
+    users = module.entry_computation.users()
+    ends = set()
+    for last in (i.name for i in users[name]):
+        while len(users[last]) == 1:
+            last = users[last][0].name
+        ends.add(last)
+    return len(ends) == 1
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_random_fused_products_equal_one_at_a_time_D2(seed: int, restored_processor: None) -> None:
+    profile = Profile(**PROFILES[seed % len(PROFILES)])
+    graph = Graph(seed, profile)
+    product = graph.convolution() if seed % 3 == 2 else graph.dot()
+    graph.epilogue(product)
+    module = graph.module()
+    inputs = inputs_of(module, seed, special=seed % 4 == 1)
+    expected = words(one_at_a_time(module, inputs, profile))
+    first = compiled(module, profile)
+    may_end = profile.accumulate != "exact" and module.entry_computation.root != product.name
+    for where in processors():
+        program = compiled(module, profile)
+        (found,) = products(program)
+        assert fused(found) - {"epilogue"} == graph.fusion, where
+        if not may_end:
+            assert found.fusion.epilogue is None
+        elif reads_product_in_one_chain(module, product.name):
+            assert found.fusion.epilogue is not None
+        assert words(run_program(program, inputs)) == expected, where
+        assert words(run_program(first, inputs)) == expected, f"compiled elsewhere, run on {where}"
+
+
+def test_control_the_random_graphs_have_everything() -> None:
+    """Every kind of fusion, many of each, dots and convolutions, results that are bool."""
+    seen: dict[str, int] = {}
+    for seed in range(120):
+        graph = Graph(seed, Profile(**PROFILES[seed % len(PROFILES)]))
+        graph.epilogue(graph.convolution() if seed % 3 == 2 else graph.dot())
+        program = compiled(graph.module(), graph.profile)
+        for name in fused(products(program)[0]):
+            seen[name] = seen.get(name, 0) + 1
+        root = graph.body[-1].array.dtype
+        seen[root.name] = seen.get(root.name, 0) + 1
+    assert min(seen[n] for n in ("lhs", "rhs", "packed", "epilogue")) >= 20
+    assert min(seen[n] for n in ("bool", "float32", "bfloat16")) >= 3
+
+
+# ---- random networks ---------------------------------------------------------------------------
+
+
+def random_network(seed: int) -> Module:
+    """Products and chains that read each other in every way: 24 arrays of 11 x 11, of which a few are
+    results.
+    """
+    rng = np.random.default_rng([13, seed])
+    dims, types = (11, 11), (F32, BF16, F16)
+    body = [param(f"p{n}", *dims, number=n, dtype=types[n % 3]) for n in range(3)]
+    body += [const(f"c{n}", near_bits(rng, types[n], dims)) for n in range(2)]
+    while len(body) < 24:
+        # Often the last value, so that chains and products follow each other.
+        read = [body[-1 if rng.random() < 0.5 else int(rng.integers(len(body)))] for _ in range(2)]
+        a, b = read[:: 1 if rng.random() < 0.5 else -1]
+        name, same = f"i{len(body)}", [i for i in body if i.array.dtype is a.array.dtype]
+        kind = int(rng.integers(6))
+        if kind < 2:
+            made = dot_of(a.name, b.name, *dims, name, types[int(rng.integers(3))])
+        elif kind == 2:
+            made = inst(name, "convert", dims, a.name, dtype=types[int(rng.integers(3))])
+        elif kind == 3:
+            opcode = str(rng.choice(["negate", "tanh", "abs"]))
+            made = inst(name, opcode, dims, a.name, dtype=a.array.dtype)
+        else:
+            pair = [a.name, same[int(rng.integers(len(same)))].name]
+            opcode = str(rng.choice(["add", "subtract", "maximum"]))
+            made = inst(name, opcode, dims, *pair[:: 1 if kind == 4 else -1], dtype=a.array.dtype)
+        body.append(made)
+    results = [body[-1], *(body[int(n)] for n in rng.choice(23, int(rng.integers(3)), replace=False))]
+    shapes = TupleShape(tuple(i.shape for i in results))
+    body.append(Instruction("out", "tuple", shapes, tuple(i.name for i in results)))
+    module = Module("network", "main", (Computation("main", tuple(body), "out"),))
+    verify(module)
+    return module
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_networks_equal_one_at_a_time_D2(seed: int, restored_processor: None) -> None:
+    module = random_network(seed)
+    inputs = inputs_of(module, seed)
+    processor.set_isa(processor.available_isas()[seed % len(processor.available_isas())])
+    expected = words(one_at_a_time(module, inputs, Profile()))
+    program = compiled(module)
+    assert words(run_program(program, inputs)) == expected
+    members = [m for s in program.steps for m in s.members]
+    assert len(members) == len(set(members))  # nothing is computed twice
+
+
+def test_control_the_random_networks_fuse() -> None:
+    found = [fused(p) for seed in range(100) for p in products(compiled(random_network(seed)))]
+    for name in ("lhs", "rhs", "packed", "epilogue"):
+        assert sum(name in f for f in found) >= 10
+    assert sum(len(f) >= 2 for f in found) >= 10
+
+
+# ---- operands ----------------------------------------------------------------------------------
+
+
+def dot_of(
+    lhs: str, rhs: str, m: int, n: int, name: str = "d", dtype: DType = F32, opcode: str = "dot"
+) -> Instruction:
+    return inst(name, opcode, (m, n), lhs, rhs, dot_dimensions=PLAIN, dtype=dtype)
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("dtype", NARROW, ids=lambda t: t.name)
+def test_an_operand_is_converted_while_it_is_packed_D2(
+    module_of: ModuleOf, restored_processor: None, dtype: DType, special: bool
+) -> None:
+    body = [
+        param("x", 37, 133),
+        param("y", 133, 45, number=1),
+        inst("a", "convert", (37, 133), "x", dtype=dtype),
+        inst("b", "convert", (133, 45), "y", dtype=dtype),
+        dot_of("a", "b", 37, 45),
+    ]
+    program = check_everywhere(module_of(*body), [{"lhs", "rhs"}], special=special)
+    assert [s.members for s in program.steps] == [("b", "a", "d")]
+    assert program.steps[0].operands == ("x", "y")
+
+
+def test_an_operand_is_reduced_to_tfloat32_while_it_is_packed_C9_D2(
+    module_of: ModuleOf, restored_processor: None
+) -> None:
+    tf32 = {"exponent_bits": 8, "mantissa_bits": 10}
+    body = [
+        param("x", 29, 259),
+        param("y", 259, 33, number=1),
+        inst("a", "reduce-precision", (29, 259), "x", **tf32),
+        inst("b", "reduce-precision", (259, 33), "y", **tf32),
+        dot_of("a", "b", 29, 33),
+    ]
+    check_everywhere(module_of(*body), [{"lhs", "rhs"}], special=True)
+
+
+def test_a_chain_of_several_roundings_keeps_each_of_them_D2(
+    module_of: ModuleOf, restored_processor: None
+) -> None:
+    """float32 to bfloat16 to float8 is not float32 to float8."""
+    body = [
+        param("x", 17, 140),
+        param("y", 140, 18, number=1, dtype=BF16),
+        inst("a", "convert", (17, 140), "x", dtype=BF16),
+        inst("b", "convert", (17, 140), "a", dtype=dtypes.float8_e4m3),
+        inst("c", "convert", (17, 140), "b", dtype=F16),
+        dot_of("c", "y", 17, 18),
+    ]
+    program = check_everywhere(module_of(*body), [{"lhs"}])
+    direct = [*body[:2], inst("b", "convert", (17, 140), "x", dtype=dtypes.float8_e4m3), *body[4:]]
+    inputs = inputs_of(module_of(*body), 1)
+    other = run_program(compiled(module_of(*direct)), inputs)
+    assert words(other) != words(run_program(program, inputs))
+
+
+def test_a_chain_read_twice_is_computed_once(module_of: ModuleOf, restored_processor: None) -> None:
+    body = [
+        param("x", 20, 20),
+        param("y", 20, 20, number=1),
+        inst("a", "convert", (20, 20), "x", dtype=BF16),
+        dot_of("a", "a", 20, 20, "square"),
+        inst("b", "convert", (20, 20), "y", dtype=BF16),
+        dot_of("b", "x", 20, 20, "first"),
+        dot_of("b", "y", 20, 20, "second"),
+        inst("s", "add", (20, 20), "first", "second"),
+        inst("t", "add", (20, 20), "s", "square"),
+    ]
+    program = check_everywhere(module_of(*body), [set(), set(), {"epilogue"}])
+    assert [s.members for s in program.steps if isinstance(s.action, Chain)] == [("a",), ("b",)]
+    assert program.steps[-1].members == ("square", "s", "t")
+
+
+def test_a_chain_that_is_a_result_too_stays(module_of: ModuleOf, restored_processor: None) -> None:
+    shapes = (Shape(BF16, (9, 12)), Shape(F32, (9, 10)))
+    body = [
+        param("x", 9, 12),
+        param("y", 12, 10, number=1),
+        inst("a", "convert", (9, 12), "x", dtype=BF16),
+        dot_of("a", "y", 9, 10),
+        Instruction("out", "tuple", TupleShape(shapes), ("a", "d")),
+    ]
+    check_everywhere(module_of(*body), [set()])
+
+
+@pytest.mark.parametrize("length", [MAX_PROLOGUE, MAX_PROLOGUE + 1])
+def test_long_chains_are_computed_once(
+    module_of: ModuleOf, restored_processor: None, length: int
+) -> None:
+    body = [param("x", 11, 12), param("y", 12, 13, number=1)]
+    for n in range(length):
+        body.append(inst(f"c{n}", "negate", (11, 12), f"c{n - 1}" if n else "x"))
+    body.append(dot_of(body[-1].name, "y", 11, 13))
+    check_everywhere(module_of(*body), [{"lhs"} if length == MAX_PROLOGUE else set()])
+
+
+def test_an_operand_of_two_arrays_or_of_integers_stays(
+    module_of: ModuleOf, restored_processor: None
+) -> None:
+    body = [
+        param("x", 11, 12),
+        param("y", 11, 12, number=1),
+        param("i", 12, 13, number=2, dtype=S32),
+        inst("a", "add", (11, 12), "x", "y"),
+        inst("b", "convert", (12, 13), "i"),
+        dot_of("a", "b", 11, 13),
+    ]
+    check_everywhere(module_of(*body), [set()])
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float8_e4m3], ids=lambda t: t.name)
+@pytest.mark.parametrize("depth", [1, 97, 300, 5001])
+def test_a_constant_right_operand_is_packed_once(
+    module_of: ModuleOf, restored_processor: None, dtype: DType, depth: int
+) -> None:
+    w = near_bits(np.random.default_rng(3), dtype, (depth, 71))
+    for rows in (1, 19):
+        body = [param("x", rows, depth, dtype=dtype), const("w", w), dot_of("x", "w", rows, 71)]
+        check_everywhere(module_of(*body), [{"packed"}], special=rows > 1)
+
+
+def test_a_constant_that_is_cast_is_packed_as_it_is_cast(
+    module_of: ModuleOf, restored_processor: None
+) -> None:
+    w = near_bits(np.random.default_rng(3), F32, (130, 40))
+    body = [
+        param("x", 9, 130, dtype=BF16),
+        const("w", w),
+        inst("c", "convert", (130, 40), "w", dtype=BF16),
+        dot_of("x", "c", 9, 40),
+    ]
+    program = check_everywhere(module_of(*body), [{"packed"}])
+    assert program.constants["c"].dtype is BF16
+
+
+# ---- what reads the product --------------------------------------------------------------------
+
+
+def layer(m: int = 35, k: int = 130, n: int = 45, dtype: DType = F32) -> list[Instruction]:
+    return [param("x", m, k), param("y", k, n, number=1), dot_of("x", "y", m, n, dtype=dtype)]
+
+
+def test_a_bias_and_relu_run_before_the_store_D2(module_of: ModuleOf, restored_processor: None) -> None:
+    zero = Bits(np.zeros((), np.float32), F32)
+    body = [
+        *layer(),
+        param("bias", 45, number=2),
+        inst("b", "broadcast", (35, 45), "bias", dimensions=(1,)),
+        inst("s", "add", (35, 45), "b", "d"),
+        const("zero", zero),
+        inst("z", "broadcast", (35, 45), "zero", dimensions=()),
+        inst("r", "maximum", (35, 45), "s", "z"),
+        inst("o", "convert", (35, 45), "r", dtype=BF16),
+    ]
+    program = check_everywhere(module_of(*body), [{"epilogue"}], special=True)
+    assert [s.name for s in program.steps] == ["b", "o"]
+    assert program.steps[-1].members == ("d", "s", "r", "o")
+
+
+def test_one_of_two_products_takes_their_sum(module_of: ModuleOf, restored_processor: None) -> None:
+    body = [
+        *layer(),
+        param("u", 35, 9, number=2),
+        param("v", 9, 45, number=3),
+        dot_of("u", "v", 35, 45, "e"),
+        inst("s", "subtract", (35, 45), "e", "d"),
+    ]
+    check_everywhere(module_of(*body), [set(), {"epilogue"}])
+
+
+def test_a_chain_between_two_products_is_one_of_theirs(
+    module_of: ModuleOf, restored_processor: None
+) -> None:
+    body = [
+        *layer(),
+        param("w", 45, 20, number=2),
+        inst("t", "tanh", (35, 45), "d"),
+        inst("c", "convert", (35, 45), "t", dtype=BF16),
+        dot_of("c", "w", 35, 20, "e"),
+        inst("n", "negate", (35, 20), "e"),
+    ]
+    program = check_everywhere(module_of(*body), [{"epilogue"}, {"epilogue"}])
+    assert len(program.steps) == 2
+
+
+def gelu(dims: Dims, x: str) -> list[Instruction]:
+    """Roughly x / 2 (1 + tanh(x + x^3)): it reads x four times."""
+    half, one = (Bits(np.full((), v, np.float32), F32) for v in (0.5, 1.0))
+    return [
+        const("c_half", half),
+        const("c_one", one),
+        inst("half", "broadcast", dims, "c_half", dimensions=()),
+        inst("one", "broadcast", dims, "c_one", dimensions=()),
+        inst("g1", "multiply", dims, x, x),
+        inst("g2", "multiply", dims, "g1", x),
+        inst("g3", "add", dims, "g2", x),
+        inst("g4", "tanh", dims, "g3"),
+        inst("g5", "add", dims, "g4", "one"),
+        inst("g6", "multiply", dims, "half", x),
+        inst("g7", "multiply", dims, "g6", "g5"),
+    ]
+
+
+def test_an_activation_may_read_the_product_often(
+    module_of: ModuleOf, restored_processor: None
+) -> None:
+    module = module_of(*layer(), *gelu((35, 45), "d"))
+    program = check_everywhere(module, [{"epilogue"}], special=True)
+    assert len(program.steps) == 1
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float8_e5m2], ids=lambda t: t.name)
+def test_comparisons_and_selects_of_products_E7(
+    module_of: ModuleOf, restored_processor: None, dtype: DType
+) -> None:
+    body = [
+        *layer(dtype=dtype),
+        param("t", 35, 45, number=2, dtype=dtype),
+        param("mask", 35, 45, number=3, dtype=PRED),
+        inst("p", "compare", (35, 45), "t", "d", dtype=PRED, comparison_direction="GT"),
+        inst("q", "and", (35, 45), "mask", "p", dtype=PRED),
+    ]
+    check_everywhere(module_of(*body), [{"epilogue"}], special=True)
+    body.append(inst("s", "select", (35, 45), "q", "d", "t", dtype=dtype))
+    check_everywhere(module_of(*body), [{"epilogue"}], special=True)
+
+
+@pytest.mark.parametrize("dtype", [S32, S64, dtypes.uint8], ids=lambda t: t.name)
+@pytest.mark.parametrize("int64", ["keep", "truncate"])
+def test_products_become_integers_C6_C7(
+    module_of: ModuleOf, restored_processor: None, dtype: DType, int64: str
+) -> None:
+    """What C7 counts is not fused."""
+    body = [*layer(), inst("i", "convert", (35, 45), "d", dtype=dtype)]
+    counted = dtype is S64 and int64 == "truncate"
+    profile = Profile(int64=int64)
+    check_everywhere(module_of(*body), [set() if counted else {"epilogue"}], profile, special=True)
+
+
+def test_int64_terms_are_counted_on_their_own_C7(module_of: ModuleOf, restored_processor: None) -> None:
+    body = [
+        *layer(),
+        param("i", 35, 45, number=2, dtype=S64),
+        inst("f", "convert", (35, 45), "i"),
+        inst("s", "add", (35, 45), "d", "f"),
+    ]
+    module, profile = module_of(*body), Profile(int64="truncate")
+    counts: dict[str, int] = {}
+    inputs = inputs_of(module, 1)
+    small = inputs | {"i": ops.truncate_int64(inputs["i"])[0]}
+    program = compiled(module, profile)
+    assert [fused(p) for p in products(program)] == [{"epilogue"}]
+    found = run_program(program, inputs, counts)
+    assert words(found) == words(one_at_a_time(module, small, profile))
+    assert set(counts) == {"i"}
+
+
+def test_a_product_read_by_two_steps_is_stored(module_of: ModuleOf, restored_processor: None) -> None:
+    body = [
+        *layer(),
+        inst("n", "negate", (35, 45), "d"),
+        inst("t", "transpose", (45, 35), "d", dimensions=(1, 0)),
+        dot_of("n", "t", 35, 35, "e"),
+    ]
+    check_everywhere(module_of(*body), [set(), {"lhs"}])
+
+
+def test_a_product_that_is_the_root_stays_one(module_of: ModuleOf, restored_processor: None) -> None:
+    body = [*layer(), inst("n", "negate", (35, 45), "d")]
+    check_everywhere(module_of(*body, root="d"), [set()])
+    shapes = TupleShape((Shape(F32, (35, 45)),) * 2)
+    body.append(Instruction("out", "tuple", shapes, ("d", "n")))
+    check_everywhere(module_of(*body), [set()])
+
+
+def test_an_epilogue_of_other_dimensions_stays(module_of: ModuleOf, restored_processor: None) -> None:
+    """The product is the scalar condition of a select over an array."""
+    body = [
+        param("x", 30),
+        param("y", 30, number=1),
+        inst("d", "dot", (), "x", "y", dot_dimensions=DotDimensions((0,), (0,))),
+        param("v", 30, number=2),
+        inst("s", "clamp", (30,), "d", "v", "x"),
+    ]
+    check_everywhere(module_of(*body), [set()])
+    body[4] = inst("s", "negate", (), "d")
+    check_everywhere(module_of(*body), [{"epilogue"}])
+
+
+def test_a_term_may_be_a_scalar(module_of: ModuleOf, restored_processor: None) -> None:
+    body = [
+        *layer(),
+        param("low", number=2),
+        param("high", number=3),
+        inst("c", "clamp", (35, 45), "low", "d", "high"),
+    ]
+    check_everywhere(module_of(*body), [{"epilogue"}])
+
+
+def test_a_term_may_lie_in_any_order(module_of: ModuleOf, restored_processor: None) -> None:
+    body = [
+        *layer(),
+        param("t", 45, 35, number=2),
+        inst("u", "transpose", (35, 45), "t", dimensions=(1, 0)),
+        inst("r", "reverse", (35, 45), "u", dimensions=(0, 1)),
+        inst("s", "add", (35, 45), "r", "d"),
+    ]
+    check_everywhere(module_of(*body), [{"epilogue"}])
+
+
+@pytest.mark.parametrize("depth", [0, 1, 127, 128, 129, 2047, 2049, 4611])
+@pytest.mark.parametrize("rows", [1, 13])
+def test_depths_around_tiles_and_cache_chunks(
+    module_of: ModuleOf, restored_processor: None, depth: int, rows: int
+) -> None:
+    body = [
+        param("x", rows, depth),
+        param("y", depth, 37, number=1),
+        param("t", rows, 37, number=2, dtype=BF16),
+        inst("a", "convert", (rows, depth), "x", dtype=BF16),
+        inst("b", "convert", (depth, 37), "y", dtype=BF16),
+        dot_of("a", "b", rows, 37, dtype=BF16),
+        inst("s", "add", (rows, 37), "d", "t", dtype=BF16),
+    ]
+    check_everywhere(module_of(*body), [{"lhs", "rhs", "epilogue"}])
+
+
+# ---- convolutions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["NCHW", "NHWC"])
+@pytest.mark.parametrize(
+    ("groups", "reads", "writes"), [(1, 16, 37), (1, 3, 5), (4, 6, 20), (33, 1, 33), (9, 1, 27)]
+)
+def test_convolutions_with_all_around_them(
+    module_of: ModuleOf,
+    restored_processor: None,
+    first: bool,
+    groups: int,
+    reads: int,
+    writes: int,
+) -> None:
+    channel, spatial = (1, (2, 3)) if first else (3, (1, 2))
+    numbers = ConvolutionDimensions(0, channel, spatial, 2, 3, (0, 1), 0, channel, spatial)
+    window = (WindowDimension(3, 2, (1, 1)), WindowDimension(3, 1, (1, 1)))
+    image = (2, groups * reads, 9, 11) if first else (2, 9, 11, groups * reads)
+    out = (2, writes, 5, 11) if first else (2, 5, 11, writes)
+    attributes = {"window": window, "dimension_numbers": numbers, "batch_group_count": 1}
+    w = near_bits(np.random.default_rng(4), BF16, (3, 3, reads, writes))
+    for weights in (const("w", w), param("w", *w.data.shape, number=3, dtype=BF16)):
+        body = [
+            param("x", *image),
+            param("bias", writes, number=1),
+            param("rest", *out, number=2, dtype=BF16),
+            weights,
+            inst("a", "convert", image, "x", dtype=BF16),
+            inst("c", "convolution", out, "a", "w", feature_group_count=groups, **attributes),
+            inst("b", "broadcast", out, "bias", dimensions=(channel,)),
+            inst("s", "add", out, "b", "c"),
+            inst("h", "convert", out, "s", dtype=BF16),
+            inst("r", "add", out, "h", "rest", dtype=BF16),
+        ]
+        packed = {"packed"} if weights.opcode == "constant" and groups == 1 else set()
+        check_everywhere(module_of(*body), [{"lhs", "epilogue"} | packed])
+
+
+def test_a_convolution_without_features_has_an_epilogue(
+    module_of: ModuleOf, restored_processor: None
+) -> None:
+    numbers = ConvolutionDimensions(0, 2, (1,), 1, 2, (0,), 0, 2, (1,))
+    attributes = {"dimension_numbers": numbers, "feature_group_count": 1, "batch_group_count": 1}
+    body = [
+        param("x", 2, 7, 0),
+        param("w", 3, 0, 5, number=1),
+        param("t", 2, 5, 5, number=2),
+        inst("c", "convolution", (2, 5, 5), "x", "w", window=(WindowDimension(3),), **attributes),
+        inst("s", "add", (2, 5, 5), "c", "t"),
+    ]
+    check_everywhere(module_of(*body), [{"epilogue"}])
+
+
+@pytest.mark.parametrize(("batch", "size", "groups"), [(3, 30, 1), (1, 45, 1), (1, 45, 900)])
+def test_terms_of_a_convolution_that_is_padded_in_pieces(
+    module_of: ModuleOf, restored_processor: None, batch: int, size: int, groups: int
+) -> None:
+    """More than the 6 MiB of samples, or of rows, that the core pads at a time."""
+    writes = 3 if groups == 1 else 900
+    numbers = ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
+    attributes = {"dimension_numbers": numbers, "feature_group_count": groups, "batch_group_count": 1}
+    window = (WindowDimension(3, 1, (1, 1)), WindowDimension(2))
+    image, out = (batch, size, size, 900), (batch, size, size - 1, writes)
+    body = [
+        param("x", *image),
+        param("w", 3, 2, 900 // groups, writes, number=1),
+        param("t", *out, number=2),
+        param("bias", writes, number=3),
+        inst("a", "reduce-precision", image, "x", exponent_bits=8, mantissa_bits=10),
+        inst("c", "convolution", out, "a", "w", window=window, **attributes),
+        inst("b", "broadcast", out, "bias", dimensions=(3,)),
+        inst("s", "add", out, "c", "t"),
+        inst("r", "multiply", out, "s", "b"),
+    ]
+    check_everywhere(module_of(*body), [{"lhs", "epilogue"}])
+
+
+# ---- what is left alone ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("int_dot", ["exact", "via_float32"])
+def test_integer_products_are_untouched_M7(
+    module_of: ModuleOf, restored_processor: None, int_dot: str
+) -> None:
+    w = near_bits(np.random.default_rng(5), S32, (140, 9))
+    body = [
+        param("x", 7, 140, dtype=S32),
+        const("w", w),
+        inst("a", "negate", (7, 140), "x", dtype=S32),
+        dot_of("a", "w", 7, 9, dtype=S32),
+        inst("n", "negate", (7, 9), "d", dtype=S32),
+    ]
+    program = check_everywhere(module_of(*body), [], Profile(int_dot=int_dot))
+    assert [type(s.action) for s in program.steps] == [Chain, Call, Chain]
+
+
+def test_exact_sums_round_to_the_product_and_then_on_M6(
+    module_of: ModuleOf, restored_processor: None
+) -> None:
+    body = [
+        *layer(),
+        inst("c", "convert", (35, 45), "d", dtype=BF16),
+    ]
+    body[2:2] = [inst("a", "convert", (35, 130), "x", dtype=BF16)]
+    body[3] = dot_of("a", "y", 35, 45)
+    check_everywhere(module_of(*body), [{"lhs"}], Profile(accumulate="exact"))
+
+
+def test_stochastic_rounding_draws_the_same_words_S2(
+    module_of: ModuleOf, restored_processor: None
+) -> None:
+    profile = Profile(rounding="stochastic")
+    w = near_bits(np.random.default_rng(6), BF16, (130, 45))
+    body = [
+        param("x", 35, 130),
+        const("w", w),
+        inst("a", "convert", (35, 130), "x", dtype=BF16),
+        dot_of("a", "w", 35, 45, dtype=BF16),
+        inst("n", "multiply", (35, 45), "d", "d", dtype=BF16),
+        inst("o", "convert", (35, 45), "n", dtype=dtypes.float8_e4m3),
+    ]
+    module = module_of(*body)
+    inputs = inputs_of(module, 1)
+    expected = words(one_at_a_time(module, inputs, profile, seed=9))
+    assert expected != words(one_at_a_time(module, inputs, profile, seed=10))
+    for where in processors():
+        program = compiled(module, profile)
+        assert [fused(p) for p in products(program)] == [{"packed"}], where
+        assert len(program.steps) == 3
+        assert words(run_program(program, inputs, seed=9)) == expected, where
+
+
+# ---- controls ----------------------------------------------------------------------------------
+
+
+def changed(program: Program, **fusion: Any) -> Program:
+    """The program whose only product has another fusion."""
+
+    def other(s: Step) -> Step:
+        if not isinstance(s.action, Product):
+            return s
+        product = dataclasses.replace(s.action, fusion=dataclasses.replace(s.action.fusion, **fusion))
+        operands = s.operands if product.fusion.epilogue else s.operands[:2]
+        return dataclasses.replace(s, action=product, operands=operands)
+
+    return dataclasses.replace(program, steps=tuple(other(s) for s in program.steps))
+
+
+def dense_layer(module_of: ModuleOf) -> Module:
+    w = near_bits(np.random.default_rng(7), BF16, (130, 45))
+    return module_of(
+        param("x", 35, 130),
+        const("w", w),
+        param("t", 35, 45, number=1),
+        inst("a", "convert", (35, 130), "x", dtype=BF16),
+        dot_of("a", "w", 35, 45),
+        inst("s", "add", (35, 45), "d", "t"),
+    )
+
+
+@pytest.mark.parametrize("part", ["lhs", "epilogue"])
+def test_control_a_dropped_part_shows(module_of: ModuleOf, part: str) -> None:
+    module = dense_layer(module_of)
+    program, inputs = compiled(module), inputs_of(module, 1)
+    assert fused(products(program)[0]) == {"lhs", "packed", "epilogue"}
+    found = run_program(program, inputs)
+    assert words(found) == words(one_at_a_time(module, inputs, Profile()))
+    assert words(run_program(changed(program, **{part: None}), inputs)) != words(found)
+
+
+def test_control_packed_columns_are_read_on_their_processor_only(
+    module_of: ModuleOf, restored_processor: None
+) -> None:
+    """Columns of another operand show where they were packed; elsewhere they are not looked at."""
+    module = dense_layer(module_of)
+    inputs = inputs_of(module, 1)
+    expected = words(one_at_a_time(module, inputs, Profile()))
+    isas = processor.available_isas()
+    if len(isas) < 2:
+        pytest.skip("this processor has one instruction set")
+    for isa in isas:
+        processor.set_isa(isa)
+        program = compiled(module)
+        (product,) = products(program)
+        wrong = near_bits(np.random.default_rng(8), BF16, (130, 45))
+        packed = ops.pack_columns(product.op, wrong, product.attributes, ops.Setting(Profile()))
+        program = changed(program, packed=packed)
+        for other in isas:
+            processor.set_isa(other)
+            assert (words(run_program(program, inputs)) == expected) == (other != isa)
+
+
+def test_control_the_order_of_an_epilogues_operands_shows(module_of: ModuleOf) -> None:
+    """A difference turned round has other bits, so that the tests above see the order."""
+    results = []
+    for pair in (("d", "t"), ("t", "d")):
+        body = [*layer(), param("t", 35, 45, number=2), inst("s", "subtract", (35, 45), *pair)]
+        module = module_of(*body)
+        results.append(words(run_program(compiled(module), inputs_of(module, 1))))
+    assert results[0] != results[1]
