@@ -147,7 +147,17 @@ MEMORY: tuple[tuple[str, tuple[int, ...], str, Layer | None], ...] = (
     *(("convolution", (8, 64, 224, 224), t, square(64, 3)) for t in ("float32", CAST)),
 )
 # The targets of the issue by group: a group that is not here has none.
-TARGETS: dict[str, Target] = {}
+TARGETS: dict[str, Target] = {
+    **dict.fromkeys(("bfloat16", "float32", "tfloat32", "float16"), Target(1.0, 0.9)),
+    "float16-torch": Target(50.0),
+    **dict.fromkeys(("float8_e4m3", "float8_e5m2"), Target(0.9)),
+    "auto-cast": Target(1.5, 1.5),
+    "one-row": Target(0.9, 0.9),
+    "avx2": Target(0.9),
+    **dict.fromkeys(("resnet50", "mobilenetv2", "positions"), Target(0.9)),
+    **dict.fromkeys((f"{g}-auto-cast" for g in ("resnet50", "mobilenetv2", "positions")), Target(1.6)),
+    "scaling": Target(least=1.8),
+}
 
 
 def duration(seconds: float) -> str:
