@@ -107,8 +107,8 @@ private:
     // Each output feature has an input feature of its own: the vectors run over them.
     bool is_depthwise() const {
         return rank() > 0 && c_.feature_groups > 1 && c_.input_features == 1 &&
-               c_.output_features <= 4 && how_.model != Accumulate::exact &&
-               form() == DotForm::fma && packed_ == nullptr;
+               c_.output_features <= 4 && how_.model != Accumulate::exact && form() == DotForm::fma &&
+               packed_ == nullptr;
     }
     // Whether the elements of a channel's lines lie side by side, in the input and in the result.
     bool has_planes() const {
