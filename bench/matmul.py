@@ -19,7 +19,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich import box
@@ -117,7 +117,15 @@ def mobilenet_v2() -> tuple[tuple[tuple[int, ...], Layer], ...]:
     return tuple(dict.fromkeys(found))
 
 
+def packed(
+    layers: Sequence[tuple[tuple[int, ...], Layer]],
+) -> tuple[tuple[tuple[int, ...], Layer], ...]:
+    """The same layers with weights that were packed before, as the peer keeps them."""
+    return tuple((shape, replace(layer, packed=True)) for shape, layer in layers)
+
+
 CAST = "float32:bfloat16"
+NETWORKS = {"resnet50": resnet50(), "mobilenetv2": mobilenet_v2(), "positions": (POSITIONS,)}
 GROUPS: dict[str, tuple[Entry, ...]] = {
     "bfloat16": products("bfloat16", "torch", SHAPES),
     "float32": products("float32", "sgemm", SHAPES),
@@ -129,12 +137,13 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
     "auto-cast": products(CAST, "sgemm", LARGE),
     "one-row": products("float32", "read", (ROW,)) + products("bfloat16", "read", (ROW,)),
     "avx2": products("float32", "sgemm_haswell", SHAPES, isa="x86-64-v3"),
-    "resnet50": convolutions("float32", resnet50()),
-    "resnet50-auto-cast": convolutions(CAST, resnet50()),
-    "mobilenetv2": convolutions("float32", mobilenet_v2()),
-    "mobilenetv2-auto-cast": convolutions(CAST, mobilenet_v2()),
-    "positions": convolutions("float32", (POSITIONS,)),
-    "positions-auto-cast": convolutions(CAST, (POSITIONS,)),
+    **{name: convolutions("float32", layers) for name, layers in NETWORKS.items()},
+    **{f"{name}-auto-cast": convolutions(CAST, layers) for name, layers in NETWORKS.items()},
+    **{f"{name}-packed": convolutions("float32", packed(layers)) for name, layers in NETWORKS.items()},
+    **{
+        f"{name}-auto-cast-packed": convolutions(CAST, packed(layers))
+        for name, layers in NETWORKS.items()
+    },
     "scaling": (
         *products("float32", "one_thread", LARGE, threads=(2,)),
         *products("bfloat16", "one_thread", LARGE, threads=(2,)),
@@ -154,8 +163,8 @@ TARGETS: dict[str, Target] = {
     "auto-cast": Target(1.5, 1.5),
     "one-row": Target(0.9, 0.9),
     "avx2": Target(0.9),
-    **dict.fromkeys(("resnet50", "mobilenetv2", "positions"), Target(0.9)),
-    **dict.fromkeys((f"{g}-auto-cast" for g in ("resnet50", "mobilenetv2", "positions")), Target(1.6)),
+    **dict.fromkeys((f"{n}{p}" for n in NETWORKS for p in ("", "-packed")), Target(0.9)),
+    **dict.fromkeys((f"{n}-auto-cast{p}" for n in NETWORKS for p in ("", "-packed")), Target(1.6)),
     "scaling": Target(least=1.8),
 }
 

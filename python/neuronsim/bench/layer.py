@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from neuronsim.errors import InvalidArgument
 
-_WORD = re.compile(r"(\d+)k(\d+(?:x\d+)*)(?:s(\d+))?(?:p(\d+))?(?:d(\d+))?(?:g(\d+))?", re.ASCII)
+_WORD = re.compile(r"(\d+)k(\d+(?:x\d+)*)(?:s(\d+))?(?:p(\d+))?(?:d(\d+))?(?:g(\d+))?(w?)", re.ASCII)
 _LONGEST = 1 << 20
 
 
 @dataclass(frozen=True)
 class Layer:
     """How many output features a convolution has, its kernel's lengths, and the stride, the padding at
-    either end and the dilation of every axis; `groups` of features see only each other.
+    either end and the dilation of every axis; `groups` of features see only each other. With `packed`
+    the weights were rounded and packed before, as a compiled program and onnxruntime keep them.
 
     >>> str(Layer(32, (3, 3), stride=2, padding=1, groups=32))
     '32k3x3s2p1g32'
@@ -26,11 +27,13 @@ class Layer:
     padding: int = 0
     dilation: int = 1
     groups: int = 1
+    packed: bool = False
 
     def __str__(self) -> str:
         usual = (("s", self.stride, 1), ("p", self.padding, 0), ("d", self.dilation, 1))
         word = f"{self.features}k{'x'.join(map(str, self.kernel))}"
-        return word + "".join(f"{k}{n}" for k, n, u in (*usual, ("g", self.groups, 1)) if n != u)
+        word += "".join(f"{k}{n}" for k, n, u in (*usual, ("g", self.groups, 1)) if n != u)
+        return word + "w" * self.packed
 
     def weight_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The weights (features, channels of a group, kernel) for an input (batch, channels, lengths).
@@ -69,24 +72,25 @@ class Layer:
 
 
 def parse_layer(word: str) -> Layer:
-    """The layer of a word: FEATURESkKERNEL, then as needed sSTRIDE, pPADDING, dDILATION, gGROUPS.
+    """The layer of a word: FEATURESkKERNEL, then as needed sSTRIDE, pPADDING, dDILATION, gGROUPS,
+    and w for packed weights.
 
     >>> parse_layer("256k5p2")
-    Layer(features=256, kernel=(5,), stride=1, padding=2, dilation=1, groups=1)
+    Layer(features=256, kernel=(5,), stride=1, padding=2, dilation=1, groups=1, packed=False)
     """
     found = _WORD.fullmatch(word)
     numbers = [] if found is None else [int(n) for n in re.findall(r"\d+", word)]
     if found is None or max(numbers) > _LONGEST:
         raise InvalidArgument(
             f"a layer is a word such as 64k7x7s2p3 (features, kernel, then as needed stride, padding, "
-            f"dilation d2, groups g32), not {word!r}"
+            f"dilation d2, groups g32, packed weights w), not {word!r}"
         )
     stride, padding, dilation, groups = (
-        int(text or usual) for text, usual in zip(found.groups()[2:], (1, 0, 1, 1), strict=True)
+        int(text or usual) for text, usual in zip(found.groups()[2:6], (1, 0, 1, 1), strict=True)
     )
     kernel = tuple(int(n) for n in found[2].split("x"))
     if min(int(found[1]), *kernel, stride, dilation, groups) < 1:
         raise InvalidArgument(
             f"features, kernel, stride, dilation and groups are at least 1, in {word!r}"
         )
-    return Layer(int(found[1]), kernel, stride, padding, dilation, groups)
+    return Layer(int(found[1]), kernel, stride, padding, dilation, groups, bool(found[7]))

@@ -8,11 +8,12 @@ from typing import Any
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays import nn
-from neuronsim.arrays.array import Array, asarray
+from neuronsim.arrays.array import Array, asarray, convert
 from neuronsim.bench.case import Case, check_shape, normal_values
 from neuronsim.bench.layer import Layer
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
+from neuronsim.profiles import current_profile
 
 
 def matmul_case(shape: tuple[int, ...], dtype: DType, cast: DType | None) -> Case:
@@ -81,7 +82,7 @@ def convolution_case(
 
 
 def _convolution_run(x: Array, w: Array, layer: Layer, cast: DType | None) -> Callable[[], Any]:
-    if cast is None:
+    if cast is None and not layer.packed:
         return lambda: nn.conv(
             x,
             w,
@@ -90,22 +91,27 @@ def _convolution_run(x: Array, w: Array, layer: Layer, cast: DType | None) -> Ca
             dilation=layer.dilation,
             groups=layer.groups,
         )
-    window = tuple(
-        ops.WindowDimension(n, layer.stride, (layer.padding,) * 2, window_dilation=layer.dilation)
-        for n in layer.kernel
-    )
     spatial = tuple(range(2, x.ndim))
-    return lambda: Array(
-        ops.apply(
-            "convolution",
-            (x.bits, w.bits),
-            window=window,
-            dimension_numbers=ops.ConvolutionDimensions(0, 1, spatial, 1, 0, spatial, 0, 1, spatial),
-            feature_group_count=layer.groups,
-            batch_group_count=1,
-            cast=cast,
-        )
-    )
+    attributes: dict[str, Any] = {
+        "window": tuple(
+            ops.WindowDimension(n, layer.stride, (layer.padding,) * 2, window_dilation=layer.dilation)
+            for n in layer.kernel
+        ),
+        "dimension_numbers": ops.ConvolutionDimensions(0, 1, spatial, 1, 0, spatial, 0, 1, spatial),
+        "feature_group_count": layer.groups,
+        "batch_group_count": 1,
+        "dtype": x.dtype,
+    }
+    if cast is not None:
+        attributes["cast"] = cast
+    if not layer.packed:
+        return lambda: Array(ops.apply("convolution", (x.bits, w.bits), **attributes))
+    weights = w if cast is None else convert(w, cast)
+    op, setting = ops.by_name("convolution"), ops.Setting(current_profile())
+    result = op.infer((x.bits.type, weights.bits.type), attributes)
+    fusion = ops.Fusion(packed=ops.pack_columns(op, weights.bits, attributes, setting))
+    operands = (x.bits, weights.bits)
+    return lambda: Array(ops.evaluate_product(op, operands, attributes, setting, result, fusion))
 
 
 def _check_cast(op: str, dtype: DType, cast: DType | None) -> None:
