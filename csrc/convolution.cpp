@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <initializer_list>
 #include <stdexcept>
 
 #include "dispatch.h"
@@ -10,8 +11,19 @@
 namespace neuronsim {
 namespace {
 
-constexpr int64_t image_bytes = 6 << 20;  // what is padded at a time
-constexpr int64_t max_pixels = 64;        // that are turned to channels last at a time
+constexpr int64_t image_bytes = 6 << 20;     // what is padded at a time
+constexpr int64_t plane_bytes = 1 << 20;     // of one channel
+constexpr int64_t gathered_bytes = 4 << 20;  // of windows that are copied one by one
+constexpr size_t max_phases = 256;           // of a plane
+constexpr int64_t max_pixels = 64;           // that are turned to channels last at a time
+
+// A product of sizes that stops at the largest number.
+int64_t saturated_product(std::initializer_list<int64_t> factors) {
+    int64_t n = 1;
+    for (const int64_t f : factors)
+        if (__builtin_mul_overflow(n, f, &n)) return INT64_MAX;
+    return n;
+}
 
 // How the padded image holds its elements: as pairs of bfloat16 or float32 for the kernels, or, for
 // integers, as they come.
@@ -22,13 +34,13 @@ struct Image {
     int64_t pixel;                 // words or elements from a pixel to the next
     Held held;
     int64_t element;  // bytes of one element, or of a pair
-    int64_t line() const { return extents.back() * pixel * element; }
+    int64_t line() const { return saturated_product({extents.back(), pixel, element}); }
     int64_t lines() const {
         int64_t n = 1;
-        for (size_t d = 0; d + 1 < extents.size(); ++d) n *= extents[d];
+        for (size_t d = 0; d + 1 < extents.size(); ++d) n = saturated_product({n, extents[d]});
         return n;
     }
-    int64_t bytes() const { return lines() * line(); }
+    int64_t bytes() const { return saturated_product({lines(), line()}); }
     std::vector<int64_t> strides() const {
         std::vector<int64_t> s(extents.size());
         int64_t stride = pixel * element;
@@ -59,18 +71,23 @@ public:
 
     void run() {
         if (axes_size(out_.rows) == 0) return;
-        const bool is_float = is_device_float(out_.dtype);
-        const bool by_channels = is_float && is_depthwise();
-        if (by_channels && has_planes()) return multiply_planes();
+        const bool by_channels = is_device_float(out_.dtype) && is_depthwise();
+        if (by_channels && has_planes()) {
+            const int64_t rows = rows_within(plane_bytes, [&](int64_t n) { return plane(n).bytes(); });
+            if (rows == 0) return multiply_gathered();
+            for (int64_t row = 0; row < outputs(0); row += rows)
+                multiply_planes(row, std::min(rows, outputs(0) - row));
+            return;
+        }
         if (!by_channels && !needs_image()) return multiply_in_place();
         // As much of the batch, or else of the first spatial dimension, as the limit allows.
-        const int64_t whole = image(0, outputs(0), by_channels).bytes() * c_.batch_groups;
-        const int64_t samples =
-            std::clamp<int64_t>(image_bytes / std::max<int64_t>(whole, 1), 1, c_.batch);
-        int64_t rows = outputs(0);
-        while (samples == 1 && rows > 1 &&
-               image(0, rows, by_channels).bytes() * c_.batch_groups > image_bytes)
-            rows = (rows + 1) / 2;
+        const auto bytes = [&](int64_t rows) {
+            return saturated_product({image(rows, by_channels).bytes(), c_.batch_groups});
+        };
+        const int64_t whole = std::max<int64_t>(bytes(outputs(0)), 1);
+        const int64_t samples = std::clamp<int64_t>(image_bytes / whole, 1, c_.batch);
+        const int64_t rows = whole <= image_bytes ? outputs(0) : rows_within(image_bytes, bytes);
+        if (rows == 0) return multiply_gathered();
         for (int64_t n = 0; n < c_.batch; n += samples)
             for (int64_t row = 0; row < outputs(0); row += rows) {
                 const int64_t n_count = std::min(samples, c_.batch - n);
@@ -86,6 +103,14 @@ private:
     int64_t outputs(size_t d) const { return rank() == 0 ? 1 : c_.spatial[d].output; }
     const Axes& x_axes() const { return x_.vectors; }  // batch, spatial ...
     int64_t channel_stride() const { return x_.depth[0].stride; }
+
+    // How many outputs of the first spatial dimension stay within a limit together; 0 if not even one.
+    template <class Bytes>
+    int64_t rows_within(int64_t limit, const Bytes& bytes) const {
+        int64_t rows = outputs(0);
+        while (rows > 0 && bytes(rows) > limit) rows /= 2;
+        return rows;
+    }
 
     // Whether a window reaches into padding or holes, or the channels of a pixel lie apart where
     // several windows read it.
@@ -129,8 +154,8 @@ private:
         return Held::pairs;
     }
 
-    // The image that the outputs [row, row + count) of the first spatial dimension read.
-    Image image(int64_t, int64_t count, bool by_channels) const {
+    // The image that so many outputs of the first spatial dimension read.
+    Image image(int64_t count, bool by_channels) const {
         Image i;
         for (size_t d = 0; d < rank(); ++d) {
             const ConvolutionAxis& s = c_.spatial[d];
@@ -150,9 +175,9 @@ private:
 
     // Copies the input into the image: channels last, +0 in padding and holes (M5).
     void fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count, bool by_channels) {
-        image_ = image(row, row_count, by_channels);
+        image_ = image(row_count, by_channels);
         const int64_t samples = n_count * c_.batch_groups;
-        data_ = space().get<char>(checked_bytes(samples));
+        data_ = space().get<char>(static_cast<int64_t>(checked_product({samples, image_.bytes()})));
         std::atomic<uint32_t> least{0xFFFF};
         const int64_t lines = image_.lines();
         const int64_t grain = 1 + 16384 / (image_.line() + 1);
@@ -169,13 +194,6 @@ private:
             }
         });
         least_ = least;
-    }
-    int64_t checked_bytes(int64_t samples) const {
-        Axes unused;
-        int64_t bytes = checked_product({samples, image_.element, image_.pixel});
-        for (const int64_t n : image_.extents)
-            bytes = static_cast<int64_t>(checked_product({bytes, n}));
-        return bytes;
     }
     static Workspace& space() {
         thread_local Workspace workspace;
@@ -229,7 +247,7 @@ private:
         const DotForm form = image_.held == Held::float32 ? DotForm::fma : DotForm::pairs;
         // C4 is the product's: the image holds the operand's own values.
         const Packer packer(k_, line, form, Numerics{});
-        thread_local Workspace first, second;
+        thread_local Workspace first;
         if (by_channels && c_.output_features > 1) {
             float* values = first.get<float>(n * channels);
             packer.stage_block(source, 0, n, 0, channels, false, 4 * channels,
@@ -318,236 +336,323 @@ private:
         dot(a, w_, packed_, r, how_, numerics_, draw_of(r));
     }
 
+    // The weights of a depthwise convolution: [window][channels] if across, else [channels][window].
+    const float* channel_weights(int64_t window, bool is_across) const {
+        thread_local Workspace space;
+        const int64_t channels = c_.feature_groups * c_.output_features;
+        float* weights = space.get<float>(window * channels);
+        DotOperand w = w_;
+        w.vectors = {w_.batch[0], w_.vectors[0]};
+        w.batch = {};
+        Packer(k_, w, DotForm::fma, Numerics{})
+            .stage_block(w.data, 0, channels, 0, window, is_across, 4 * (is_across ? channels : window),
+                         reinterpret_cast<char*>(weights));
+        return weights;
+    }
+    // The result with the features of all groups as its columns.
+    static DotResult joined(DotResult r) {
+        const int64_t size = storage_bytes(r.stored());
+        const auto join = [&](auto& array) {
+            array.columns = collapsed({array.batch[0], array.columns[0]}, size);
+            array.rows = collapsed(array.rows, size);
+            array.batch = {{1, 0}};
+        };
+        join(r);
+        for (DotTerm& t : r.terms) join(t);
+        return r;
+    }
+
     // Depthwise: the sums of neighbouring channels run side by side, each with its own weight.
     void multiply_channels(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const {
         const std::vector<int64_t> strides = image_.strides();
         const int64_t channels = c_.feature_groups * c_.output_features;
         const Axes taps = window_axes(strides, 1, 0);
         const int64_t window = axes_size(taps);
-        // The weights as [window][channels].
-        thread_local Workspace weight_space;
-        float* weights = weight_space.get<float>(window * channels);
-        DotOperand w = w_;
-        w.vectors = {w_.batch[0], w_.vectors[0]};
-        w.batch = {};
-        const Packer packer(k_, w, DotForm::fma, numerics_);
-        packer.stage_block(w.data, 0, channels, 0, window, true, 4 * channels,
-                           reinterpret_cast<char*>(weights));
+        const float* weights = channel_weights(window, true);
         std::vector<int64_t> places(static_cast<size_t>(window));
         for (int64_t i = 0; i < window; ++i) places[static_cast<size_t>(i)] = axes_offset(taps, i);
-        DotResult r = part(n, n_count, row, row_count);
-        const auto join = [](auto& array) {  // the groups' features are the columns
-            array.columns = {array.batch[0], array.columns[0]};
-            array.batch = {{1, 0}};
-        };
-        join(r);
-        for (DotTerm& t : r.terms) join(t);
-        const int64_t size = storage_bytes(r.stored());
-        r.rows = collapsed(r.rows, size);
-        r.columns = collapsed(r.columns, size);
-        const Draw draw = draw_of(r);
+        const DotResult selected = part(n, n_count, row, row_count), r = joined(selected);
+        const Draw draw = draw_of(selected);
         const Axes positions = position_axes(n_count, image_.bytes(), strides, row_count);
         const int64_t inner = positions.back().size, step = positions.back().stride;
-        constexpr int64_t strip = 64;  // channels whose sums stay in the first cache
-        const int64_t strips = blocks(channels, strip), lines = axes_size(positions) / inner;
-        parallel_for(lines * strips, 1, [&](int64_t begin, int64_t end) {
-            thread_local Workspace sum_space;
-            const Epilogue epilogue(k_, r, numerics_, draw, strip);
-            for (int64_t job = begin; job < end; ++job) {
-                const int64_t first = job % strips * strip, line = job / strips;
-                const int count = static_cast<int>(std::min(strip, channels - first));
-                float* sums = sum_space.get<float>(inner * strip);
-                const char* base = data_ + axes_offset(positions, line * inner) + first * 4;
-                k_.dot_channels(base, step, inner, places.data(), window, how_.tile, weights + first,
-                                channels, count, sums, strip);
-                epilogue.finish(sums, 0, line * inner, inner, first, count);
-            }
-        });
+        // Channels and positions whose sums stay in the first cache.
+        constexpr int64_t strip = 64, piece = 64;
+        const int64_t strips = blocks(channels, strip), pieces = blocks(inner, piece);
+        parallel_for(
+            axes_size(positions) / inner * pieces * strips, 1, [&](int64_t begin, int64_t end) {
+                float sums[piece * strip];
+                const Epilogue epilogue(k_, r, numerics_, draw, strip);
+                for (int64_t job = begin; job < end; ++job) {
+                    const int64_t first = job % strips * strip, line = job / strips / pieces;
+                    const int64_t from = job / strips % pieces * piece;
+                    const int64_t length = std::min(piece, inner - from);
+                    const int count = static_cast<int>(std::min(strip, channels - first));
+                    const char* base = data_ + axes_offset(positions, line * inner + from) + first * 4;
+                    k_.dot_channels(base, step, length, places.data(), window, how_.tile,
+                                    weights + first, channels, count, sums, strip);
+                    epilogue.finish(sums, 0, line * inner + from, length, first, count);
+                }
+            });
     }
 
-    // A channel's padded plane, cut by the strides: each phase holds every stride-th place, so that the
-    // windows of neighbouring outputs are neighbours, over the ends of lines too.
+    // A channel's padded plane, cut by the strides: a phase holds every stride-th place, so that the
+    // windows of neighbouring outputs are neighbours, over the ends of lines too. Only phases that the
+    // window reads are there.
     struct Plane {
         std::vector<int64_t> extents, pitches;  // of a phase
-        int64_t phase = 1, phases = 1;          // elements of one, and how many there are
+        int64_t phase = 1;                      // elements of one
         int64_t outputs = 1;                    // from the first to the last, with what lies between
-        std::vector<int64_t> places;            // of the window's elements
+        std::vector<std::vector<int64_t>> phases;
+        std::vector<int64_t> places;  // of the window's elements
 
-        int64_t size() const { return phase * phases; }
-        int64_t place(const Convolution& c, const std::vector<int64_t>& at) const {
-            int64_t number = 0, offset = 0;
-            for (size_t d = 0; d < at.size(); ++d) {
-                number = number * c.spatial[d].stride + at[d] % c.spatial[d].stride;
-                offset += at[d] / c.spatial[d].stride * pitches[d];
-            }
-            return number * phase + offset;
-        }
+        int64_t size() const { return saturated_product({phase, static_cast<int64_t>(phases.size())}); }
+        int64_t bytes() const { return saturated_product({size(), 4}); }
     };
-    Plane plane() const {
+    // For so many outputs of the first spatial dimension.
+    Plane plane(int64_t count) const {
         Plane p;
         p.extents.resize(rank());
         p.pitches.resize(rank());
         for (size_t d = rank(); d-- > 0;) {
             const ConvolutionAxis& s = c_.spatial[d];
-            const int64_t reach = (s.output - 1) * s.stride + (s.window - 1) * s.window_dilation + 1;
+            const int64_t n = d == 0 ? count : s.output;
+            const int64_t reach = (n - 1) * s.stride + (s.window - 1) * s.window_dilation + 1;
             p.extents[d] = blocks(reach, s.stride);
             p.pitches[d] = p.phase;
-            p.phase = static_cast<int64_t>(checked_product({p.phase, p.extents[d]}));
-            p.phases *= s.stride;
-            p.outputs += (s.output - 1) * p.pitches[d];
+            p.phase = saturated_product({p.phase, p.extents[d]});
+            if (p.phase == INT64_MAX) break;  // too large for any limit
+            p.outputs += (n - 1) * p.pitches[d];
         }
-        std::vector<int64_t> at(rank());
         int64_t window = 1;
         for (const ConvolutionAxis& s : c_.spatial) window *= s.window;
         for (int64_t i = 0; i < window; ++i) {
-            int64_t rest = i;
+            std::vector<int64_t> phase(rank());
+            int64_t rest = i, offset = 0;
             for (size_t d = rank(); d-- > 0;) {
-                at[d] = rest % c_.spatial[d].window * c_.spatial[d].window_dilation;
-                rest /= c_.spatial[d].window;
+                const ConvolutionAxis& s = c_.spatial[d];
+                const int64_t at = rest % s.window * s.window_dilation;
+                rest /= s.window;
+                phase[d] = at % s.stride;
+                offset += at / s.stride * p.pitches[d];
             }
-            p.places.push_back(p.place(c_, at));
+            const auto found = std::find(p.phases.begin(), p.phases.end(), phase);
+            p.places.push_back((found - p.phases.begin()) * p.phase + offset);
+            if (found == p.phases.end()) p.phases.push_back(phase);
+            if (p.phases.size() > max_phases) {
+                p.phase = INT64_MAX;
+                return p;
+            }
         }
         return p;
     }
 
-    // The input's lines within the plane: each one's number, distance in bytes, and place.
+    // The part of an input's line that lies in a phase: `count` elements from number `first` on, every
+    // `step`-th, go to `place` and every `pitch`-th place after it.
     struct Line {
-        int64_t number, distance, place;
+        int64_t number, distance;  // the line's, and how far it lies from the channel's first in bytes
+        int64_t first, step, count, place, pitch;
     };
-    struct Lines {
-        std::vector<Line> list;
-        int64_t skipped, start, count;  // the elements of a line that lie within the plane
-    };
-    Lines lines_of(const Plane& p) const {
-        const ConvolutionAxis& s = c_.spatial.back();
+    std::vector<Line> lines_of(const Plane& p, int64_t row) const {
         const size_t last = rank() - 1;
-        const int64_t extent = p.extents[last] * s.stride;
-        Lines lines{};
-        lines.skipped = s.padding_low < 0 ? blocks(-s.padding_low, s.base_dilation) : 0;
-        lines.start = s.padding_low + lines.skipped * s.base_dilation;
-        lines.count = std::min(s.input - lines.skipped, blocks(extent - lines.start, s.base_dilation));
-        if (lines.count <= 0) return lines;
+        const ConvolutionAxis& s = c_.spatial[last];
         int64_t all = 1;
         for (size_t d = 0; d < last; ++d) all *= c_.spatial[d].input;
-        std::vector<int64_t> at(rank());
-        at[last] = 0;
-        for (int64_t number = 0; number < all; ++number) {
-            int64_t rest = number, distance = 0;
-            bool inside = true;
-            for (size_t d = last; d-- > 0;) {
-                const ConvolutionAxis& axis = c_.spatial[d];
-                const int64_t i = rest % axis.input;
-                rest /= axis.input;
-                at[d] = axis.padding_low + i * axis.base_dilation;
-                inside = inside && at[d] >= 0 && at[d] < p.extents[d] * axis.stride;
-                distance += i * x_axes()[d + 1].stride;
+        const auto start = [&](size_t d) {  // the place of the dimension's first element
+            return c_.spatial[d].padding_low - (d == 0 ? row * c_.spatial[d].stride : 0);
+        };
+        // Every `step`-th element of a line has the same phase.
+        int64_t a = s.stride, b = s.base_dilation;
+        while (b != 0) std::swap(a, b), b %= a;
+        const int64_t step = s.stride / a, pitch = s.base_dilation / a;
+        const int64_t skipped = start(last) < 0 ? blocks(-start(last), s.base_dilation) : 0;
+        std::vector<Line> lines;
+        for (size_t phase = 0; phase < p.phases.size(); ++phase) {
+            int64_t first = skipped;
+            const auto place = [&](int64_t i) { return start(last) + i * s.base_dilation; };
+            while (first < s.input && first < skipped + step &&
+                   place(first) % s.stride != p.phases[phase][last])
+                ++first;
+            if (first >= s.input || first >= skipped + step) continue;
+            const int64_t room = p.extents[last] - place(first) / s.stride;
+            const int64_t count = std::min(blocks(s.input - first, step), blocks(room, pitch));
+            if (room <= 0) continue;
+            for (int64_t number = 0; number < all; ++number) {
+                int64_t rest = number, distance = 0;
+                int64_t to = static_cast<int64_t>(phase) * p.phase + place(first) / s.stride;
+                bool inside = true;
+                for (size_t d = last; d-- > 0;) {
+                    const ConvolutionAxis& axis = c_.spatial[d];
+                    const int64_t i = rest % axis.input, at = start(d) + i * axis.base_dilation;
+                    rest /= axis.input;
+                    inside = inside && at >= 0 && at % axis.stride == p.phases[phase][d] &&
+                             at / axis.stride < p.extents[d];
+                    to += inside ? at / axis.stride * p.pitches[d] : 0;
+                    distance += i * x_axes()[d + 1].stride;
+                }
+                if (inside) lines.push_back({number, distance, first, step, count, to, pitch});
             }
-            if (inside) lines.list.push_back({number, distance, p.place(c_, at)});
         }
         return lines;
     }
 
-    void fill_plane(const Plane& p, const Lines& lines, const char* source, const Packer& packer,
-                    float* to) const {
-        thread_local Workspace space;
-        const ConvolutionAxis& s = c_.spatial.back();
+    void fill_plane(const std::vector<Line>& lines, const char* source, const DotOperand& line,
+                    const Packer& packer, float* to) const {
+        const int64_t length = c_.spatial.back().input;
         const bool in_place = packer.is_stored_as_packed();
-        const float* staged = nullptr;
-        if (!in_place && !lines.list.empty()) {
-            const int64_t all = lines.list.back().number + 1;
-            float* values = space.get<float>(all * s.input);
-            packer.stage_block(source, 0, all, 0, s.input, false, 4 * s.input,
-                               reinterpret_cast<char*>(values));
-            staged = values;
-        }
-        for (const Line& line : lines.list) {
-            const float* values = in_place ? reinterpret_cast<const float*>(source + line.distance)
-                                           : staged + line.number * s.input;
-            values += lines.skipped;
-            float* const begin = to + line.place;
-            if (s.stride == 1 && s.base_dilation == 1) {
-                __builtin_memcpy(begin + lines.start, values, static_cast<size_t>(lines.count) * 4);
-                continue;
+        thread_local Workspace space;
+        float* const staged = in_place ? nullptr : space.get<float>(length);
+        int64_t held = -1;
+        for (const Line& l : lines) {
+            const float* values = staged;
+            if (in_place) {
+                values = reinterpret_cast<const float*>(source + l.distance);
+            } else if (held != l.number) {
+                packer.stage_block(source + l.distance, 0, 1, 0, axes_size(line.depth), false, 0,
+                                   reinterpret_cast<char*>(staged));
+                held = l.number;
             }
-            // Every stride-th element has the same phase.
-            for (int64_t first = 0; first < std::min(s.stride, lines.count); ++first) {
-                const int64_t at = lines.start + first * s.base_dilation;
-                float* phase = begin + at % s.stride * p.phase + at / s.stride;
-                for (int64_t i = first, j = 0; i < lines.count; i += s.stride, j += s.base_dilation)
-                    phase[j] = values[i];
+            values += l.first;
+            float* const target = to + l.place;
+            if (l.step == 1 && l.pitch == 1) {
+                __builtin_memcpy(target, values, static_cast<size_t>(l.count) * 4);
+            } else {
+                for (int64_t i = 0; i < l.count; ++i) target[i * l.pitch] = values[i * l.step];
             }
         }
     }
 
     // Depthwise on planes: neighbouring outputs run side by side, all with the same weight.
-    void multiply_planes() const {
-        const Plane p = plane();
+    void multiply_planes(int64_t row, int64_t row_count) const {
+        const Plane p = plane(row_count);
         const int64_t window = static_cast<int64_t>(p.places.size());
         const int64_t channels = c_.feature_groups * c_.output_features;
-        thread_local Workspace weight_space;
-        float* weights = weight_space.get<float>(window * channels);
-        DotOperand w = w_;
-        w.vectors = {w_.batch[0], w_.vectors[0]};
-        w.batch = {};
-        Packer(k_, w, DotForm::fma, Numerics{})
-            .stage_block(w.data, 0, channels, 0, window, false, 4 * window,
-                         reinterpret_cast<char*>(weights));
-        Axes line_axes(x_axes().begin() + 1, x_axes().end() - 1);
-        if (line_axes.empty()) line_axes.push_back({1, 0});
-        const DotOperand line{x_.data,
-                              x_.dtype,
-                              {},
-                              collapsed(line_axes, storage_bytes(x_.dtype)),
-                              {{c_.spatial.back().input, x_axes().back().stride}},
-                              x_.program};
+        const float* weights = channel_weights(window, false);
+        const DotOperand line{
+            x_.data,   x_.dtype, {}, {{1, 0}}, {{c_.spatial.back().input, x_axes().back().stride}},
+            x_.program};
         const Packer packer(k_, line, DotForm::fma, Numerics{});
-        DotResult r = out_;
-        const auto join = [](auto& array) {  // the groups' features are the columns
-            array.columns = {array.batch[0], array.columns[0]};
-            array.batch = {{1, 0}};
-        };
-        join(r);
-        for (DotTerm& t : r.terms) join(t);
-        r.rows = collapsed(r.rows, storage_bytes(r.stored()));
-        const int64_t length = c_.spatial.back().output;
-        std::vector<int64_t> places;  // of the outputs' lines
-        for (int64_t i = 0; i < axes_size(out_.rows) / c_.batch / length; ++i) {
+        const DotResult r = joined(out_);
+        // The outputs' lines among the sums.
+        const int64_t length = rank() == 1 ? row_count : c_.spatial.back().output;
+        const int64_t of_row = axes_size(out_.rows) / c_.batch / outputs(0);
+        const int64_t count = of_row * row_count;
+        std::vector<int64_t> places;
+        for (int64_t i = 0; i < count / length; ++i) {
             int64_t place = 0, rest = i;
             for (size_t d = rank() - 1; d-- > 0;) {
-                place += rest % c_.spatial[d].output * p.pitches[d];
-                rest /= c_.spatial[d].output;
+                const int64_t n = d == 0 ? row_count : c_.spatial[d].output;
+                place += rest % n * p.pitches[d];
+                rest /= n;
             }
             places.push_back(place);
         }
-        const Lines lines = lines_of(p);
-        const int64_t outputs = static_cast<int64_t>(places.size()) * length;
+        const std::vector<Line> lines = lines_of(p, row);
         const Epilogue epilogue(k_, r, numerics_, draw_, 1);
         parallel_for(c_.batch * channels, 1, [&](int64_t begin, int64_t end) {
             thread_local Workspace plane_space, sum_space, line_space;
-            // Whole vectors are read and written past the ends.
-            float* data = plane_space.get<float>(p.size() + k_.lanes * 8);
-            float* sums = sum_space.get<float>(p.outputs + k_.lanes * 8);
-            float* joined = line_space.get<float>(outputs);
+            const int64_t slack = k_.lanes * 8;  // whole vectors are read and written past the ends
+            float* data = plane_space.get<float>(p.size() + slack);
+            float* sums = sum_space.get<float>(p.outputs + slack);
+            float* packed_lines = line_space.get<float>(count);
             // The lines of each plane take the places of the last one's; the rest stays +0 (M5).
-            std::fill_n(data, p.size() + k_.lanes * 8, 0.0f);
+            std::fill_n(data, p.size() + slack, 0.0f);
             int64_t held = -1;
             for (int64_t job = begin; job < end; ++job) {
                 const int64_t n = job / channels, channel = job % channels;
                 const int64_t source = n * c_.feature_groups + channel / c_.output_features;
                 if (source != held)
-                    fill_plane(p, lines,
+                    fill_plane(lines,
                                x_.data + n * x_axes()[0].stride +
                                    channel / c_.output_features * channel_stride(),
-                               packer, data);
+                               line, packer, data);
                 held = source;
                 k_.dot_plane(data, p.places.data(), window, how_.tile, weights + channel * window,
                              p.outputs, sums);
                 for (size_t i = 0; i < places.size(); ++i)
-                    __builtin_memcpy(joined + static_cast<int64_t>(i) * length, sums + places[i],
+                    __builtin_memcpy(packed_lines + static_cast<int64_t>(i) * length, sums + places[i],
                                      static_cast<size_t>(length) * 4);
-                epilogue.finish(joined, 0, n * outputs, outputs, channel, 1);
+                epilogue.finish(packed_lines, 0, (n * outputs(0) + row) * of_row, count, channel, 1);
             }
         });
+    }
+
+    // Where an image would be too large: the windows of some outputs of one line are copied one by one.
+    void multiply_gathered() const {
+        const bool raw = !is_device_float(out_.dtype);
+        const int64_t element = raw ? storage_bytes(x_.dtype) : 4, features = c_.input_features;
+        int64_t window = 1;
+        for (const ConvolutionAxis& s : c_.spatial) window *= s.window;
+        const int64_t depth = window * features;
+        const ConvolutionAxis& s = c_.spatial.back();
+        const int64_t most = std::clamp<int64_t>(gathered_bytes / (depth * element), 1, s.output);
+        const int64_t lines = axes_size(out_.rows) / s.output;
+        const DotOperand pixel{x_.data,   x_.dtype, {}, {{1, 0}}, {{features, channel_stride()}},
+                               x_.program};
+        const Packer packer(k_, pixel, DotForm::fma, Numerics{});
+        for (int64_t group = 0; group < groups_; ++group)
+            for (int64_t line = 0; line < lines; ++line)
+                for (int64_t first = 0; first < s.output; first += most) {
+                    const int64_t count = std::min(most, s.output - first);
+                    char* const data = space().get<char>(count * depth * element);
+                    parallel_for(count * window, 64, [&](int64_t begin, int64_t end) {
+                        for (int64_t i = begin; i < end; ++i) {
+                            char* to = data + i * features * element;
+                            const char* from = element_at(group, line, first + i / window, i % window);
+                            if (from == nullptr) {
+                                std::fill_n(to, features * element, char{0});
+                            } else if (raw) {
+                                for (int64_t c = 0; c < features; ++c)
+                                    __builtin_memcpy(to + c * element, from + c * channel_stride(),
+                                                     static_cast<size_t>(element));
+                            } else {
+                                packer.stage_block(from, 0, 1, 0, features, false, 0, to);
+                            }
+                        }
+                    });
+                    multiply_line(data, raw ? x_.dtype : DType::float32, group, line, first, count,
+                                  depth);
+                }
+    }
+
+    // The input element, of a group's first feature, that a window element of an output reads; null for
+    // padding and holes. Lines are those of the outputs.
+    const char* element_at(int64_t group, int64_t line, int64_t output, int64_t element) const {
+        const int64_t by_features = c_.feature_groups > 1 ? group : 0;
+        const int64_t by_batch = c_.feature_groups > 1 ? 0 : group;
+        const char* from = x_.data + by_features * c_.input_features * channel_stride();
+        for (size_t d = rank(); d-- > 0;) {
+            const ConvolutionAxis& s = c_.spatial[d];
+            int64_t place = output;
+            if (d + 1 < rank()) {
+                place = line % s.output;
+                line /= s.output;
+            }
+            const int64_t at =
+                place * s.stride + element % s.window * s.window_dilation - s.padding_low;
+            element /= s.window;
+            if (at < 0 || at % s.base_dilation != 0 || at / s.base_dilation >= s.input) return nullptr;
+            from += at / s.base_dilation * x_axes()[d + 1].stride;
+        }
+        return from + (by_batch * c_.batch + line) * x_axes()[0].stride;
+    }
+
+    void multiply_line(const char* data, DType dtype, int64_t group, int64_t line, int64_t first,
+                       int64_t count, int64_t depth) const {
+        const int64_t element = storage_bytes(dtype);
+        const DotOperand a{data, dtype, {}, {{count, depth * element}}, {{depth, element}}};
+        DotOperand b = w_;
+        b.data += group * w_.batch[0].stride;
+        b.batch = {};
+        DotResult r = out_;
+        const auto move = [&](auto& array) {
+            array.data += group * array.batch[0].stride +
+                          axes_offset(array.rows, line * c_.spatial.back().output + first);
+            array.batch = {};
+            array.rows = {{count, array.rows.back().stride}};
+        };
+        move(r);
+        for (DotTerm& t : r.terms) move(t);
+        dot(a, b, nullptr, r, how_, numerics_, draw_of(r));
     }
 
     const Kernels& k_;
@@ -569,6 +674,7 @@ private:
 void convolution(const Convolution& shape, const DotOperand& input, const DotOperand& kernel,
                  const PackedColumns* packed, DotResult result, const Accumulation& how,
                  const Numerics& numerics, Draw draw) {
+    if (how.tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
     // The kernel's window runs backwards where it is reversed (M5).
     DotOperand w = kernel;
     for (size_t d = 0; d < shape.spatial.size(); ++d) {

@@ -273,7 +273,6 @@ void dot_blocked(const DotOperand& a, const DotOperand& b, const PackedColumns* 
                  Draw draw) {
     const int64_t batch = axes_size(result.batch), rows = axes_size(result.rows),
                   columns = axes_size(result.columns), depth = axes_size(a.depth);
-    if (batch == 0 || rows == 0 || columns == 0) return;
     const int threads = thread_count();
     const auto make = [&] { return BlockedDot(a, b, packed, result, how, numerics, draw, threads); };
     const BlockedDot sizes = make();
@@ -320,29 +319,29 @@ void dot_one_row(const DotOperand& a, const DotOperand& b, const DotResult& resu
     const Kernels& k = kernels();
     const int64_t depth = axes_size(a.depth), columns = axes_size(result.columns);
     const Axis &d = b.depth.back(), &v = b.vectors.back(), &out = result.columns.back();
-    std::vector<float> row(static_cast<size_t>(depth));
-    for (int64_t at = 0; at < depth;) {
-        const int64_t n = std::min<int64_t>(run_length(a.depth, at, depth - at), tile_elements);
-        k.load[static_cast<int>(a.dtype)](a.data + axes_offset(a.depth, at), a.depth.back().stride,
-                                          static_cast<int>(n), row.data() + at);
-        at += n;
-    }
     constexpr int64_t strip = 4096;  // columns whose sums stay in the first cache
     const int64_t share = blocks(blocks(columns, thread_count()), k.lanes) * k.lanes;
     const int64_t width = std::min(strip, share);
     const StreamKernel stream = k.dot_stream[static_cast<int>(b.dtype)];
     parallel_for(blocks(columns, width), 1, [&](int64_t begin, int64_t end) {
         alignas(64) float acc[strip], psum[strip];
+        Tile row;
         for (int64_t s = begin; s < end; ++s) {
             const int n = static_cast<int>(std::min(width, columns - s * width));
             std::fill_n(psum, n, 0.0f);
             for (int64_t at = 0; at < depth;) {
-                const int count = static_cast<int>(std::min(how.tile, depth - at));
+                const int64_t tile_end = std::min(depth, (at / how.tile + 1) * how.tile);
                 std::fill_n(acc, n, 0.0f);
-                stream(row.data() + at, b.data + at * d.stride + s * width * v.stride, d.stride, count,
-                       n, acc);
+                while (at < tile_end) {
+                    const int count = static_cast<int>(
+                        std::min<int64_t>(run_length(a.depth, at, tile_end - at), tile_elements));
+                    k.load[static_cast<int>(a.dtype)](a.data + axes_offset(a.depth, at),
+                                                      a.depth.back().stride, count, &row);
+                    stream(row.f32, b.data + at * d.stride + s * width * v.stride, d.stride, count, n,
+                           acc);
+                    at += count;
+                }
                 for (int j = 0; j < n; ++j) psum[j] += acc[j];
-                at += count;
             }
             k.store_rows[static_cast<int>(result.dtype)](psum, 0, 1, n,
                                                          result.data + s * width * out.stride, 0);
@@ -359,17 +358,25 @@ void dot_exact(const DotOperand& a, const DotOperand& b, const DotResult& result
     const Packer a_packer(k, a, DotForm::fma, numerics), b_packer(k, b, DotForm::fma, numerics);
     const int size = storage_bytes(result.dtype);
     parallel_for(axes_size(result.batch) * rows, 1, [&](int64_t begin, int64_t end) {
-        std::vector<float> x(static_cast<size_t>(depth)), y(static_cast<size_t>(depth));
+        constexpr int64_t piece = 4096;
+        std::vector<float> x(piece), y(piece);
         Tile tile;
         for (int64_t job = begin; job < end; ++job) {
             const int64_t batch = job / rows, row = job % rows;
-            a_packer.stage_block(a.data + axes_offset(a.batch, batch), row, 1, 0, depth, false, 0,
-                                 reinterpret_cast<char*>(x.data()));
+            const auto stage = [&](const Packer& packer, const DotOperand& operand, int64_t vector,
+                                   int64_t at, int64_t count, std::vector<float>& to) {
+                packer.stage_block(operand.data + axes_offset(operand.batch, batch), vector, 1, at,
+                                   count, false, 0, reinterpret_cast<char*>(to.data()));
+            };
             for (int64_t j = 0; j < columns; ++j) {
-                b_packer.stage_block(b.data + axes_offset(b.batch, batch), j, 1, 0, depth, false, 0,
-                                     reinterpret_cast<char*>(y.data()));
                 ExactSum sum;
-                for (int64_t i = 0; i < depth; ++i) sum.add_product(x[i], y[i]);
+                for (int64_t at = 0; at < depth; at += piece) {
+                    const int64_t count = std::min(piece, depth - at);
+                    if (j == 0 || depth > piece) stage(a_packer, a, row, at, count, x);
+                    stage(b_packer, b, j, at, count, y);
+                    for (int64_t i = 0; i < count; ++i)
+                        sum.add_product(x[static_cast<size_t>(i)], y[static_cast<size_t>(i)]);
+                }
                 tile.f64[0] = sum.rounded_to_odd();
                 // From float64 by round-to-odd, one rounding is that of the exact value (C1).
                 const bool nearest = result.dtype == DType::float32 || numerics.stochastic;
@@ -379,7 +386,7 @@ void dot_exact(const DotOperand& a, const DotOperand& b, const DotResult& result
                 if (narrow.f32[0] != narrow.f32[0]) narrow.f32[0] = __builtin_nanf("");
                 const int64_t at = axes_offset(result.batch, batch) + axes_offset(result.rows, row) +
                                    axes_offset(result.columns, j);
-                round_values(k, result.dtype, numerics, draw, at / size, &narrow, 1);
+                round_values(k, result.dtype, numerics, draw, draw.first + at / size, &narrow, 1);
                 k.store[static_cast<int>(result.dtype)](&narrow, 1, result.data + at);
             }
         }
@@ -464,40 +471,44 @@ DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how,
                : DotForm::fma;
 }
 
-PackedColumns::PackedColumns(const DotOperand& operand, const Numerics& numerics)
-    : isa_(kernels().isa), flush_(numerics.flush_subnormals) {
+PackedColumns::PackedColumns(DType a, const DotOperand& operand, const Accumulation& how,
+                             const Numerics& numerics)
+    : isa_(kernels().isa), flush_(numerics.flush_subnormals), type_(operand.type()) {
     const Kernels& k = kernels();
     const DotOperand b = collapsed(operand);
-    const DType type = b.type();
-    if (!is_device_float(type)) throw std::invalid_argument("packed columns hold floats");
-    form_ = dot_form(k, type, type, {Accumulate::fma, DType::float32, 128}, numerics);
+    if (!is_device_float(type_) || !is_device_float(a))
+        throw std::invalid_argument("packed columns hold floats");
+    form_ = dot_form(k, a, type_, how, numerics);
     width_ = k.dot_vectors * k.lanes;
     columns_ = axes_size(b.vectors);
     panels_ = blocks(columns_, width_);
-    const int64_t batch = axes_size(b.batch), depth = axes_size(b.depth);
-    steps_ = steps_of(form_, depth);
+    batch_ = axes_size(b.batch);
+    depth_ = axes_size(b.depth);
+    steps_ = steps_of(form_, depth_);
     const Packer packer(k, b, form_, numerics);
-    words_.resize(checked_product({batch, panels_, steps_, width_}));
-    least_.resize(static_cast<size_t>(batch * panels_));
-    parallel_for(batch * panels_, 1, [&](int64_t begin, int64_t end) {
+    words_.resize(checked_product({batch_, panels_, steps_, step_words(form_), width_}));
+    least_.resize(static_cast<size_t>(batch_ * panels_));
+    parallel_for(batch_ * panels_, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             const int64_t first = i % panels_ * width_;
             packer.panels(b.data + axes_offset(b.batch, i / panels_), first,
-                          std::min<int64_t>(width_, columns_ - first), 0, depth, width_,
-                          words_.data() + i * steps_ * width_, 0, &least_[static_cast<size_t>(i)]);
+                          std::min<int64_t>(width_, columns_ - first), 0, depth_, width_,
+                          words_.data() + i * panel_words(), 0, &least_[static_cast<size_t>(i)]);
         }
     });
 }
 
-bool PackedColumns::fits(const DotOperand& a, const Accumulation& how, const Numerics& numerics) const {
-    const Kernels& k = kernels();
-    const DType b = form_ == DotForm::pairs ? DType::bfloat16 : DType::float32;
-    return isa_ == k.isa && flush_ == numerics.flush_subnormals && how.model == Accumulate::fma &&
-           how.type == DType::float32 && dot_form(k, a.type(), b, how, numerics) == form_;
+bool PackedColumns::fits(const DotOperand& a, const DotOperand& b, const Accumulation& how,
+                         const Numerics& numerics) const {
+    return isa_ == kernels().isa && flush_ == numerics.flush_subnormals && type_ == b.type() &&
+           batch_ == axes_size(b.batch) && columns_ == axes_size(b.vectors) &&
+           depth_ == axes_size(b.depth) &&
+           dot_form(kernels(), a.holds_pairs ? DType::bfloat16 : a.type(), type_, how, numerics) ==
+               form_;
 }
 
 const float* PackedColumns::panel(int64_t batch, int64_t index) const {
-    return words_.data() + (batch * panels_ + index) * steps_ * width_;
+    return words_.data() + (batch * panels_ + index) * panel_words();
 }
 uint32_t PackedColumns::least(int64_t batch, int64_t index) const {
     return least_[static_cast<size_t>(batch * panels_ + index)];
@@ -518,11 +529,13 @@ void dot(const DotOperand& a_given, const DotOperand& b_given, const PackedColum
         t.rows = collapsed(t.rows, term_size);
         t.columns = collapsed(t.columns, term_size);
     }
+    if (axes_size(result.batch) == 0 || axes_size(result.rows) == 0 || axes_size(result.columns) == 0)
+        return;
     if (!is_device_float(result.dtype)) return dot_integer(a, b, result);
     if (how.model == Accumulate::exact && result.epilogue != nullptr)
         throw std::invalid_argument("exact sums have no epilogue");
     if (how.model == Accumulate::exact) return dot_exact(a, b, result, numerics, draw);
-    if (packed != nullptr && !packed->fits(a, how, numerics)) packed = nullptr;
+    if (packed != nullptr && !packed->fits(a, b, how, numerics)) packed = nullptr;
     const bool plain = packed == nullptr && result.epilogue == nullptr && numerics.plain() &&
                        how.model == Accumulate::fma && how.type == DType::float32 &&
                        a.program == nullptr && b.program == nullptr && !a.holds_pairs;

@@ -17,24 +17,28 @@ struct Accumulation {
     int64_t tile;  // of the contraction (M2)
 };
 
-// The vectors of an operand packed once, for the columns of many products.
+// The columns of a right operand packed once, for many products with left operands of one type.
 class PackedColumns {
 public:
-    // Throws std::invalid_argument where the operand is not float.
-    PackedColumns(const DotOperand& b, const Numerics& numerics);
-    bool fits(const DotOperand& a, const Accumulation& accumulation, const Numerics& numerics) const;
+    // Throws std::invalid_argument where an operand is not float.
+    PackedColumns(DType a, const DotOperand& b, const Accumulation& how, const Numerics& numerics);
+
+    // Whether a product with this b may use them; that they hold its values is the caller's to know.
+    bool fits(const DotOperand& a, const DotOperand& b, const Accumulation& how,
+              const Numerics& numerics) const;
     int64_t bytes() const { return static_cast<int64_t>(words_.size() * sizeof(float)); }
 
     const float* panel(int64_t batch, int64_t index) const;
     uint32_t least(int64_t batch, int64_t index) const;
-    int64_t panels() const { return panels_; }
-    int64_t columns() const { return columns_; }
 
 private:
+    int64_t panel_words() const { return steps_ * step_words(form_) * width_; }
+
     const char* isa_;
     DotForm form_;
     bool flush_;
-    int64_t columns_, panels_, steps_;
+    DType type_;
+    int64_t batch_, columns_, depth_, panels_, steps_;
     int width_;
     std::vector<float> words_;
     std::vector<uint32_t> least_;

@@ -97,7 +97,6 @@ constexpr void fill_models(Kernels& k) {
 constexpr Kernels make_kernels() {
     Kernels k{};
     k.isa = NEURONSIM_ISA_NAME;
-    k.dot_rows = dot_block_rows;
     k.dot_vectors = dot_block_vectors;
     k.lanes = Vec::lanes;
     fill_dot<DotForm::fma, dot_block_rows>(k);

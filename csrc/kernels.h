@@ -144,8 +144,7 @@ using TurnKernel = void (*)(const float* in, ptrdiff_t in_stride, int rows, int 
 
 struct Kernels {
     const char* isa;
-    int dot_rows;  // the register block of `dot`: rows, vectors of columns
-    int dot_vectors;
+    int dot_vectors;  // of columns, in the register block of `dot`
     int lanes;
     LoadKernel load[dtype_count];
     StoreKernel store[dtype_count];        // of values of the type: their bits move (E6)

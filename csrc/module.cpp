@@ -207,6 +207,14 @@ Accumulation accumulation_of(const std::string& model, int type, int64_t tile) {
     return how;
 }
 
+void check_float_extras(DType result, const TileProgram* a_program, const TileProgram* b_program,
+                        const PackedColumns* packed, const TileProgram* epilogue) {
+    const bool any =
+        a_program != nullptr || b_program != nullptr || packed != nullptr || epilogue != nullptr;
+    if (any && !is_device_float(result))
+        throw std::invalid_argument("programs and packed operands are those of floats");
+}
+
 // The epilogue's terms lie over the output's axes: the batch to `rows`, the rows to `columns`.
 void add_epilogue(DotResult& result, const TileProgram* epilogue, const std::vector<py::array>& terms,
                   const py::array& output, int rows, int columns) {
@@ -250,8 +258,6 @@ void run_dot(const py::array& a, int a_dtype, int a_vectors, const TileProgram* 
         !same_sizes(left.batch, result.batch) || !same_sizes(left.vectors, result.rows) ||
         !same_sizes(right.vectors, result.columns))
         throw std::invalid_argument("the shapes do not contract");
-    if (packed != nullptr && packed->columns() != axes_size(right.vectors))
-        throw std::invalid_argument("the packed operand has another number of columns");
     add_epilogue(result, epilogue, terms, output, batch, batch + a_vectors);
     check_itemsize(output, result.stored());
     result.data = static_cast<char*>(output.mutable_data());
@@ -276,6 +282,7 @@ void run_convolution(
     DotOperand input = dot_operand(x, dtype_code(x_dtype), 0, rank + 1, x_program);
     DotOperand kernel = dot_operand(w, dtype_code(w_dtype), 0, 0, w_program);
     const DType result_type = dtype_code(result_dtype);
+    check_float_extras(result_type, x_program, w_program, packed, epilogue);
     if (feature_groups < 1 || batch_groups < 1 || (feature_groups > 1 && batch_groups > 1))
         throw std::invalid_argument("one kind of groups at a time");
     const int64_t groups = feature_groups * batch_groups;
@@ -315,8 +322,6 @@ void run_convolution(
         t.columns = {{shape.output_features, stride}};
     }
     check_itemsize(output, result.stored());
-    if (packed != nullptr && (groups > 1 || packed->columns() != shape.output_features))
-        throw std::invalid_argument("the packed operand has another number of columns");
     const DType types[] = {input.type(), kernel.type()};
     for (const DType t : types)
         if (is_device_float(t) != is_device_float(result_type) || t == DType::float64)
@@ -400,14 +405,19 @@ PYBIND11_MODULE(_core, m) {
           py::arg("inputs"), py::arg("initial"), py::arg("outputs"));
     m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));
     py::class_<PackedColumns>(m, "PackedColumns")
-        .def(py::init([](const py::array& b, int dtype, int batch, int vectors,
-                         const TileProgram* program, const Numerics& numerics) {
-                 const DotOperand operand = dot_operand(b, dtype_code(dtype), batch, vectors, program);
+        .def(py::init([](int a_dtype, const py::array& b, int b_dtype, int b_vectors, int batch,
+                         const TileProgram* b_program, const std::string& accumulate,
+                         int accumulate_dtype, int64_t tile, const Numerics& numerics) {
+                 const DotOperand operand =
+                     dot_operand(b, dtype_code(b_dtype), batch, b_vectors, b_program);
+                 const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
+                 const DType a = dtype_code(a_dtype);
                  const py::gil_scoped_release released;
-                 return PackedColumns(operand, numerics);
+                 return PackedColumns(a, operand, how, numerics);
              }),
-             py::arg("b"), py::arg("dtype"), py::arg("batch"), py::arg("vectors"), py::arg("program"),
-             py::arg("numerics"))
+             py::arg("a_dtype"), py::arg("b"), py::arg("b_dtype"), py::arg("b_vectors"),
+             py::arg("batch"), py::arg("b_program"), py::arg("accumulate"), py::arg("accumulate_dtype"),
+             py::arg("tile"), py::arg("numerics"))
         .def_property_readonly("nbytes", &PackedColumns::bytes);
     m.def("dot", &run_dot, py::arg("a"), py::arg("a_dtype"), py::arg("a_vectors"), py::arg("a_program"),
           py::arg("b"), py::arg("b_dtype"), py::arg("b_vectors"), py::arg("b_program"),

@@ -62,8 +62,9 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
 // Whether the elements of a vector lie in [second axis][first axis] order: a kernel's, input features
 // before its window.
 bool Packer::is_interleaved() const {
-    return x_.depth.size() == 2 && x_.dtype == DType::float32 && x_.depth[0].stride == 4 &&
-           x_.depth[1].stride == 4 * x_.depth[0].size;
+    constexpr int64_t longest = 1 << 16;  // what is turned at a time stays small
+    return x_.depth.size() == 2 && x_.depth[1].size <= longest && x_.dtype == DType::float32 &&
+           x_.depth[0].stride == 4 && x_.depth[1].stride == 4 * x_.depth[0].size;
 }
 
 void Packer::stage_interleaved(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,

@@ -79,11 +79,15 @@ def sort(comparator: TileProgram, operands: list[_Array]) -> _Array: ...
 class PackedColumns:
     def __init__(
         self,
+        a_dtype: int,
         b: _Array,
-        dtype: int,
+        b_dtype: int,
+        b_vectors: int,
         batch: int,
-        vectors: int,
-        program: TileProgram | None,
+        b_program: TileProgram | None,
+        accumulate: str,
+        accumulate_dtype: int,
+        tile: int,
         numerics: Numerics,
     ) -> None: ...
     @property

@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -1071,7 +1072,7 @@ class _Side(NamedTuple):
 
 
 def _accumulation(
-    lhs: _Side, rhs: _Side, depth: int, result: DType, attributes: Attributes, profile: Profile
+    lhs: DType, rhs: DType, depth: int, result: DType, attributes: Attributes, profile: Profile
 ) -> Accumulation:
     """The sums of a dot or convolution of these operands (M6); integers have no choice (M7)."""
     accumulate: DType | None = attributes.get("accumulate")
@@ -1079,7 +1080,7 @@ def _accumulation(
         if accumulate is not None:
             raise UnsupportedType(f"a product in {result.name} does not sum in {accumulate.name} (M7)")
         return _PSUM128
-    return accumulation(lhs.dtype, rhs.dtype, depth, accumulate, profile)
+    return accumulation(lhs, rhs, depth, accumulate, profile)
 
 
 def _side(
@@ -1150,15 +1151,22 @@ def _evaluate_dot(
     d: DotDimensions = attributes["dot_dimensions"]
     depth = math.prod([lhs.data.shape[i] for i in d.lhs_contracting])
     free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, lhs.data.ndim, rhs.data.ndim)
-    try:
+    with _memory_for(op, lhs, rhs, result):
         a = _side(lhs, attributes, setting, "lhs", fusion.lhs)
         b = _side(rhs, attributes, setting, "rhs", fusion.rhs)
-        how = _accumulation(a, b, depth, result.dtype, attributes, setting.profile)
+        how = _accumulation(a.dtype, b.dtype, depth, result.dtype, attributes, setting.profile)
         left = (a.data.transpose(order_lhs), a.code, free_lhs, a.program)
         right = (b.data.transpose(order_rhs), b.code, free_rhs, b.program)
         return _run_dot(left, right, len(d.lhs_batch), result, how, setting, fusion)
+
+
+@contextmanager
+def _memory_for(op: Op, lhs: Bits, rhs: Bits, result: ArrayType) -> Iterator[None]:
+    """Says which product there was no memory for."""
+    try:
+        yield
     except MemoryError as error:
-        what = f"dot of {lhs.type} and {rhs.type} to {result}"
+        what = f"{op.name} of {lhs.type} and {rhs.type} to {result}"
         raise OutOfMemory(f"{what}: there is not as much memory") from error
 
 
@@ -1187,26 +1195,44 @@ def _run_dot(
 
 
 def pack_columns(
-    op: Op, rhs: Bits, attributes: Attributes, setting: Setting
+    op: Op, lhs: DType, rhs: Bits, attributes: Attributes, setting: Setting
 ) -> _core.PackedColumns | None:
-    """A constant right operand packed for many products; None where the core would not use it."""
-    if not (rhs.dtype.exponent_bits and rhs.dtype.device):
+    """A constant right operand packed for many products with left operands of the type `lhs`; None
+    where the core would not use it.
+    """
+    if _dot_kind(lhs) != "float" or _dot_kind(rhs.dtype) != "float":
         return None
-    choices, code = numerics(setting.profile), core_code(rhs.dtype, op.name)
     if op.name == "dot":
         d: DotDimensions = attributes["dot_dimensions"]
         free = [i for i in range(rhs.data.ndim) if i not in d.rhs_contracting + d.rhs_batch]
-        order = (*d.rhs_batch, *free, *d.rhs_contracting)
-        return _core.PackedColumns(
-            rhs.data.transpose(order), code, len(d.rhs_batch), len(free), None, choices
-        )
-    if attributes["feature_group_count"] * attributes["batch_group_count"] > 1:
+        data = rhs.data.transpose((*d.rhs_batch, *free, *d.rhs_contracting))
+        counts = (len(free), len(d.rhs_batch))
+        depth = math.prod(rhs.data.shape[i] for i in d.rhs_contracting)
+    elif attributes["feature_group_count"] * attributes["batch_group_count"] > 1:
         return None
-    window: Sequence[WindowDimension] = attributes["window"]
-    n: ConvolutionDimensions = attributes["dimension_numbers"]
-    axes = tuple(i for i, v in enumerate(window) if v.reversal)
-    w = np.moveaxis(np.flip(rhs.data.transpose(n.kernel), axes), -1, 0)
-    return _core.PackedColumns(w, code, 0, 1, None, choices)
+    else:
+        n: ConvolutionDimensions = attributes["dimension_numbers"]
+        reversed_axes = tuple(i for i, v in enumerate(attributes["window"]) if v.reversal)
+        data = np.moveaxis(np.flip(rhs.data.transpose(n.kernel), reversed_axes), -1, 0)
+        counts, depth = (1, 0), math.prod(data.shape[1:])
+    cast: DType | None = attributes.get("cast")
+    if cast is not None and lhs is dtypes.float32:
+        lhs = cast
+    side = _side(Bits(data, rhs.dtype), attributes, setting, "rhs", None)
+    how = _accumulation(lhs, side.dtype, depth, dtypes.float32, attributes, setting.profile)
+    if how.order != "fma" or how.dtype is not dtypes.float32:
+        return None
+    if op.name != "dot" and data.shape[-1] % 2:
+        lhs = dtypes.float32  # the core does not hold an odd number of features in pairs
+    order, accumulate_code, tile = how.core
+    return _core.PackedColumns(
+        core_code(lhs, op.name),
+        *(side.data, side.code, *counts, side.program),
+        accumulate=order,
+        accumulate_dtype=accumulate_code,
+        tile=tile,
+        numerics=numerics(setting.profile),
+    )
 
 
 @lru_cache(4096)
@@ -1239,33 +1265,32 @@ def _evaluate_convolution(
     lhs, rhs = operands
     window: Sequence[WindowDimension] = attributes["window"]
     d: ConvolutionDimensions = attributes["dimension_numbers"]
-    output = _empty(fusion.result(result))
-    if not lhs.data.shape[d.input_feature] and fusion.epilogue is None:
-        output[...] = 0  # sums of nothing (M2)
-        return output
-    x = _side(lhs, attributes, setting, "lhs", fusion.lhs)
-    w = _side(rhs, attributes, setting, "rhs", fusion.rhs)
-    rows = [
-        (v.size, v.stride, v.padding[0], v.base_dilation, v.window_dilation, v.reversal) for v in window
-    ]
-    kernel = w.data.transpose(d.kernel)
-    depth = math.prod(kernel.shape[:-1])
-    how = _accumulation(x, w, depth, result.dtype, attributes, setting.profile)
-    _core.convolution(
-        *(x.data.transpose(d.input), x.code, x.program),
-        *(kernel, w.code, w.program),
-        *(rows, attributes["feature_group_count"], attributes["batch_group_count"]),
-        *(output.transpose(d.output), core_code(result.dtype, "convolution")),
-        how.order,
-        core_code(how.dtype, "an accumulate type"),
-        how.tile,
-        numerics(setting.profile),
-        setting.seed,
-        setting.identifier(),
-        packed=fusion.packed,
-        epilogue=fusion.epilogue[0] if fusion.epilogue else None,
-        terms=[np.broadcast_to(t, result.dims).transpose(d.output) for t in fusion.terms],
-    )
+    with _memory_for(op, lhs, rhs, result):
+        output = _empty(fusion.result(result))
+        x = _side(lhs, attributes, setting, "lhs", fusion.lhs)
+        w = _side(rhs, attributes, setting, "rhs", fusion.rhs)
+        rows = [
+            (v.size, v.stride, v.padding[0], v.base_dilation, v.window_dilation, v.reversal)
+            for v in window
+        ]
+        kernel = w.data.transpose(d.kernel)
+        depth = math.prod(kernel.shape[:-1])
+        how = _accumulation(x.dtype, w.dtype, depth, result.dtype, attributes, setting.profile)
+        _core.convolution(
+            *(x.data.transpose(d.input), x.code, x.program),
+            *(kernel, w.code, w.program),
+            *(rows, attributes["feature_group_count"], attributes["batch_group_count"]),
+            *(output.transpose(d.output), core_code(result.dtype, "convolution")),
+            how.order,
+            core_code(how.dtype, "an accumulate type"),
+            how.tile,
+            numerics(setting.profile),
+            setting.seed,
+            setting.identifier(),
+            packed=fusion.packed,
+            epilogue=fusion.epilogue[0] if fusion.epilogue else None,
+            terms=[np.broadcast_to(t, result.dims).transpose(d.output) for t in fusion.terms],
+        )
     return output
 
 

@@ -179,8 +179,9 @@ class Graph:
 
     def operand(self, side: str, dims: Dims) -> Instruction:
         """A parameter, a parameter and its chain, or, on the right, a constant."""
-        if side == "rhs" and self.flip(0.3):
-            self.fusion.add("packed")
+        if side == "rhs" and self.flip(0.4):
+            if self.profile.accumulate in ("psum128", "sequential"):  # else nothing would read it
+                self.fusion.add("packed")
             self.body.append(const("w", near_bits(self.rng, self.type(self.types), dims)))
             return self.body[-1]
         length = self.integer(0, 4)
@@ -928,7 +929,9 @@ def test_control_packed_columns_are_read_on_their_processor_only(
         program = compiled(module)
         (product,) = products(program)
         wrong = near_bits(np.random.default_rng(8), BF16, (130, 45))
-        packed = ops.pack_columns(product.op, wrong, product.attributes, ops.Setting(Profile()))
+        packed = ops.pack_columns(
+            product.op, wrong.dtype, wrong, product.attributes, ops.Setting(Profile())
+        )
         program = changed(program, packed=packed)
         for other in isas:
             processor.set_isa(other)

@@ -109,7 +109,7 @@ def _convolution_run(x: Array, w: Array, layer: Layer, cast: DType | None) -> Ca
     weights = w if cast is None else convert(w, cast)
     op, setting = ops.by_name("convolution"), ops.Setting(current_profile())
     result = op.infer((x.bits.type, weights.bits.type), attributes)
-    fusion = ops.Fusion(packed=ops.pack_columns(op, weights.bits, attributes, setting))
+    fusion = ops.Fusion(packed=ops.pack_columns(op, cast or x.dtype, weights.bits, attributes, setting))
     operands = (x.bits, weights.bits)
     return lambda: Array(ops.evaluate_product(op, operands, attributes, setting, result, fusion))
 

@@ -36,11 +36,12 @@ def fuse_products(
     for s in steps:
         if not _is_product(s):
             continue
-        product = _packed(s, constants, profile)
+        product = replace(s, action=_product(s))
         if profile.rounding == "nearest_even":  # else each step draws words of its own (S2)
             for side in (0, 1):
                 product = _with_prologue(product, side, makers, uses, known, absorbed, done, profile)
             product = _with_epilogue(product, steps, uses, absorbed, done, profile)
+        product = _with_packed(product, known, constants, profile)
         done[product.name] = product
     return [done.get(s.name, s) for s in steps if s.name not in absorbed]
 
@@ -55,15 +56,24 @@ def _is_product(s: Step) -> bool:
     )
 
 
-def _packed(s: Step, constants: Mapping[str, Value], profile: Profile) -> Step:
+def _product(s: Step) -> Product:
     assert isinstance(s.action, Call)
     assert s.result is not None
-    rhs = constants.get(s.operands[1])
-    packed = None
-    if isinstance(rhs, Bits):
-        packed = ops.pack_columns(s.action.op, rhs, s.action.attributes, ops.Setting(profile))
-    product = Product(s.action.op, s.action.attributes, s.result, ops.Fusion(packed=packed))
-    return replace(s, action=product)
+    return Product(s.action.op, s.action.attributes, s.result, ops.NO_FUSION)
+
+
+def _with_packed(
+    s: Step, known: Mapping[str, ArrayType], constants: Mapping[str, Value], profile: Profile
+) -> Step:
+    """The product with its right operand packed, if that is a constant."""
+    assert isinstance(s.action, Product)
+    fusion, rhs = s.action.fusion, constants.get(s.operands[1])
+    if not isinstance(rhs, Bits) or fusion.rhs is not None:
+        return s
+    lhs = known[s.operands[0]].dtype if fusion.lhs is None else fusion.lhs[1]
+    setting = ops.Setting(profile)
+    packed = ops.pack_columns(s.action.op, lhs, rhs, s.action.attributes, setting)
+    return replace(s, action=replace(s.action, fusion=replace(fusion, packed=packed)))
 
 
 def _with_prologue(
