@@ -27,6 +27,8 @@ namespace math {
 //
 #include "matmul.h"
 //
+#include "depthwise.h"
+//
 #include "pack.h"
 
 constexpr Domain f32 = Domain::float32, f64 = Domain::float64, i64 = Domain::signed_integer,

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from neuronsim import dtypes, ops, processor
+from neuronsim import dtypes, nn, ops, processor
+from neuronsim.arrays.array import asarray
 from neuronsim.dtypes import DTYPES
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops import ConvolutionDimensions, WindowDimension
@@ -98,6 +99,8 @@ def run(evaluate: Any, c: Convolution, a: str, x: Words, b: str, y: Words, **mor
     """The operation on operands in the plain order; its result in the plain order."""
     d: ConvolutionDimensions = c.attributes["dimension_numbers"]
     lhs, rhs = x.transpose(np.argsort(d.input)), y.transpose(np.argsort(d.kernel))
+    if c.numbers is not None:  # an order of its own lies so in memory, else it is a view
+        lhs, rhs = np.ascontiguousarray(lhs), np.ascontiguousarray(rhs)
     found: Words = evaluate("convolution", (a, lhs), (b, rhs), **c.attributes, **more)
     return found.transpose(d.output)
 
@@ -480,6 +483,61 @@ def test_convolution_M5_depthwise(multiplier: int, evaluate: Any, draw: Any) -> 
         i = out // multiplier
         alone = run(evaluate, one, a, x[..., i : i + 1], b, y[..., out : out + 1])
         np.testing.assert_array_equal(found[..., out : out + 1], alone)
+
+
+CHANNELS_FIRST = numbers_of(2, (0, 2, 3, 1), (2, 3, 1, 0), (0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("multiplier", [1, 3])
+@pytest.mark.parametrize(
+    "window",
+    [
+        (W(3, 1, (1, 1)), W(3, 1, (1, 1))),
+        (W(3, 2, (1, 1)), W(3, 2, (0, 1))),
+        (W(3, 3, (2, 0)), W(2, 2, (-1, 3), base_dilation=2)),
+        (W(2, 2, (0, 3), base_dilation=3), W(3, 4, (5, 1), base_dilation=6)),
+        (W(3, 1, (4, 4), window_dilation=3), W(2, 3, (1, 0), window_dilation=2)),
+        (W(1, 7), W(1, 1 << 31)),
+    ],
+)
+def test_convolution_M5_depthwise_on_planes(
+    window: tuple[WindowDimension, ...], multiplier: int, evaluate: Any, draw: Any
+) -> None:
+    c = Convolution(2, (11, 19), 1, 5 * multiplier, window, 5, numbers=CHANNELS_FIRST)
+    a, x, b, y = draw(c, mode="special")
+    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y), by_dot(evaluate, c, a, x, b, y))
+
+
+@pytest.mark.parametrize("shape", [(1, 700, 400), (1, 3, 300_000)])
+def test_convolution_M5_depthwise_on_planes_in_bands(shape: tuple[int, ...], isa: str) -> None:
+    # Larger than what is held of a plane: small integers, whose sums are exact in any order.
+    rng = np.random.default_rng(1)
+    x = rng.integers(-8, 8, (*shape[:1], 2, *shape[1:])).astype(np.float32)
+    w = rng.integers(-8, 8, (2, 1, 3, 3)).astype(np.float32)
+    found = np.asarray(nn.conv(asarray(x), asarray(w), padding=1, groups=2))
+    padded = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
+    parts = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    np.testing.assert_array_equal(found, np.einsum("nchwij,cij->nchw", parts, w[:, 0]))
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int32"])
+@pytest.mark.parametrize(
+    ("groups", "batch_groups"),
+    [(1, 1), (3, 1), (1, 2), (6, 1)],
+    ids=["one", "groups", "batch", "depthwise"],
+)
+def test_convolution_M5_windows_that_reach_far_are_gathered(
+    type_name: str, groups: int, batch_groups: int, evaluate: Any, random_words: Any
+) -> None:
+    # An image that held one output's window would take gigabytes.
+    far = 40_000
+    window = (W(2, 1, (far, 0), window_dilation=far), W(3, 2, (far, far + 2), window_dilation=far))
+    c = Convolution(2, (3, 5), 6 // groups, 12, window, groups, batch_groups)
+    rng = np.random.default_rng(groups)
+    x = random_words(rng, type_name, c.image_shape, "near")
+    y = random_words(rng, type_name, c.kernel_shape, "near")
+    found = run(evaluate, c, type_name, x, type_name, y)
+    np.testing.assert_array_equal(found, by_dot(evaluate, c, type_name, x, type_name, y))
 
 
 def test_convolution_M5_feature_groups(evaluate: Any, draw: Any) -> None:
