@@ -497,17 +497,22 @@ private:
 
     void fill_plane(const std::vector<Line>& lines, const char* source, const DotOperand& line,
                     const Packer& packer, float* to) const {
-        const int64_t length = c_.spatial.back().input;
+        const int64_t length = c_.spatial.back().input, all = axes_size(line.vectors);
         const bool in_place = packer.is_stored_as_packed();
+        // A small channel is staged as one, a large one line by line.
+        const bool whole = saturated_product({all, length, 4}) <= plane_bytes;
         thread_local Workspace space;
-        float* const staged = in_place ? nullptr : space.get<float>(length);
+        float* const staged = in_place ? nullptr : space.get<float>(whole ? all * length : length);
+        if (!in_place && whole && !lines.empty())
+            packer.stage_block(source, 0, all, 0, length, false, 4 * length,
+                               reinterpret_cast<char*>(staged));
         int64_t held = -1;
         for (const Line& l : lines) {
-            const float* values = staged;
+            const float* values = whole && !in_place ? staged + l.number * length : staged;
             if (in_place) {
                 values = reinterpret_cast<const float*>(source + l.distance);
-            } else if (held != l.number) {
-                packer.stage_block(source + l.distance, 0, 1, 0, axes_size(line.depth), false, 0,
+            } else if (!whole && held != l.number) {
+                packer.stage_block(source, l.number, 1, 0, length, false, 0,
                                    reinterpret_cast<char*>(staged));
                 held = l.number;
             }
@@ -527,9 +532,13 @@ private:
         const int64_t window = static_cast<int64_t>(p.places.size());
         const int64_t channels = c_.feature_groups * c_.output_features;
         const float* weights = channel_weights(window, false);
-        const DotOperand line{
-            x_.data,   x_.dtype, {}, {{1, 0}}, {{c_.spatial.back().input, x_axes().back().stride}},
-            x_.program};
+        const Axes outer(x_axes().begin() + 1, x_axes().end() - 1);
+        const DotOperand line{x_.data,
+                              x_.dtype,
+                              {},
+                              collapsed(outer, storage_bytes(x_.dtype)),
+                              {{c_.spatial.back().input, x_axes().back().stride}},
+                              x_.program};
         const Packer packer(k_, line, DotForm::fma, Numerics{});
         const DotResult r = joined(out_);
         // The outputs' lines among the sums.
