@@ -7,6 +7,7 @@
 
 #include "dispatch.h"
 #include "pool.h"
+#include "workspace.h"
 
 namespace neuronsim {
 namespace {
@@ -247,9 +248,9 @@ private:
         const DotForm form = image_.held == Held::float32 ? DotForm::fma : DotForm::pairs;
         // C4 is the product's: the image holds the operand's own values.
         const Packer packer(k_, line, form, Numerics{});
-        thread_local Workspace first;
+        thread_local Workspace workspace;
         if (by_channels && c_.output_features > 1) {
-            float* values = first.get<float>(n * channels);
+            float* values = workspace.get<float>(n * channels);
             packer.stage_block(source, 0, n, 0, channels, false, 4 * channels,
                                reinterpret_cast<char*>(values));
             const int64_t m = c_.output_features;
@@ -262,7 +263,7 @@ private:
         if (!packer.across()) return packer.rows(source, 0, n, 0, channels, pixel, words);
         // Channels that lie apart are packed as the columns of a panel, which is then turned.
         const int64_t count = pairs ? channels / 2 : channels;
-        float* panel = first.get<float>(count * n);
+        float* panel = workspace.get<float>(count * n);
         uint32_t least = 0xFFFF;
         packer.panels(source, 0, n, 0, channels, static_cast<int>(n), panel, 0, &least);
         k_.turn(panel, n, static_cast<int>(count), static_cast<int>(n), words, pixel);

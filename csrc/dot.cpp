@@ -9,6 +9,7 @@
 #include "dispatch.h"
 #include "exact_sum.h"
 #include "pool.h"
+#include "workspace.h"
 
 namespace neuronsim {
 
@@ -532,13 +533,15 @@ void dot(const DotOperand& a_given, const DotOperand& b_given, const PackedColum
     if (axes_size(result.batch) == 0 || axes_size(result.rows) == 0 || axes_size(result.columns) == 0)
         return;
     // A shape whose size overflows is refused before any work, though its elements may overlap.
-    for (const DotOperand& x : {a, b}) {
+    for (const DotOperand* x : {&a, &b}) {
         constexpr int64_t widest = 16;
-        checked_product({axes_size(x.batch), axes_size(x.vectors), axes_size(x.depth), widest});
+        checked_product({axes_size(x->batch), axes_size(x->vectors), axes_size(x->depth), widest});
     }
     if (!is_device_float(result.dtype)) return dot_integer(a, b, result);
     if (how.model == Accumulate::exact && result.epilogue != nullptr)
         throw std::invalid_argument("exact sums have no epilogue");
+    if (numerics.stochastic && result.epilogue != nullptr)
+        throw std::invalid_argument("each of an epilogue's roundings would draw words of its own (S2)");
     if (how.model == Accumulate::exact) return dot_exact(a, b, result, numerics, draw);
     if (packed != nullptr && !packed->fits(a, b, how, numerics)) packed = nullptr;
     const bool plain = packed == nullptr && result.epilogue == nullptr && numerics.plain() &&

@@ -26,7 +26,6 @@ public:
     // Whether a product with this b may use them; that they hold its values is the caller's to know.
     bool fits(const DotOperand& a, const DotOperand& b, const Accumulation& how,
               const Numerics& numerics) const;
-    int64_t bytes() const { return static_cast<int64_t>(words_.size() * sizeof(float)); }
 
     const float* panel(int64_t batch, int64_t index) const;
     uint32_t least(int64_t batch, int64_t index) const;

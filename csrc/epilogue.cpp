@@ -1,5 +1,7 @@
 #include "epilogue.h"
 
+#include "workspace.h"
+
 namespace neuronsim {
 
 void Epilogue::prefetch(int64_t batch, int64_t first, int64_t count, int64_t column,

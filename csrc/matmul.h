@@ -52,23 +52,13 @@ inline float run_chains(int64_t n) {
 }
 
 template <DotForm F>
-inline constexpr bool holds_pairs = F == DotForm::pairs || F == DotForm::pairs_by_fma;
-template <DotForm F>
 inline constexpr bool flushes = F == DotForm::flushed || F == DotForm::product_bfloat16_flushed ||
                                 F == DotForm::to_bfloat16_flushed || F == DotForm::to_float16_flushed ||
                                 F == DotForm::odd_even_flushed;
 
-// acc after one step of the contraction (M2), or as the model of accumulation has it (M6).
+// A sum as the form holds it: flushed (C4), and rounded to the type of the sums (M6).
 template <DotForm F>
-inline Vec dot_step(Vec a, Vec b, Vec acc) {
-    Vec r;
-    if constexpr (F == DotForm::product_bfloat16 || F == DotForm::product_bfloat16_flushed) {
-        r = product_bfloat16(a, b);
-        if constexpr (flushes<F>) r = flush_lanes(r);
-        r = add(acc, r);
-    } else {
-        r = fma(a, b, acc);
-    }
+inline Vec held_sum(Vec r) {
     if constexpr (flushes<F>) r = flush_lanes(r);
     if constexpr (F == DotForm::to_bfloat16 || F == DotForm::to_bfloat16_flushed)
         r = round_lanes<DType::bfloat16>(r);
@@ -77,16 +67,17 @@ inline Vec dot_step(Vec a, Vec b, Vec acc) {
     if constexpr (F == DotForm::to_bfloat16_flushed) r = flush_lanes(r);
     return r;
 }
+
+// acc after one step of the contraction (M2), or as the model of accumulation has it (M6).
 template <DotForm F>
-inline Vec psum_step(Vec psum, Vec acc) {
-    Vec r = add(psum, acc);
-    if constexpr (flushes<F>) r = flush_lanes(r);
-    if constexpr (F == DotForm::to_bfloat16 || F == DotForm::to_bfloat16_flushed)
-        r = round_lanes<DType::bfloat16>(r);
-    if constexpr (F == DotForm::to_float16 || F == DotForm::to_float16_flushed)
-        r = round_lanes<DType::float16>(r);
-    if constexpr (F == DotForm::to_bfloat16_flushed) r = flush_lanes(r);
-    return r;
+inline Vec dot_step(Vec a, Vec b, Vec acc) {
+    if constexpr (F == DotForm::product_bfloat16 || F == DotForm::product_bfloat16_flushed) {
+        Vec product = product_bfloat16(a, b);
+        if constexpr (flushes<F>) product = flush_lanes(product);
+        return held_sum<F>(add(acc, product));
+    } else {
+        return held_sum<F>(fma(a, b, acc));
+    }
 }
 
 // The halves of a pair's word as float32: the element that comes first in the contraction lies in the
@@ -163,7 +154,8 @@ void dot_block(const DotBlock& t) {
 #pragma GCC unroll 4
             for (int j = 0; j < Vectors; ++j) {
                 float* p = t.psum + row * t.psum_stride + j * Vec::lanes;
-                psum_step<F>(fresh ? Vec::zero() : Vec::load(p), acc[row][j]).store(p);
+                const Vec psum = fresh ? Vec::zero() : Vec::load(p);
+                held_sum<F>(add(psum, acc[row][j])).store(p);
                 acc[row][j] = Vec::zero();
             }
         fresh = false;

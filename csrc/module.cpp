@@ -417,8 +417,7 @@ PYBIND11_MODULE(_core, m) {
              }),
              py::arg("a_dtype"), py::arg("b"), py::arg("b_dtype"), py::arg("b_vectors"),
              py::arg("batch"), py::arg("b_program"), py::arg("accumulate"), py::arg("accumulate_dtype"),
-             py::arg("tile"), py::arg("numerics"))
-        .def_property_readonly("nbytes", &PackedColumns::bytes);
+             py::arg("tile"), py::arg("numerics"));
     m.def("dot", &run_dot, py::arg("a"), py::arg("a_dtype"), py::arg("a_vectors"), py::arg("a_program"),
           py::arg("b"), py::arg("b_dtype"), py::arg("b_vectors"), py::arg("b_program"),
           py::arg("batch"), py::arg("output"), py::arg("result_dtype"), py::arg("accumulate"),

@@ -24,7 +24,6 @@ inline uint32_t pack_across(const char* source, ptrdiff_t stride, int64_t depth,
 }
 
 // Blocks of a vector's width, transposed: block i of vector j comes from its own place.
-template <class Element>
 inline void load_block(const char* source, ptrdiff_t stride, int n, FloatVector* rows) {
     for (int j = 0; j < block; ++j) {
         rows[j] = FloatVector{};
@@ -41,7 +40,7 @@ inline uint32_t pack_along(const char* source, ptrdiff_t stride, int64_t depth, 
         int64_t k = 0;
         for (; k + block <= depth; k += block) {
             FloatVector rows[block];
-            load_block<float>(from + k * static_cast<ptrdiff_t>(sizeof(float)), stride, left, rows);
+            load_block(from + k * static_cast<ptrdiff_t>(sizeof(float)), stride, left, rows);
             transpose<1>(rows);
             for (int i = 0; i < block; ++i)
                 __builtin_memcpy(out + (k + i) * width + first, &rows[i], sizeof(FloatVector));
@@ -72,7 +71,7 @@ inline uint32_t pack_interleaved(const char* source, ptrdiff_t stride, int64_t o
         };
         for (; at + block <= depth; at += block) {
             FloatVector rows[block];
-            load_block<float>(from + at * 4, stride, left, rows);
+            load_block(from + at * 4, stride, left, rows);
             transpose<1>(rows);
             for (const FloatVector& row : rows) __builtin_memcpy(place(), &row, sizeof row);
         }
@@ -175,7 +174,7 @@ inline uint32_t pack_pairs_along(const char* source, ptrdiff_t stride, int64_t d
             FloatVector rows[block];
             const int64_t bytes = 2 * (depth - 2 * k);
             if (bytes >= static_cast<int64_t>(sizeof(FloatVector))) {
-                load_block<uint16_t>(from + 4 * k, stride, left, rows);
+                load_block(from + 4 * k, stride, left, rows);
             } else {
                 for (int j = 0; j < block; ++j) {
                     rows[j] = FloatVector{};

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "workspace.h"
+
 namespace neuronsim {
 
 Packer::Packer(const Kernels& k, const DotOperand& operand, DotForm form, const Numerics& numerics)

@@ -90,8 +90,6 @@ class PackedColumns:
         tile: int,
         numerics: Numerics,
     ) -> None: ...
-    @property
-    def nbytes(self) -> int: ...
 
 def dot(
     a: _Array,

@@ -105,7 +105,7 @@ class _Compiler:
                 steps.append(self._step(i))
         inputs = tuple((p.name, p.array.type) for p in entry.parameters)
         held = {n: v.type for n, v in self.constants.items() if isinstance(v, Bits)}
-        steps = fuse_products(steps, dict(inputs) | held, self.constants, entry.root, self.profile)
+        steps = fuse_products(steps, dict(inputs) | held, self.constants, self.profile)
         read = {o for s in steps for o in s.operands} | {entry.root}
         constants = {name: value for name, value in self.constants.items() if name in read}
         return Program(

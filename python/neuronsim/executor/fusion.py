@@ -20,15 +20,13 @@ def fuse_products(
     steps: Sequence[Step],
     types: Mapping[str, ArrayType],
     constants: Mapping[str, Value],
-    root: str,
     profile: Profile,
 ) -> list[Step]:
     """The steps with dots and convolutions that took in what they can; the values stay the same (D2).
 
-    `types` has every input and constant.
+    `types` has every input and constant. Every step but the root's is read by another.
     """
     uses = Counter(o for s in steps for o in s.operands)
-    uses[root] += 1
     known = dict(types) | {s.name: s.result for s in steps if s.result is not None}
     makers = {s.name: s for s in steps}
     done: dict[str, Step] = {}
