@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from neuronsim import dtypes, ops
+from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import avx512_bf16
 
 if TYPE_CHECKING:
@@ -106,6 +106,11 @@ def test_dot_M6_pairs_is_VDPBF16PS(
         )
         expected = by_rule(instruction_dot(program, x, y))
         np.testing.assert_array_equal(found, expected, err_msg=f"{mode}, depth {depth}")
+
+
+def test_VDPBF16PS_is_proved_at_import_M2() -> None:
+    # Where the instruction set is, the proof must have gone through, or products would be slow unseen.
+    assert _core.pairs_are_proved() == ("x86-64-v4-bf16" in processor.available_isas())
 
 
 def test_dot_C4_flushes_after_gradual_underflow_and_VDPBF16PS_before(
