@@ -339,6 +339,16 @@ inline void flush(void* out, const void* in, int n) {
     FOR_ELEMENTS y[i] = flushed(x[i]);
 }
 
+inline void restrict_magnitude(void* out, const void* in, int n, float least, float greatest) {
+    auto* y = static_cast<uint32_t*>(out);
+    const auto* x = static_cast<const uint32_t*>(in);
+    const uint32_t low = bits_as<uint32_t>(least), high = bits_as<uint32_t>(greatest);
+    FOR_ELEMENTS {
+        const uint32_t magnitude = x[i] & ~sign_bit;
+        y[i] = magnitude >= low && magnitude <= high ? x[i] : canonical_nan;
+    }
+}
+
 // float64 to float32 by round-to-odd: an inexact result with an even last bit steps to the odd
 // neighbour, so that a later rounding to at most 22 bits is the rounding of the exact value (C1).
 inline uint32_t to_odd_float32(double x) {

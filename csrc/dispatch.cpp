@@ -107,7 +107,7 @@ const OpRow op_rows[op_count] = {
 #define REDUCER(name, f, s, u) {#name, 2, Kind::reducer},
 #define ARITHMETIC(name, arity, f, s, u) {#name, arity, Kind::arithmetic},
 #define FLOATING(name, arity, f) {#name, arity, Kind::floating},
-#define INTEGER(name, arity, s, u) {#name, arity, Kind::integer},
+#define FUNCTION(name) {#name, 1, Kind::function},
 #define INTEGRAL(name, arity, u) {#name, arity, Kind::integral},
 #define BITWISE(name, arity, f, s, u) {#name, arity, Kind::bitwise},
 #define SIGN(name, arity, f) {#name, arity, Kind::sign},

@@ -216,7 +216,7 @@ namespace body {
     };
 #define ARITHMETIC(name, arity, f, s, u)
 #define FLOATING(name, arity, f)
-#define INTEGER(name, arity, s, u)
+#define FUNCTION(name)
 #define INTEGRAL(name, arity, u)
 #define BITWISE(name, arity, f, s, u)
 #define SIGN(name, arity, f)
@@ -236,7 +236,10 @@ namespace kernel {
     FLOATING(name, arity, f)             \
     INTEGERS(name, arity, s, u)
 #define FLOATING(name, arity, f) KERNEL(name, float32, float, uint32_t, arity, canonical(f))
-#define INTEGER(name, arity, s, u) INTEGERS(name, arity, s, u)
+#define FUNCTION(name)                                                                       \
+    static void name##_float32(void* result, const void* const* operands, int n, int bits) { \
+        rounded<math::name, accurate::name>(result, operands, n, bits);                      \
+    }
 #define INTEGRAL(name, arity, u) KERNEL(name, integer, uint64_t, uint64_t, arity, u)
 #define BITWISE(name, arity, f, s, u) \
     SIGN(name, arity, f)              \

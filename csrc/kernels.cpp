@@ -2,6 +2,8 @@
 // the linker cannot merge code for one processor into another's.
 #include "kernels.h"
 
+#include "accurate.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -12,14 +14,21 @@ namespace {
 #include "simd.h"
 //
 #include "convert.h"
+#include "doubles.h"
 
 namespace math {
 #include "math/tables.h"
 //
-#include "math/exp.h"
-#include "math/rsqrt.h"
-#include "math/tanh.h"
+#include "math/exponential.h"
+#include "math/logarithm.h"
+//
+#include "math/error_function.h"
+#include "math/root.h"
+#include "math/trigonometric.h"
 }  // namespace math
+
+#include "math/rounded.h"
+//
 
 #include "elementwise.h"
 //
@@ -118,6 +127,7 @@ constexpr Kernels make_kernels() {
     k.pack_interleaved = pack_interleaved;
     k.turn = turn;
     k.flush = flush;
+    k.restrict_magnitude = restrict_magnitude;
     k.fma_chains = run_chains<fma>;
     k.chain_count = independent_chains * Vec::lanes;
     k.canonicalize = canonicalize;
@@ -145,7 +155,7 @@ constexpr Kernels make_kernels() {
     fill_chains<body::name>(k.fold_chains[static_cast<int>(Op::name)]);
 #define ARITHMETIC(name, arity, f, s, u) SET_ALL(name)
 #define FLOATING(name, arity, f) SET(name, f32, float32)
-#define INTEGER(name, arity, s, u) SET_INTEGERS(name)
+#define FUNCTION(name) SET(name, f32, float32)
 #define INTEGRAL(name, arity, u)              \
     SET(name, i64, integer)                   \
     SET(name, u64, integer)                   \

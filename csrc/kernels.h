@@ -11,7 +11,7 @@ enum class Op : uint8_t {
 #define REDUCER(name, f, s, u) name,
 #define ARITHMETIC(name, arity, f, s, u) name,
 #define FLOATING(name, arity, f) name,
-#define INTEGER(name, arity, s, u) name,
+#define FUNCTION(name) name,
 #define INTEGRAL(name, arity, u) name,
 #define BITWISE(name, arity, f, s, u) name,
 #define SIGN(name, arity, f) name,
@@ -26,7 +26,7 @@ enum class Kind : uint8_t {  // which section of ops.def a row stands in
     reducer,
     arithmetic,
     floating,
-    integer,
+    function,
     integral,
     bitwise,
     sign,
@@ -34,9 +34,22 @@ enum class Kind : uint8_t {  // which section of ops.def a row stands in
     selection,
 };
 inline constexpr const char* kind_names[] = {
-    "reducer", "arithmetic", "floating",   "integer",   "integral",
+    "reducer", "arithmetic", "floating",   "function",  "integral",
     "bitwise", "sign",       "comparison", "selection",
 };
+
+// The input ranges that AWS documents for the activation table ("NKI ISA", tbl-act-func), as
+// magnitudes: outside "the Scalar Engine will generate invalid output results". Not listed: any input.
+struct InputRange {
+    Op op;
+    float least, greatest;
+};
+inline constexpr InputRange documented_ranges[] = {
+    {Op::log, 0x1p-64f, 0x1p64f},   {Op::sin, 0, 3.14159274f},
+    {Op::atan, 0, 1.57079637f},     {Op::sqrt, 0x1p-116f, 0x1p118f},
+    {Op::rsqrt, 0x1p-87f, 0x1p97f}, {Op::reciprocal, 0x1p-42f, 0x1p42f},
+};
+inline constexpr int range_count = sizeof(documented_ranges) / sizeof(documented_ranges[0]);
 
 struct OpRow {
     const char* name;
@@ -71,6 +84,8 @@ using MapKernel = void (*)(void* out, const void* in, int n);
 using NarrowKernel = void (*)(void* out, const void* in, int n, Narrowing narrowing);
 using PrecisionKernel = void (*)(void* out, const void* in, int n, int exponent_bits,
                                  int mantissa_bits);
+// NaN in place of what has another magnitude than these and those between.
+using RestrictKernel = void (*)(void* out, const void* in, int n, float least, float greatest);
 using IntegerKernel = void (*)(void* out, const void* in, int n, FloatToInt rounding);
 // acc[i] = op(acc[i], in[i])
 using FoldKernel = void (*)(void* acc, const void* in, int n);
@@ -153,7 +168,8 @@ struct Kernels {
     RoundByKernel round_by[format_count];  // the same as the profile says
     PrecisionKernel reduce_precision[format_count];  // C9
     MapKernel canonicalize;                          // float32: NaN quiet and without payload (C5)
-    MapKernel flush;                                 // float32: subnormals to zero (C4)
+    RestrictKernel restrict_magnitude;
+    MapKernel flush;  // float32: subnormals to zero (C4)
     OpKernel op[op_count][domain_count];
     FoldKernel fold[op_count][domain_count];
     ScanKernel scan[op_count][domain_count];

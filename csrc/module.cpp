@@ -339,6 +339,13 @@ py::list format_rows() {
     return rows;
 }
 
+py::dict documented_input_ranges() {
+    py::dict ranges;
+    for (const InputRange& r : documented_ranges)
+        ranges[op_rows[static_cast<int>(r.op)].name] = py::make_tuple(r.least, r.greatest);
+    return ranges;
+}
+
 py::list op_table() {
     py::list rows;
     for (const OpRow& row : op_rows)
@@ -356,6 +363,8 @@ PYBIND11_MODULE(_core, m) {
     m.attr("CONVERT") = convert_op;
     m.attr("CONVERT_NEAREST") = convert_nearest_op;
     m.attr("REDUCE_PRECISION") = reduce_precision_op;
+    m.attr("RESTRICT") = restrict_op;
+    m.attr("INPUT_RANGES") = documented_input_ranges();
     py::class_<Numerics>(m, "Numerics")
         .def(py::init([](bool integers_via_float32, const std::string& fp8_overflow,
                          bool flush_subnormals, bool stochastic) {

@@ -6,12 +6,14 @@
 
 #include "dispatch.h"
 #include "fpenv.h"
+#include "function_table.h"
 #include "pool.h"
 
 namespace neuronsim {
 namespace {
 
 constexpr int64_t tiles_per_grain = 16;
+constexpr int64_t look_up_grain = int64_t{1} << 16;
 
 bool has_domain(int op, Domain d) { return kernels().op[op][static_cast<int>(d)] != nullptr; }
 
@@ -19,7 +21,7 @@ bool is_conversion(int op) { return op == convert_op || op == convert_nearest_op
 
 // Whether an operation moves or flips bits (E6) instead of computing.
 bool moves_bits(int op) {
-    if (op >= op_count) return false;
+    if (op >= op_count) return op >= restrict_op;
     const Kind kind = op_rows[op].kind;
     return kind == Kind::bitwise || kind == Kind::sign || kind == Kind::selection;
 }
@@ -39,7 +41,7 @@ void check_step(const Step& step, const std::vector<DType>& dtypes) {
     if (step.op >= reduce_precision_op) {
         if (step.operands.size() != 1 || dtype(0) != step.result || !is_device_float(step.result) ||
             step.op < reduce_precision_op + 32)
-            fail("reduce-precision keeps a float type");
+            fail("reduce-precision and input ranges keep a float type");
         return;
     }
     if (static_cast<int>(step.operands.size()) != op_rows[step.op].arity)
@@ -86,10 +88,13 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
             same = same && dtypes_[static_cast<size_t>(step.operands[i])] == t;
         const bool moves = same && (is_conversion(step.op) || moves_bits(step.op));
         moves_.push_back(moves);
+        looks_up_.push_back(numerics_.plain() && has_function_table(step.op, t) &&
+                            dtypes_[static_cast<size_t>(step.operands[0])] == t);
         // A value that is only stored need not be rounded before: storing a narrow float rounds it.
         const bool is_read = last_use[static_cast<size_t>(v)] >= 0;
         const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
-        rounds_.push_back(!(moves && is_device_float(t)) && (is_read || !store_rounds));
+        rounds_.push_back(!(moves && is_device_float(t)) && (is_read || !store_rounds) &&
+                          !looks_up_.back());
     }
     for (const int v : outputs_) {
         if (v < 0 || v >= values) throw std::invalid_argument("an output is not computed");
@@ -175,8 +180,13 @@ void TileProgram::compute(const Kernels& k, size_t index, void* out, const void*
     const Step& step = steps_[index];
     const DType source = dtypes_[static_cast<size_t>(step.operands.back())];
     const int from = static_cast<int>(domain_of(source));
-    if (step.op < op_count) {
+    if (looks_up_[index]) {
+        compute_by_table(k, step, out, operands[0], n);
+    } else if (step.op < op_count) {
         k.op[step.op][from](out, operands, n, 8 * storage_bytes(source));
+    } else if (step.op >= restrict_op) {
+        const InputRange& range = documented_ranges[step.op - restrict_op];
+        k.restrict_magnitude(out, operands[0], n, range.least, range.greatest);
     } else if (step.op >= reduce_precision_op) {
         const int bits = step.op - reduce_precision_op;
         k.reduce_precision[static_cast<int>(source)](out, operands[0], n, bits / 32, bits % 32);
@@ -198,6 +208,15 @@ void TileProgram::compute(const Kernels& k, size_t index, void* out, const void*
             out, operands[0], n,
             step.op == convert_nearest_op ? FloatToInt::nearest : FloatToInt::truncate);
     }
+}
+
+void TileProgram::compute_by_table(const Kernels& k, const Step& step, void* out, const void* in,
+                                   int n) const {
+    const int type = static_cast<int>(step.result), size = storage_bytes(step.result);
+    char encodings[tile_elements * sizeof(uint16_t)];
+    k.store[type](in, n, encodings);
+    look_up(step.op, step.result, encodings, n, encodings);
+    k.load[type](encodings, size, n, out);
 }
 
 // How many elements lie before the first that begins a cache line.
@@ -282,6 +301,12 @@ static const void* dense_input(const Kernels& k, DType t, const char* data, int 
 void TileProgram::run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
                             const uint64_t* ids) const {
     const Kernels& k = kernels();
+    const int size = storage_bytes(output_dtype(0));
+    if (only_looks_up())
+        return parallel_for(n, look_up_grain, [&](int64_t begin, int64_t end) {
+            look_up(steps_[0].op, output_dtype(0), inputs[0] + begin * size, end - begin,
+                    outputs[0] + begin * size);
+        });
     const auto input = [&](size_t i, int64_t at, int count, Tile& tile) -> const void* {
         return dense_input(k, inputs_[i], inputs[i] + at * storage_bytes(inputs_[i]), count, tile);
     };
@@ -303,6 +328,12 @@ void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<
     std::vector<int64_t> shape = full_shape;
     std::vector<View> inputs = views;
     collapse(shape, inputs);
+    if (only_looks_up() &&
+        (shape.empty() ||
+         (shape.size() == 1 && inputs[0].strides[0] == storage_bytes(inputs[0].dtype)))) {
+        const char* const data = inputs[0].data;
+        return run_dense(element_count(full_shape), &data, outputs.data(), seed, nullptr);
+    }
     const auto input = [&](size_t i, int64_t at, int n, Tile& tile) -> const void* {
         const View& view = inputs[i];
         const ptrdiff_t size = storage_bytes(view.dtype);

@@ -20,7 +20,10 @@ struct Step {
 // Conversions to the step's result type: by C6 as XLA's convert, or to the nearest integer.
 inline constexpr int convert_op = op_count, convert_nearest_op = op_count + 1;
 // reduce-precision to e exponent and m mantissa bits is reduce_precision_op + 32 e + m (C9).
-inline constexpr int reduce_precision_op = op_count + 2, last_op = reduce_precision_op + 32 * 8 + 31;
+inline constexpr int reduce_precision_op = op_count + 2;
+// NaN for what is outside range i of documented_ranges is restrict_op + i.
+inline constexpr int restrict_op = reduce_precision_op + 32 * 9,
+                     last_op = restrict_op + range_count - 1;
 
 class TileProgram {
 public:
@@ -62,6 +65,8 @@ private:
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                     char* const* outputs, uint64_t seed, const uint64_t* ids) const;
     bool rounds_float32(size_t index) const;
+    bool only_looks_up() const { return steps_.size() == 1 && looks_up_[0]; }
+    void compute_by_table(const Kernels& k, const Step& step, void* out, const void* in, int n) const;
     void compute(const Kernels& k, size_t index, void* out, const void* const* operands, int n) const;
     void run_step(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                   Draw draw, int64_t first) const;
@@ -73,9 +78,10 @@ private:
     std::vector<int> outputs_;
     std::vector<DType> dtypes_;  // of every value
     // char, since the bits of vector<bool> take time to find.
-    std::vector<char> rounds_;   // of every step: whether its result is rounded before it is stored
-    std::vector<char> aliases_;  // of every step: whether it is a conversion that storing it does
-    std::vector<char> moves_;    // of every value: whether its bits are moved ones, NaN payload and all
+    std::vector<char> rounds_;    // of every step: whether its result is rounded before it is stored
+    std::vector<char> looks_up_;  // of every step: whether it is a function with a table (E5)
+    std::vector<char> aliases_;   // of every step: whether it is a conversion that storing it does
+    std::vector<char> moves_;  // of every value: whether its bits are moved ones, NaN payload and all
     std::vector<int> registers_;  // the tile that holds every value
     int register_count_ = 0;
     Numerics numerics_;

@@ -10,6 +10,8 @@ OPS: list[tuple[str, int, str]]
 CONVERT: int
 CONVERT_NEAREST: int
 REDUCE_PRECISION: int
+RESTRICT: int
+INPUT_RANGES: dict[str, tuple[float, float]]
 
 _Array = npt.NDArray[Any]
 _Window = list[tuple[int, int, int, int, int]]

@@ -32,7 +32,7 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.run import Program, TupleValue, Value, run_program
+from neuronsim.executor.run import Counts, Program, TupleValue, Value, run_program
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify
@@ -72,7 +72,7 @@ class CompiledProgram:
         self._setup = setup
         self._module = apply_plan(model, plan)
         self._program: Program = compile_module(self._module, setup.profile, setup.target)
-        self._truncated: dict[str, int] = {}
+        self._counts = Counts()
         stochastic = setup.profile.rounding == "stochastic"
         self._rounding = RoundingState(default_seed() if stochastic else 0)
         self._lock = threading.Lock()  # of _rounding: no two calls share words
@@ -113,13 +113,15 @@ class CompiledProgram:
 
     @property
     def diagnostics(self) -> dict[str, Any]:
-        """What the last call met: 64-bit integers that C7 truncated, by instruction."""
-        return {"int64_truncated": dict(self._truncated)}
+        """What the last call met, by instruction: 64-bit integers that C7 truncated, and elements that
+        the profile's `activation="neuron_range"` made NaN (E3).
+        """
+        return asdict(self._counts)
 
     @property
     def truncated_constants(self) -> dict[str, int]:
         """The 64-bit integers among the constants that C7 truncated, by instruction."""
-        return dict(self._program.truncated)
+        return dict(self._program.of_constants.int64_truncated)
 
     @property
     def weight_bytes(self) -> int:
@@ -132,13 +134,13 @@ class CompiledProgram:
         Under stochastic rounding `seed` starts its random words anew; without it they go on from the
         last call's, so that no two calls share any (S2). Raises InvalidData for inputs that do not fit.
         """
-        counts: dict[str, int] = {}
+        counts = Counts()
         inputs = self._bind(arrays, named)
         with self._lock:
             state = self._rounding if seed is None else RoundingState(check_seed(seed))
             self._rounding = replace(state, calls=state.calls + 1)
         value = run_program(self._program, inputs, counts, seed=state.seed, call=state.calls)
-        self._truncated = counts
+        self._counts = counts
         return _wrap(value)
 
     def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, ops.Bits]:

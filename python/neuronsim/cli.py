@@ -253,11 +253,13 @@ def _run(options: argparse.Namespace) -> None:
     dataset = load_dataset(options.inputs, input_names=program.model.input_names())
     constants = program.truncated_constants
     truncated = Counter(constants)
+    outside: Counter[str] = Counter()
 
     def call(**inputs: Any) -> Any:
         result = program(**inputs)
-        met = program.diagnostics["int64_truncated"]
-        truncated.update({k: v for k, v in met.items() if k not in constants})
+        met = program.diagnostics
+        truncated.update({k: v for k, v in met["int64_truncated"].items() if k not in constants})
+        outside.update(met["outside_range"])
         return result
 
     outputs = run_batches(call, program.model, dataset)
@@ -271,6 +273,8 @@ def _run(options: argparse.Namespace) -> None:
             f"warning: {name}: {count} 64-bit integers lost their high 32 bits (C7)",
             file=sys.stderr,
         )
+    for name, count in outside.items():
+        print(f"warning: {name}: {count} {ops.OUTSIDE_RANGE}", file=sys.stderr)
 
 
 def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -510,9 +510,10 @@ CONVERT = _core.CONVERT  # the tile-program opcode of a conversion to the step's
 _FLOAT32 = _core.DTYPES.index("float32")
 _CORE = {name: index for index, (name, _, _) in enumerate(_core.OPS)}
 _CORE_KINDS = {name: kind for name, _, kind in _core.OPS}
+# The step that makes NaN of what lies outside the documented input range of a function.
+_RANGES = {name: _core.RESTRICT + index for index, name in enumerate(_core.INPUT_RANGES)}
 _NARROW = [DTYPES[name].exponent_bits > 0 and name != "float32" for name in _core.DTYPES]
-_INTEGER_ONLY = ("integer", "integral")
-_FLOAT_ONLY = ("floating", "sign")
+_FLOAT_ONLY = ("floating", "function", "sign")
 # What bool has beside comparisons and select (E8).
 _ON_BOOL = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "logical_not"})
 
@@ -541,10 +542,8 @@ def _core_name(op: Op, operand: DType) -> str:
     name = op.on_bool if operand is dtypes.boolean and op.on_bool else op.core
     assert name is not None
     kind = _CORE_KINDS[name]
-    if name == "power" and operand.kind == "float":
-        raise UnsupportedOperator(f"power of {operand.name} (E4) is not executed yet: integers are")
     on_bool = kind in ("comparison", "selection") or name in _ON_BOOL
-    if kind in (_INTEGER_ONLY if operand.kind == "float" else _FLOAT_ONLY) or (
+    if kind in (("integral",) if operand.kind == "float" else _FLOAT_ONLY) or (
         operand is dtypes.boolean and not on_bool
     ):
         raise UnsupportedType(f"{op.label} is not defined for {operand.name}")
@@ -574,6 +573,8 @@ def lower(
     if op.name == "reduce_precision":
         return _lower_reduce_precision(source, attributes, numbers[0], push)
     opcode = _CORE[_core_name(op, source)]
+    if has_input_range(op, profile):  # E3
+        numbers = (push((_RANGES[op.core], core_code(source, op.label), numbers)),)
     if op.name == "divide" and source.kind == "float" and profile.divide == "reciprocal_multiply":
         wide = core_code(dtypes.float32, op.label)
         inverse = push((_CORE["reciprocal"], wide, numbers[1:]))
@@ -606,6 +607,37 @@ def _lower_reduce_precision(
     return push((_core.REDUCE_PRECISION + packed, code, (number,)))
 
 
+OUTSIDE_RANGE = (
+    "elements outside the input range that AWS documents for the function became NaN "
+    "(E3, activation='neuron_range')"
+)
+
+
+def has_input_range(op: Op, profile: Profile) -> bool:
+    """Whether a documented input range of the activation table holds for the operation (E3)."""
+    return profile.activation == "neuron_range" and op.core in _RANGES
+
+
+def count_outside_range(op: Op, operands: Sequence[Bits], profile: Profile) -> int:
+    """How many numbers among the operand's elements `neuron_range` makes NaN."""
+    if not has_input_range(op, profile) or not operands[0].dtype.exponent_bits:
+        return 0
+    (x,) = operands
+    if x.dtype.code is None:
+        return 0  # the host's types are on no engine
+    boolean = core_code(dtypes.boolean, op.label)
+    assert op.core is not None
+    steps = (
+        (_RANGES[op.core], x.dtype.code, (0,)),
+        (_CORE["isnan"], boolean, (1,)),
+        (_CORE["isnan"], boolean, (0,)),
+        (_CORE["bitwise_xor"], boolean, (2, 3)),
+    )
+    program = tile_program((x.dtype.code,), steps, (4,), profile)
+    (found,) = run_tile_program(program, [x.data], [ArrayType(dtypes.boolean, x.data.shape)])
+    return int(np.count_nonzero(found))
+
+
 _ON_COMPLEX = frozenset(
     {"add", "subtract", "multiply", "divide", "negative", "abs", "equal", "not_equal"}
 )
@@ -617,7 +649,7 @@ def check_elementwise(op: Op, operand: DType, result: DType) -> None:
         _core_name(op, operand)
         core_code(result, op.label)
         return
-    integral = op.core is not None and _CORE_KINDS[op.core] in _INTEGER_ONLY
+    integral = op.core is not None and _CORE_KINDS[op.core] == "integral"
     if integral or (operand.kind == "complex" and op.name not in (*_ON_COMPLEX, "select")):
         raise UnsupportedType(f"{op.label} is not defined for {operand.name}")
 
@@ -716,8 +748,43 @@ def _run_one(
     return run_tile_program(program, [x.data for x in operands], [result], setting.seed, ids)[0]
 
 
+def _sigmoid_on_host(x: BitsArray) -> BitsArray:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _normal_on_host(x: BitsArray) -> BitsArray:
+    return np.asarray(_erfc(-x / math.sqrt(2)) / 2)
+
+
+def _silu_dx_on_host(x: BitsArray) -> BitsArray:
+    s = _sigmoid_on_host(x)
+    return np.asarray(s * (1 + x * (1 - s)))
+
+
+_erf = np.vectorize(math.erf, [np.float64])
+_erfc = np.vectorize(math.erfc, [np.float64])
 _ON_HOST: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": _erf,
+    "erfc": _erfc,
+    "sigmoid": _sigmoid_on_host,
+    "silu": lambda x: x * _sigmoid_on_host(x),
+    "gelu": lambda x: x * _normal_on_host(x),
+    "gelu_tanh": lambda x: x * _sigmoid_on_host(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
+    "gelu_sigmoid": lambda x: x * _sigmoid_on_host(1.702 * x),
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
+    "erf_dx": lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x),
+    "silu_dx": _silu_dx_on_host,
+    "gelu_dx": lambda x: _normal_on_host(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi),
+    "gelu_sigmoid_dx": lambda x: _silu_dx_on_host(1.702 * x),
     "select": np.where,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "round_half_away": lambda x: np.copysign(np.floor(np.abs(x) + (np.abs(x) % 1 >= 0.5)), x),
@@ -1404,8 +1471,41 @@ _elementwise("population_count",       "popcnt",                 "PopulationCoun
 _elementwise("count_leading_zeros",    "count-leading-zeros",    "Clz",                  1, "gpsimd", "tensor_scalar")
 _elementwise("sqrt",        "sqrt",        "Sqrt",  1, "scalar", "activation")
 _elementwise("rsqrt",       "rsqrt",       "Rsqrt", 1, "scalar", "activation")
+_elementwise("cbrt",        "cbrt",        "Cbrt",  1, "scalar", "activation")
 _elementwise("exp",         "exponential", "Exp",   1, "scalar", "activation")
+_elementwise("exp2",        "",            "",      1, "scalar", "activation")
+_elementwise("expm1",       "exponential-minus-one", "Expm1", 1, "scalar", "activation")
+_elementwise("log",         "log",         "Log",   1, "scalar", "activation")
+_elementwise("log2",        "",            "",      1, "scalar", "activation")
+_elementwise("log10",       "",            "",      1, "scalar", "activation")
+_elementwise("log1p",       "log-plus-one", "Log1p", 1, "scalar", "activation")
+_elementwise("sin",         "sine",        "Sin",   1, "scalar", "activation")
+_elementwise("cos",         "cosine",      "Cos",   1, "scalar", "activation")
+_elementwise("tan",         "tan",         "Tan",   1, "scalar", "activation")
+_elementwise("asin",        "asin",        "Asin",  1, "scalar", "activation")
+_elementwise("acos",        "acos",        "Acos",  1, "scalar", "activation")
+_elementwise("atan",        "",            "Atan",  1, "scalar", "activation")
+_elementwise("atan2",       "atan2",       "Atan2", 2, "gpsimd", "tensor_tensor")
+_elementwise("hypot",       "",            "",      2, "gpsimd", "tensor_tensor")
+_elementwise("sinh",        "sinh",        "Sinh",  1, "scalar", "activation")
+_elementwise("cosh",        "cosh",        "Cosh",  1, "scalar", "activation")
 _elementwise("tanh",        "tanh",        "Tanh",  1, "scalar", "activation")
+_elementwise("asinh",       "asinh",       "Asinh", 1, "scalar", "activation")
+_elementwise("acosh",       "acosh",       "Acosh", 1, "scalar", "activation")
+_elementwise("atanh",       "atanh",       "Atanh", 1, "scalar", "activation")
+_elementwise("erf",         "erf",         "Erf",   1, "scalar", "activation")
+_elementwise("erfc",        "",            "Erfc",  1, "scalar", "activation")
+_elementwise("sigmoid",     "logistic",    "Logistic", 1, "scalar", "activation")
+_elementwise("silu",         "", "", 1, "scalar", "activation")
+_elementwise("gelu",         "", "", 1, "scalar", "activation")
+_elementwise("gelu_tanh",    "", "", 1, "scalar", "activation")
+_elementwise("gelu_sigmoid", "", "", 1, "scalar", "activation")
+_elementwise("softplus",     "", "", 1, "scalar", "activation")
+_elementwise("mish",         "", "", 1, "scalar", "activation")
+_elementwise("erf_dx",       "", "", 1, "scalar", "activation")
+_elementwise("silu_dx",      "", "", 1, "scalar", "activation")
+_elementwise("gelu_dx",      "", "", 1, "scalar", "activation")
+_elementwise("gelu_sigmoid_dx", "", "", 1, "scalar", "activation")
 _elementwise("negative",    "negate",      "Neg",   1, "vector", "tensor_scalar")
 _elementwise("abs",         "abs",         "Abs",   1, "vector", "tensor_scalar", _infer_abs)
 _elementwise("bitwise_and",    "and", "And", 2, "vector", "tensor_tensor", operator="&")
@@ -1454,6 +1554,10 @@ _other("iota",      "iota",      "Iota",           0, "gpsimd", "compute",  "iot
 
 _BY_OPCODE = {(op.opcode, op.direction, op.total_order): op for op in OPS.values() if op.opcode}
 OPCODES = frozenset(op.opcode for op in OPS.values() if op.opcode)
+# Arrays of integers take the default float type first: NumPy's functions give them floats.
+FUNCTIONS_OF_FLOATS = frozenset(
+    op.name for op in OPS.values() if op.core is not None and _CORE_KINDS[op.core] == "function"
+) | {"sqrt", "reciprocal", "atan2", "hypot"}
 
 
 def by_name(name: str) -> Op:
@@ -1519,6 +1623,10 @@ def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
     result = attributes.get("result")
     profile = current_profile()
     setting = Setting(profile)
+    if profile.activation == "neuron_range":
+        outside = count_outside_range(op, operands, profile)
+        if outside:
+            warnings.warn(f"{name}: {outside} {OUTSIDE_RANGE}", RuntimeWarning, stacklevel=4)
     if profile.rounding == "nearest_even" and profile.int64 == "keep":
         return evaluate(op, operands, attributes, setting, result)
     if result is None:

@@ -88,7 +88,10 @@ class Profile:
         "Plain FP32 math; the NKI guide advises reciprocal and multiply.",
     )
     activation: str = _choice(
-        "E3", "assumed", ("exact",), "AWS publishes neither coefficients nor errors."
+        "E3",
+        "assumed",
+        ("exact", "neuron_range"),
+        "AWS publishes neither coefficients nor errors, but the input ranges of the activation table.",
     )
     int32_elementwise: str = _choice(
         "E8",

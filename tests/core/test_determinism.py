@@ -51,7 +51,7 @@ def everything(evaluate: Evaluate, random_words: RandomWords) -> Iterator[tuple[
             if row.core is None:
                 continue
             kind = {n: k for n, _, k in _core.OPS}[row.core]
-            if kind in (("integral", "integer") if type_name in FLOATS else ("floating", "sign")):
+            if kind in (("integral",) if type_name in FLOATS else ("floating", "function", "sign")):
                 continue
             on_bool = row.on_bool or kind in ("comparison", "selection") or name in twin.BOOL
             if type_name == "bool" and not on_bool:

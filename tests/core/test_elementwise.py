@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.core.conftest import Evaluate, RandomWords, Words
 
 ROWS = {name: (arity, kind) for name, arity, kind in _core.OPS}
-ARITHMETIC = ("reducer", "arithmetic", "floating")
+ARITHMETIC = ("reducer", "arithmetic", "floating", "function")
 BINARY = [n for n, (arity, kind) in ROWS.items() if arity == 2 and kind in ARITHMETIC]
 COMPARISONS = list(twin.COMPARISON)
 INTEGER = [n for n in twin.INTEGER if ROWS[n][0] < 3]

@@ -377,6 +377,11 @@ def elementwise(name: str, *operands: Any) -> Array:
     return _elementwise(name, *operands)
 
 
+# What gives floats for integers, as NumPy's functions and its true division do.
+_TO_FLOAT = ops.FUNCTIONS_OF_FLOATS | {"divide"}
+_NOT_PLAIN = _TO_FLOAT | {"power"}
+
+
 def _elementwise(name: str, *operands: Any) -> Array:
     for x in operands:
         if hasattr(x, "__neuronsim_apply__"):
@@ -384,7 +389,7 @@ def _elementwise(name: str, *operands: Any) -> Array:
             return recorded
     first = operands[0]
     profile = current_profile()
-    is_plain = type(first) is Array and (first.dtype.exponent_bits or name not in ("divide", "power"))
+    is_plain = type(first) is Array and (first.dtype.exponent_bits or name not in _NOT_PLAIN)
     if is_plain and first.dtype.device and not _unlike(first, operands):
         result: ops.Bits = ops.apply(name, [x.bits for x in operands])
         if len(operands) == 2:
@@ -402,11 +407,12 @@ def _elementwise(name: str, *operands: Any) -> Array:
     filled = [_scalar(x, common) if a is None else a for x, a in zip(operands, arrays, strict=True)]
     for a in filled[len(condition) :]:
         common = result_type(common, a.dtype)
-    if name == "divide" and common.kind in ("signed", "unsigned", "bool"):
-        common = _default_float  # NumPy's true division
+    op = ops.by_name(name)
+    if common.kind in ("signed", "unsigned", "bool") and name in _TO_FLOAT:
+        common = _default_float
     values = [a if i < len(condition) else convert(a, common) for i, a in enumerate(filled)]
     immediate = profile.scalar == "float32_immediate" and common.device and common.bits < 32
-    if immediate and common.kind == "float" and not ops.moves_bits(ops.by_name(name)):  # C8
+    if immediate and common.kind == "float" and not ops.moves_bits(op):  # C8
         values = [
             asarray(x, dtypes.float32) if w else v
             for x, w, v in zip(operands, weak, values, strict=True)
@@ -416,7 +422,6 @@ def _elementwise(name: str, *operands: Any) -> Array:
     except ValueError as error:
         shapes = ", ".join(str(a.shape) for a in values)
         raise InvalidArgument(f"{name}: the shapes {shapes} do not broadcast") from error
-    op = ops.by_name(name)
     ops.check_elementwise(op, common, common)
     if name == "power" and common.kind == "signed" and (np.asarray(values[1]) < 0).any():
         raise InvalidArgument("integers to negative integer powers are not integers: use a float type")

@@ -149,7 +149,21 @@ def _pusher(steps: list[ops.ProgramStep], inputs: int) -> Callable[[ops.ProgramS
 
 
 def _values(op: str, shape: tuple[int, ...], seed: int) -> npt.NDArray[np.float32]:
-    """Normal values; positive ones where the function needs them."""
+    """Normal values, positive where the operation needs them; a function's are uniform in [-8, 8], or
+    where it is defined.
+    """
+    if op in ops.FUNCTIONS_OF_FLOATS:
+        low, high = _DOMAINS.get(op, (-8.0, 8.0))
+        drawn = np.random.default_rng(seed).random(shape, np.float32)
+        return np.asarray(drawn * np.float32(high - low) + np.float32(low))
     values = normal_values(shape, seed)
     positive: Any = np.abs(values) + np.float32(0.01)
-    return positive if op in ("sqrt", "rsqrt", "divide", "prod", "power") else values
+    return positive if op in ("divide", "prod", "power") else values
+
+
+_POSITIVE, _UNIT = (2.0**-10, 8.0), (-1.0, 1.0)
+_DOMAINS = {
+    **dict.fromkeys(("log", "log2", "log10", "log1p", "sqrt", "rsqrt"), _POSITIVE),
+    **dict.fromkeys(("asin", "acos", "atanh"), _UNIT),
+    "acosh": (1.0, 8.0),
+}

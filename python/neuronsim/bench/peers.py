@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim import processor
+from neuronsim import ops, processor
 from neuronsim.arrays.array import asarray, elementwise
 from neuronsim.bench.case import Case
 from neuronsim.bench.kernels import CHAIN, PRODUCTS, make_case
@@ -37,7 +37,7 @@ _TORCH_NAMES = {
 }
 
 # What torch is asked to write into a given tensor.
-_TORCH_OUT = ("convert", "add", "multiply", "maximum", "minimum")
+_TORCH_OUT = ("convert", "add", "multiply", "maximum", "minimum", *ops.FUNCTIONS_OF_FLOATS)
 
 
 def timer(run: Callable[[], Any]) -> Timer:
@@ -193,7 +193,8 @@ def _torch_run(case: Case, threads: int, touched: bool) -> Callable[[], Any]:
     torch.set_num_threads(threads)
     dtype, target = (getattr(torch, t.name, None) for t in (case.dtype, case.target))
     name = "to" if case.op == "convert" else _TORCH_NAMES.get(case.op, case.op)
-    function: Callable[..., Any] = getattr(torch.Tensor, name, _no_function)
+    own = getattr(torch.nn.functional, name, _no_function)
+    function: Callable[..., Any] = getattr(torch.Tensor, name, own)
     if dtype is None or target is None or (function is _no_function and case.op != "chain"):
         raise _missing("torch", case)
     operands = [torch.from_numpy(v).to(dtype) for v in case.operands]
@@ -211,7 +212,7 @@ def _torch_run(case: Case, threads: int, touched: bool) -> Callable[[], Any]:
         function = torch.amax if case.op == "max" else torch.amin
         return lambda: function(operands[0], dim=case.axis)
     if touched:
-        into = getattr(torch, _TORCH_NAMES.get(case.op, case.op))
+        into = getattr(torch.ops.aten, _TORCH_NAMES.get(case.op, case.op)).out
         result = torch.zeros(case.shape, dtype=dtype).fill_(0)
         return lambda: into(*operands, out=result)
     return lambda: function(*operands)

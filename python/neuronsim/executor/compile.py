@@ -22,6 +22,7 @@ from neuronsim.executor.run import (
     Value,
     is_int64,
     leaves,
+    Counts,
     run_step,
     stored_bytes,
 )
@@ -84,7 +85,7 @@ class _Compiler:
         self.profile = profile
         self.entry: Computation = module.entry_computation
         self.constants: dict[str, Value] = {}
-        self.truncated: dict[str, int] = {}
+        self.counts = Counts()  # of the constants
 
     def run(self) -> Program:
         entry = self.entry
@@ -115,7 +116,7 @@ class _Compiler:
             root=entry.root,
             profile=self.profile,
             computation=self.entry.name,
-            truncated=self.truncated,
+            of_constants=self.counts,
         )
 
     def _add_constant(self, i: Instruction) -> None:
@@ -123,7 +124,7 @@ class _Compiler:
         if self.profile.int64 == "truncate":
             value, changed = ops.truncate_int64(value)
             if changed:
-                self.truncated[i.name] = changed
+                self.counts.int64_truncated[i.name] = changed
         self.constants[i.name] = value
 
     def _folds(self, i: Instruction) -> bool:
@@ -141,13 +142,11 @@ class _Compiler:
 
     def _fold(self, i: Instruction) -> None:
         step = self._step(i)
-        counts: dict[str, int] = {}
         setting = ops.Setting(self.profile)
-        value = run_step(step, [self.constants[o] for o in i.operands], setting, counts)
+        value = run_step(step, [self.constants[o] for o in i.operands], setting, self.counts)
         for array in leaves(value):
             array.data.flags.writeable = False
         self.constants[i.name] = value
-        self.truncated.update(counts)
 
     def _step(self, i: Instruction) -> Step:
         action: Call | MakeTuple | TakeElement
@@ -235,6 +234,8 @@ def _is_elementwise(i: Instruction, entry: Computation, profile: Profile) -> boo
     types = [i.shape.dtype, *(entry.by_name[o].array.dtype for o in i.operands)]
     if profile.int64 == "truncate" and any(is_int64(t) for t in types):
         return False  # each is counted on its own (C7)
+    if ops.has_input_range(op, profile):
+        return False  # counted likewise (E3)
     if any(t.code is None or (op.core is not None and ops.is_host(t)) for t in types):
         return False
     return op.core is not None or op.name in ("convert", "reduce_precision")

@@ -68,6 +68,16 @@ class Product:
     fusion: ops.Fusion
 
 
+@dataclass
+class Counts:
+    """What a run met, by instruction: 64-bit integers that C7 changed, and elements outside the
+    documented input range of a function (E3).
+    """
+
+    int64_truncated: dict[str, int] = field(default_factory=dict)
+    outside_range: dict[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class MakeTuple:
     """The instruction `tuple`."""
@@ -102,7 +112,7 @@ class Program:
     root: str
     profile: Profile
     computation: str
-    truncated: Mapping[str, int] = field(default_factory=dict)
+    of_constants: Counts = field(default_factory=Counts)
 
     @property
     def constant_bytes(self) -> int:
@@ -119,12 +129,8 @@ def stored_bytes(value: Value) -> int:
     return int(distinct * data.itemsize)
 
 
-def run_step(
-    step: Step, operands: list[Value], setting: ops.Setting, truncated: dict[str, int]
-) -> Value:
-    """The value of a step. 64-bit integers that C7 changes are counted in `truncated`. The setting's
-    path is "call/computation/".
-    """
+def run_step(step: Step, operands: list[Value], setting: ops.Setting, counts: Counts) -> Value:
+    """The value of a step, with what it meets in `counts`. The setting's path is "call/computation/"."""
     action = step.action
     if isinstance(action, MakeTuple):
         return TupleValue(tuple(operands))
@@ -135,7 +141,7 @@ def run_step(
     arrays = [o for o in operands if isinstance(o, Bits)]
     assert step.result is not None
     try:
-        return _run_arrays(step, step.result, arrays, setting, truncated)
+        return _run_arrays(step, step.result, arrays, setting, counts)
     except MemoryError as error:
         raise OutOfMemory(
             f"{step.name}: {step.result} does not fit in this machine's memory: {error}"
@@ -147,7 +153,7 @@ def _run_arrays(
     result: ArrayType,
     arrays: list[Bits],
     setting: ops.Setting,
-    truncated: dict[str, int],
+    counts: Counts,
 ) -> Value:
     action, profile = step.action, setting.profile
     if isinstance(action, Chain):
@@ -166,6 +172,9 @@ def _run_arrays(
         except NeuronSimError as error:
             raise type(error)(f"{step.name} ({action.op.opcode}): {error}") from error
     assert isinstance(action, Call)
+    outside = ops.count_outside_range(action.op, arrays, profile)
+    if outside:
+        counts.outside_range[step.name] = outside
     try:
         if profile.int64 == "keep":
             return ops.evaluate(action.op, arrays, action.attributes, own, result)
@@ -173,7 +182,7 @@ def _run_arrays(
     except NeuronSimError as error:
         raise type(error)(f"{step.name} ({action.op.opcode}): {error}") from error
     if changed:
-        truncated[step.name] = changed
+        counts.int64_truncated[step.name] = changed
     return value
 
 
@@ -184,7 +193,7 @@ def is_int64(dtype: dtypes.DType) -> bool:
 def run_program(
     program: Program,
     inputs: Mapping[str, Bits],
-    truncated: dict[str, int] | None = None,
+    counts: Counts | None = None,
     *,
     seed: int = 0,
     call: int = 0,
@@ -192,18 +201,18 @@ def run_program(
     """The root's value for these inputs, which have the program's types. `seed` and `call`, the number
     of earlier calls since seeding, choose the words of stochastic rounding (S2).
 
-    `truncated` receives the number of 64-bit integers that C7 changed, by instruction, those of
-    constants included. The value shares no memory with the inputs or the program.
+    `counts` receives what the run met, that of constants included. The value shares no memory with the inputs or the program.
     """
-    counts = {} if truncated is None else truncated
-    counts.update(program.truncated)
+    counts = Counts() if counts is None else counts
+    counts.int64_truncated.update(program.of_constants.int64_truncated)
+    counts.outside_range.update(program.of_constants.outside_range)
     values: dict[str, Any] = dict(program.constants)
     for name, _ in program.inputs:
         value = inputs[name]
         if program.profile.int64 == "truncate":
             value, changed = ops.truncate_int64(value)
             if changed:
-                counts[name] = changed
+                counts.int64_truncated[name] = changed
         values[name] = value
     setting = ops.Setting(program.profile, seed, f"{call}/{program.computation}/")
     for step in program.steps:

@@ -1,0 +1,77 @@
+"""The functions of rule E3: every ratio of one run against the peers that are installed, and the
+geometric means by type and peer.
+
+python bench/functions.py [--isa ISA] [--threads N] [--touched] [--only OP] [--all] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections import defaultdict
+
+from rich.console import Console
+
+from neuronsim import ops, processor
+from neuronsim.bench import Measurement, measure
+from neuronsim.bench.report import print_measurements
+from neuronsim.errors import NeuronSimError
+
+SHAPE = (1 << 24,)
+FUNCTIONS = (
+    *("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "rsqrt", "sigmoid", "silu"),
+    *("gelu", "softplus"),
+)
+PEERS = {"float32": ("torch",), "bfloat16": ("torch", "ml_dtypes"), "float16": ("torch", "numpy")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--isa", help="default: the widest of this processor")
+    parser.add_argument("--touched", action="store_true", help="results to memory written before")
+    parser.add_argument("--only", metavar="OP")
+    parser.add_argument("--all", action="store_true", help="every function, not only those of the goal")
+    options = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    isa = options.isa or processor.available_isas()[-1]
+    names = sorted(ops.FUNCTIONS_OF_FLOATS) if options.all else FUNCTIONS
+    found: list[Measurement] = []
+    for dtype, peers in PEERS.items():
+        for peer in peers:
+            for name in names:
+                if options.only not in (None, name):
+                    continue
+                try:
+                    found.append(
+                        measure(
+                            name,
+                            SHAPE,
+                            dtype,
+                            threads=options.threads,
+                            isa=isa,
+                            peer=peer,
+                            touched=options.touched,
+                        )
+                    )
+                except NeuronSimError as error:
+                    left_out = f"left out: {name} {dtype} against {peer}: {error}"
+                    console.print(left_out, highlight=False)
+    print_measurements(found, console)
+    ratios: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for m in found:
+        if m.ratio is not None and m.peer is not None:
+            ratios[m.dtype, m.peer].append(m.ratio)
+    for (dtype, peer), values in ratios.items():
+        mean = math.exp(sum(map(math.log, values)) / len(values))
+        console.print(f"{dtype} / {peer}: geometric mean {mean:.2f}, least {min(values):.2f}")
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump([m.to_dict() for m in found], file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+// One vector of float64, half as many lanes as Vec, in which the functions of E3 are computed.
+// Included inside each instruction set's namespace; owns intrinsics, as simd.h does.
+
+inline constexpr int double_lanes = Vec::lanes / 2;
+typedef double Doubles __attribute__((vector_size(double_lanes * 8)));
+typedef int64_t Integers __attribute__((vector_size(double_lanes * 8)));
+typedef float Floats __attribute__((vector_size(double_lanes * 4)));
+typedef uint32_t UnsignedWords __attribute__((vector_size(double_lanes * 4)));
+
+inline Doubles splat(double x) { return x - Doubles{}; }  // -0 too
+inline Integers bits_of(Doubles x) { return (Integers)x; }
+inline Doubles doubles_of(Integers x) { return (Doubles)x; }
+inline Floats load_floats(const float* p) {
+    Floats x;
+    __builtin_memcpy(&x, p, sizeof x);
+    return x;
+}
+inline void store_floats(float* p, Floats x) { __builtin_memcpy(p, &x, sizeof x); }
+inline Floats narrowed(Doubles x) { return __builtin_convertvector(x, Floats); }
+inline Integers logical_shift_right(Integers x, int n) {
+    typedef uint64_t Unsigned __attribute__((vector_size(sizeof(Integers))));
+    return (Integers)((Unsigned)x >> n);
+}
+
+// Sixteenths are what `shifted` has in its lowest 4 bits, the exponent what lies above them.
+inline Doubles scaled_by_bits(Doubles x, Doubles shifted) {
+    return doubles_of(bits_of(x) + ((bits_of(shifted) & ~int64_t{15}) << 48));
+}
+
+// a b + c, in one rounding where the processor has it and in two elsewhere: the functions' error bounds
+// hold for both. `lookup` reads a table of 16 by the lowest 4 bits of each lane. `least` and `greatest`
+// give the second operand where one is NaN. `scaled` multiplies by 2^floor(k), k being the multiple of
+// 1/16 that `shifted` holds too; exponents stay in float64's range. Sets of lanes are bits.
+#if defined(__AVX512F__)
+
+inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) { return _mm512_fmadd_pd(a, b, c); }
+inline Doubles square_root(Doubles x) { return _mm512_sqrt_pd(x); }
+inline Doubles widened(Floats x) { return _mm512_cvtps_pd(x); }
+inline Doubles least(Doubles a, Doubles b) { return _mm512_min_pd(a, b); }
+inline Doubles greatest(Doubles a, Doubles b) { return _mm512_max_pd(a, b); }
+inline bool any(Integers mask) { return _mm512_movepi64_mask((__m512i)mask) != 0; }
+inline Doubles lookup(const double (&table)[16], Integers i) {
+    return _mm512_permutex2var_pd(_mm512_loadu_pd(table), (__m512i)i, _mm512_loadu_pd(table + 8));
+}
+inline Doubles scaled(Doubles x, Doubles, Doubles k) { return _mm512_scalef_pd(x, k); }
+inline unsigned lanes_without(Integers x, int64_t bits) {
+    return _mm512_testn_epi64_mask((__m512i)x, _mm512_set1_epi64(bits));
+}
+inline unsigned lanes_subnormal_or_nan(Floats x) {
+    constexpr int subnormal = 0x20, nan = 0x01 | 0x80;
+    return _mm256_fpclass_ps_mask(x, subnormal | nan);
+}
+
+#elif defined(__AVX2__) && defined(__FMA__)
+
+inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) { return _mm256_fmadd_pd(a, b, c); }
+inline Doubles square_root(Doubles x) { return _mm256_sqrt_pd(x); }
+inline Doubles widened(Floats x) { return _mm256_cvtps_pd(x); }
+inline Doubles least(Doubles a, Doubles b) { return _mm256_min_pd(a, b); }
+inline Doubles greatest(Doubles a, Doubles b) { return _mm256_max_pd(a, b); }
+inline bool any(Integers mask) { return _mm256_movemask_pd((__m256d)mask) != 0; }
+inline Doubles lookup(const double (&table)[16], Integers i) {
+    return _mm256_i64gather_pd(table, (__m256i)(i & 15), 8);
+}
+inline Doubles scaled(Doubles x, Doubles shifted, Doubles) { return scaled_by_bits(x, shifted); }
+inline unsigned lanes_without(Integers x, int64_t bits) {
+    return static_cast<unsigned>(_mm256_movemask_pd((__m256d)((x & bits) == 0)));
+}
+inline unsigned lanes_subnormal_or_nan(Floats x) {
+    const auto bits = (UnsignedWords)x & 0x7FFFFFFF;
+    return static_cast<unsigned>(
+        _mm_movemask_ps((__m128)((bits - 1 < 0x7FFFFF) | (bits > 0x7F800000))));
+}
+
+#else
+
+inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
+#if defined(__FP_FAST_FMA)
+    for (int i = 0; i < double_lanes; ++i) c[i] = __builtin_fma(a[i], b[i], c[i]);
+    return c;
+#else
+    return a * b + c;
+#endif
+}
+inline Doubles square_root(Doubles x) {
+    for (int i = 0; i < double_lanes; ++i) x[i] = __builtin_sqrt(x[i]);
+    return x;
+}
+inline Doubles widened(Floats x) { return __builtin_convertvector(x, Doubles); }
+inline Doubles least(Doubles a, Doubles b) { return a < b ? a : b; }
+inline Doubles greatest(Doubles a, Doubles b) { return a > b ? a : b; }
+inline bool any(Integers mask) {
+    int64_t joined = 0;
+    for (int i = 0; i < double_lanes; ++i) joined |= mask[i];
+    return joined != 0;
+}
+inline Doubles lookup(const double (&table)[16], Integers i) {
+    Doubles x;
+    for (int lane = 0; lane < double_lanes; ++lane) x[lane] = table[i[lane] & 15];
+    return x;
+}
+inline Doubles scaled(Doubles x, Doubles shifted, Doubles) { return scaled_by_bits(x, shifted); }
+inline unsigned lanes_without(Integers x, int64_t bits) {
+    unsigned lanes = 0;
+    for (int i = 0; i < double_lanes; ++i) lanes |= static_cast<unsigned>((x[i] & bits) == 0) << i;
+    return lanes;
+}
+inline unsigned lanes_subnormal_or_nan(Floats x) {
+    const auto bits = (UnsignedWords)x & 0x7FFFFFFF;
+    const auto found = (bits - 1 < 0x7FFFFF) | (bits > 0x7F800000);
+    unsigned lanes = 0;
+    for (int i = 0; i < double_lanes; ++i) lanes |= static_cast<unsigned>(found[i] & 1) << i;
+    return lanes;
+}
+
+#endif
+
+inline constexpr int64_t double_sign = INT64_MIN;
+inline Doubles magnitude(Doubles x) { return doubles_of(bits_of(x) & ~double_sign); }
+inline Doubles with_sign_of(Doubles y, Doubles x) {
+    return doubles_of((bits_of(y) & ~double_sign) | (bits_of(x) & double_sign));
+}
+// NaN stays.
+inline Doubles clamp(Doubles x, double low, double high) {
+    return least(splat(high), greatest(splat(low), x));
+}
+
+// Added to a number below 2^51, it leaves the nearest integer in the low bits.
+inline constexpr double round_to_integer = 0x1.8p52;
+
+// Coefficients of ascending powers.
+template <int N>
+inline Doubles polynomial(const double (&coefficients)[N], Doubles x) {
+    Doubles y = splat(coefficients[N - 1]);
+    for (int i = N - 2; i >= 0; --i) y = multiply_add(y, x, splat(coefficients[i]));
+    return y;
+}
+// The same with the coefficients of one of 16 intervals in each lane.
+template <int N>
+inline Doubles piecewise(const double (&coefficients)[N][16], Integers interval, Doubles x) {
+    Doubles y = lookup(coefficients[N - 1], interval);
+    for (int i = N - 2; i >= 0; --i) y = multiply_add(y, x, lookup(coefficients[i], interval));
+    return y;
+}

@@ -1,0 +1,50 @@
+// From float64 lanes to correctly rounded float32 (E3): every function is within 2^-42 of the exact
+// value, relative to it, so that only a result as near as that to a midpoint of two float32 is in
+// doubt. The accurate step decides these few, and takes NaN, by which a function passes on what it
+// does not treat itself.
+
+inline constexpr int64_t error_ulps = int64_t{1} << 11;  // of float64; the least is 2^-53 of a value
+inline constexpr double error_bound = 0x1p-42;
+
+// Subnormal results have their midpoints elsewhere, as has the least normal one, which three quarters
+// of make subnormal. A result that vanished is right but for a subnormal operand: no normal one's
+// value lies within the bound of 2^-150 (tests/core/test_functions.py).
+inline unsigned in_doubt(Floats x, Doubles y, Floats rounded) {
+    constexpr int64_t below_float32 = (int64_t{1} << 29) - 1, midpoint = int64_t{1} << 28;
+    return lanes_without(bits_of(y) + (error_ulps - midpoint), below_float32 & -2 * error_ulps) |
+           lanes_subnormal_or_nan(rounded * 0.75f) | lanes_subnormal_or_nan(x);
+}
+
+template <float (*Accurate)(float)>
+[[gnu::noinline]] static void settle(Floats x, Doubles y, float* out) {
+    for (int i = 0; i < double_lanes; ++i) {
+        const double slack = (y[i] < 0 ? -y[i] : y[i]) * error_bound;
+        const float low = static_cast<float>(y[i] - slack), high = static_cast<float>(y[i] + slack);
+        if (!(low == high)) out[i] = Accurate(x[i]);
+    }
+}
+
+template <Doubles (*Function)(Doubles), float (*Accurate)(float)>
+static void rounded(void* result, const void* const* operands, int n, int) {
+    constexpr int step = 2 * double_lanes;
+    auto* out = static_cast<float*>(result);
+    const auto* in = static_cast<const float*>(operands[0]);
+    const auto block = [](const float* from, float* to) {
+        const Floats x0 = load_floats(from), x1 = load_floats(from + double_lanes);
+        const Doubles y0 = Function(widened(x0)), y1 = Function(widened(x1));
+        const Floats rounded0 = narrowed(y0), rounded1 = narrowed(y1);
+        store_floats(to, rounded0);
+        store_floats(to + double_lanes, rounded1);
+        if (in_doubt(x0, y0, rounded0) | in_doubt(x1, y1, rounded1)) [[unlikely]] {
+            settle<Accurate>(x0, y0, to);
+            settle<Accurate>(x1, y1, to + double_lanes);
+        }
+    };
+    int i = 0;
+    for (; i + step <= n; i += step) block(in + i, out + i);
+    if (i == n) return;
+    float rest[step] = {};
+    __builtin_memcpy(rest, in + i, static_cast<size_t>(n - i) * sizeof(float));
+    block(rest, rest);
+    __builtin_memcpy(out + i, rest, static_cast<size_t>(n - i) * sizeof(float));
+}
