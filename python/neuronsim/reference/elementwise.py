@@ -8,23 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Context, Decimal
 from fractions import Fraction
 
 from neuronsim.reference.formats import FORMATS, Number, decode, floor_log2, round_number
-
-NAN = 0x7FC00000
-INF = 0x7F800000
-SIGN = 0x80000000
+from neuronsim.reference.functions import FUNCTIONS, INF, NAN, SIGN, nearest
 
 
 def _pair(a: int, b: int) -> tuple[Number, Number]:
     return decode("float32", a), decode("float32", b)
-
-
-def _round(value: Fraction, *, zero_negative: bool) -> int:
-    negative = value < 0 or (value == 0 and zero_negative)
-    return round_number("float32", Number("finite", negative, abs(value)))
 
 
 def add(a: int, b: int) -> int:
@@ -35,7 +26,7 @@ def add(a: int, b: int) -> int:
         if x.kind == y.kind and x.negative != y.negative:
             return NAN
         return a if x.kind == "inf" else b
-    return _round(x.value + y.value, zero_negative=x.negative and y.negative)
+    return nearest(x.value + y.value, zero_negative=x.negative and y.negative)
 
 
 def subtract(a: int, b: int) -> int:
@@ -50,7 +41,7 @@ def multiply(a: int, b: int) -> int:
     if "inf" in (x.kind, y.kind):
         finite_zero = any(v.kind == "finite" and v.magnitude == 0 for v in (x, y))
         return NAN if finite_zero else INF | (SIGN if negative else 0)
-    return _round(x.value * y.value, zero_negative=negative)
+    return nearest(x.value * y.value, zero_negative=negative)
 
 
 def divide(a: int, b: int) -> int:
@@ -65,7 +56,7 @@ def divide(a: int, b: int) -> int:
         return INF | sign
     if y.magnitude == 0:
         return NAN if x.magnitude == 0 else INF | sign
-    return _round(x.value / y.value, zero_negative=negative)
+    return nearest(x.value / y.value, zero_negative=negative)
 
 
 def fma(a: int, b: int, c: int) -> int:
@@ -79,7 +70,7 @@ def fma(a: int, b: int, c: int) -> int:
             product = 0
         return add(product, c)
     negative = x.negative != y.negative
-    return _round(x.value * y.value + z.value, zero_negative=negative and z.negative)
+    return nearest(x.value * y.value + z.value, zero_negative=negative and z.negative)
 
 
 def maximum(a: int, b: int) -> int:
@@ -110,72 +101,6 @@ def absolute(a: int) -> int:
     return a & ~SIGN
 
 
-def sqrt(a: int) -> int:
-    x = decode("float32", a)
-    if x.kind == "nan" or (x.negative and (x.kind == "inf" or x.magnitude)):
-        return NAN
-    if x.kind == "inf" or x.magnitude == 0:
-        return a
-    return _decide(lambda c: c.sqrt(_to_decimal(x.magnitude, c)))
-
-
-def rsqrt(a: int) -> int:
-    """E3: at -0 it is -Inf."""
-    x = decode("float32", a)
-    if x.kind == "finite" and x.magnitude == 0:
-        return INF | (a & SIGN)
-    if x.kind == "nan" or x.negative:
-        return NAN
-    if x.kind == "inf":
-        return 0
-    return _decide(lambda c: c.divide(Decimal(1), c.sqrt(_to_decimal(x.magnitude, c))))
-
-
-def exp(a: int) -> int:
-    x = decode("float32", a)
-    if x.kind == "nan":
-        return NAN
-    if x.kind == "inf":
-        return 0 if x.negative else INF
-    clamped = max(min(x.value, Fraction(200)), Fraction(-200))  # both ends far outside float32
-    return _decide(lambda c: c.exp(_to_decimal(clamped, c)))
-
-
-def tanh(a: int) -> int:
-    x = decode("float32", a)
-    sign = a & SIGN
-    if x.kind == "nan":
-        return NAN
-    if x.kind == "inf" or x.magnitude > 50:
-        return sign | 0x3F800000
-    if x.magnitude < Fraction(2) ** -40:
-        # tanh x = x - x^3/3 + ...: nearer to x than half a unit, but not past x.
-        return a
-    magnitude = x.magnitude
-
-    def quotient(c: Context) -> Decimal:
-        e = c.exp(c.multiply(Decimal(2), _to_decimal(magnitude, c)))
-        return c.divide(c.subtract(e, Decimal(1)), c.add(e, Decimal(1)))
-
-    return sign | _decide(quotient, lost_digits=15)
-
-
-def _to_decimal(x: Fraction, context: Context) -> Decimal:
-    return context.divide(Decimal(x.numerator), Decimal(x.denominator))
-
-
-def _decide(evaluate: Callable[[Context], Decimal], *, lost_digits: int = 3) -> int:
-    """Raise the precision until both ends of the error interval round to the same float32 (E3)."""
-    digits = 40
-    while True:
-        y = Fraction(evaluate(Context(prec=digits, Emin=-9999, Emax=9999)))
-        error = abs(y) / 10 ** (digits - lost_digits)
-        low, high = (_round(v, zero_negative=False) for v in (y - error, y + error))
-        if low == high:
-            return low
-        digits *= 2
-
-
 def _whole(a: int, decide: Callable[[Fraction], int]) -> int:
     """E9: an integer near the value, exact; a zero keeps the sign."""
     x = decode("float32", a)
@@ -183,7 +108,7 @@ def _whole(a: int, decide: Callable[[Fraction], int]) -> int:
         return NAN
     if x.kind == "inf":
         return a
-    return _round(Fraction(decide(x.value)), zero_negative=x.negative)
+    return nearest(Fraction(decide(x.value)), zero_negative=x.negative)
 
 
 def _half_away(x: Fraction) -> int:
@@ -206,7 +131,7 @@ def fmod(a: int, b: int) -> int:
         return NAN
     if y.kind == "inf":
         return a
-    return _round(abs(x.value) % y.magnitude * (-1 if x.negative else 1), zero_negative=x.negative)
+    return nearest(abs(x.value) % y.magnitude * (-1 if x.negative else 1), zero_negative=x.negative)
 
 
 def remainder(a: int, b: int) -> int:
@@ -226,7 +151,7 @@ def floor_divide(a: int, b: int) -> int:
     if x.kind != "finite" or y.kind != "finite" or y.magnitude == 0:
         return divide(a, b)
     negative = x.negative != y.negative
-    return _round(Fraction(math.floor(x.value / y.value)), zero_negative=negative)
+    return nearest(Fraction(math.floor(x.value / y.value)), zero_negative=negative)
 
 
 def clamp(low: int, x: int, high: int) -> int:
@@ -294,14 +219,10 @@ FLOAT: dict[str, Callable[..., int]] = {
     "trunc": lambda a: _whole(a, math.trunc),
     "rint": lambda a: _whole(a, round),
     "round_half_away": lambda a: _whole(a, _half_away),
-    "reciprocal": lambda a: divide(0x3F800000, a),
-    "sqrt": sqrt,
-    "rsqrt": rsqrt,
-    "exp": exp,
-    "tanh": tanh,
     "negative": negative,
     "abs": absolute,
     "copysign": lambda a, b: (a & ~SIGN) | (b & SIGN),
+    **FUNCTIONS,
 }
 
 COMPARISON: dict[str, Callable[[Fraction | float | int, Fraction | float | int], bool]] = {

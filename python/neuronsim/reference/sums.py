@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from neuronsim.reference.elementwise import FLOAT, NAN
+from neuronsim.reference.elementwise import FLOAT
 from neuronsim.reference.formats import (
     FORMATS,
     Number,
@@ -22,6 +22,7 @@ from neuronsim.reference.formats import (
     round_number,
     wrap,
 )
+from neuronsim.reference.functions import NAN
 
 
 def reduce_float(
