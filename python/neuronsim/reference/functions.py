@@ -23,7 +23,7 @@ from neuronsim.reference.intervals import Interval, Undecided, pi
 NAN = 0x7FC00000
 INF = 0x7F800000
 SIGN = 0x80000000
-ONE, HALF = 0x3F800000, 0x3F000000
+ONE = 0x3F800000
 MINUS_INF, MINUS_ONE, MINUS_ZERO = SIGN | INF, SIGN | ONE, SIGN
 HALF_PI = 0x3FC90FDB
 
