@@ -61,17 +61,18 @@ def boundaries(name: str) -> list[int]:
         return (y & SIGN, size, y in constants, y == w, y == word(1))
 
     found = []
+    small, large = word(2.0**-30), word(2.0**8)
     for sign in (0, SIGN):
-        steps = [*range(0, word(2.0**-30), 1 << 26), *range(word(2.0**-30), INF, 1 << 22), INF]
-        for low, high in pairwise(steps):
-            while kind(low | sign) != kind(high | sign) and high - low > 1:
-                middle = (low + high) // 2
-                if kind(low | sign) == kind(middle | sign):
-                    low = middle
-                else:
-                    high = middle
-            if kind(low | sign) != kind(high | sign):
+        steps = [*range(0, small, 1 << 26), *range(small, large, 1 << 22), *range(large, INF, 1 << 26)]
+        for first, end in pairwise([*steps, INF]):
+            while kind(first | sign) != kind(end | sign):  # the first change, then the next
+                low, high = first, end
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    same = kind(first | sign) == kind(middle | sign)
+                    low, high = (middle, high) if same else (low, middle)
                 found.append(high | sign)
+                first = high
     return found
 
 
@@ -81,8 +82,9 @@ def function_inputs(name: str) -> Words:
     around = powers[:, None] + np.arange(-1, 2)
     bounds = np.array(boundaries(name), np.int64)[:, None] + np.arange(-3, 3)
     edges = np.concatenate([both_signs(np.array(SPECIAL)), both_signs(around.ravel()), bounds.ravel()])
-    random = drawn(np.random.default_rng([12, ONE_VARIABLE.index(name)]), 400)
-    return np.concatenate([edges.astype(np.uint32), random])
+    rng = np.random.default_rng([12, ONE_VARIABLE.index(name)])
+    subnormal = both_signs(rng.integers(0, 1 << 23, 25, np.uint32))
+    return np.concatenate([edges.astype(np.uint32), subnormal, drawn(rng, 400)])
 
 
 @cache
@@ -105,11 +107,17 @@ def wrong_at(wrong: np.ndarray, *operands: Words) -> list[str]:
 
 def test_boundaries_are_found() -> None:
     """A control of the search: bounds that are known."""
-    overflow, underflow = word(88.72284), word(-103.97208)
-    assert {overflow, underflow} <= set(boundaries("exp"))
-    assert {word(1), word(1) + 1} <= set(boundaries("acos"))
-    assert any(abs(b - word(-1.2784646)) <= 1 for b in boundaries("silu_dx"))
-    assert any(abs(b - word(np.pi)) <= 1 for b in boundaries("sin"))
+    known = {
+        "exp": [88.72284, -103.97208],
+        "erfc": [9.194549, 10.054],  # 2^-126 and 2^-150
+        "acos": [1],
+        "gelu": [-13.146246, -14.35607],
+        "silu_dx": [-1.2784646],
+        "sin": [np.pi],
+    }
+    for name, places in known.items():
+        for place in places:
+            assert np.isclose(np.array(boundaries(name), np.uint32).view(np.float32), place, 1e-4).any()
 
 
 # ---- the hardest inputs --------------------------------------------------------------------------
@@ -132,6 +140,13 @@ def test_function_E3_at_its_hardest_inputs(isa: str, evaluate: Evaluate, name: s
 def test_results_at_the_hardest_inputs_are_the_twins(name: str) -> None:
     x, expected = hardest()[name][:, ::20]
     assert [FUNCTIONS[name](w) for w in x.tolist()] == expected.tolist()
+
+
+@pytest.mark.parametrize("name", ONE_VARIABLE)
+def test_results_at_the_hardest_inputs_are_mpfrs(name: str) -> None:
+    mpfr = pytest.importorskip("tests.core.mpfr")
+    x, expected = hardest()[name]
+    assert [mpfr.result(name, w) for w in x.tolist()] == expected.tolist()
 
 
 # ---- many inputs, screened in double arithmetic --------------------------------------------------
@@ -186,33 +201,48 @@ def test_control_E3_one_wrong_bit_is_noticed(screening: Screening, name: str) ->
 
 
 def drawn_pairs(name: str, rng: np.random.Generator, n: int) -> tuple[Words, Words]:
-    """A quarter of any words, a quarter of exponents near one another, a quarter where power is
-    between underflow and overflow, a quarter of few bits (exact results, ties).
+    """A quarter each of any words, of exponents near one another, of powers between underflow and
+    overflow, and of numbers of few bits, which have exact results and ties.
     """
-    x, y = (rng.integers(0, 1 << 32, n, np.uint32) for _ in range(2))
     q = n // 4
-    near = rng.integers(1, 254, q) + rng.integers(-26, 27, q)
-    y[q : 2 * q] = x[q : 2 * q] ^ rng.integers(0, 1 << 23, q, np.uint32)
-    y[q : 2 * q] = y[q : 2 * q] & np.uint32(0x807FFFFF)
-    y[q : 2 * q] |= np.clip(near, 0, 255).astype(np.uint32) << np.uint32(23)
-    x[q : 2 * q] = x[q : 2 * q] & np.uint32(0x807FFFFF)
-    x[q : 2 * q] |= np.clip(near - rng.integers(-13, 14, q), 0, 255).astype(np.uint32) << np.uint32(23)
-    middle = slice(2 * q, 3 * q)
-    x[middle] &= np.uint32(0x7FFFFFFF)
-    x[middle][::2] = word(1) + rng.integers(-(1 << 22), 1 << 23, q, np.int64)[::2].astype(np.uint32)
-    with np.errstate(all="ignore"):
-        logarithm = np.log2(x[middle].view(np.float32).astype(np.float64))
-        exponent = (rng.uniform(-152, 129, q) / logarithm).astype(np.float32)
-    y[middle] = exponent.view(np.uint32)
-    few = slice(3 * q, n)
-    bases = rng.integers(-(1 << 13), 1 << 13, n - 3 * q) * np.exp2(rng.integers(-12, 2, n - 3 * q))
-    x[few] = bases.astype(np.float32).view(np.uint32)
-    exponents = rng.integers(-40, 40, n - 3 * q) / 4
-    y[few] = exponents.astype(np.float32).view(np.uint32)
-    if name != "power":
-        legs = rng.integers(-5000, 5000, n - 3 * q) * np.exp2(rng.integers(-2, 2, n - 3 * q))
-        y[few] = legs.astype(np.float32).view(np.uint32)
+    quarters = [
+        (rng.integers(0, 1 << 32, q, np.uint32), rng.integers(0, 1 << 32, q, np.uint32)),
+        near_one_another(rng, q),
+        powers_in_range(rng, q),
+        powers_of_few_bits(rng, n - 3 * q) if name == "power" else triples(rng, n - 3 * q),
+    ]
+    x, y = (np.concatenate(words) for words in zip(*quarters, strict=True))
     return x, y
+
+
+def near_one_another(rng: np.random.Generator, n: int) -> tuple[Words, Words]:
+    first = rng.integers(1, 254, n)
+    second = np.clip(first + rng.integers(-26, 27, n), 0, 255)
+    x, y = (rng.integers(0, 1 << 32, n, np.uint32) & np.uint32(0x807FFFFF) for _ in range(2))
+    return x | first.astype(np.uint32) << np.uint32(23), y | second.astype(np.uint32) << np.uint32(23)
+
+
+def powers_in_range(rng: np.random.Generator, n: int) -> tuple[Words, Words]:
+    """Positive bases, half of them near 1, and exponents that take them to 2^-152 to 2^129."""
+    x = rng.integers(1, INF, n, np.uint32)
+    x[::2] = rng.integers(word(0.5), word(2), len(x[::2]), np.uint32)
+    with np.errstate(all="ignore"):
+        exponents = rng.uniform(-152, 129, n) / np.log2(x.view(np.float32).astype(np.float64))
+        return x, exponents.astype(np.float32).view(np.uint32)
+
+
+def powers_of_few_bits(rng: np.random.Generator, n: int) -> tuple[Words, Words]:
+    x = rng.integers(-(1 << 13), 1 << 13, n) * np.exp2(rng.integers(-12, 2, n))
+    y = rng.integers(-40, 40, n) / rng.choice([1, 1, 4], n)
+    return x.astype(np.float32).view(np.uint32), y.astype(np.float32).view(np.uint32)
+
+
+def triples(rng: np.random.Generator, n: int) -> tuple[Words, Words]:
+    """The legs of Pythagorean triples; many a hypotenuse has 25 bits."""
+    m, k = rng.integers(2500, 4096, n), rng.integers(1, 2900, n)
+    scale = np.exp2(rng.integers(-40, 40, n))
+    x, y = (m * m - k * k) * scale, 2 * m * k * scale
+    return x.astype(np.float32).view(np.uint32), y.astype(np.float32).view(np.uint32)
 
 
 @cache
@@ -248,7 +278,7 @@ def test_function_E4_at_a_quarter_of_a_million_pairs(
     y = evaluate(name, *of_floats(*operands))
     wrong, asked = wrongly_rounded(screening, name, y, FUNCTIONS[name], *operands)
     assert wrong == []
-    assert asked < 5000
+    assert asked < 10000
 
 
 @pytest.mark.parametrize("name", PAIR_FUNCTIONS)
