@@ -183,7 +183,7 @@ def test_tuples_come_back_as_tuples() -> None:
 
 def test_64_bit_integers_are_truncated_and_counted_C7() -> None:
     program = api.compile(difference(S64))
-    assert program.diagnostics == {"int64_truncated": {}}
+    assert program.diagnostics == {"int64_truncated": {}, "outside_range": {}}
     wide = np.array([[2**32 + 5, 1, -(2**40)], [3, 4, 2**31]])
     zeros = np.zeros((2, 3), np.int64)
     # C7: the low 32 bits, sign-extended; 2^32 + 5 reads as 5 and 2^31 as -2^31.
@@ -192,7 +192,7 @@ def test_64_bit_integers_are_truncated_and_counted_C7() -> None:
     assert counted["a.1"] == 3
     assert "b.2" not in counted
     program(zeros, zeros)
-    assert program.diagnostics == {"int64_truncated": {}}
+    assert program.diagnostics == {"int64_truncated": {}, "outside_range": {}}
 
 
 def test_the_host_and_a_profile_keep_64_bit_integers_C7() -> None:
@@ -202,7 +202,7 @@ def test_the_host_and_a_profile_keep_64_bit_integers_C7() -> None:
         api.compile(difference(S64), profile=Profile(int64="keep")),
     ):
         assert program(wide, zeros).tolist() == wide.tolist()
-        assert program.diagnostics == {"int64_truncated": {}}
+        assert program.diagnostics == {"int64_truncated": {}, "outside_range": {}}
 
 
 # ---- settings ------------------------------------------------------------------------------------

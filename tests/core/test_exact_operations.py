@@ -859,13 +859,6 @@ def test_integer_operations_E8_do_not_exist_for_floats(
         evaluate(name, *[x] * ROWS[name][0])
 
 
-@pytest.mark.parametrize("type_name", FLOATS)
-def test_power_E4_of_floats_is_refused_until_it_is_right(evaluate: Evaluate, type_name: str) -> None:
-    x = (type_name, np.zeros(3, word_of(type_name)))
-    with pytest.raises(NeuronSimError, match=f"power.*{type_name}"):
-        evaluate("power", x, x)
-
-
 @pytest.mark.parametrize("name", [*WHOLE, "reciprocal", "copysign"])
 @pytest.mark.parametrize("type_name", ["int8", "uint64", "bool"])
 def test_float_operations_E9_do_not_exist_for_integers(

@@ -74,6 +74,9 @@ CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "multiply float8_e4m3": ("multiply", ("float8_e4m3",) * 2, {}),
     "exp bfloat16": ("exp", ("bfloat16",), {}),
     "sqrt float32": ("sqrt", ("float32",), {}),
+    **{f"sin {t}": ("sin", (t,), {}) for t in ("float32", "float16", "float8_e4m3")},
+    "log bfloat16": ("log", ("bfloat16",), {}),
+    "erf float32": ("erf", ("float32",), {}),
     "less float32": ("less", ("float32", "float32"), {}),
     "equal float16": ("equal", ("float16", "float16"), {}),
     **{f"negative {t}": ("negative", (t,), {}) for t in ("float32", "bfloat16", "float8_e4m3")},
@@ -124,6 +127,7 @@ CHANGES: list[tuple[str, str, set[str]]] = [
         {
             *(f"add {t}" for t in WIDE),
             *("divide float32", "divide bfloat16", "less float32", "sqrt float32"),
+            *("sin float32", "erf float32", "log bfloat16"),
             *("float32 to bfloat16", "float32 to tfloat32", "float32 to float64", "float32 to bool"),
             *("bfloat16 to float32", "float64 to float32", "float64 to bfloat16"),
             *("reduce-precision float32", "sum float32", "sum bfloat16", "largest bfloat16"),
@@ -141,6 +145,11 @@ CHANGES: list[tuple[str, str, set[str]]] = [
             },
         )
         for value in ("nan", "saturate")
+    ),
+    (
+        "activation",
+        "neuron_range",
+        {"sqrt float32", "sin float32", "sin float16", "sin float8_e4m3", "log bfloat16"},
     ),
     # Integers that float32 does not hold are beyond float16 and float8.
     ("int_to_float", "exact", {"int32 to bfloat16"}),
@@ -164,6 +173,7 @@ CHANGES: list[tuple[str, str, set[str]]] = [
         {
             *(f"add {t}" for t in FLOATS[1:]),
             *("divide bfloat16", "divide float16", "multiply float8_e4m3", "exp bfloat16"),
+            *("sin float16", "sin float8_e4m3", "log bfloat16"),
             *("float32 to bfloat16", "float32 to tfloat32", "float32 to float16", *TO_FP8),
             *("float32 to float8_e4m3fn", "float16 to bfloat16", "bfloat16 to float16"),
             *("int32 to bfloat16", "int32 to float16", "int16 to bfloat16", "int32 to float8_e4m3"),
