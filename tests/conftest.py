@@ -36,11 +36,30 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.fixture
 def restored_processor() -> Iterator[None]:
-    """The test may change the instruction set and the number of threads."""
+    """The test chooses the instruction sets that it runs on, and perhaps the number of threads."""
+    yield from restored()
+
+
+@pytest.fixture
+def restored_settings() -> Iterator[None]:
+    """What the test calls may change the number of threads, and the instruction set for a while; it
+    runs on the one that is set.
+    """
+    yield from restored()
+
+
+def restored() -> Iterator[None]:
     before = processor.isa(), processor.num_threads()
     yield
     processor.set_isa(before[0])
     processor.set_num_threads(before[1])
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m leaves tests out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"isa", "restored_processor"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("isa_independent")
 
 
 @pytest.fixture(scope="session")

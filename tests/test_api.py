@@ -302,7 +302,7 @@ def test_tune_refuses_an_unknown_release_target_and_threads(images: np.ndarray) 
             api.tune(MODEL, {"x": images}, **wrong)
 
 
-@pytest.mark.usefixtures("restored_processor")
+@pytest.mark.usefixtures("restored_settings")
 def test_threads_are_set_and_change_no_bit_D1(images: np.ndarray) -> None:
     results = set()
     for threads in (1, 2, 3):

@@ -50,7 +50,7 @@ def test_set_isa_refuses_others(name: str) -> None:
         _core.select_isa(name)
 
 
-def test_set_num_threads(restored_processor: None) -> None:
+def test_set_num_threads(restored_settings: None) -> None:
     for n in (1, 2, 5, 1):
         processor.set_num_threads(n)
         assert processor.num_threads() == n

@@ -18,7 +18,7 @@ from neuronsim.bench.peers import open_peer, peer_run
 from neuronsim.bench.report import print_measurements
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator, UnsupportedType
 
-pytestmark = pytest.mark.usefixtures("restored_processor")
+pytestmark = pytest.mark.usefixtures("restored_settings")
 # The rows that only integers have.
 BITS = tuple(name for name, _, kind in _core.OPS if kind in ("integral", "integer"))
 SAMPLE = Measurement(

@@ -655,7 +655,7 @@ def test_products_become_integers_C6_C7(
     check_everywhere(module_of(*body), [set() if counted else {"epilogue"}], profile, special=True)
 
 
-def test_int64_terms_are_counted_on_their_own_C7(module_of: ModuleOf, restored_processor: None) -> None:
+def test_int64_terms_are_counted_on_their_own_C7(module_of: ModuleOf, restored_settings: None) -> None:
     body = [
         *layer(),
         param("i", 35, 45, number=2, dtype=S64),

@@ -260,6 +260,7 @@ def in_child(which: str, seconds: float) -> dict[str, Any]:
 # ---- the tests -----------------------------------------------------------------------------------
 
 
+@pytest.mark.isa_independent  # the reader and the checks, in one thread
 @pytest.mark.parametrize("family", FAMILIES)
 def test_files_of_a_family_run_or_are_refused(family: str) -> None:
     report = in_child(family, seconds=300)
@@ -274,6 +275,7 @@ def test_files_of_a_family_run_or_are_refused(family: str) -> None:
         assert report["outcomes"]["refused"] > 20
 
 
+@pytest.mark.isa_independent
 @pytest.mark.parametrize("made", MADE)
 def test_file_made_to_hurt_runs_or_is_refused(made: str) -> None:
     report = in_child(made, seconds=60)
