@@ -39,7 +39,6 @@ def loop_dot(
     if accumulate == "pairs" and a.shape[1] % 2:
         a, b = np.pad(a, ((0, 0), (0, 1))), np.pad(b, ((0, 1), (0, 0)))
     depth = a.shape[1]
-    order = np.arange(depth) ^ int(accumulate == "pairs")
     if accumulate in ("sequential", "pairs"):
         tile = max(depth, 1)
 
@@ -49,18 +48,32 @@ def loop_dot(
             return v
         return widened(accumulate_format, rounded(accumulate_format, v.astype(np.float64), flush))
 
+    def sums_of_tiles(a: Floats, b: Floats) -> Floats:
+        """The sums of tiles [tiles, rows, length] and [tiles, length, columns]."""
+        acc = np.zeros((a.shape[0], a.shape[1], b.shape[2]), np.float32)
+        for k in (np.arange(a.shape[2]) ^ int(accumulate == "pairs")).tolist():
+            left, right = a[:, :, k, None], b[:, k, None]
+            if accumulate == "product_bf16":
+                product = rounded("bfloat16", left.astype(np.float64) * right, flush)
+                acc = kept(acc + widened("bfloat16", product))
+            else:
+                acc = kept(fma_float32(left, right, acc))
+        return acc
+
     psum = np.zeros((x.shape[0], y.shape[1]), np.float32)
+    # Tiles know nothing of each other, so several small ones are added up at once.
+    together = tile * max(1, 4096 // max(psum.size, 1))
+    whole = depth - depth % tile
+    cuts = [(k, min(k + together, whole), tile) for k in range(0, whole, together)]
+    if whole < depth:
+        cuts.append((whole, depth, depth - whole))
     with np.errstate(all="ignore"):
-        for start in range(0, depth, tile):
-            acc = np.zeros_like(psum)
-            for k in order[start : start + tile].tolist():
-                left, right = a[:, k : k + 1], b[k : k + 1]
-                if accumulate == "product_bf16":
-                    product = rounded("bfloat16", left.astype(np.float64) * right, flush)
-                    acc = kept(acc + widened("bfloat16", product))
-                else:
-                    acc = kept(fma_float32(left, right, acc))
-            psum = kept(psum + acc)
+        for start, end, length in cuts:
+            tiles = (end - start) // length
+            left = a[:, start:end].reshape(-1, tiles, length).swapaxes(0, 1)
+            right = b[start:end].reshape(tiles, length, -1)
+            for acc in sums_of_tiles(left, right):
+                psum = kept(psum + acc)
         return rounded(result, psum.astype(np.float64), flush)
 
 

@@ -201,20 +201,31 @@ def digests(evaluate: Evaluate, random_words: RandomWords) -> dict[str, str]:
     }
 
 
-def test_every_isa_and_thread_count_D1_gives_the_same_bits(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+@pytest.fixture(scope="module")
+def digests_by_path(
+    evaluate: Evaluate, random_words: RandomWords
+) -> dict[tuple[str, int], dict[str, str]]:
+    """On each instruction set with 1 and 2 threads."""
+    before = processor.isa(), processor.num_threads()
     seen: dict[tuple[str, int], dict[str, str]] = {}
-    for name in processor.available_isas():
+    for name, count in itertools.product(processor.available_isas(), (1, 2)):
         processor.set_isa(name)
         assert processor.isa() == _core.isa() == name
-        for count in (1, 2):
-            processor.set_num_threads(count)
-            assert processor.num_threads() == _core.thread_count() == count
-            seen[name, count] = digests(evaluate, random_words)
-    first = next(iter(seen.values()))
+        processor.set_num_threads(count)
+        assert processor.num_threads() == _core.thread_count() == count
+        seen[name, count] = digests(evaluate, random_words)
+    processor.set_isa(before[0])
+    processor.set_num_threads(before[1])
+    return seen
+
+
+@pytest.mark.isa_independent
+def test_every_isa_and_thread_count_D1_gives_the_same_bits(
+    digests_by_path: dict[tuple[str, int], dict[str, str]],
+) -> None:
+    first = next(iter(digests_by_path.values()))
     assert len(first) > 1000
-    for where, found in seen.items():
+    for where, found in digests_by_path.items():
         assert [label for label in first if found[label] != first[label]] == [], where
 
 
@@ -331,10 +342,11 @@ def test_environment_D1_changes_no_digest(
     threads: int,
     evaluate: Evaluate,
     random_words: RandomWords,
+    digests_by_path: dict[tuple[str, int], dict[str, str]],
     mxcsr: Callable[[int | None], int],
 ) -> None:
     """Every operation and type: the caller rounds up and flushes subnormals."""
-    expected = digests(evaluate, random_words)
+    expected = digests_by_path[isa, threads]
     with environment(mxcsr, HOSTILE["all of them"]):
         found = digests(evaluate, random_words)
     assert [label for label in expected if found[label] != expected[label]] == []
@@ -385,7 +397,7 @@ def test_environment_D1_survives_an_error(evaluate: Evaluate) -> None:
 
 
 def test_callers_in_several_threads_D1_get_their_own_results(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+    restored_settings: None, evaluate: Evaluate, random_words: RandomWords
 ) -> None:
     """While one caller has the workers the others compute alone: the same bits."""
     processor.set_num_threads(2)
@@ -457,7 +469,7 @@ def test_products_of_several_callers_D1_while_the_thread_count_changes(
 
 
 def test_thread_count_D1_may_change_between_small_calls(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+    restored_settings: None, evaluate: Evaluate, random_words: RandomWords
 ) -> None:
     """Calls so short that workers of the last one are still awake, or just fell asleep."""
     call = small_products(evaluate, random_words, "bfloat16")
@@ -473,7 +485,7 @@ def test_thread_count_D1_may_change_between_small_calls(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_fork_D1_products_of_parent_and_child(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+    restored_settings: None, evaluate: Evaluate, random_words: RandomWords
 ) -> None:
     """The child has the parent's packed operands in memory, none of its workers, and makes its own
     while another thread of the parent computes.
@@ -517,7 +529,7 @@ def test_fork_D1_products_of_parent_and_child(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_fork_D1_after_threads_still_computes(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+    restored_settings: None, evaluate: Evaluate, random_words: RandomWords
 ) -> None:
     processor.set_num_threads(2)
     x = random_words(np.random.default_rng(43), "float32", 50000, "near")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 
 if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords
+    from tests.core.conftest import Evaluate, RandomWords, Words
 
 PLAIN = ops.DotDimensions((1,), (0,))
 VIA_FLOAT32 = Profile(int_dot="via_float32")
@@ -83,6 +84,30 @@ VIA += [("uint32", "int32", "uint32"), ("int64", "uint64", "int64"), ("bool", "i
 VIA += [("int32", "int32", "int8"), ("uint64", "uint64", "uint64")]
 
 
+@cache
+def via_float32(
+    random_words: RandomWords, a: str, b: str, result: str
+) -> list[tuple[Words, Words, list[list[int]]]]:
+    """Operands of several depths, and the twin's product."""
+    rng = np.random.default_rng(76)
+    t = dtypes.DTYPES[result]
+    problems = []
+    for depth in (0, 1, 3, 129, 260):
+        x, y = random_words(rng, a, (3, depth)), random_words(rng, b, (depth, 3))
+        if depth == 3:  # sums within the result's range
+            x, y = x & 7, y & 7
+        rows, columns = (v.view(dtypes.DTYPES[n].numpy).tolist() for n, v in ((a, x), (b, y.T.copy())))
+        expected = [
+            [
+                sums.dot_integer_via_float32(r, c, bits=t.bits, signed=t.kind == "signed")
+                for c in columns
+            ]
+            for r in rows
+        ]
+        problems.append((x, y, expected))
+    return problems
+
+
 @pytest.mark.parametrize(("a", "b", "result"), VIA)
 def test_integer_dot_M7_via_float32_equals_the_twin(
     isa: str,
@@ -93,22 +118,10 @@ def test_integer_dot_M7_via_float32_equals_the_twin(
     b: str,
     result: str,
 ) -> None:
-    rng = np.random.default_rng(76)
     t = dtypes.DTYPES[result]
-    for depth in (0, 1, 3, 129, 260):
-        x, y = random_words(rng, a, (3, depth)), random_words(rng, b, (depth, 3))
-        if depth == 3:  # sums within the result's range
-            x, y = x & 7, y & 7
+    for x, y, expected in via_float32(random_words, a, b, result):
         found = evaluate("dot", (a, x), (b, y), dot_dimensions=PLAIN, dtype=t, profile=VIA_FLOAT32)
-        rows, columns = (v.view(dtypes.DTYPES[n].numpy).tolist() for n, v in ((a, x), (b, y.T.copy())))
-        expected = [
-            [
-                sums.dot_integer_via_float32(r, c, bits=t.bits, signed=t.kind == "signed")
-                for c in columns
-            ]
-            for r in rows
-        ]
-        assert found.view(t.storage).tolist() == expected, depth
+        assert found.view(t.storage).tolist() == expected, x.shape
 
 
 def test_integer_dot_M7_via_float32_by_hand(evaluate: Evaluate) -> None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,24 +39,33 @@ NARROW = sorted(FORMATS)
 INF = 0x7F800000
 
 
-def value(name: str, encoding: int) -> Fraction:
-    """The value of a positive encoding, also of the first one beyond the finite numbers."""
+def unit(name: str) -> Fraction:
+    """The least value above zero."""
     e_bits, m_bits, *_ = FORMATS[name]
+    return Fraction(2) ** (2 - (1 << (e_bits - 1)) - m_bits)
+
+
+def units(name: str, encoding: int) -> int:
+    """The value of a positive encoding in units, also of the first one beyond the finite numbers."""
+    m_bits = FORMATS[name][1]
     exponent, mantissa = encoding >> m_bits, encoding & ((1 << m_bits) - 1)
-    bias = (1 << (e_bits - 1)) - 1
-    significand = mantissa + ((1 << m_bits) if exponent else 0)
-    return significand * Fraction(2) ** (max(exponent, 1) - bias - m_bits)
+    return (mantissa + ((1 << m_bits) if exponent else 0)) << (max(exponent, 1) - 1)
+
+
+def value(name: str, encoding: int) -> Fraction:
+    return units(name, encoding) * unit(name)
 
 
 @cache
 def steps(name: str, source: str = "float32") -> Words:
     """The first word of the source's positive words that rounds to each encoding from 1 on."""
     beyond = FORMATS[name][2]
-    middles = [(value(name, k - 1) + value(name, k)) / 2 for k in range(1, beyond + 1)]
-    wide = np.array([float(m) for m in middles])
-    assert [Fraction(float(w)) for w in wide[:: max(1, beyond // 64)]] == middles[
-        :: max(1, beyond // 64)
-    ]
+    found = [units(name, k) for k in range(beyond + 1)]
+    half = unit(name) / 2
+    middles = [below + above for below, above in pairwise(found)]
+    wide = np.array([float(m) for m in middles]) * float(half)
+    sample = slice(None, None, max(1, beyond // 64))
+    assert [Fraction(float(w)) for w in wide[sample]] == [m * half for m in middles[sample]]
     floats = wide.astype(source)
     assert np.array_equal(floats.astype(np.float64), wide), "a midpoint is exact in the source"
     # A tie goes to the even encoding: to k if k is even, else the next word is the first.
@@ -92,6 +102,7 @@ def expected_range(name: str, start: int, count: int) -> Words:
     return finish(name, encoding, np.full(1, sign), magnitude, INF)
 
 
+@pytest.mark.isa_independent
 @pytest.mark.parametrize("name", NARROW)
 def test_control_the_two_forms_of_the_oracle_agree(name: str) -> None:
     for start in (0, 0x38000000, 0x3F7FF000, 0x477FE000, 0x7F7F0000, 0x80000000, 0xC77FF000):
@@ -139,7 +150,8 @@ def test_all_float32_inputs_C2_C3_C4_C5_on_every_isa(
 def near_steps(name: str) -> Words:
     """float64 words at every midpoint and value and their neighbours, of both signs."""
     found = steps(name, "float64")
-    values = np.array([float(value(name, k)) for k in range(FORMATS[name][2])]).view(np.uint64)
+    values = np.array([float(units(name, k)) for k in range(FORMATS[name][2])]) * float(unit(name))
+    values = values.view(np.uint64)
     around = np.concatenate([w + np.uint64(d) for w in (found, values[1:]) for d in (0, 1)])
     around = np.concatenate([around, found - np.uint64(1), values[1:] - np.uint64(1)])
     return np.concatenate([around, around | np.uint64(1 << 63)])

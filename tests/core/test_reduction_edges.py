@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -383,20 +384,28 @@ def test_core_refuses_what_does_not_fit(core_reduce: Callable[..., None]) -> Non
             core_reduce(*arguments)
 
 
+@cache
+def tiles_that_follow(random_words: RandomWords, type_name: str) -> tuple[Words, list[list[int]]]:
+    """Rows, and the twin's sums of some for each value of mixed_precision_accumulation."""
+    words = random_words(np.random.default_rng(28), type_name, (40, 1024), "near")
+    return words, [
+        [
+            sums.reduce_float("add", type_name, words[row].tolist(), 0, round_tiles=rounds)
+            for row in (0, 15, 16, 17, 39)
+        ]
+        for rounds in (False, type_name == "bfloat16")
+    ]
+
+
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
 def test_many_outputs_R2_whose_tiles_follow_in_memory(
     isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords, type_name: str
 ) -> None:
-    words = random_words(np.random.default_rng(28), type_name, (40, 1024), "near")
+    words, sums_of_rows = tiles_that_follow(random_words, type_name)
     zero = (type_name, np.zeros((), words.dtype))
-    for off in (False, True):
-        profile = Profile(mixed_precision_accumulation="off" if off else "on")
+    for setting, expected in zip(("on", "off"), sums_of_rows, strict=True):
+        profile = Profile(mixed_precision_accumulation=setting)
         ours = evaluate(
             "reduce", (type_name, words), zero, dimensions=(1,), reducer="add", profile=profile
         )
-        rounds = off and type_name == "bfloat16"
-        expected = [
-            sums.reduce_float("add", type_name, words[row].tolist(), 0, round_tiles=rounds)
-            for row in (0, 15, 16, 17, 39)
-        ]
         assert ours[[0, 15, 16, 17, 39]].tolist() == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -81,20 +82,28 @@ def test_reduce_R2_equals_the_twin(seed: int, evaluate: Any, random_words: Any) 
     )
 
 
+@cache
+def about_the_tile(random_words: Any, type_name: str, length: int) -> tuple[Words, list[Words]]:
+    """Rows to add up, and the twin's sums for each value of mixed_precision_accumulation."""
+    x = random_words(np.random.default_rng(length), type_name, (3, length), "near")
+    return x, [
+        twin_reduce("add", type_name, x, (1,), 0, round_tiles=rounds)
+        for rounds in (False, type_name != "float32")
+    ]
+
+
 @pytest.mark.parametrize("length", [1, 511, 512, 513, 1023, 1024, 1025, 1600])
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
 def test_reduce_R2_around_the_tile(
     length: int, type_name: str, evaluate: Any, random_words: Any, isa: str
 ) -> None:
-    rng = np.random.default_rng(length)
-    x = random_words(rng, type_name, (3, length), "near")
+    x, sums_of_rows = about_the_tile(random_words, type_name, length)
     zero = np.zeros((), x.dtype)
-    for setting, rounds in (("on", False), ("off", type_name != "float32")):
+    for setting, expected in zip(("on", "off"), sums_of_rows, strict=True):
         found = evaluate(
             "reduce", (type_name, x), (type_name, zero), dimensions=(1,), reducer="add",
             profile=Profile(mixed_precision_accumulation=setting),
         )  # fmt: skip
-        expected = twin_reduce("add", type_name, x, (1,), 0, round_tiles=rounds)
         np.testing.assert_array_equal(found, expected)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -806,25 +807,31 @@ def test_fold_S2_refuses_a_stochastic_computation() -> None:
         _core.fold_windows(add, [(2, 1, 0, 1, 1)], [x], [zero], [out])
 
 
+@cache
+def three_tiles_and_a_bit(
+    random_words: RandomWords, reducer: str, accumulate: str
+) -> tuple[Words, list[int]]:
+    """Words, and every eighth of the twin's windows of 1600 of them."""
+    words = random_words(np.random.default_rng(3), "float32", 1640, "near")
+    return words, [
+        sums.reduce_float(reducer, "float32", words[i : i + 1600].tolist(), 0, accumulate=accumulate)
+        for i in range(0, 41, 8)
+    ]
+
+
 @pytest.mark.parametrize("accumulate", ["bfloat16", "float16"])
 @pytest.mark.parametrize("reducer", ["add", "multiply"])
 def test_windows_R1_accumulate_across_tiles(
     isa: str, evaluate: Evaluate, random_words: RandomWords, accumulate: str, reducer: str
 ) -> None:
     """Three tiles and a bit: with two and an initial 0 the last rounding hides the one between them."""
-    n, size = 1640, 1600
-    words = random_words(np.random.default_rng(3), "float32", n, "near")
+    words, expected = three_tiles_and_a_bit(random_words, reducer, accumulate)
     ours = evaluate(
         "reduce_window",
         ("float32", words),
         ("float32", np.zeros((), np.uint32)),
-        window=(WindowDimension(size),),
+        window=(WindowDimension(1600),),
         reducer=reducer,
         accumulate=dtypes.DTYPES[accumulate],
     )
-    starts = range(0, n - size + 1, 8)
-    expected = [
-        sums.reduce_float(reducer, "float32", words[i : i + size].tolist(), 0, accumulate=accumulate)
-        for i in starts
-    ]
     assert ours.tolist()[::8] == expected
