@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -260,10 +261,21 @@ def in_child(which: str, seconds: float) -> dict[str, Any]:
 # ---- the tests -----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def reports() -> Iterator[dict[str, Future[dict[str, Any]]]]:
+    """Of each child; two run at a time."""
+    two = ThreadPoolExecutor(2)
+    seconds = dict.fromkeys(FAMILIES, 300.0) | dict.fromkeys(MADE, 60.0)
+    yield {which: two.submit(in_child, which, limit) for which, limit in seconds.items()}
+    two.shutdown(cancel_futures=True)
+
+
 @pytest.mark.isa_independent  # the reader and the checks, in one thread
 @pytest.mark.parametrize("family", FAMILIES)
-def test_files_of_a_family_run_or_are_refused(family: str) -> None:
-    report = in_child(family, seconds=300)
+def test_files_of_a_family_run_or_are_refused(
+    family: str, reports: dict[str, Future[dict[str, Any]]]
+) -> None:
+    report = reports[family].result()
     assert report["wrong"] == []
     assert report["slow"] == []
     assert report["peak_mib"] < 1024
@@ -277,8 +289,10 @@ def test_files_of_a_family_run_or_are_refused(family: str) -> None:
 
 @pytest.mark.isa_independent
 @pytest.mark.parametrize("made", MADE)
-def test_file_made_to_hurt_runs_or_is_refused(made: str) -> None:
-    report = in_child(made, seconds=60)
+def test_file_made_to_hurt_runs_or_is_refused(
+    made: str, reports: dict[str, Future[dict[str, Any]]]
+) -> None:
+    report = reports[made].result()
     assert report["wrong"] == []
     assert report["slow"] == []
 
