@@ -43,10 +43,12 @@ inline Doubles log10(Doubles x) {
     return if_positive(x, multiply_add(l.k, splat(log10_2), l.mantissa * log10_e));
 }
 
-// ln(1 + u), u a float32: what 1 + u rounds off is all of a tiny u, and matters only where it is small.
+// ln(1 + x), x a float32: what 1 + x rounds off is all of a tiny x, and matters only there. (From 2^53
+// on the difference below is not what was rounded off.)
 inline Doubles log1p(Doubles x) {
     const Doubles sum = 1.0 + x;
-    return with_sign_of(if_positive(sum, ln_of(sum) + (x - (sum - 1.0))), x);
+    const Doubles rest = x < 1.0 ? x - (sum - 1.0) : splat(0.0);
+    return with_sign_of(if_positive(sum, ln_of(sum) + rest), x);
 }
 
 // max(x, 0) + ln(1 + u) with u = e^-|x| up to 1.

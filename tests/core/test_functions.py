@@ -78,10 +78,11 @@ def boundaries(name: str) -> list[int]:
 
 @cache
 def function_inputs(name: str) -> Words:
-    powers = np.ldexp(np.float32(1), np.arange(-30, 12)).astype(np.float32).view(np.uint32)
-    around = powers[:, None] + np.arange(-1, 2)
+    powers = np.ldexp(np.float32(1), np.arange(-149, 128)).astype(np.float32).view(np.uint32)
+    around = powers[119:161, None] + np.arange(-1, 2)  # 2^-30 to 2^11
     bounds = np.array(boundaries(name), np.int64)[:, None] + np.arange(-3, 3)
-    edges = np.concatenate([both_signs(np.array(SPECIAL)), both_signs(around.ravel()), bounds.ravel()])
+    regular = np.concatenate([SPECIAL, powers, around.ravel()])
+    edges = np.concatenate([both_signs(regular), bounds.ravel()])
     rng = np.random.default_rng([12, ONE_VARIABLE.index(name)])
     subnormal = both_signs(rng.integers(0, 1 << 23, 25, np.uint32))
     return np.concatenate([edges.astype(np.uint32), subnormal, drawn(rng, 400)])
