@@ -208,7 +208,7 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
 }
 
 
-# ---- functions of two variables (E4): special cases by C23, Annex F ------------------------------
+# ---- functions of two variables (E4): special cases by Annex F of C ------------------------------
 
 
 def power(a: int, b: int) -> int:
