@@ -5,6 +5,7 @@ inline constexpr int double_lanes = Vec::lanes / 2;
 typedef double Doubles __attribute__((vector_size(double_lanes * 8)));
 typedef int64_t Integers __attribute__((vector_size(double_lanes * 8)));
 typedef float Floats __attribute__((vector_size(double_lanes * 4)));
+typedef int32_t Words __attribute__((vector_size(double_lanes * 4)));
 typedef uint32_t UnsignedWords __attribute__((vector_size(double_lanes * 4)));
 
 inline Doubles splat(double x) { return x - Doubles{}; }  // -0 too
@@ -22,11 +23,6 @@ inline Integers logical_shift_right(Integers x, int n) {
     return (Integers)((Unsigned)x >> n);
 }
 
-// Sixteenths are what `shifted` has in its lowest 4 bits, the exponent what lies above them.
-inline Doubles scaled_by_bits(Doubles x, Doubles shifted) {
-    return doubles_of(bits_of(x) + ((bits_of(shifted) & ~int64_t{15}) << 48));
-}
-
 // a b + c, in one rounding where the processor has it and in two elsewhere: the functions' error bounds
 // hold for both. `lookup` reads a table of 16 by the lowest 4 bits of each lane. `least` and `greatest`
 // give the second operand where one is NaN. `scaled` multiplies by 2^floor(k), k being the multiple of
@@ -35,6 +31,7 @@ inline Doubles scaled_by_bits(Doubles x, Doubles shifted) {
 
 inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) { return _mm512_fmadd_pd(a, b, c); }
 inline Doubles square_root(Doubles x) { return _mm512_sqrt_pd(x); }
+inline Floats square_root(Floats x) { return _mm256_sqrt_ps(x); }
 inline Doubles widened(Floats x) { return _mm512_cvtps_pd(x); }
 inline Doubles least(Doubles a, Doubles b) { return _mm512_min_pd(a, b); }
 inline Doubles greatest(Doubles a, Doubles b) { return _mm512_max_pd(a, b); }
@@ -43,18 +40,24 @@ inline Doubles lookup(const double (&table)[16], Integers i) {
     return _mm512_permutex2var_pd(_mm512_loadu_pd(table), (__m512i)i, _mm512_loadu_pd(table + 8));
 }
 inline Doubles scaled(Doubles x, Doubles, Doubles k) { return _mm512_scalef_pd(x, k); }
-inline unsigned lanes_without(Integers x, int64_t bits) {
+typedef __mmask8 LaneSet;
+inline LaneSet lanes_without(Integers x, int64_t bits) {
     return _mm512_testn_epi64_mask((__m512i)x, _mm512_set1_epi64(bits));
 }
-inline unsigned lanes_subnormal_or_nan(Floats x) {
+inline LaneSet lanes_subnormal_or_nan(Floats x) {
     constexpr int subnormal = 0x20, nan = 0x01 | 0x80;
     return _mm256_fpclass_ps_mask(x, subnormal | nan);
+}
+inline LaneSet lanes_subnormal_or_unbounded(Floats x) {
+    constexpr int subnormal = 0x20, nan = 0x01 | 0x80, infinite = 0x08 | 0x10;
+    return _mm256_fpclass_ps_mask(x, subnormal | nan | infinite);
 }
 
 #elif defined(__AVX2__) && defined(__FMA__)
 
 inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) { return _mm256_fmadd_pd(a, b, c); }
 inline Doubles square_root(Doubles x) { return _mm256_sqrt_pd(x); }
+inline Floats square_root(Floats x) { return _mm_sqrt_ps(x); }
 inline Doubles widened(Floats x) { return _mm256_cvtps_pd(x); }
 inline Doubles least(Doubles a, Doubles b) { return _mm256_min_pd(a, b); }
 inline Doubles greatest(Doubles a, Doubles b) { return _mm256_max_pd(a, b); }
@@ -62,15 +65,11 @@ inline bool any(Integers mask) { return _mm256_movemask_pd((__m256d)mask) != 0; 
 inline Doubles lookup(const double (&table)[16], Integers i) {
     return _mm256_i64gather_pd(table, (__m256i)(i & 15), 8);
 }
-inline Doubles scaled(Doubles x, Doubles shifted, Doubles) { return scaled_by_bits(x, shifted); }
-inline unsigned lanes_without(Integers x, int64_t bits) {
-    return static_cast<unsigned>(_mm256_movemask_pd((__m256d)((x & bits) == 0)));
+typedef unsigned LaneSet;
+inline LaneSet lanes_of(Integers mask) {
+    return static_cast<unsigned>(_mm256_movemask_pd((__m256d)mask));
 }
-inline unsigned lanes_subnormal_or_nan(Floats x) {
-    const auto bits = (UnsignedWords)x & 0x7FFFFFFF;
-    return static_cast<unsigned>(
-        _mm_movemask_ps((__m128)((bits - 1 < 0x7FFFFF) | (bits > 0x7F800000))));
-}
+inline LaneSet lanes_of(Words mask) { return static_cast<unsigned>(_mm_movemask_ps((__m128)mask)); }
 
 #else
 
@@ -86,6 +85,10 @@ inline Doubles square_root(Doubles x) {
     for (int i = 0; i < double_lanes; ++i) x[i] = __builtin_sqrt(x[i]);
     return x;
 }
+inline Floats square_root(Floats x) {
+    for (int i = 0; i < double_lanes; ++i) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+}
 inline Doubles widened(Floats x) { return __builtin_convertvector(x, Doubles); }
 inline Doubles least(Doubles a, Doubles b) { return a < b ? a : b; }
 inline Doubles greatest(Doubles a, Doubles b) { return a > b ? a : b; }
@@ -99,20 +102,29 @@ inline Doubles lookup(const double (&table)[16], Integers i) {
     for (int lane = 0; lane < double_lanes; ++lane) x[lane] = table[i[lane] & 15];
     return x;
 }
-inline Doubles scaled(Doubles x, Doubles shifted, Doubles) { return scaled_by_bits(x, shifted); }
-inline unsigned lanes_without(Integers x, int64_t bits) {
-    unsigned lanes = 0;
-    for (int i = 0; i < double_lanes; ++i) lanes |= static_cast<unsigned>((x[i] & bits) == 0) << i;
-    return lanes;
-}
-inline unsigned lanes_subnormal_or_nan(Floats x) {
-    const auto bits = (UnsignedWords)x & 0x7FFFFFFF;
-    const auto found = (bits - 1 < 0x7FFFFF) | (bits > 0x7F800000);
-    unsigned lanes = 0;
-    for (int i = 0; i < double_lanes; ++i) lanes |= static_cast<unsigned>(found[i] & 1) << i;
+typedef unsigned LaneSet;
+template <class Mask>
+inline LaneSet lanes_of(Mask mask) {
+    LaneSet lanes = 0;
+    for (int i = 0; i < double_lanes; ++i) lanes |= static_cast<unsigned>(mask[i] & 1) << i;
     return lanes;
 }
 
+#endif
+
+#if !defined(__AVX512F__)
+inline Doubles scaled(Doubles x, Doubles shifted, Doubles) {
+    return doubles_of(bits_of(x) + ((bits_of(shifted) & ~int64_t{15}) << 48));
+}
+inline LaneSet lanes_without(Integers x, int64_t bits) { return lanes_of((x & bits) == 0); }
+inline LaneSet lanes_subnormal_or_nan(Floats x) {
+    const auto magnitude = (UnsignedWords)x & 0x7FFFFFFF;
+    return lanes_of((magnitude - 1 < 0x7FFFFF) | (magnitude > inf_bits));
+}
+inline LaneSet lanes_subnormal_or_unbounded(Floats x) {
+    const auto magnitude = (UnsignedWords)x & 0x7FFFFFFF;
+    return lanes_of((magnitude - 1 < 0x7FFFFF) | (magnitude >= inf_bits));
+}
 #endif
 
 inline constexpr int64_t double_sign = INT64_MIN;

@@ -13,6 +13,7 @@ namespace neuronsim {
 namespace {
 
 constexpr int64_t tiles_per_grain = 16;
+constexpr int64_t memory_block = 4 * tile_elements;
 constexpr int64_t look_up_grain = int64_t{1} << 16;
 
 bool has_domain(int op, Domain d) { return kernels().op[op][static_cast<int>(d)] != nullptr; }
@@ -229,7 +230,8 @@ static int64_t elements_to_line(const char* data, int size) {
 // an input, in memory or loaded into the tile.
 template <class Input>
 void TileProgram::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
-                             char* const* outputs, uint64_t seed, const uint64_t* ids) const {
+                             char* const* outputs, uint64_t seed, const uint64_t* ids,
+                             int64_t block_elements) const {
     const size_t values = dtypes_.size(), input_count = inputs_.size();
     // Kept from run to run, since small arrays feel every allocation.
     thread_local std::vector<Tile> tiles;
@@ -254,7 +256,7 @@ void TileProgram::run_blocks(const Kernels& k, int64_t begin, int64_t end, const
     const int64_t lead = elements_to_line(outputs[0], storage_bytes(output_dtype(0)));
     int n = 0;
     for (int64_t at = begin; at < end; at += n) {
-        const int64_t block = at == begin && lead > 0 ? lead : tile_elements;
+        const int64_t block = at == begin && lead > 0 ? lead : block_elements;
         n = static_cast<int>(end - at < block ? end - at : block);
         for (size_t v = 0; v < values; ++v)
             place[v] = direct[v] != nullptr
@@ -298,6 +300,18 @@ static const void* dense_input(const Kernels& k, DType t, const char* data, int 
     return &tile;
 }
 
+// Whether all the program does is one function of float32 from memory to memory: no tile holds a value,
+// so that a block may be longer.
+bool TileProgram::is_function_in_memory(const char* input, const char* output) const {
+    const auto is_aligned = [](const char* data) {
+        return reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0;
+    };
+    return steps_.size() == 1 && steps_[0].op < op_count &&
+           op_rows[steps_[0].op].kind == Kind::function && numerics_.plain() &&
+           inputs_[0] == DType::float32 && steps_[0].result == DType::float32 && is_aligned(input) &&
+           is_aligned(output);
+}
+
 void TileProgram::run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
                             const uint64_t* ids) const {
     const Kernels& k = kernels();
@@ -310,8 +324,9 @@ void TileProgram::run_dense(int64_t n, const char* const* inputs, char* const* o
     const auto input = [&](size_t i, int64_t at, int count, Tile& tile) -> const void* {
         return dense_input(k, inputs_[i], inputs[i] + at * storage_bytes(inputs_[i]), count, tile);
     };
+    const int64_t block = is_function_in_memory(inputs[0], outputs[0]) ? memory_block : tile_elements;
     const auto body = [&](int64_t begin, int64_t end) {
-        run_blocks(k, begin, end, input, outputs, seed, ids);
+        run_blocks(k, begin, end, input, outputs, seed, ids, block);
     };
     constexpr int64_t grain = tiles_per_grain * tile_elements;
     if (n > grain) return parallel_for(n, grain, body);
@@ -328,9 +343,9 @@ void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<
     std::vector<int64_t> shape = full_shape;
     std::vector<View> inputs = views;
     collapse(shape, inputs);
-    if (only_looks_up() &&
-        (shape.empty() ||
-         (shape.size() == 1 && inputs[0].strides[0] == storage_bytes(inputs[0].dtype)))) {
+    const bool is_dense_row = shape.empty() || (shape.size() == 1 && inputs.size() == 1 &&
+                                                inputs[0].strides[0] == storage_bytes(inputs[0].dtype));
+    if (is_dense_row && inputs.size() == 1 && outputs.size() == 1 && ids.empty()) {
         const char* const data = inputs[0].data;
         return run_dense(element_count(full_shape), &data, outputs.data(), seed, nullptr);
     }
@@ -343,7 +358,8 @@ void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<
         return &tile;
     };
     const auto body = [&](int64_t begin, int64_t end) {
-        run_blocks(k, begin, end, input, outputs.data(), seed, ids.empty() ? nullptr : ids.data());
+        run_blocks(k, begin, end, input, outputs.data(), seed, ids.empty() ? nullptr : ids.data(),
+                   tile_elements);
     };
     parallel_for(element_count(full_shape), tiles_per_grain * tile_elements, body);
 }

@@ -63,7 +63,9 @@ public:
 private:
     template <class Input>
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
-                    char* const* outputs, uint64_t seed, const uint64_t* ids) const;
+                    char* const* outputs, uint64_t seed, const uint64_t* ids,
+                    int64_t block_elements) const;
+    bool is_function_in_memory(const char* input, const char* output) const;
     bool rounds_float32(size_t index) const;
     bool only_looks_up() const { return steps_.size() == 1 && looks_up_[0]; }
     void compute_by_table(const Kernels& k, const Step& step, void* out, const void* in, int n) const;

@@ -7,7 +7,7 @@ inline Doubles erf(Doubles x) {
     const Doubles t = a - multiply_add(shifted - round_to_integer, splat(0.25), splat(0.125));
     return with_sign_of(a * piecewise(erf_coefficients, bits_of(shifted), t), x);
 }
-inline Doubles erf_dx(Doubles x) { return two_by_sqrt_pi * exp(-(x * x)); }
+inline Doubles erf_dx(Doubles x) { return two_by_sqrt_pi * exp_of_minus(x * x); }
 
 // e^(a^2/2) Phi(-a) for a from 0 to 15: the intervals are four to an octave of a + 1.
 inline Doubles scaled_tail(Doubles a) {
@@ -18,19 +18,19 @@ inline Doubles scaled_tail(Doubles a) {
 inline constexpr double longest_tail = 14.999;
 inline Doubles erfc(Doubles x) {
     const Doubles a = least(splat(longest_tail), magnitude(x) * sqrt_2);
-    const Doubles tail = 2.0 * scaled_tail(a) * exp(-(x * x));
+    const Doubles tail = 2.0 * scaled_tail(a) * exp_of_minus(x * x);
     return x < 0.0 ? 2.0 - tail : tail;
 }
 // x Phi(x)
 inline Doubles gelu(Doubles x) {
     const Doubles a = least(splat(longest_tail), magnitude(x));
-    const Doubles tail = scaled_tail(a) * exp(-0.5 * (x * x));
-    return finite_below(x) * (x > 0.0 ? 1.0 - tail : tail);
+    const Doubles tail = scaled_tail(a) * exp_of_minus(0.5 * (x * x));
+    return x * (x > 0.0 ? 1.0 - tail : tail);
 }
 // Phi(x) + x phi(x), which is phi(a) (R(a) - a) left of zero and 1 less that right of it, with
 // R = Phi(-a) / phi(a).
 inline Doubles gelu_dx(Doubles x) {
     const Doubles a = least(splat(longest_tail), magnitude(x));
-    const Doubles below = exp(-0.5 * (x * x)) * (scaled_tail(a) - a * inverse_sqrt_2pi);
+    const Doubles below = exp_of_minus(0.5 * (x * x)) * (scaled_tail(a) - a * inverse_sqrt_2pi);
     return x > 0.0 ? 1.0 - below : unless_near(x - gelu_dx_root, below);
 }

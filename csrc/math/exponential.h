@@ -4,38 +4,37 @@
 // still in float64's range.
 inline Doubles bounded(Doubles x) { return clamp(x, -300.0, 300.0); }
 
-// x = k ln2 + r with k a multiple of 1/16: 2^k and e^r - 1.
+// x = k ln2 + r with k a multiple of 1/16, which `shifted` has in its low bits.
 struct ReducedExp {
-    Doubles shifted, k, power, r;
-    Doubles minus_one_by_r;
+    Doubles shifted, k, r;
 };
 inline constexpr double round_to_sixteenth = 0x1.8p48;
 
-inline ReducedExp reduced(Doubles shifted, Doubles k, Doubles r) {
-    const Doubles p = polynomial(exp_coefficients, r);
-    return {shifted, k, lookup(powers_of_two, bits_of(shifted)), r, multiply_add(p, r, splat(1.0))};
-}
 // The error of float64's ln 2, times a k of up to 450, is 2^-46.
 inline ReducedExp reduce_exp(Doubles x) {
     const Doubles shifted = multiply_add(x, splat(log2_e), splat(round_to_sixteenth));
     const Doubles k = shifted - round_to_sixteenth;
-    return reduced(shifted, k, multiply_add(k, splat(-ln2), x));
+    return {shifted, k, multiply_add(k, splat(-ln2), x)};
 }
-inline Doubles value(ReducedExp e) {
-    return scaled(multiply_add(e.power * e.r, e.minus_one_by_r, e.power), e.shifted, e.k);
+// e^r = 1 + r (1 + r p(r))
+template <int N>
+inline Doubles value(ReducedExp e, const double (&coefficients)[N]) {
+    const Doubles power = lookup(powers_of_two, bits_of(e.shifted));
+    const Doubles slope = multiply_add(polynomial(coefficients, e.r), e.r, splat(1.0));
+    return scaled(multiply_add(power * e.r, slope, power), e.shifted, e.k);
 }
-inline Doubles exp(Doubles x) { return value(reduce_exp(bounded(x))); }
+inline Doubles exp(Doubles x) { return value(reduce_exp(bounded(x)), exp_coefficients); }
+inline Doubles exp_of_minus(Doubles x) { return value(reduce_exp(-bounded(x)), exp_coefficients); }
+inline Doubles exp2(Doubles x) {
+    const Doubles y = bounded(x), shifted = y + round_to_sixteenth, k = shifted - round_to_sixteenth;
+    return value({shifted, k, (y - k) * ln2}, exp_coefficients);
+}
 // From 40 on, where e^x is all, the bits of 1 may be lost.
 inline Doubles expm1_of(Doubles x) {
     const ReducedExp e = reduce_exp(clamp(x, -60.0, 300.0));
-    const Doubles power = scaled(e.power, e.shifted, e.k);
-    return multiply_add(power * e.r, e.minus_one_by_r, power - 1.0);
-}
-
-inline Doubles exp2(Doubles x) {
-    const Doubles y = bounded(x);
-    const Doubles shifted = y + round_to_sixteenth, k = shifted - round_to_sixteenth;
-    return value(reduced(shifted, k, (y - k) * ln2));
+    const Doubles power = scaled(lookup(powers_of_two, bits_of(e.shifted)), e.shifted, e.k);
+    const Doubles slope = multiply_add(polynomial(expm1_coefficients, e.r), e.r, splat(1.0));
+    return multiply_add(power * e.r, slope, power - 1.0);
 }
 inline Doubles expm1(Doubles x) { return with_sign_of(expm1_of(x), x); }
 
@@ -53,32 +52,29 @@ inline Doubles tanh(Doubles x) {
     return with_sign_of(e / (e + 2.0), x);
 }
 
-// x, so that -Inf times what vanishes there vanishes.
-inline Doubles finite_below(Doubles x) { return greatest(splat(-0x1p128), x); }
-
-inline Doubles sigmoid(Doubles x) { return 1.0 / (1.0 + exp(-x)); }
-inline Doubles silu(Doubles x) { return finite_below(x) / (1.0 + exp(-x)); }
+inline Doubles sigmoid(Doubles x) { return 1.0 / (1.0 + exp_of_minus(x)); }
+inline Doubles silu(Doubles x) { return x / (1.0 + exp_of_minus(x)); }
 inline Doubles gelu_tanh(Doubles x) {
     const Doubles slope = multiply_add(x * x, splat(gelu_tanh_cubic), splat(gelu_tanh_linear));
-    return finite_below(x) / (1.0 + exp(-x * slope));
+    return x / (1.0 + exp_of_minus(x * slope));
 }
 inline Doubles by_1_702(Doubles x) {
     return multiply_add(x, splat(gelu_sigmoid_parts[1]), x * gelu_sigmoid_parts[0]);
 }
-inline Doubles gelu_sigmoid(Doubles x) { return finite_below(x) / (1.0 + exp(-by_1_702(x))); }
+inline Doubles gelu_sigmoid(Doubles x) { return x / (1.0 + exp_of_minus(by_1_702(x))); }
 // tanh(ln(1 + e)) = n / (n + 2) with n = e (e + 2).
 inline Doubles mish(Doubles x) {
     const Doubles e = exp(x), n = e * (e + 2.0);
-    return finite_below(x) * (n / (n + 2.0));
+    return greatest(splat(-0x1p128), x) * (n / (n + 2.0));  // -Inf times what vanishes there vanishes
 }
 
 // Where a derivative is near its zero at `root`, cancellation is left to the accurate step.
 inline Doubles unless_near(Doubles distance, Doubles y) {
     return magnitude(distance) < 0x1p-9 ? splat(__builtin_nan("")) : y;
 }
-// (1 + e + x e) / (1 + e)^2 with e = e^-x.
+// (1 + e + x e) / (1 + e)^2 with e = e^-x, whose error cancellation makes 2^9 times larger.
 inline Doubles silu_dx(Doubles x) {
-    const Doubles e = exp(-x), sum = 1.0 + e;
+    const Doubles e = value(reduce_exp(-bounded(x)), expm1_coefficients), sum = 1.0 + e;
     return unless_near(x - silu_dx_root, multiply_add(bounded(x), e, sum) / (sum * sum));
 }
 inline Doubles gelu_sigmoid_dx(Doubles x) { return silu_dx(by_1_702(x)); }

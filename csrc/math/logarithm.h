@@ -53,7 +53,7 @@ inline Doubles log1p(Doubles x) {
 
 // max(x, 0) + ln(1 + u) with u = e^-|x| up to 1.
 inline Doubles softplus(Doubles x) {
-    const Doubles u = exp(-magnitude(x)), sum = 1.0 + u;
+    const Doubles u = exp_of_minus(magnitude(x)), sum = 1.0 + u;
     const Integers upper = sum >= 2 * log_offset;
     const Doubles m = upper ? 0.5 * sum : sum;
     const Doubles mantissa = ln_of_mantissa(m, bits_of(m) - log_offset_bits);

@@ -116,14 +116,18 @@ def exponential() -> None:
     print("\n// e^x: x = k ln2 + r, k in sixteenths.")
     print_array("powers_of_two", [float(mp.mpf(2) ** (mp.mpf(j) / steps)) for j in range(steps)])
     bound = step / 2 * mp.mpf("1.01")
-    print_polynomial(
-        "exp_coefficients",
-        continued(lambda r: (mp.expm1(r) / r - 1) / r, mp.mpf(1) / 2),
-        -bound,
-        bound,
-        4,
-        lambda r, p: 1 + r * p,
-    )
+    for name, degree, whole in (
+        ("exp_coefficients", 3, lambda r, p: 1 + r * (1 + r * p)),
+        ("expm1_coefficients", 4, lambda r, p: 1 + r * p),
+    ):
+        print_polynomial(
+            name,
+            continued(lambda r: (mp.expm1(r) / r - 1) / r, mp.mpf(1) / 2),
+            -bound,
+            bound,
+            degree,
+            whole,
+        )
 
 
 def logarithm() -> None:

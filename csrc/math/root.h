@@ -1,6 +1,11 @@
 // Roots in float64 lanes (E3).
 
-inline Doubles rsqrt(Doubles x) { return 1.0 / square_root(x); }
+// One step of Newton's iteration from float32's own square root and quotient: an error of 1.5 units of
+// 2^-24 becomes 1.5 times its square, 2^-46.
+inline Doubles rsqrt(Doubles x) {
+    const Doubles y = widened(1.0f / square_root(narrowed(x)));
+    return y * multiply_add(x * y, y * -0.5, splat(1.5));
+}
 
 // Halley's iteration, which triples the right digits, from a third of the exponent.
 inline Doubles cbrt(Doubles x) {

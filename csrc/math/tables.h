@@ -3,8 +3,11 @@
 // e^x: x = k ln2 + r, k in sixteenths.
 inline constexpr double powers_of_two[16] = {0x1.0000000000000p+0, 0x1.0b5586cf9890fp+0, 0x1.172b83c7d517bp+0, 0x1.2387a6e756238p+0, 0x1.306fe0a31b715p+0, 0x1.3dea64c123422p+0, 0x1.4bfdad5362a27p+0, 0x1.5ab07dd485429p+0, 0x1.6a09e667f3bcdp+0, 0x1.7a11473eb0187p+0, 0x1.8ace5422aa0dbp+0, 0x1.9c49182a3f090p+0, 0x1.ae89f995ad3adp+0, 0x1.c199bdd85529cp+0, 0x1.d5818dcfba487p+0, 0x1.ea4afa2a490dap+0};
 
+// Relative error 2^-45.6.
+inline constexpr double exp_coefficients[4] = {0x1.ffffffff5115ap-2, 0x1.55555555235b9p-3, 0x1.5556ba392a307p-5, 0x1.1111dd00e2339p-7};
+
 // Relative error 2^-49.4.
-inline constexpr double exp_coefficients[5] = {0x1.0000000000000p-1, 0x1.55555554d864cp-3, 0x1.5555555516dd1p-5, 0x1.11120ffce45e0p-7, 0x1.6c17c057d3d84p-10};
+inline constexpr double expm1_coefficients[5] = {0x1.0000000000000p-1, 0x1.55555554d864cp-3, 0x1.5555555516dd1p-5, 0x1.11120ffce45e0p-7, 0x1.6c17c057d3d84p-10};
 
 // ln x: x = 2^k m with m from log_offset on; r = m c - 1 with c near 1/m.
 inline constexpr double log_offset = 0x1.6400000000000p-1;
