@@ -34,6 +34,8 @@ namespace math {
 //
 #include "fold.h"
 //
+#include "rows.h"
+//
 #include "matmul.h"
 //
 #include "depthwise.h"
@@ -126,6 +128,9 @@ constexpr Kernels make_kernels() {
     k.pack_along = pack_along;
     k.pack_interleaved = pack_interleaved;
     k.turn = turn;
+    k.rows = {fold_rows<Plain>,  fold_rows<CentredSquare>, row_maximum,
+              subtract_from_row, subtract_twice,           divide_row,
+              normalize_row};
     k.flush = flush;
     k.restrict_magnitude = restrict_magnitude;
     k.fma_chains = run_chains<fma>;

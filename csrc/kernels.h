@@ -157,6 +157,19 @@ using StoreRowsKernel = void (*)(float* rows, ptrdiff_t stride, int count, int n
 using TurnKernel = void (*)(const float* in, ptrdiff_t in_stride, int rows, int columns, float* out,
                             ptrdiff_t out_stride);
 
+// What composites do with rows of float32 (R7): rows.h says how.
+using FoldRowsKernel = void (*)(const float* data, ptrdiff_t stride, int64_t count, int64_t runs,
+                                const float* centres, float* sums);
+struct RowKernels {
+    FoldRowsKernel sums, centred_squares;
+    float (*maximum)(const float* x, int64_t n);
+    void (*subtract)(const float* x, int n, float subtrahend, float* out);
+    void (*subtract_twice)(const float* x, int n, float first, float second, float* out);
+    void (*divide)(const float* x, int n, float divisor, float* out);
+    void (*normalize)(const float* x, int n, float centre, float scale, const float* weight,
+                      const float* bias, float* out);
+};
+
 struct Kernels {
     const char* isa;
     int dot_vectors;  // of columns, in the register block of `dot`
@@ -190,6 +203,7 @@ struct Kernels {
     StoreRowsKernel store_rows[format_count];  // sums to nearest (M4), NaN canonical (E6)
     TurnKernel turn;                           // out[j][i] = in[i][j]
     StoreKernel widen_to_bfloat16[format_count];  // the bits of float8 types
+    RowKernels rows;
     // Do n * chain_count multiply-adds, or pairs of them, to be timed.
     float (*fma_chains)(int64_t n);
     float (*pair_chains)(int64_t n);  // null without VDPBF16PS

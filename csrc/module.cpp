@@ -4,10 +4,13 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "composite.h"
 #include "convolution.h"
 #include "dispatch.h"
 #include "dot.h"
@@ -103,6 +106,40 @@ void run_reduce(const Reduction& reduction, const py::array& input, int kept, co
     if (cumulative)
         reduce_cumulative(reduction, shape, kept, view, start.data, cumulative_inner, target);
     else reduce(reduction, shape, kept, view, start.data, target);
+}
+
+Composite composite_named(const std::string& name) {
+    for (size_t i = 0; i < std::size(composite_names); ++i)
+        if (name == composite_names[i]) return static_cast<Composite>(i);
+    throw std::invalid_argument("unknown composite");
+}
+
+// Weight and bias are dense float32, as long as a row.
+const float* affine_of(const std::optional<py::array>& array, int64_t length) {
+    if (!array) return nullptr;
+    check_itemsize(*array, DType::float32);
+    if (array->size() != length || (array->flags() & py::array::c_style) == 0)
+        throw std::invalid_argument("a weight or bias is as long as a row, and dense");
+    return static_cast<const float*>(array->data());
+}
+
+void run_compose(const std::string& name, int dtype, int64_t tile, const py::array& input, int kept,
+                 py::array output, double epsilon, double divisor,
+                 const std::optional<py::array>& weight, const std::optional<py::array>& bias) {
+    const Composite composite = composite_named(name);
+    const DType type = dtype_code(dtype);
+    const View view = view_of(input, type);
+    const std::vector<int64_t> shape = shape_of(input);
+    if (kept < 0 || kept > input.ndim() ||
+        shape_of(output) !=
+            (keeps_rows(composite) ? shape : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
+        throw std::invalid_argument("the output's shape is not that of the composite");
+    const int64_t length = element_count({shape.begin() + kept, shape.end()});
+    const RowFunction function{
+        composite, type, tile, epsilon, divisor, affine_of(weight, length), affine_of(bias, length)};
+    char* target = output_data(output, type);
+    const py::gil_scoped_release released;
+    compose(function, shape, kept, view, target);
 }
 
 Windows make_windows(const py::array& input, const py::array& output,
@@ -408,6 +445,9 @@ PYBIND11_MODULE(_core, m) {
              py::arg("ids"));
     m.def("reduce", &run_reduce, py::arg("reduction"), py::arg("input"), py::arg("kept"),
           py::arg("initial"), py::arg("output"), py::arg("cumulative_inner") = 0);
+    m.def("compose", &run_compose, py::arg("composite"), py::arg("dtype"), py::arg("tile"),
+          py::arg("input"), py::arg("kept"), py::arg("output"), py::arg("epsilon") = 0.0,
+          py::arg("divisor") = 0.0, py::arg("weight") = py::none(), py::arg("bias") = py::none());
     m.def("reduce_windows", &run_reduce_windows, py::arg("reduction"), py::arg("window"),
           py::arg("input"), py::arg("initial"), py::arg("output"));
     m.def("fold_windows", &run_fold_windows, py::arg("computation"), py::arg("window"),

@@ -66,6 +66,18 @@ def reduce(
     output: _Array,
     cumulative_inner: int = 0,
 ) -> None: ...
+def compose(
+    composite: str,
+    dtype: int,
+    tile: int,
+    input: _Array,
+    kept: int,
+    output: _Array,
+    epsilon: float = 0.0,
+    divisor: float = 0.0,
+    weight: _Array | None = None,
+    bias: _Array | None = None,
+) -> None: ...
 def reduce_windows(
     reduction: Reduction, window: _Window, input: _Array, initial: _Array, output: _Array
 ) -> None: ...

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import _core, dtypes
+from neuronsim.composites import FORMULAS
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import (
     InvalidArgument,
@@ -502,6 +503,44 @@ def _convolution_type(
             f"{what}: a result of {tuple(dims)} has more than {MAX_ELEMENTS} elements"
         )
     return ArrayType(_product_type("convolution", lhs.dtype, rhs.dtype, dtype), tuple(dims))
+
+
+# What a composite takes beside x: terms as long as a row, or statistics of each channel and such terms.
+_TERMS = ("weight", "bias")
+
+
+def _composite_operand(operands: Sequence[ArrayType], what: str, attributes: Attributes) -> ArrayType:
+    x = operands[0]
+    if x.dtype.kind != "float" or not (x.dtype.device or is_host(x.dtype)):
+        raise UnsupportedType(f"{what} of {x.dtype.name}: a float type is needed")
+    _check_axes(attributes["dimensions"], len(x.dims), "dimensions")
+    return x
+
+
+def _infer_by_rows(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    """A composite that gives a row for a row: softmax and the norms of layers."""
+    x = _composite_operand(operands, "a composite", attributes)
+    own = tuple(x.dims[d] for d in sorted(attributes["dimensions"]))
+    for name, t in zip(attributes.get("terms", ()), operands[1:], strict=True):
+        if name not in _TERMS or t.dims != own or t.dtype.kind != "float":
+            raise InvalidArgument(f"the {name} {t} is not as long as a row of {x}: {list(own)}")
+    return x
+
+
+def _infer_statistic(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    """A composite that gives one element for a row."""
+    x = _composite_operand(operands, "a composite", attributes)
+    kept = (n for d, n in enumerate(x.dims) if d not in attributes["dimensions"])
+    return ArrayType(x.dtype, tuple(kept))
+
+
+def _infer_batch_norm(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    x = _composite_operand(operands, "batch_norm", attributes)
+    own = tuple(x.dims[d] for d in attributes["dimensions"])
+    for name, t in zip(("mean", "variance", *attributes["terms"]), operands[1:], strict=True):
+        if t.dims != own or t.dtype.kind != "float":
+            raise InvalidArgument(f"the {name} {t} is not as long as the channels of {x}: {list(own)}")
+    return x
 
 
 # ---- evaluation --------------------------------------------------------------------------------
@@ -1398,6 +1437,85 @@ def _finite(x: Bits) -> BitsArray:
     return np.asarray(found, words.dtype).view(t.storage)
 
 
+# ---- composites (R7) ---------------------------------------------------------------------------
+
+
+class _Steps:
+    """The steps of a composite's formula over some axes: float32, or float64 on the host."""
+
+    def __init__(self, dtype: DType, axes: Sequence[int], setting: Setting) -> None:
+        self.dtype, self.axes, self.setting = dtype, tuple(axes), setting
+
+    def __call__(self, name: str, *operands: Bits | float) -> Bits:
+        op = by_name(name)
+        values = [x if isinstance(x, Bits) else self.number(x) for x in operands]
+        dims = np.broadcast_shapes(*(x.data.shape for x in values))
+        values = [Bits(np.broadcast_to(x.data, dims), x.dtype) for x in values]
+        result = op.infer([x.type for x in values], {})
+        return Bits(op.evaluate(op, values, {}, result, self.setting), result.dtype)
+
+    def number(self, x: float) -> Bits:
+        """A Python number rounded once (C1)."""
+        return _converted(Bits(np.asarray(x, np.float64), dtypes.float64), self.dtype, self.setting)
+
+    def reduce(self, reducer: str, x: Bits) -> Bits:
+        op, start = by_name("reduce"), by_name(reducer).identity
+        assert start is not None
+        attributes = {"dimensions": self.axes, "reducer": reducer}
+        operands = [x, Bits(np.asarray(start, self.dtype.storage), self.dtype)]
+        result = op.infer([o.type for o in operands], attributes)
+        found = op.evaluate(op, operands, attributes, result, self.setting)
+        kept = tuple(1 if d in self.axes else n for d, n in enumerate(x.data.shape))
+        return Bits(found.reshape(kept), self.dtype)
+
+    def count(self, x: Bits) -> int:
+        return math.prod(x.data.shape[d] for d in self.axes)
+
+
+def _evaluate_formula(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    """A composite by its formula, each step over the whole array."""
+    x, *others = operands
+    axes = sorted(attributes["dimensions"])
+    dtype = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
+    own = [n if d in axes else 1 for d, n in enumerate(x.data.shape)]
+    values = [x, *(Bits(t.data.reshape(own), t.dtype) for t in others)]
+    values = [_converted(v, dtype, setting) for v in values]
+    found: Bits = FORMULAS[op.name](_Steps(dtype, axes, setting), values, attributes)
+    return _converted(Bits(found.data.reshape(result.dims), dtype), result.dtype, setting).data
+
+
+def _evaluate_composite(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    x, *terms = operands
+    profile = setting.profile
+    is_plain = (
+        profile.rounding == "nearest_even"
+        and profile.subnormals == "keep"
+        and profile.divide == "ieee"
+        and profile.fp8_overflow == "inf"
+    )
+    if is_host(x.dtype) or not is_plain or attributes.get("ord", 2) != 2:
+        return _evaluate_formula(op, operands, attributes, result, setting)
+    if op.name in ("log_softmax", "logsumexp"):
+        by_name("log")
+    axes = sorted(attributes["dimensions"])
+    order = [*(d for d in range(x.data.ndim) if d not in axes), *axes]
+    moved, kept = x.data.transpose(order), x.data.ndim - len(axes)
+    by_rows = op.infer is _infer_by_rows
+    output = _empty(ArrayType(x.dtype, moved.shape if by_rows else moved.shape[:kept]))
+    wide = [_converted(t, dtypes.float32, setting).data for t in terms]
+    _core.compose(
+        *(op.name, core_code(x.dtype, op.label), profile.reduce_tile, moved, kept, output),
+        epsilon=attributes.get("epsilon", 0.0),
+        divisor=max(math.prod(moved.shape[kept:]) - attributes.get("correction", 0), 0),
+        **dict(zip(attributes.get("terms", ()), map(np.ascontiguousarray, wide), strict=True)),
+    )
+    return output.transpose(np.argsort(order)) if by_rows else output
+
+
 # ---- the rows ----------------------------------------------------------------------------------
 
 OPS: dict[str, Op] = {}
@@ -1550,6 +1668,16 @@ _other("reverse",   "reverse",   "Rev",            1, "dma",    "movement", "dma
 _other("slice",     "slice",     "Slice",          1, "none",   "movement", "none",          _infer_slice,     _evaluate_slice)
 _other("concatenate", "concatenate", "Concatenate", -1, "dma",  "movement", "dma",           _infer_concatenate, _evaluate_concatenate)
 _other("iota",      "iota",      "Iota",           0, "gpsimd", "compute",  "iota",          _infer_iota,      _evaluate_iota)
+_other("softmax",     "",        "",               1, "scalar", "compute",  "activation",    _infer_by_rows,   _evaluate_composite)
+_other("log_softmax", "",        "",               1, "scalar", "compute",  "activation",    _infer_by_rows,   _evaluate_composite)
+_other("logsumexp",   "",        "",               1, "scalar", "compute",  "activation",    _infer_statistic, _evaluate_composite)
+_other("layer_norm",  "",        "",              -1, "vector", "compute",  "tensor_tensor", _infer_by_rows,   _evaluate_composite)
+_other("rms_norm",    "",        "",              -1, "vector", "compute",  "tensor_tensor", _infer_by_rows,   _evaluate_composite)
+_other("batch_norm",  "",        "",              -1, "vector", "compute",  "tensor_tensor", _infer_batch_norm, _evaluate_formula)
+_other("mean",        "",        "",               1, "vector", "compute",  "tensor_tensor", _infer_statistic, _evaluate_composite)
+_other("var",         "",        "",               1, "vector", "compute",  "tensor_tensor", _infer_statistic, _evaluate_composite)
+_other("std",         "",        "",               1, "vector", "compute",  "tensor_tensor", _infer_statistic, _evaluate_composite)
+_other("vector_norm", "",        "",               1, "vector", "compute",  "tensor_tensor", _infer_statistic, _evaluate_composite)
 # fmt: on
 
 _BY_OPCODE = {(op.opcode, op.direction, op.total_order): op for op in OPS.values() if op.opcode}

@@ -24,7 +24,7 @@ from neuronsim.arrays.array import (
     right_shift,
 )
 from neuronsim.dtypes import DTypeLike, as_dtype
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import InvalidArgument, UnsupportedOperator
 
 Axis = int | tuple[int, ...] | None
 
@@ -139,17 +139,27 @@ def _axes(axis: Axis, rank: int) -> tuple[int, ...]:
     return axis if isinstance(axis, tuple) else (operator.index(axis),)
 
 
-def _reduce(reducer: str, x: Array, axis: Axis, keepdims: bool) -> Array:
+def reduced_axes(x: Array, axis: Axis) -> tuple[int, ...]:
+    """The axes that `axis` names, ascending."""
     axes = _axes(axis, x.ndim)
     if not all(-x.ndim <= a < x.ndim for a in axes):
         raise InvalidArgument(f"axis {axis} is not one of {x.ndim} axes")
     reduced = tuple(sorted({a % x.ndim for a in axes}))
     if len(reduced) != len(axes):
         raise InvalidArgument(f"axis {axis} names an axis twice")
+    return reduced
+
+
+def _kept(x: Array, reduced: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape with length 1 for the reduced axes."""
+    return tuple(1 if d in reduced else n for d, n in enumerate(x.shape))
+
+
+def _reduce(reducer: str, x: Array, axis: Axis, keepdims: bool) -> Array:
+    reduced = reduced_axes(x, axis)
     initial = _identity(reducer, x, reduced)
     result = Array(ops.apply("reduce", [x.bits, initial.bits], dimensions=reduced, reducer=reducer))
-    kept = tuple(1 if d in reduced else n for d, n in enumerate(x.shape))
-    return result.reshape(kept) if keepdims else result
+    return result.reshape(_kept(x, reduced)) if keepdims else result
 
 
 def _identity(reducer: str, x: Array, axes: Sequence[int]) -> Array:
@@ -207,15 +217,69 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:  # noqa:
     return _reduce("minimum", asarray(x), axis, keepdims)
 
 
-def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """Sum / n in float32 steps, rounded once at the end (R7)."""
+def float_array(x: Any) -> Array:
+    """An array of a float type: integers and bool take the default one."""
     a = asarray(x)
-    if a.dtype.kind != "float":
-        raise UnsupportedType(f"mean of {a.dtype.name}: convert to a float type first")
-    wide = a if a.dtype is dtypes.float64 else convert(a, dtypes.float32)
-    total = sum(wide, axis, keepdims=keepdims)
-    count = a.size // total.size if total.size else 0
-    return convert(elementwise("divide", total, count), a.dtype)
+    if a.dtype.kind in ("signed", "unsigned", "bool"):
+        return convert(a, default_dtype())
+    return a
+
+
+def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) -> Array:
+    """A composite that gives one element for those of `axis` (R7)."""
+    a = float_array(x)
+    reduced = reduced_axes(a, axis)
+    result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes))
+    return result.reshape(_kept(a, reduced)) if keepdims else result
+
+
+def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """Sum / n in float32 steps, rounded once at the end (R7); NaN of no elements.
+
+    >>> mean(asarray([1.0, 2.0, 6.0], dtype="bfloat16"))
+    Array(3., dtype=bfloat16)
+    """
+    return statistic("mean", x, axis, keepdims)
+
+
+def var(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = False) -> Array:
+    """The variance: sum of (x - mean)^2 over n - `correction`, in two passes (R7).
+
+    >>> var(asarray([1.0, 2.0, 6.0]), correction=1)
+    Array(7., dtype=float32)
+    """
+    return statistic("var", x, axis, keepdims, correction=_correction(correction))
+
+
+def std(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = False) -> Array:
+    """The standard deviation: the square root of the variance, rounded once at the end (R7)."""
+    return statistic("std", x, axis, keepdims, correction=_correction(correction))
+
+
+def _correction(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidArgument(f"the correction is a finite number, not {value!r}")
+    return value
+
+
+def vector_norm(
+    x: Any,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    ord: float = 2,  # noqa: A002
+) -> Array:
+    """The norm of vectors in float32 steps (R7): of the order 2, 1, inf or -inf.
+
+    >>> vector_norm(asarray([3.0, 4.0]))
+    Array(5., dtype=float32)
+    """
+    if ord not in (1, 2, math.inf, -math.inf):
+        raise UnsupportedOperator(f"vector_norm of the order {ord!r}: 1, 2, inf and -inf are known")
+    a = float_array(x)
+    if math.isinf(ord) and math.prod(a.shape[d] for d in reduced_axes(a, axis)) == 0:
+        raise InvalidArgument(f"the norm of order {ord} of no elements has no value")
+    return statistic("vector_norm", a, axis, keepdims, ord=ord)
 
 
 def _cumulative(reducer: str, x: Array, axis: int | None) -> Array:
@@ -385,7 +449,8 @@ globals().update({name: f for name, f in ELEMENTWISE.items() if name not in glob
 __all__ = [
     *ELEMENTWISE,
     *("where", "array", "asarray", "full", "zeros", "ones", "arange", "matmul"),
-    *("sum", "prod", "max", "min", "mean", "reshape", "permute_dims", "transpose"),
+    *("sum", "prod", "max", "min", "mean", "var", "std", "vector_norm"),
+    *("reshape", "permute_dims", "transpose"),
     *("broadcast_to", "concat", "astype", "nextafter", "clip", "left_shift", "right_shift"),
     *("cumulative_sum", "cumulative_prod", "reduce_window"),
     *("argmax", "argmin", "argsort", "sort", "top_k"),

@@ -7,50 +7,112 @@ Array([0.5, 0.5], dtype=bfloat16)
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
-from neuronsim import dtypes, ops
+from neuronsim import ops
 from neuronsim.arrays import functions
-from neuronsim.arrays.array import Array, asarray, convert, default_dtype, elementwise
+from neuronsim.arrays.array import Array, asarray, convert
 from neuronsim.dtypes import DTypeLike, as_dtype, result_type
 from neuronsim.errors import InvalidArgument
 
 
-def _float_array(x: Any) -> Array:
-    """Integers and bool take the default float type."""
-    a = asarray(x)
-    return a if a.dtype.kind == "float" else convert(a, default_dtype())
+def _by_rows(name: str, x: Any, axis: Any, terms: dict[str, Any], **attributes: Any) -> Array:
+    """A composite over one axis; `terms` are as long as that axis, or one number."""
+    a = functions.float_array(x)
+    if a.ndim == 0:
+        raise InvalidArgument(f"{name} of a scalar: it needs an axis")
+    (at,) = functions.reduced_axes(a, operator.index(axis))
+    return _composite(name, a, [], at, terms, attributes)
 
 
-def _wide(a: Array) -> Array:
-    """The type of the steps: float32, or float64 on the host (H1)."""
-    return a if a.dtype is dtypes.float64 else convert(a, dtypes.float32)
+def _composite(
+    name: str,
+    x: Array,
+    statistics: Sequence[Array],
+    axis: int,
+    terms: dict[str, Any],
+    attributes: dict[str, Any],
+) -> Array:
+    given = {key: _term(name, key, t, x, axis) for key, t in terms.items() if t is not None}
+    if terms:
+        attributes["terms"] = tuple(given)
+    operands = [v.bits for v in (x, *statistics, *given.values())]
+    return Array(ops.apply(name, operands, dimensions=(axis,), **attributes))
+
+
+def _term(name: str, what: str, term: Any, x: Array, axis: int) -> Array:
+    t = functions.float_array(term)
+    try:
+        return functions.broadcast_to(t, (x.shape[axis],))
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"{name}: the {what} {t.bits.type} is not as long as axis {axis} of {x.bits.type}"
+        ) from error
+
+
+def _epsilon(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidArgument(f"epsilon is a number, not {value!r}")
+    return float(value)
 
 
 def softmax(x: Any, axis: int = -1) -> Array:
     """exp(x - max x) / sum of exp(x - max x) over `axis`."""
-    a = _float_array(x)
-    wide = _wide(a)
-    powers = elementwise("exp", wide - functions.max(wide, axis, keepdims=True))
-    return convert(powers / functions.sum(powers, axis, keepdims=True), a.dtype)
+    return _by_rows("softmax", x, axis, {})
+
+
+def log_softmax(x: Any, axis: int = -1) -> Array:
+    """(x - max x) - log(sum of exp(x - max x)) over `axis`."""
+    return _by_rows("log_softmax", x, axis, {})
+
+
+def logsumexp(x: Any, axis: functions.Axis = None, *, keepdims: bool = False) -> Array:
+    """log(sum of exp(x - m)) + m over `axis`, where m is max x, or 0 where that is infinite."""
+    return functions.statistic("logsumexp", x, axis, keepdims)
 
 
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, epsilon: float = 1e-5) -> Array:
     """(x - mean) * rsqrt(var + epsilon) over the last axis, the variance two-pass; then the affine."""
-    a = _float_array(x)
-    wide = _wide(a)
-    centred = wide - functions.mean(wide, -1, keepdims=True)
-    variance = functions.mean(centred * centred, -1, keepdims=True)
-    result = centred * elementwise("rsqrt", variance + epsilon)
-    if weight is not None:
-        result = result * convert(asarray(weight), wide.dtype)
-    if bias is not None:
-        result = result + convert(asarray(bias), wide.dtype)
-    return convert(result, a.dtype)
+    terms = {"weight": weight, "bias": bias}
+    return _by_rows("layer_norm", x, -1, terms, epsilon=_epsilon(epsilon))
+
+
+def rms_norm(x: Any, weight: Any = None, epsilon: float = 1e-5) -> Array:
+    """Scaled by the root mean square: x * rsqrt(mean of x^2 + epsilon) over the last axis; then times
+    the weight.
+
+    >>> rms_norm(asarray([2.0, 2.0, -2.0, 2.0]), epsilon=0.0)
+    Array([ 1.,  1., -1.,  1.], dtype=float32)
+    """
+    return _by_rows("rms_norm", x, -1, {"weight": weight}, epsilon=_epsilon(epsilon))
+
+
+def batch_norm(
+    x: Any,
+    mean: Any,
+    variance: Any,
+    weight: Any = None,
+    bias: Any = None,
+    epsilon: float = 1e-5,
+    axis: int = 1,
+) -> Array:
+    """(x - mean) * rsqrt(variance + epsilon) with the statistics of each channel along `axis`, as
+    inference has them; then the affine.
+
+    >>> batch_norm(asarray([[3.0, 5.0]]), mean=[1.0, 1.0], variance=[4.0, 4.0], epsilon=0.0)
+    Array([[1., 2.]], dtype=float32)
+    """
+    a = functions.float_array(x)
+    (at,) = functions.reduced_axes(a, operator.index(axis))
+    given = {"mean": mean, "variance": variance}
+    statistics = [_term("batch_norm", key, v, a, at) for key, v in given.items()]
+    attributes = {"epsilon": _epsilon(epsilon)}
+    return _composite("batch_norm", a, statistics, at, {"weight": weight, "bias": bias}, attributes)
 
 
 def conv(

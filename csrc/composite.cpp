@@ -1,0 +1,286 @@
+#include "composite.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string_view>
+
+#include "dispatch.h"
+#include "pool.h"
+#include "workspace.h"
+
+namespace neuronsim {
+namespace {
+
+constexpr int most_rows = 32;             // at a time: two vectors of the widest instruction set
+constexpr int64_t most_elements = 65536;  // of them, which stay in the second cache
+constexpr int f32 = static_cast<int>(Domain::float32);
+
+// The row of ops.def with this name; -1 if there is none.
+int op_named(std::string_view name) {
+    for (int i = 0; i < op_count; ++i)
+        if (op_rows[i].name == name) return i;
+    return -1;
+}
+
+// Some neighbouring rows as float32.
+struct Block {
+    const float* data;
+    ptrdiff_t stride;  // in elements
+    int rows;
+    const float* row(int r) const { return data + r * stride; }
+};
+
+class Composer {
+public:
+    Composer(const RowFunction& function, const std::vector<int64_t>& shape, int kept,
+             const View& input, char* output)
+        : f_(function),
+          k_(kernels()),
+          type_(static_cast<int>(function.dtype)),
+          size_(storage_bytes(function.dtype)),
+          shape_(shape),
+          views_{input},
+          output_(output) {
+        if (!is_device_float(f_.dtype) || f_.tile < 1)
+            throw std::invalid_argument("not a composite of floats");
+        rows_ = element_count({shape.begin(), shape.begin() + kept});
+        n_ = element_count({shape.begin() + kept, shape.end()});
+        tiles_ = blocks(n_, f_.tile);
+        // No fewer than one tile, so that an empty row's sum has its place.
+        sums_ = std::max<int64_t>(tiles_, 1);
+        at_once_ = static_cast<int>(
+            std::clamp<int64_t>(most_elements / std::max<int64_t>(n_, 1), 1, most_rows));
+        collapse(shape_, views_);
+        find_rows_in_memory();
+    }
+
+    void run() const {
+        if (rows_ == 0) return;
+        const int64_t grain = at_once_ * (1 + 16384 / (at_once_ * n_ + 1));
+        parallel_for(rows_, grain, [&](int64_t begin, int64_t end) {
+            static thread_local Workspace input, scratch, sums, centres;
+            const int64_t padded = at_once_ * n_;
+            Place place{is_float32_in_memory_ ? nullptr : input.get<float>(padded),
+                        needs_scratch() ? scratch.get<float>(padded) : nullptr,
+                        sums.get<float>(at_once_ * sums_), centres.get<float>(at_once_ * sums_)};
+            for (int64_t first = begin; first < end; first += at_once_)
+                run_block(place, first, static_cast<int>(std::min<int64_t>(at_once_, end - first)));
+        });
+    }
+
+private:
+    struct Place {
+        float *input, *scratch, *sums, *centres;
+    };
+
+    bool needs_scratch() const {
+        return f_.composite == Composite::softmax || f_.composite == Composite::log_softmax ||
+               f_.composite == Composite::logsumexp;
+    }
+
+    // Rows whose elements follow each other are read where they are if they are float32.
+    void find_rows_in_memory() {
+        const View& view = views_[0];
+        const size_t rank = shape_.size();
+        const int64_t inner = rank == 0 ? 1 : shape_.back();
+        const bool whole = rank <= 1 ? inner == n_ * rows_ : rank == 2 && inner == n_;
+        row_bytes_ = rank == 2 ? view.strides[0] : n_ * size_;
+        const bool dense = rank == 0 || view.strides.back() == size_;
+        // A single column of rows is no run of a row's elements, whatever its distance.
+        is_float32_in_memory_ = size_ == sizeof(float) && whole && dense &&
+                                reinterpret_cast<uintptr_t>(view.data) % alignof(float) == 0 &&
+                                row_bytes_ % static_cast<int64_t>(sizeof(float)) == 0;
+    }
+
+    Block read(const Place& place, int64_t first, int rows) const {
+        if (is_float32_in_memory_)
+            return {reinterpret_cast<const float*>(views_[0].data + first * row_bytes_),
+                    row_bytes_ / static_cast<int64_t>(sizeof(float)), rows};
+        const int64_t begin = first * n_, end = begin + rows * n_;
+        for (int64_t at = begin; at < end; at += tile_elements)
+            load_run(k_, shape_, views_[0], at,
+                     static_cast<int>(std::min<int64_t>(tile_elements, end - at)),
+                     *reinterpret_cast<Tile*>(place.input + (at - begin)));
+        return {place.input, n_, rows};
+    }
+
+    void run_block(const Place& place, int64_t first, int rows) const {
+        const Block x = read(place, first, rows);
+        float a[most_rows], b[most_rows];
+        switch (f_.composite) {
+            case Composite::softmax:
+            case Composite::log_softmax:
+            case Composite::logsumexp:
+                return run_exponentials(place, x, first);
+            case Composite::layer_norm:
+                mean_of(place, x, a);
+                return run_normalization(place, x, a, first);
+            case Composite::rms_norm:
+                std::fill_n(a, rows, 0.0f);
+                return run_normalization(place, x, a, first);
+            case Composite::mean:
+                mean_of(place, x, a);
+                return finish(a, rows, first);
+            case Composite::variance:
+            case Composite::standard_deviation:
+                mean_of(place, x, a);
+                squares_of(place, x, a, b);
+                for (int r = 0; r < rows; ++r) b[r] /= static_cast<float>(f_.divisor);
+                if (f_.composite == Composite::standard_deviation) apply(Op::sqrt, b, rows);
+                return finish(b, rows, first);
+            case Composite::vector_norm:
+                std::fill_n(a, rows, 0.0f);
+                squares_of(place, x, a, b);
+                apply(Op::sqrt, b, rows);
+                return finish(b, rows, first);
+        }
+    }
+
+    void run_exponentials(const Place& place, const Block& x, int64_t first) const {
+        float top[most_rows], total[most_rows];
+        const Block powers{place.scratch, n_, x.rows};
+        for (int r = 0; r < x.rows; ++r) {
+            top[r] = k_.rows.maximum(x.row(r), n_);
+            // Infinite elements are shifted by nothing, so that the sum has a logarithm.
+            const bool is_infinite = top[r] - top[r] != 0.0f;
+            if (f_.composite == Composite::logsumexp && is_infinite) top[r] = 0.0f;
+            float* const p = place.scratch + r * n_;
+            for_tiles([&](int64_t at, int n) {
+                k_.rows.subtract(x.row(r) + at, n, top[r], p + at);
+                apply(Op::exp, p + at, n);
+            });
+        }
+        sum_of(place, powers, total);
+        if (f_.composite == Composite::softmax) {
+            for (int r = 0; r < x.rows; ++r)
+                store_row(first + r, [&](int64_t at, int n, float* out) {
+                    k_.rows.divide(powers.row(r) + at, n, total[r], out);
+                });
+            return;
+        }
+        static const int logarithm = op_named("log");
+        if (logarithm < 0) throw std::invalid_argument("there is no logarithm");
+        apply(static_cast<Op>(logarithm), total, x.rows);
+        if (f_.composite == Composite::logsumexp) {
+            for (int r = 0; r < x.rows; ++r) total[r] += top[r];
+            return finish(total, x.rows, first);
+        }
+        for (int r = 0; r < x.rows; ++r)
+            store_row(first + r, [&](int64_t at, int n, float* out) {
+                k_.rows.subtract_twice(x.row(r) + at, n, top[r], total[r], out);
+            });
+    }
+
+    void run_normalization(const Place& place, const Block& x, const float* centre,
+                           int64_t first) const {
+        float scale[most_rows];
+        squares_of(place, x, centre, scale);
+        const float epsilon = static_cast<float>(f_.epsilon);  // in the pinned environment
+        for (int r = 0; r < x.rows; ++r) scale[r] = scale[r] / static_cast<float>(n_) + epsilon;
+        apply(Op::rsqrt, scale, x.rows);
+        for (int r = 0; r < x.rows; ++r)
+            store_row(first + r, [&](int64_t at, int n, float* out) {
+                k_.rows.normalize(x.row(r) + at, n, centre[r], scale[r],
+                                  f_.weight == nullptr ? nullptr : f_.weight + at,
+                                  f_.bias == nullptr ? nullptr : f_.bias + at, out);
+            });
+    }
+
+    void sum_of(const Place& place, const Block& x, float* total) const {
+        fold(k_.rows.sums, place, x, nullptr, total);
+    }
+    void squares_of(const Place& place, const Block& x, const float* centre, float* total) const {
+        fold(k_.rows.centred_squares, place, x, centre, total);
+    }
+    void mean_of(const Place& place, const Block& x, float* mean) const {
+        sum_of(place, x, mean);
+        for (int r = 0; r < x.rows; ++r) mean[r] /= static_cast<float>(n_);
+    }
+
+    // R2 for every row: the tiles side by side, then their results left to right, last the identity.
+    void fold(FoldRowsKernel kernel, const Place& place, const Block& x, const float* centre,
+              float* total) const {
+        const int64_t full = n_ / f_.tile, rest = n_ % f_.tile;
+        if (centre != nullptr)
+            for (int64_t i = 0; i < x.rows * tiles_; ++i) place.centres[i] = centre[i / tiles_];
+        const float* const centres = centre == nullptr ? nullptr : place.centres;
+        if (rest == 0 && x.stride == n_) {
+            kernel(x.data, f_.tile, f_.tile, x.rows * tiles_, centres, place.sums);
+        } else if (x.rows >= tiles_) {
+            float column[most_rows];
+            for (int64_t t = 0; t < tiles_; ++t) {
+                kernel(x.data + t * f_.tile, x.stride, t < full ? f_.tile : rest, x.rows, centre,
+                       column);
+                for (int r = 0; r < x.rows; ++r) place.sums[r * tiles_ + t] = column[r];
+            }
+        } else {
+            for (int r = 0; r < x.rows; ++r) {
+                float* const sums = place.sums + r * tiles_;
+                const float* const own = centre == nullptr ? nullptr : centres + r * tiles_;
+                kernel(x.row(r), f_.tile, f_.tile, full, own, sums);
+                if (rest > 0) kernel(x.row(r) + full * f_.tile, 0, rest, 1, own, sums + full);
+            }
+        }
+        for (int r = 0; r < x.rows; ++r) {
+            const float* const sums = place.sums + r * tiles_;
+            float acc = tiles_ == 0 ? 0.0f : sums[0];
+            for (int64_t t = 1; t < tiles_; ++t) acc += sums[t];
+            total[r] = acc + 0.0f;
+        }
+    }
+
+    void apply(Op op, float* values, int n) const {
+        const void* const operands[] = {values};
+        k_.op[static_cast<int>(op)][f32](values, operands, n, 32);
+    }
+
+    template <class Body>
+    void for_tiles(const Body& body) const {
+        for (int64_t at = 0; at < n_; at += tile_elements)
+            body(at, static_cast<int>(std::min<int64_t>(tile_elements, n_ - at)));
+    }
+
+    // `compute` gives a tile of a result row as float32, its NaN canonical.
+    template <class Compute>
+    void store_row(int64_t row, const Compute& compute) const {
+        char* const target = output_ + row * n_ * size_;
+        Tile tile;
+        for_tiles([&](int64_t at, int n) {
+            char* const out = target + at * size_;
+            if (f_.dtype == DType::float32) return compute(at, n, reinterpret_cast<float*>(out));
+            compute(at, n, tile.f32);
+            round_and_store(tile.f32, n, out);
+        });
+    }
+
+    // The results of neighbouring rows, one for each.
+    void finish(float* values, int rows, int64_t first) const {
+        for (int r = 0; r < rows; ++r)
+            if (values[r] != values[r]) values[r] = __builtin_nanf("");  // E6
+        round_and_store(values, rows, output_ + first * size_);
+    }
+    void round_and_store(float* values, int n, char* target) const {
+        // Storage narrower than float32 rounds; a tfloat32 is stored as it is.
+        if (f_.dtype == DType::tfloat32) k_.round[type_](values, n);
+        k_.store_quiet[type_](values, n, target);
+    }
+
+    RowFunction f_;
+    const Kernels& k_;
+    int type_, size_;
+    std::vector<int64_t> shape_;
+    std::vector<View> views_;
+    char* output_;
+    int64_t rows_ = 0, n_ = 0, tiles_ = 0, sums_ = 1, row_bytes_ = 0;
+    int at_once_ = 1;
+    bool is_float32_in_memory_ = false;
+};
+
+}  // namespace
+
+void compose(const RowFunction& function, const std::vector<int64_t>& shape, int kept,
+             const View& input, char* output) {
+    Composer(function, shape, kept, input, output).run();
+}
+
+}  // namespace neuronsim

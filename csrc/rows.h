@@ -1,0 +1,106 @@
+// The inner loops of composites (R7) on rows of float32: sums of a row's elements or their centred
+// squares in R2's order, many rows at a time, and what is done to each element between the sums.
+// Included inside each instruction set's namespace.
+
+struct Plain {
+    static FloatVector of(FloatVector x, FloatVector) { return x; }
+};
+struct CentredSquare {
+    static FloatVector of(FloatVector x, FloatVector centre) {
+        const FloatVector c = x - centre;
+        return c * c;
+    }
+};
+
+// Runs of `count` elements begin `stride` elements apart, and each is folded left to right: sums[i] is
+// that of run i, whose centre is centres[i]. A lane is a run; lanes past the last one repeat it.
+template <class Term, int Groups>
+inline void fold_group(const float* data, ptrdiff_t stride, int64_t count, int runs,
+                       const float* centres, float* sums) {
+    constexpr int width = Groups * block;
+    const float* begin[width];
+    alignas(sizeof(FloatVector)) float lanes[width];
+    FloatVector centre[Groups], sum[Groups];
+    for (int i = 0; i < width; ++i) {
+        const int run = i < runs ? i : runs - 1;
+        begin[i] = data + run * stride;
+        lanes[i] = centres == nullptr ? 0.0f : centres[run];
+    }
+    __builtin_memcpy(centre, lanes, sizeof centre);
+    int64_t k = 0;
+    for (; k + block <= count; k += block)
+        for (int g = 0; g < Groups; ++g) {
+            FloatVector x[block];
+            for (int i = 0; i < block; ++i)
+                __builtin_memcpy(&x[i], begin[g * block + i] + k, sizeof x[i]);
+            transpose<1>(x);
+            const FloatVector first = Term::of(x[0], centre[g]);
+            sum[g] = k == 0 ? first : sum[g] + first;
+            for (int i = 1; i < block; ++i) sum[g] += Term::of(x[i], centre[g]);
+        }
+    for (; k < count; ++k)
+        for (int g = 0; g < Groups; ++g) {
+            FloatVector x;
+            for (int i = 0; i < block; ++i) x[i] = begin[g * block + i][k];
+            const FloatVector term = Term::of(x, centre[g]);
+            sum[g] = k == 0 ? term : sum[g] + term;
+        }
+    __builtin_memcpy(lanes, sum, sizeof sum);
+    for (int i = 0; i < width && i < runs; ++i) sums[i] = lanes[i];
+}
+
+template <class Term>
+void fold_rows(const float* data, ptrdiff_t stride, int64_t count, int64_t runs, const float* centres,
+               float* sums) {
+    constexpr int most = 2 * block;  // two groups hide the latency of an addition
+    for (int64_t run = 0; run < runs;) {
+        const int left = static_cast<int>(runs - run < most ? runs - run : most);
+        const auto fold = left > block ? fold_group<Term, 2> : fold_group<Term, 1>;
+        fold(data + run * stride, stride, count, left, centres == nullptr ? nullptr : centres + run,
+             sums + run);
+        run += left;
+    }
+}
+
+// The largest element but for NaN, which makes what follows NaN by itself, and the sign of zero, which
+// no exponential shows.
+inline float row_maximum(const float* x, int64_t n) {
+    constexpr int chains = 4;
+    FloatVector top[chains];
+    for (FloatVector& t : top) t = FloatVector{} - bits_as<float>(inf_bits);
+    int64_t i = 0;
+    for (; i + chains * block <= n; i += chains * block)
+        for (int j = 0; j < chains; ++j) {
+            FloatVector v;
+            __builtin_memcpy(&v, x + i + j * block, sizeof v);
+            top[j] = v > top[j] ? v : top[j];
+        }
+    for (int j = 1; j < chains; ++j) top[0] = top[j] > top[0] ? top[j] : top[0];
+    float found = top[0][0];
+    for (int j = 1; j < block; ++j) found = top[0][j] > found ? top[0][j] : found;
+    for (; i < n; ++i) found = x[i] > found ? x[i] : found;
+    return found;
+}
+
+inline void subtract_from_row(const float* x, int n, float subtrahend, float* out) {
+    FOR_ELEMENTS out[i] = x[i] - subtrahend;
+}
+inline void divide_row(const float* x, int n, float divisor, float* out) {
+    FOR_ELEMENTS out[i] = bits_as<float>(canonical(x[i] / divisor));
+}
+inline void subtract_twice(const float* x, int n, float first, float second, float* out) {
+    FOR_ELEMENTS out[i] = bits_as<float>(canonical((x[i] - first) - second));
+}
+
+// Null for no weight, no bias.
+inline void normalize_row(const float* x, int n, float centre, float scale, const float* weight,
+                          const float* bias, float* out) {
+    const auto run = [&](auto affine) {
+        FOR_ELEMENTS out[i] = bits_as<float>(canonical(affine((x[i] - centre) * scale, i)));
+    };
+    if (weight != nullptr && bias != nullptr)
+        run([=](float y, int i) { return y * weight[i] + bias[i]; });
+    else if (weight != nullptr) run([=](float y, int i) { return y * weight[i]; });
+    else if (bias != nullptr) run([=](float y, int i) { return y + bias[i]; });
+    else run([](float y, int) { return y; });
+}
