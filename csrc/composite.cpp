@@ -11,8 +11,12 @@
 namespace neuronsim {
 namespace {
 
-constexpr int most_rows = 32;             // at a time: two vectors of the widest instruction set
-constexpr int64_t most_elements = 65536;  // of them, which stay in the second cache
+constexpr int most_rows = 32;            // at a time: two vectors of the widest instruction set
+constexpr int chains = 16;               // sums side by side, one vector of them
+constexpr int64_t most_elements = 8192;  // of rows at a time, which stay in the first cache
+constexpr int64_t cache_line = 64;
+// A result as large as a core's share of the last cache would sweep it (measured: half the time).
+constexpr int64_t streamed_bytes = int64_t{8} << 20;
 constexpr int f32 = static_cast<int>(Domain::float32);
 
 // The row of ops.def with this name; -1 if there is none.
@@ -48,10 +52,14 @@ public:
         tiles_ = blocks(n_, f_.tile);
         // No fewer than one tile, so that an empty row's sum has its place.
         sums_ = std::max<int64_t>(tiles_, 1);
-        at_once_ = static_cast<int>(
-            std::clamp<int64_t>(most_elements / std::max<int64_t>(n_, 1), 1, most_rows));
         collapse(shape_, views_);
         find_rows_in_memory();
+        // Where whole tiles follow each other each is a chain, else each row is one.
+        const bool tiles_follow = tiles_ > 0 && (n_ % f_.tile == 0 || tiles_ >= chains);
+        const int64_t fewest = tiles_follow ? blocks(chains, tiles_) : chains;
+        at_once_ = static_cast<int>(
+            std::clamp<int64_t>(most_elements / std::max<int64_t>(n_, 1), fewest, most_rows));
+        streams_ = keeps_rows(f_.composite) && rows_ * n_ * size_ >= streamed_bytes;
     }
 
     void run() const {
@@ -65,6 +73,9 @@ public:
                         sums.get<float>(at_once_ * sums_), centres.get<float>(at_once_ * sums_)};
             for (int64_t first = begin; first < end; first += at_once_)
                 run_block(place, first, static_cast<int>(std::min<int64_t>(at_once_, end - first)));
+#if defined(__x86_64__)
+            if (streams_) __builtin_ia32_sfence();
+#endif
         });
     }
 
@@ -78,7 +89,7 @@ private:
                f_.composite == Composite::logsumexp;
     }
 
-    // Rows whose elements follow each other are read where they are if they are float32.
+    // Rows whose elements follow each other are fetched ahead, and read where they are if float32.
     void find_rows_in_memory() {
         const View& view = views_[0];
         const size_t rank = shape_.size();
@@ -86,10 +97,17 @@ private:
         const bool whole = rank <= 1 ? inner == n_ * rows_ : rank == 2 && inner == n_;
         row_bytes_ = rank == 2 ? view.strides[0] : n_ * size_;
         const bool dense = rank == 0 || view.strides.back() == size_;
-        // A single column of rows is no run of a row's elements, whatever its distance.
-        is_float32_in_memory_ = size_ == sizeof(float) && whole && dense &&
+        is_dense_ = whole && dense;
+        is_float32_in_memory_ = is_dense_ && size_ == sizeof(float) &&
                                 reinterpret_cast<uintptr_t>(view.data) % alignof(float) == 0 &&
                                 row_bytes_ % static_cast<int64_t>(sizeof(float)) == 0;
+    }
+
+    // Memory gives a row quickest while it is asked for one after the other, and the sums ask for many.
+    void fetch(int64_t row, int64_t at, int64_t n) const {
+        if (!is_dense_ || row >= rows_) return;
+        const char* const begin = views_[0].data + row * row_bytes_ + at * size_;
+        for (int64_t i = 0; i < n * size_; i += cache_line) __builtin_prefetch(begin + i, 0, 2);
     }
 
     Block read(const Place& place, int64_t first, int rows) const {
@@ -113,24 +131,24 @@ private:
             case Composite::logsumexp:
                 return run_exponentials(place, x, first);
             case Composite::layer_norm:
-                mean_of(place, x, a);
+                mean_of(place, x, first, a);
                 return run_normalization(place, x, a, first);
             case Composite::rms_norm:
                 std::fill_n(a, rows, 0.0f);
                 return run_normalization(place, x, a, first);
             case Composite::mean:
-                mean_of(place, x, a);
+                mean_of(place, x, first, a);
                 return finish(a, rows, first);
             case Composite::variance:
             case Composite::standard_deviation:
-                mean_of(place, x, a);
-                squares_of(place, x, a, b);
+                mean_of(place, x, first, a);
+                squares_of(place, x, first, a, b);
                 for (int r = 0; r < rows; ++r) b[r] /= static_cast<float>(f_.divisor);
                 if (f_.composite == Composite::standard_deviation) apply(Op::sqrt, b, rows);
                 return finish(b, rows, first);
             case Composite::vector_norm:
                 std::fill_n(a, rows, 0.0f);
-                squares_of(place, x, a, b);
+                squares_of(place, x, first, a, b);
                 apply(Op::sqrt, b, rows);
                 return finish(b, rows, first);
         }
@@ -146,11 +164,12 @@ private:
             if (f_.composite == Composite::logsumexp && is_infinite) top[r] = 0.0f;
             float* const p = place.scratch + r * n_;
             for_tiles([&](int64_t at, int n) {
+                fetch(first + at_once_ + r, at, n);
                 k_.rows.subtract(x.row(r) + at, n, top[r], p + at);
                 apply(Op::exp, p + at, n);
             });
         }
-        sum_of(place, powers, total);
+        fold(k_.rows.sums, place, powers, nullptr, {nullptr, 0}, total);
         if (f_.composite == Composite::softmax) {
             for (int r = 0; r < x.rows; ++r)
                 store_row(first + r, [&](int64_t at, int n, float* out) {
@@ -174,7 +193,7 @@ private:
     void run_normalization(const Place& place, const Block& x, const float* centre,
                            int64_t first) const {
         float scale[most_rows];
-        squares_of(place, x, centre, scale);
+        squares_of(place, x, first, centre, scale);
         const float epsilon = static_cast<float>(f_.epsilon);  // in the pinned environment
         for (int r = 0; r < x.rows; ++r) scale[r] = scale[r] / static_cast<float>(n_) + epsilon;
         apply(Op::rsqrt, scale, x.rows);
@@ -186,39 +205,60 @@ private:
             });
     }
 
-    void sum_of(const Place& place, const Block& x, float* total) const {
-        fold(k_.rows.sums, place, x, nullptr, total);
+    // What follows a block of rows in memory is fetched while the block is summed.
+    struct Ahead {
+        const char* data;
+        ptrdiff_t step;  // bytes for each square of vectors that is summed
+    };
+    bool has_two_passes() const {
+        return f_.composite == Composite::layer_norm || f_.composite == Composite::variance ||
+               f_.composite == Composite::standard_deviation;
     }
-    void squares_of(const Place& place, const Block& x, const float* centre, float* total) const {
-        fold(k_.rows.centred_squares, place, x, centre, total);
+    Ahead ahead_of(int64_t first, const Block& x, bool second_pass) const {
+        const int64_t begin = first + x.rows, rows = std::min<int64_t>(x.rows, rows_ - begin);
+        if (!is_dense_ || row_bytes_ != n_ * size_ || rows < x.rows) return {nullptr, 0};
+        const int64_t step = size_ * k_.lanes * k_.lanes;
+        const char* const data = views_[0].data + begin * row_bytes_;
+        if (!has_two_passes()) return {data, step};
+        return {second_pass ? data + rows * row_bytes_ / 2 : data, step / 2};
     }
-    void mean_of(const Place& place, const Block& x, float* mean) const {
-        sum_of(place, x, mean);
+
+    void mean_of(const Place& place, const Block& x, int64_t first, float* mean) const {
+        fold(k_.rows.sums, place, x, nullptr, ahead_of(first, x, false), mean);
         for (int r = 0; r < x.rows; ++r) mean[r] /= static_cast<float>(n_);
+    }
+    void squares_of(const Place& place, const Block& x, int64_t first, const float* centre,
+                    float* total) const {
+        fold(k_.rows.centred_squares, place, x, centre, ahead_of(first, x, true), total);
     }
 
     // R2 for every row: the tiles side by side, then their results left to right, last the identity.
     void fold(FoldRowsKernel kernel, const Place& place, const Block& x, const float* centre,
-              float* total) const {
+              Ahead ahead, float* total) const {
+        const auto fold_runs = [&](const float* data, ptrdiff_t stride, int64_t count, int64_t runs,
+                                   const float* centres, float* sums) {
+            kernel(data, stride, count, runs, centres, sums, ahead.data, ahead.step);
+            ahead.data += ahead.step * (count / k_.lanes) * blocks(runs, k_.lanes);
+        };
         const int64_t full = n_ / f_.tile, rest = n_ % f_.tile;
         if (centre != nullptr)
             for (int64_t i = 0; i < x.rows * tiles_; ++i) place.centres[i] = centre[i / tiles_];
         const float* const centres = centre == nullptr ? nullptr : place.centres;
         if (rest == 0 && x.stride == n_) {
-            kernel(x.data, f_.tile, f_.tile, x.rows * tiles_, centres, place.sums);
+            fold_runs(x.data, f_.tile, f_.tile, x.rows * tiles_, centres, place.sums);
         } else if (x.rows >= tiles_) {
             float column[most_rows];
             for (int64_t t = 0; t < tiles_; ++t) {
-                kernel(x.data + t * f_.tile, x.stride, t < full ? f_.tile : rest, x.rows, centre,
-                       column);
+                fold_runs(x.data + t * f_.tile, x.stride, t < full ? f_.tile : rest, x.rows, centre,
+                          column);
                 for (int r = 0; r < x.rows; ++r) place.sums[r * tiles_ + t] = column[r];
             }
         } else {
             for (int r = 0; r < x.rows; ++r) {
                 float* const sums = place.sums + r * tiles_;
                 const float* const own = centre == nullptr ? nullptr : centres + r * tiles_;
-                kernel(x.row(r), f_.tile, f_.tile, full, own, sums);
-                if (rest > 0) kernel(x.row(r) + full * f_.tile, 0, rest, 1, own, sums + full);
+                fold_runs(x.row(r), f_.tile, f_.tile, full, own, sums);
+                if (rest > 0) fold_runs(x.row(r) + full * f_.tile, 0, rest, 1, own, sums + full);
             }
         }
         for (int r = 0; r < x.rows; ++r) {
@@ -244,12 +284,16 @@ private:
     template <class Compute>
     void store_row(int64_t row, const Compute& compute) const {
         char* const target = output_ + row * n_ * size_;
-        Tile tile;
+        Tile wide, narrow;
         for_tiles([&](int64_t at, int n) {
             char* const out = target + at * size_;
-            if (f_.dtype == DType::float32) return compute(at, n, reinterpret_cast<float*>(out));
-            compute(at, n, tile.f32);
-            round_and_store(tile.f32, n, out);
+            if (f_.dtype == DType::float32 && !streams_)
+                return compute(at, n, reinterpret_cast<float*>(out));
+            compute(at, n, wide.f32);
+            if (!streams_) return round_and_store(wide.f32, n, out);
+            char* const stored = reinterpret_cast<char*>(f_.dtype == DType::float32 ? &wide : &narrow);
+            if (f_.dtype != DType::float32) round_and_store(wide.f32, n, stored);
+            k_.rows.stream(stored, n * size_, out);
         });
     }
 
@@ -273,7 +317,7 @@ private:
     char* output_;
     int64_t rows_ = 0, n_ = 0, tiles_ = 0, sums_ = 1, row_bytes_ = 0;
     int at_once_ = 1;
-    bool is_float32_in_memory_ = false;
+    bool is_dense_ = false, is_float32_in_memory_ = false, streams_ = false;
 };
 
 }  // namespace

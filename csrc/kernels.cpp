@@ -128,9 +128,10 @@ constexpr Kernels make_kernels() {
     k.pack_along = pack_along;
     k.pack_interleaved = pack_interleaved;
     k.turn = turn;
-    k.rows = {fold_rows<Plain>,  fold_rows<CentredSquare>, row_maximum,
-              subtract_from_row, subtract_twice,           divide_row,
-              normalize_row};
+    k.rows = {fold_rows<Plain>, fold_rows<CentredSquare>,
+              row_maximum,      subtract_from_row,
+              subtract_twice,   divide_row,
+              normalize_row,    stream};
     k.flush = flush;
     k.restrict_magnitude = restrict_magnitude;
     k.fma_chains = run_chains<fma>;

@@ -159,7 +159,8 @@ using TurnKernel = void (*)(const float* in, ptrdiff_t in_stride, int rows, int 
 
 // What composites do with rows of float32 (R7): rows.h says how.
 using FoldRowsKernel = void (*)(const float* data, ptrdiff_t stride, int64_t count, int64_t runs,
-                                const float* centres, float* sums);
+                                const float* centres, float* sums, const char* ahead,
+                                ptrdiff_t fetched);
 struct RowKernels {
     FoldRowsKernel sums, centred_squares;
     float (*maximum)(const float* x, int64_t n);
@@ -168,6 +169,7 @@ struct RowKernels {
     void (*divide)(const float* x, int n, float divisor, float* out);
     void (*normalize)(const float* x, int n, float centre, float scale, const float* weight,
                       const float* bias, float* out);
+    void (*stream)(const char* source, ptrdiff_t bytes, char* target);
 };
 
 struct Kernels {

@@ -14,13 +14,14 @@ struct CentredSquare {
 
 // Runs of `count` elements begin `stride` elements apart, and each is folded left to right: sums[i] is
 // that of run i, whose centre is centres[i]. A lane is a run; lanes past the last one repeat it.
+// Meanwhile `fetched` bytes a step are fetched from `ahead` on, in the order that memory likes.
 template <class Term, int Groups>
 inline void fold_group(const float* data, ptrdiff_t stride, int64_t count, int runs,
-                       const float* centres, float* sums) {
+                       const float* centres, float* sums, const char* ahead, ptrdiff_t fetched) {
     constexpr int width = Groups * block;
     const float* begin[width];
     alignas(sizeof(FloatVector)) float lanes[width];
-    FloatVector centre[Groups], sum[Groups];
+    FloatVector centre[Groups], sum[Groups] = {};
     for (int i = 0; i < width; ++i) {
         const int run = i < runs ? i : runs - 1;
         begin[i] = data + run * stride;
@@ -30,6 +31,8 @@ inline void fold_group(const float* data, ptrdiff_t stride, int64_t count, int r
     int64_t k = 0;
     for (; k + block <= count; k += block)
         for (int g = 0; g < Groups; ++g) {
+            for (ptrdiff_t i = 0; i < fetched; i += cache_line) __builtin_prefetch(ahead + i, 0, 2);
+            ahead += fetched;
             FloatVector x[block];
             for (int i = 0; i < block; ++i)
                 __builtin_memcpy(&x[i], begin[g * block + i] + k, sizeof x[i]);
@@ -51,13 +54,14 @@ inline void fold_group(const float* data, ptrdiff_t stride, int64_t count, int r
 
 template <class Term>
 void fold_rows(const float* data, ptrdiff_t stride, int64_t count, int64_t runs, const float* centres,
-               float* sums) {
+               float* sums, const char* ahead, ptrdiff_t fetched) {
     constexpr int most = 2 * block;  // two groups hide the latency of an addition
     for (int64_t run = 0; run < runs;) {
         const int left = static_cast<int>(runs - run < most ? runs - run : most);
         const auto fold = left > block ? fold_group<Term, 2> : fold_group<Term, 1>;
         fold(data + run * stride, stride, count, left, centres == nullptr ? nullptr : centres + run,
-             sums + run);
+             sums + run, ahead, fetched);
+        ahead += fetched * (count / block) * ((left + block - 1) / block);
         run += left;
     }
 }
@@ -103,4 +107,21 @@ inline void normalize_row(const float* x, int n, float centre, float scale, cons
     else if (weight != nullptr) run([=](float y, int i) { return y * weight[i]; });
     else if (bias != nullptr) run([=](float y, int i) { return y + bias[i]; });
     else run([](float y, int) { return y; });
+}
+
+// Copies results past the caches, which a large one would only sweep; the caller fences at its end.
+inline void stream(const char* source, ptrdiff_t bytes, char* target) {
+#if defined(__SSE2__)
+    constexpr ptrdiff_t line = 64;
+    const ptrdiff_t head = -reinterpret_cast<intptr_t>(target) & (line - 1);
+    ptrdiff_t at = head < bytes ? head : bytes;
+    __builtin_memcpy(target, source, static_cast<size_t>(at));
+    for (; at + line <= bytes; at += line)
+        for (ptrdiff_t i = at; i < at + line; i += sizeof(__m128i))
+            _mm_stream_si128(reinterpret_cast<__m128i*>(target + i),
+                             _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i)));
+    __builtin_memcpy(target + at, source + at, static_cast<size_t>(bytes - at));
+#else
+    __builtin_memcpy(target, source, static_cast<size_t>(bytes));
+#endif
 }
