@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import ops
-from neuronsim.arrays import functions
+from neuronsim.arrays import functions, nn
 from neuronsim.arrays.array import Array, asarray, elementwise
 from neuronsim.bench.case import Case, check_shape, normal_values
 from neuronsim.bench.layer import Layer, parse_layer
@@ -22,6 +22,8 @@ from neuronsim.profiles import current_profile
 
 PRODUCTS = ("matmul", "convolution")
 _REDUCTIONS = ("sum", "prod", "max", "min", "mean")
+# Composites of the last axis, with how many operations they have for each element.
+COMPOSITES = {"softmax": 5, "layer_norm": 7}
 # The operations of `chain`, each on the last result and the second operand.
 CHAIN = ("add", "multiply", "subtract", "maximum", "add", "multiply", "minimum", "subtract")
 
@@ -29,7 +31,7 @@ CHAIN = ("add", "multiply", "subtract", "maximum", "add", "multiply", "minimum",
 def kernel_names() -> tuple[str, ...]:
     """The names that `make_case` takes."""
     elementwise_names = (r.name for r in ops.OPS.values() if r.core is not None and r.name != "select")
-    return (*elementwise_names, *_REDUCTIONS, "chain", "convert", *PRODUCTS)
+    return (*elementwise_names, *_REDUCTIONS, *COMPOSITES, "chain", "convert", *PRODUCTS)
 
 
 def make_case(
@@ -74,6 +76,8 @@ def make_case(
     size = math.prod(shape)
     if axis is not None and (op not in _REDUCTIONS or not -len(shape) <= axis < len(shape)):
         raise InvalidArgument(f"{op} of {shape} has no axis {axis}")
+    if op in COMPOSITES:
+        return _composite_case(op, shape, source)
     row = ops.OPS.get(op)
     arity = 2 if op == "chain" else row.arity if row is not None and op != "convert" else 1
     values = tuple(_values(op, shape, seed) for seed in range(arity))
@@ -92,6 +96,28 @@ def make_case(
         elements=size,
         bytes=arity * size * source.itemsize + outputs * target.itemsize,
         flops=flops,
+    )
+
+
+def _composite_case(op: str, shape: tuple[int, ...], dtype: DType) -> Case:
+    """A composite of rows; layer_norm with its weight and bias."""
+    terms = 2 if op == "layer_norm" else 0
+    values = (_values(op, shape, 0), *(_values(op, shape[-1:], 1 + i) for i in range(terms)))
+    arrays = [asarray(v, dtype) for v in values]
+    run = lambda: getattr(nn, op)(*arrays)  # noqa: E731
+    size = math.prod(shape)
+    return Case(
+        op=op,
+        shape=shape,
+        dtype=dtype,
+        target=dtype,
+        axis=None,
+        operands=values,
+        run=run,
+        run_touched=run,
+        elements=size,
+        bytes=2 * size * dtype.itemsize,
+        flops=size * COMPOSITES[op],
     )
 
 

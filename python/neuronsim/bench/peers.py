@@ -14,7 +14,7 @@ import numpy as np
 from neuronsim import ops, processor
 from neuronsim.arrays.array import asarray, elementwise
 from neuronsim.bench.case import Case
-from neuronsim.bench.kernels import CHAIN, PRODUCTS, make_case
+from neuronsim.bench.kernels import CHAIN, COMPOSITES, PRODUCTS, make_case
 from neuronsim.bench.onnx_convolution import convolution_in_onnxruntime
 from neuronsim.bench.reading import reader
 from neuronsim.bench.sgemm import sgemm_worker
@@ -193,11 +193,16 @@ def _torch_run(case: Case, threads: int, touched: bool) -> Callable[[], Any]:
     torch.set_num_threads(threads)
     dtype, target = (getattr(torch, t.name, None) for t in (case.dtype, case.target))
     name = "to" if case.op == "convert" else _TORCH_NAMES.get(case.op, case.op)
-    own = getattr(torch.nn.functional, name, _no_function)
-    function: Callable[..., Any] = getattr(torch.Tensor, name, own)
+    places = (torch.nn.functional,) if case.op in COMPOSITES else (torch.Tensor, torch.nn.functional)
+    found = (getattr(place, name) for place in places if hasattr(place, name))
+    function: Callable[..., Any] = next(found, _no_function)
     if dtype is None or target is None or (function is _no_function and case.op != "chain"):
         raise _missing("torch", case)
     operands = [torch.from_numpy(v).to(dtype) for v in case.operands]
+    if case.op in COMPOSITES:
+        x, *terms = operands
+        row = (case.shape[-1:],) if case.op == "layer_norm" else (-1,)
+        return lambda: function(x, *row, *terms)
     if case.op == "chain":
         functions = [getattr(torch, _TORCH_NAMES.get(name, name)) for name in CHAIN]
         return lambda: reduce(lambda last, f: f(last, operands[1]), functions, operands[0])
