@@ -12,42 +12,63 @@ struct CentredSquare {
     }
 };
 
+// Adds the elements [from, to) of the block at `at` of every run to its sum.
+template <class Term, int Groups>
+inline void fold_block(const float* const* begin, int64_t at, int from, int to,
+                       const FloatVector* centre, FloatVector* sum) {
+    for (int g = 0; g < Groups; ++g) {
+        FloatVector x[block];
+        for (int i = 0; i < block; ++i) __builtin_memcpy(&x[i], begin[g * block + i] + at, sizeof x[i]);
+        transpose<1>(x);
+        for (int i = from; i < to; ++i) sum[g] += Term::of(x[i], centre[g]);
+    }
+}
+
 // Runs of `count` elements begin `stride` elements apart, and each is folded left to right: sums[i] is
 // that of run i, whose centre is centres[i]. A lane is a run; lanes past the last one repeat it.
-// Meanwhile `fetched` bytes a step are fetched from `ahead` on, in the order that memory likes.
+// Meanwhile `fetched` bytes a block are fetched from `ahead` on, in the order that memory likes.
 template <class Term, int Groups>
 inline void fold_group(const float* data, ptrdiff_t stride, int64_t count, int runs,
                        const float* centres, float* sums, const char* ahead, ptrdiff_t fetched) {
     constexpr int width = Groups * block;
     const float* begin[width];
     alignas(sizeof(FloatVector)) float lanes[width];
-    FloatVector centre[Groups], sum[Groups] = {};
+    FloatVector centre[Groups], sum[Groups];
     for (int i = 0; i < width; ++i) {
         const int run = i < runs ? i : runs - 1;
         begin[i] = data + run * stride;
         lanes[i] = centres == nullptr ? 0.0f : centres[run];
     }
     __builtin_memcpy(centre, lanes, sizeof centre);
+    for (FloatVector& s : sum) s = -FloatVector{};  // -0 and the first element are that element
     int64_t k = 0;
-    for (; k + block <= count; k += block)
-        for (int g = 0; g < Groups; ++g) {
-            for (ptrdiff_t i = 0; i < fetched; i += cache_line) __builtin_prefetch(ahead + i, 0, 2);
-            ahead += fetched;
-            FloatVector x[block];
-            for (int i = 0; i < block; ++i)
-                __builtin_memcpy(&x[i], begin[g * block + i] + k, sizeof x[i]);
-            transpose<1>(x);
-            const FloatVector first = Term::of(x[0], centre[g]);
-            sum[g] = k == 0 ? first : sum[g] + first;
-            for (int i = 1; i < block; ++i) sum[g] += Term::of(x[i], centre[g]);
+    if (count >= block) {
+        // A vector that lies across two cache lines costs both: where all runs begin alike, a part of a
+        // block comes first. The last block may overlap the one before it.
+        const bool alike =
+            stride % block == 0 && reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0;
+        const int apart = static_cast<int>(reinterpret_cast<uintptr_t>(data) / sizeof(float) % block);
+        if (alike && apart != 0) {
+            k = block - apart;
+            fold_block<Term, Groups>(begin, 0, 0, static_cast<int>(k), centre, sum);
         }
-    for (; k < count; ++k)
-        for (int g = 0; g < Groups; ++g) {
-            FloatVector x;
-            for (int i = 0; i < block; ++i) x[i] = begin[g * block + i][k];
-            const FloatVector term = Term::of(x, centre[g]);
-            sum[g] = k == 0 ? term : sum[g] + term;
+        for (; k + block <= count; k += block) {
+            for (ptrdiff_t i = 0; i < Groups * fetched; i += cache_line)
+                __builtin_prefetch(ahead + i, 0, 2);
+            ahead += Groups * fetched;
+            fold_block<Term, Groups>(begin, k, 0, block, centre, sum);
         }
+        if (k < count)
+            fold_block<Term, Groups>(begin, count - block, static_cast<int>(block - (count - k)), block,
+                                     centre, sum);
+    } else {
+        for (; k < count; ++k)
+            for (int g = 0; g < Groups; ++g) {
+                FloatVector x;
+                for (int i = 0; i < block; ++i) x[i] = begin[g * block + i][k];
+                sum[g] += Term::of(x, centre[g]);
+            }
+    }
     __builtin_memcpy(lanes, sum, sizeof sum);
     for (int i = 0; i < width && i < runs; ++i) sums[i] = lanes[i];
 }
