@@ -14,6 +14,7 @@ namespace {
 constexpr int most_rows = 32;            // at a time: two vectors of the widest instruction set
 constexpr int chains = 16;               // sums side by side, one vector of them
 constexpr int64_t most_elements = 8192;  // of rows at a time, which stay in the first cache
+constexpr int64_t most_elements_across = 262144;  // in the second, where a line is of many rows
 constexpr int64_t cache_line = 64;
 // A result as large as a core's share of the last cache would sweep it (measured: half the time).
 constexpr int64_t streamed_bytes = int64_t{8} << 20;
@@ -57,8 +58,9 @@ public:
         // Where whole tiles follow each other each is a chain, else each row is one.
         const bool tiles_follow = tiles_ > 0 && (n_ % f_.tile == 0 || tiles_ >= chains);
         const int64_t fewest = tiles_follow ? blocks(chains, tiles_) : chains;
+        const int64_t elements = lies_across_ ? most_elements_across : most_elements;
         at_once_ = static_cast<int>(
-            std::clamp<int64_t>(most_elements / std::max<int64_t>(n_, 1), fewest, most_rows));
+            std::clamp<int64_t>(elements / std::max<int64_t>(n_, 1), fewest, most_rows));
         streams_ = keeps_rows(f_.composite) && rows_ * n_ * size_ >= streamed_bytes;
     }
 
@@ -98,6 +100,7 @@ private:
         row_bytes_ = rank == 2 ? view.strides[0] : n_ * size_;
         const bool dense = rank == 0 || view.strides.back() == size_;
         is_dense_ = whole && dense;
+        lies_across_ = rank >= 2 && inner == n_ && !dense && view.strides[rank - 2] == size_;
         is_float32_in_memory_ = is_dense_ && size_ == sizeof(float) &&
                                 reinterpret_cast<uintptr_t>(view.data) % alignof(float) == 0 &&
                                 row_bytes_ % static_cast<int64_t>(sizeof(float)) == 0;
@@ -114,12 +117,38 @@ private:
         if (is_float32_in_memory_)
             return {reinterpret_cast<const float*>(views_[0].data + first * row_bytes_),
                     row_bytes_ / static_cast<int64_t>(sizeof(float)), rows};
+        if (lies_across_) {
+            for (int done = 0; done < rows;)
+                done += read_across(place, first + done, rows - done, done);
+            return {place.input, n_, rows};
+        }
         const int64_t begin = first * n_, end = begin + rows * n_;
         for (int64_t at = begin; at < end; at += tile_elements)
             load_run(k_, shape_, views_[0], at,
                      static_cast<int>(std::min<int64_t>(tile_elements, end - at)),
                      *reinterpret_cast<Tile*>(place.input + (at - begin)));
         return {place.input, n_, rows};
+    }
+
+    // Reads rows whose elements lie side by side, as columns of a matrix do, and turns them; gives how
+    // many of the rows wanted there were.
+    int read_across(const Place& place, int64_t first, int wanted, int at) const {
+        const View& view = views_[0];
+        const size_t side = shape_.size() - 2;
+        const int64_t column = first % shape_[side];
+        const int rows = static_cast<int>(std::min<int64_t>(wanted, shape_[side] - column));
+        const char* source = view.data + column * size_;
+        int64_t outer = first / shape_[side];
+        for (size_t d = side; d-- > 0; outer /= shape_[d])
+            source += outer % shape_[d] * view.strides[d];
+        alignas(64) float across[chains][most_rows];
+        for (int64_t k = 0; k < n_; k += chains) {
+            const int some = static_cast<int>(std::min<int64_t>(chains, n_ - k));
+            for (int i = 0; i < some; ++i)
+                k_.load[type_](source + (k + i) * view.strides[side + 1], size_, rows, across[i]);
+            k_.turn(across[0], most_rows, some, rows, place.input + at * n_ + k, n_);
+        }
+        return rows;
     }
 
     void run_block(const Place& place, int64_t first, int rows) const {
@@ -317,7 +346,7 @@ private:
     char* output_;
     int64_t rows_ = 0, n_ = 0, tiles_ = 0, sums_ = 1, row_bytes_ = 0;
     int at_once_ = 1;
-    bool is_dense_ = false, is_float32_in_memory_ = false, streams_ = false;
+    bool is_dense_ = false, lies_across_ = false, is_float32_in_memory_ = false, streams_ = false;
 };
 
 }  // namespace
