@@ -264,6 +264,9 @@ def test_composite_R7_of_infinite_and_missing_elements() -> None:
     assert words_of(ns.nn.layer_norm(ns.asarray([[inf, 1.0]]))).tolist() == [[canonical] * 2]
     for function in (ns.mean, ns.var, ns.std, ns.vector_norm):
         assert words_of(function(ns.asarray([nan, 1.0]))) == canonical
+        assert words_of(function(ns.asarray([-nan, 1.0]))) == canonical
+    for function in (ns.var, ns.std):
+        assert words_of(function(ns.asarray([inf, 1.0]))) == canonical
     assert words_of(ns.mean(ns.asarray([-0.0]))) == 0
 
 
