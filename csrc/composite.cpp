@@ -106,11 +106,11 @@ private:
                                 row_bytes_ % static_cast<int64_t>(sizeof(float)) == 0;
     }
 
-    // Memory gives a row quickest while it is asked for one after the other, and the sums ask for many.
+    // Memory gives a row quickest when asked for it in one go, and before it is needed.
     void fetch(int64_t row, int64_t at, int64_t n) const {
         if (!is_dense_ || row >= rows_) return;
         const char* const begin = views_[0].data + row * row_bytes_ + at * size_;
-        for (int64_t i = 0; i < n * size_; i += cache_line) __builtin_prefetch(begin + i, 0, 2);
+        for (int64_t i = 0; i < n * size_; i += cache_line) __builtin_prefetch(begin + i, 0, 3);
     }
 
     Block read(const Place& place, int64_t first, int rows) const {
@@ -193,7 +193,7 @@ private:
             if (f_.composite == Composite::logsumexp && is_infinite) top[r] = 0.0f;
             float* const p = place.scratch + r * n_;
             for_tiles([&](int64_t at, int n) {
-                fetch(first + at_once_ + r, at, n);
+                fetch(first + r + (is_float32_in_memory_ ? 1 : at_once_), at, n);
                 k_.rows.subtract(x.row(r) + at, n, top[r], p + at);
                 apply(Op::exp, p + at, n);
             });
