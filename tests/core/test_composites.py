@@ -14,8 +14,6 @@ import neuronsim as ns
 from neuronsim import dtypes, ops, processor
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
 from neuronsim.reference import composites as twin
-from neuronsim.reference.elementwise import FLOAT
-from neuronsim.reference.formats import convert
 
 Words = npt.NDArray[Any]
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -393,9 +391,3 @@ def test_formulas_serve_what_the_core_does_not_know(monkeypatch: pytest.MonkeyPa
     assert ns.nn.softmax(x).shape == (2, 3)
     with ns.use_profile(subnormals="flush"), pytest.raises(KeyError):
         ns.nn.softmax(x)
-
-
-def test_twin_knows_the_steps() -> None:
-    one = convert("float32", "bfloat16", 0x3F800000)
-    assert twin.vector_norm("bfloat16", [one] * 4) == [convert("float32", "bfloat16", 0x40000000)]
-    assert FLOAT["exp"](0) == 0x3F800000
