@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <string_view>
 
 #include "dispatch.h"
 #include "pool.h"
@@ -19,13 +18,6 @@ constexpr int64_t cache_line = 64;
 // A result as large as a core's share of the last cache would sweep it (measured: half the time).
 constexpr int64_t streamed_bytes = int64_t{8} << 20;
 constexpr int f32 = static_cast<int>(Domain::float32);
-
-// The row of ops.def with this name; -1 if there is none.
-int op_named(std::string_view name) {
-    for (int i = 0; i < op_count; ++i)
-        if (op_rows[i].name == name) return i;
-    return -1;
-}
 
 // Some neighbouring rows as float32.
 struct Block {
@@ -194,8 +186,7 @@ private:
             float* const p = place.scratch + r * n_;
             for_tiles([&](int64_t at, int n) {
                 fetch(first + r + (is_float32_in_memory_ ? 1 : at_once_), at, n);
-                k_.rows.subtract(x.row(r) + at, n, top[r], p + at);
-                apply(Op::exp, p + at, n);
+                k_.rows.powers(x.row(r) + at, n, top[r], p + at);
             });
         }
         fold(k_.rows.sums, place, powers, nullptr, {nullptr, 0}, total);
@@ -206,9 +197,7 @@ private:
                 });
             return;
         }
-        static const int logarithm = op_named("log");
-        if (logarithm < 0) throw std::invalid_argument("there is no logarithm");
-        apply(static_cast<Op>(logarithm), total, x.rows);
+        apply(Op::log, total, x.rows);
         if (f_.composite == Composite::logsumexp) {
             for (int r = 0; r < x.rows; ++r) total[r] += top[r];
             return finish(total, x.rows, first);

@@ -129,7 +129,7 @@ constexpr Kernels make_kernels() {
     k.pack_interleaved = pack_interleaved;
     k.turn = turn;
     k.rows = {fold_rows<Plain>, fold_rows<CentredSquare>,
-              row_maximum,      subtract_from_row,
+              row_maximum,      powers_of_row,
               subtract_twice,   divide_row,
               normalize_row,    stream};
     k.flush = flush;

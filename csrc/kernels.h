@@ -164,7 +164,7 @@ using FoldRowsKernel = void (*)(const float* data, ptrdiff_t stride, int64_t cou
 struct RowKernels {
     FoldRowsKernel sums, centred_squares;
     float (*maximum)(const float* x, int64_t n);
-    void (*subtract)(const float* x, int n, float subtrahend, float* out);
+    void (*powers)(const float* x, int n, float top, float* out);
     void (*subtract_twice)(const float* x, int n, float first, float second, float* out);
     void (*divide)(const float* x, int n, float divisor, float* out);
     void (*normalize)(const float* x, int n, float centre, float scale, const float* weight,

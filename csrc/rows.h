@@ -107,8 +107,9 @@ inline float row_maximum(const float* x, int64_t n) {
     return found;
 }
 
-inline void subtract_from_row(const float* x, int n, float subtrahend, float* out) {
-    FOR_ELEMENTS out[i] = x[i] - subtrahend;
+// e^(x - top), top being the largest element.
+inline void powers_of_row(const float* x, int n, float top, float* out) {
+    round_each<math::exp, accurate::exp>(x, n, out, [=](Floats v) { return v - top; });
 }
 inline void divide_row(const float* x, int n, float divisor, float* out) {
     FOR_ELEMENTS out[i] = bits_as<float>(canonical(x[i] / divisor));

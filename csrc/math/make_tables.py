@@ -24,7 +24,9 @@ def continued(f: Callable[[Real], Real], at_zero: Real) -> Callable[[Real], Real
     return lambda x: f(x) if abs(x) > NEGLIGIBLE else at_zero
 
 
-def interpolate(f: Callable[[Real], Real], low: Real, high: Real, degree: int, centre: Real) -> list[float]:
+def interpolate(
+    f: Callable[[Real], Real], low: Real, high: Real, degree: int, centre: Real
+) -> list[float]:
     """The coefficients, in powers of (x - centre), of the polynomial through f at Chebyshev nodes."""
     half, middle = (high - low) / 2, (high + low) / 2
     nodes = [middle + half * mp.cos(mp.pi * (2 * k + 1) / (2 * degree + 2)) for k in range(degree + 1)]
@@ -204,8 +206,12 @@ def inverse_tangent() -> None:
 def error_function() -> None:
     print("\n// erf x / x in quarters up to 4.")
     quarters = [(mp.mpf(j) / 4, mp.mpf(j + 1) / 4) for j in range(16)]
-    print_piecewise("erf_coefficients", continued(lambda x: mp.erf(x) / x, 2 / mp.sqrt(mp.pi)), quarters, 8)
-    print("\n// e^(a^2/2) Phi(-a): a + 1 in quarters of octaves up to 16, by the bits of float64 from 50 on.")
+    print_piecewise(
+        "erf_coefficients", continued(lambda x: mp.erf(x) / x, 2 / mp.sqrt(mp.pi)), quarters, 8
+    )
+    print(
+        "\n// e^(a^2/2) Phi(-a): a + 1 in quarters of octaves up to 16, by the bits of float64 from 50 on."
+    )
     ends = [mp.mpf(2) ** octave * (1 + mp.mpf(j) / 4) - 1 for octave in range(4) for j in range(4)]
     intervals = list(zip(ends, [*ends[1:], mp.mpf(15)], strict=True))
     print_array("tail_centres", [float((low + high) / 2) for low, high in intervals])
@@ -228,9 +234,7 @@ def activations() -> None:
     print_value("gelu_tanh_cubic", a * mp.mpf("0.044715"))
     print_array("gelu_sigmoid_parts", split(mp.mpf("1.702"), 28))
     silu_root = mp.findroot(lambda x: 1 + mp.exp(x) + x, mp.mpf("-1.2784"))
-    gelu_root = mp.findroot(
-        lambda x: mp.ncdf(x) + x * mp.npdf(x), mp.mpf("-0.7518")
-    )
+    gelu_root = mp.findroot(lambda x: mp.ncdf(x) + x * mp.npdf(x), mp.mpf("-0.7518"))
     print("// Where the derivatives are zero.")
     print_value("silu_dx_root", silu_root)
     print_value("gelu_dx_root", gelu_root)

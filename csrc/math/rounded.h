@@ -33,13 +33,12 @@ template <float (*Accurate)(float)>
     }
 }
 
-template <Doubles (*Function)(Doubles), float (*Accurate)(float)>
-static void rounded(void* result, const void* const* operands, int n, int) {
+// The function of what `prepare` makes of n elements.
+template <Doubles (*Function)(Doubles), float (*Accurate)(float), class Prepare>
+inline void round_each(const float* in, int n, float* out, const Prepare& prepare) {
     constexpr int step = 2 * double_lanes;
-    auto* out = static_cast<float*>(result);
-    const auto* in = static_cast<const float*>(operands[0]);
-    const auto block = [](const float* from, float* to) {
-        const Floats x0 = load_floats(from), x1 = load_floats(from + double_lanes);
+    const auto block = [&](const float* from, float* to) {
+        const Floats x0 = prepare(load_floats(from)), x1 = prepare(load_floats(from + double_lanes));
         const Doubles y0 = Function(widened(x0)), y1 = Function(widened(x1));
         const Floats rounded0 = narrowed(y0), rounded1 = narrowed(y1);
         store_floats(to, rounded0);
@@ -56,4 +55,10 @@ static void rounded(void* result, const void* const* operands, int n, int) {
     __builtin_memcpy(rest, in + i, static_cast<size_t>(n - i) * sizeof(float));
     block(rest, rest);
     __builtin_memcpy(out + i, rest, static_cast<size_t>(n - i) * sizeof(float));
+}
+
+template <Doubles (*Function)(Doubles), float (*Accurate)(float)>
+static void rounded(void* result, const void* const* operands, int n, int) {
+    round_each<Function, Accurate>(static_cast<const float*>(operands[0]), n,
+                                   static_cast<float*>(result), [](Floats x) { return x; });
 }

@@ -1504,8 +1504,6 @@ def _evaluate_composite(
     ]
     if is_host(x.dtype) or not is_plain or attributes.get("ord", 2) != 2 or is_sum_of_columns:
         return _evaluate_formula(op, operands, attributes, result, setting)
-    if op.name in ("log_softmax", "logsumexp"):
-        by_name("log")
     order = [*(d for d in range(x.data.ndim) if d not in axes), *axes]
     moved, kept = x.data.transpose(order), x.data.ndim - len(axes)
     by_rows = op.infer is _infer_by_rows
