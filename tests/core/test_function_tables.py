@@ -1,0 +1,292 @@
+"""Rule E5: on types of 16 bits or fewer a function is looked up, and gives what it gives directly."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from neuronsim import _core, dtypes, ops, processor
+from neuronsim.profiles import Profile
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, Words
+
+KINDS = {name: kind for name, _, kind in _core.OPS}
+CODES = {name: code for code, (name, _, _) in enumerate(_core.OPS)}
+FUNCTIONS = sorted(row.name for row in ops.OPS.values() if KINDS.get(row.core or "") == "function")
+TYPES = ["bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+FP8 = TYPES[2:]
+
+
+def encodings(type_name: str) -> Words:
+    size = dtypes.DTYPES[type_name].itemsize
+    return np.arange(1 << 8 * size, dtype=f"u{size}")
+
+
+def directly(
+    evaluate: Evaluate, name: str, type_name: str, x: Words, setting: ops.Setting | None = None
+) -> Words:
+    """The float32 function between conversions, each an operation of its own."""
+    wide = evaluate("convert", (type_name, x), setting=setting, dtype=dtypes.float32)
+    y = evaluate(name, ("float32", wide), setting=setting)
+    return evaluate("convert", ("float32", y), setting=setting, dtype=dtypes.DTYPES[type_name])
+
+
+def test_the_functions_are_those_of_the_rule() -> None:
+    assert len(FUNCTIONS) == 34
+    assert {"exp", "sin", "rsqrt", "gelu", "mish", "gelu_sigmoid_dx"} < set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_table_E5_equals_direct_evaluation_at_every_encoding(
+    isa: str, evaluate: Evaluate, name: str
+) -> None:
+    for type_name in TYPES:
+        x = encodings(type_name)
+        ours = evaluate(name, (type_name, x))
+        assert np.array_equal(ours, directly(evaluate, name, type_name, x)), type_name
+
+
+# Of profiles that round otherwise, one that changes no result of the type: the same program without a
+# table.
+WITHOUT_TABLE = {
+    "bfloat16": Profile(fp8_overflow="saturate"),
+    **dict.fromkeys(TYPES[1:], Profile(subnormals="flush")),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_table_E5_equals_the_same_program_without_one(isa: str, evaluate: Evaluate, name: str) -> None:
+    for type_name in TYPES:
+        x = encodings(type_name)
+        ours = evaluate(name, (type_name, x))
+        assert np.array_equal(ours, evaluate(name, (type_name, x), profile=WITHOUT_TABLE[type_name]))
+
+
+ALL_TABLES = """
+import sys
+import numpy as np
+from neuronsim import _core, dtypes, ops, processor
+from neuronsim.profiles import Profile
+
+processor.set_isa(sys.argv[1])
+plain = ops.numerics(Profile())
+for name, _, kind in _core.OPS:
+    if kind != "function":
+        continue
+    op = [row[0] for row in _core.OPS].index(name)
+    for type_name in sys.argv[2:]:
+        t = dtypes.DTYPES[type_name]
+        x = np.arange(1 << 8 * t.itemsize, dtype=f"u{t.itemsize}")
+        program = _core.TileProgram([t.code], [(op, t.code, [0])], [1], plain)
+        output = np.empty_like(x)
+        program.run([x], [output])
+        sys.stdout.buffer.write(output.tobytes())
+"""
+
+
+@cache
+def built_by(isa: str) -> bytes:
+    """All tables, built in a process of its own on one instruction set."""
+    command = [sys.executable, "-c", ALL_TABLES, isa, *TYPES]
+    return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+@pytest.mark.isa_independent
+def test_tables_D1_built_by_any_instruction_set_are_the_same() -> None:
+    first, *others = processor.available_isas()
+    expected = built_by(first)
+    assert len(expected) == len(FUNCTIONS) * (2 * 2 * 65536 + 3 * 256)
+    assert [isa for isa in others if built_by(isa) != expected] == []
+
+
+# ---- every way to a table ------------------------------------------------------------------------
+
+
+def chain(type_name: str, *names: str) -> _core.TileProgram:
+    """The operations of one operand, one after the other, in one program."""
+    code = dtypes.DTYPES[type_name].code
+    assert code is not None
+    steps = [(CODES[name], code, [n]) for n, name in enumerate(names)]
+    return _core.TileProgram([code], steps, [len(names)], ops.numerics(Profile()))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_table_E5_inside_a_chain(isa: str, evaluate: Evaluate, name: str) -> None:
+    """Before, after and between other steps, whose values lie in tiles, and after itself."""
+    for type_name in TYPES:
+        x = encodings(type_name)
+        for names in (("floor", name), (name, "sqrt"), ("negative", name, "abs"), (name, name)):
+            expected = x
+            for step in names:
+                if KINDS[step] == "function":
+                    expected = directly(evaluate, step, type_name, expected)
+                else:
+                    expected = evaluate(step, (type_name, expected))
+            ours = np.empty_like(x)
+            chain(type_name, *names).run([x], [ours])
+            assert np.array_equal(ours, expected), (type_name, names)
+
+
+def drawn(type_name: str, n: int) -> Words:
+    size = dtypes.DTYPES[type_name].itemsize
+    return np.random.default_rng(n).integers(0, 1 << 8 * size, n).astype(f"u{size}")
+
+
+def unaligned(x: Words) -> Words:
+    """The same elements from an odd address on."""
+    buffer = np.empty(x.nbytes + 64, np.uint8)
+    start = 1 - buffer.ctypes.data % 2 + 2
+    buffer[start : start + x.nbytes] = x.view(np.uint8)
+    found = buffer[start : start + x.nbytes].view(x.dtype)
+    assert found.ctypes.data % 2 == 1
+    return found
+
+
+LAYOUTS: dict[str, Callable[[Words], Words]] = {
+    "strided": lambda x: x[::3],
+    "reversed": lambda x: x[::-1],
+    "transposed": lambda x: x[: x.size // 7 * 7].reshape(7, -1).T,
+    "from the second on": lambda x: x[1:],
+    "broadcast": lambda x: np.broadcast_to(x[:5, None], (5, 9)),
+    "unaligned": unaligned,
+    "read-only": lambda x: np.frombuffer(x.tobytes(), x.dtype),
+    "none": lambda x: x[:0],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("type_name", TYPES)
+def test_table_E5_takes_operands_in_any_layout(evaluate: Evaluate, type_name: str, layout: str) -> None:
+    x = LAYOUTS[layout](drawn(type_name, 3001))
+    expected = directly(evaluate, "gelu", type_name, np.ascontiguousarray(x))
+    assert np.array_equal(evaluate("gelu", (type_name, x)), expected)
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+def test_table_E5_takes_scalars(evaluate: Evaluate, type_name: str) -> None:
+    for word in drawn(type_name, 50):
+        scalar = np.array(word)
+        ours = evaluate("tanh", (type_name, scalar))
+        assert ours.shape == ()
+        assert ours == directly(evaluate, "tanh", type_name, scalar)
+
+
+SIZES = [*range(1, 40), 511, 512, 513, 4095, 16383, 16385, 65535, 65537, 131075]
+
+
+@pytest.mark.parametrize("type_name", ["bfloat16", "float8_e4m3"])
+def test_table_E5_of_every_size(threads: int, evaluate: Evaluate, type_name: str) -> None:
+    """Around the words, tiles and grains in which results are looked up; nothing else is written."""
+    x = drawn(type_name, max(SIZES))
+    expected = directly(evaluate, "sigmoid", type_name, x)
+    program = chain(type_name, "sigmoid")
+    for n in SIZES:
+        output = np.full(n + 16, 0xA5, x.dtype)
+        program.run([x[:n]], [output[8:-8]])
+        assert np.array_equal(output[8:-8], expected[:n]), n
+        assert (output[:8] == 0xA5).all(), n
+        assert (output[-8:] == 0xA5).all(), n
+
+
+FIRST_CALLS = """
+import hashlib
+import sys
+import threading
+import numpy as np
+from neuronsim import _core, dtypes, ops
+from neuronsim.profiles import Profile
+
+sys.setswitchinterval(1e-6)
+rows = [(op, name) for op, (name, _, kind) in enumerate(_core.OPS) if kind == "function"]
+found, start = {}, threading.Barrier(16)
+
+def call(number):
+    # Long arrays, for which the interpreter is handed over; each thread begins at another function,
+    # but two of them at the same.
+    start.wait()
+    for i in range(len(rows)):
+        op, name = rows[(i + number // 2) % len(rows)]
+        for t in (dtypes.bfloat16, dtypes.float8_e3m4):
+            x = np.arange(1 << 16).astype(f"u{t.itemsize}")
+            program = _core.TileProgram([t.code], [(op, t.code, [0])], [1], ops.numerics(Profile()))
+            y = _core.run_dense(program, x)
+            digest = hashlib.sha256(y.tobytes()).hexdigest()
+            found.setdefault((name, t.name), set()).add(digest)
+
+threads = [threading.Thread(target=call, args=(n,)) for n in range(16)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+for (name, t), digests in sorted(found.items()):
+    print(name, t, *digests)
+"""
+
+
+def test_tables_E5_are_built_once_for_threads_that_come_at_once(evaluate: Evaluate) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_CALLS], capture_output=True, text=True, check=True
+    )
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert len(lines) == 2 * len(FUNCTIONS)
+    for name, type_name, *digests in lines:
+        size = dtypes.DTYPES[type_name].itemsize
+        x = np.arange(1 << 16).astype(f"u{size}")
+        y = directly(evaluate, name, type_name, x)
+        assert digests == [hashlib.sha256(y.tobytes()).hexdigest()], (name, type_name)
+
+
+# ---- profiles that round otherwise ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"fp8_overflow": "nan"},
+        {"fp8_overflow": "saturate"},
+        {"subnormals": "flush"},
+        {"rounding": "stochastic"},
+    ],
+    ids=lambda c: "-".join(c.values()),
+)
+def test_functions_of_narrow_types_follow_the_profile(
+    evaluate: Evaluate, name: str, changes: dict[str, Any]
+) -> None:
+    setting = ops.Setting(Profile(**changes), 5, "0/main/f/")
+    for type_name in TYPES:
+        x = encodings(type_name)
+        evaluate(name, (type_name, x))  # the table is there
+        ours = evaluate(name, (type_name, x), setting=setting)
+        expected = directly(evaluate, name, type_name, x, setting)
+        assert np.array_equal(ours, expected), type_name
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        ({"fp8_overflow": "nan"}, FP8),
+        ({"fp8_overflow": "saturate"}, FP8),
+        ({"subnormals": "flush"}, ["bfloat16"]),
+        ({"rounding": "stochastic"}, TYPES),
+    ],
+)
+def test_control_the_profile_changes_results_of_exp(
+    evaluate: Evaluate, changes: dict[str, Any], differs: list[str]
+) -> None:
+    found = []
+    for type_name in TYPES:
+        x = encodings(type_name)
+        setting = ops.Setting(Profile(**changes), 5, "0/main/f/")
+        ours = evaluate("exp", (type_name, x), setting=setting)
+        if not np.array_equal(ours, evaluate("exp", (type_name, x))):
+            found.append(type_name)
+    assert found == differs
