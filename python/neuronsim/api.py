@@ -124,6 +124,11 @@ class CompiledProgram:
         return dict(self._program.of_constants.int64_truncated)
 
     @property
+    def constants_outside_range(self) -> dict[str, int]:
+        """The elements of functions of constants that `neuron_range` made NaN, by instruction."""
+        return dict(self._program.of_constants.outside_range)
+
+    @property
     def weight_bytes(self) -> int:
         """Bytes of the constants as the program keeps them."""
         return self._program.constant_bytes

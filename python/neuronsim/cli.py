@@ -251,15 +251,15 @@ def _run(options: argparse.Namespace) -> None:
     _check_writable(options.output)
     program = _program(options)
     dataset = load_dataset(options.inputs, input_names=program.model.input_names())
-    constants = program.truncated_constants
-    truncated = Counter(constants)
-    outside: Counter[str] = Counter()
+    # What the constants met is in the diagnostics of every batch.
+    of_constants = program.truncated_constants, program.constants_outside_range
+    truncated, outside = (Counter(c) for c in of_constants)
 
     def call(**inputs: Any) -> Any:
         result = program(**inputs)
         met = program.diagnostics
-        truncated.update({k: v for k, v in met["int64_truncated"].items() if k not in constants})
-        outside.update(met["outside_range"])
+        truncated.update(Counter(met["int64_truncated"]) - Counter(of_constants[0]))
+        outside.update(Counter(met["outside_range"]) - Counter(of_constants[1]))
         return result
 
     outputs = run_batches(call, program.model, dataset)

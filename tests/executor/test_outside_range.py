@@ -1,0 +1,120 @@
+"""Rule E3 in compiled programs: what `activation="neuron_range"` makes NaN is counted by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import neuronsim
+from neuronsim import api, cli, dtypes, ops
+from neuronsim.hlo.module import Instruction, Module, Shape
+from neuronsim.profiles import Profile, use_profile
+
+pytestmark = pytest.mark.usefixtures("restored_settings")
+
+RESTRICTED = Profile(activation="neuron_range")
+F32, BF16 = dtypes.float32, dtypes.bfloat16
+ModuleOf = Callable[..., Module]
+
+
+def inst(name: str, opcode: str, n: int, *operands: str, dtype: Any = F32, **more: Any) -> Instruction:
+    return Instruction(name, opcode, Shape(dtype, (n,)), operands, more)
+
+
+def chain(module_of: ModuleOf, n: int, dtype: Any = F32) -> Module:
+    """Functions with ranges between operations that fuse."""
+    return module_of(
+        inst("x", "parameter", n, dtype=dtype, number=0),
+        inst("twice", "add", n, "x", "x", dtype=dtype),
+        inst("s", "sine", n, "twice", dtype=dtype),
+        inst("back", "negate", n, "s", dtype=dtype),
+        inst("e", "exponential", n, "back", dtype=dtype),
+        inst("l", "log", n, "x", dtype=dtype),
+        inst("r", "rsqrt", n, "x", dtype=dtype),
+        inst("q", "sqrt", n, "x", dtype=dtype),
+        inst("sum.1", "add", n, "l", "r", dtype=dtype),
+        inst("sum.2", "add", n, "sum.1", "q", dtype=dtype),
+        inst("y", "multiply", n, "e", "sum.2", dtype=dtype),
+    )
+
+
+VALUES = [0.5, 1.5, 2.0, math.nan, 0.0, 2.0**70, 2.0**119, math.inf]
+
+
+def by_hand(x: neuronsim.Array) -> neuronsim.Array:
+    e = neuronsim.exp(-neuronsim.sin(x + x))
+    return e * ((neuronsim.log(x) + neuronsim.rsqrt(x)) + neuronsim.sqrt(x))
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_elements_are_counted_by_instruction_E3(module_of: ModuleOf, dtype: Any) -> None:
+    x = neuronsim.asarray(VALUES, dtype=dtype)
+    program = api.compile(chain(module_of, len(VALUES), dtype), auto_cast="none", profile=RESTRICTED)
+    y = program(x)
+    # Twice 2, 2^70, 2^119 and Inf leave [-π, π]; 0 leaves the others' ranges.
+    assert program.diagnostics["outside_range"] == {"s": 4, "l": 4, "r": 3, "q": 3}
+    with use_profile(activation="neuron_range"), pytest.warns(RuntimeWarning, match="neuron_range"):
+        expected = by_hand(x)
+    assert y.tobytes() == expected.tobytes()
+    assert np.isnan(np.asarray(y, np.float32)).tolist() == [False, False, *[True] * 6]
+    program(neuronsim.asarray([0.5] * len(VALUES), dtype=dtype))
+    assert program.diagnostics["outside_range"] == {}
+
+
+def test_exact_counts_nothing_and_fuses_all_E3(module_of: ModuleOf) -> None:
+    x = neuronsim.asarray(VALUES)
+    module = chain(module_of, len(VALUES))
+    program = api.compile(module, auto_cast="none")
+    y = program(x)
+    assert program.diagnostics["outside_range"] == {}
+    assert y.tobytes() == by_hand(x).tobytes()
+    assert [s.name for s in program._program.steps] == ["y"]
+    restricted = api.compile(module, auto_cast="none", profile=RESTRICTED)
+    assert [s.name for s in restricted._program.steps] == ["twice", "s", "l", "r", "q", "y"]
+
+
+def with_constants(module_of: ModuleOf) -> Module:
+    literal = ops.Bits(np.array([0.0, 1.0, 2.0**100, math.nan], np.float32), F32)
+    return module_of(
+        inst("x", "parameter", 4, number=0),
+        inst("c", "constant", 4, literal=literal),
+        inst("l", "log", 4, "c"),
+        inst("s", "sine", 4, "x"),
+        inst("y", "add", 4, "l", "s"),
+    )
+
+
+def test_folded_constants_are_counted_E3(module_of: ModuleOf) -> None:
+    program = api.compile(with_constants(module_of), auto_cast="none", profile=RESTRICTED)
+    assert [s.name for s in program._program.steps] == ["s", "y"]
+    for value, more in ((1.0, {}), (4.0, {"s": 4})):
+        y = program(np.full(4, value, np.float32))
+        assert program.diagnostics["outside_range"] == {"l": 2, **more}
+        assert np.isnan(np.asarray(y)).tolist() == [True, bool(more), True, True]
+
+
+def test_a_saved_program_keeps_its_ranges_E3(module_of: ModuleOf, tmp_path: Path) -> None:
+    path = tmp_path / "p.nsim"
+    api.compile(with_constants(module_of), auto_cast="none", profile=RESTRICTED).save(path)
+    program = api.load(path)
+    program(np.full(4, 4.0, np.float32))
+    assert program.diagnostics["outside_range"] == {"l": 2, "s": 4}
+
+
+def test_run_warns_of_a_saved_programs_ranges_E3(
+    module_of: ModuleOf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`run` takes no profile, but the one that a program was saved with. Constants are counted once,
+    not for each batch.
+    """
+    path, data, output = (str(tmp_path / name) for name in ("p.nsim", "x.npz", "y.npz"))
+    api.compile(with_constants(module_of), auto_cast="none", profile=RESTRICTED).save(path)
+    np.savez(data, x=np.array([1.0, 4.0, 1.0, 5.0, -6.0, 1.0, 1.0, 1.0], np.float32))
+    assert cli.main(["run", path, "--inputs", data, "--output", output]) == 0
+    warned = capsys.readouterr().err.splitlines()
+    assert warned == [f"warning: {name}: {n} {ops.OUTSIDE_RANGE}" for name, n in (("l", 2), ("s", 3))]
