@@ -295,7 +295,7 @@ def missing(path: Path) -> None:
 def unknown_operator(path: Path) -> None:
     shape = Shape(dtypes.float32, (2, 3))
     x = Instruction("x", "parameter", shape, (), {"number": 0})
-    y = Instruction("y", "cosine", shape, ("x",))
+    y = Instruction("y", "cholesky", shape, ("x",))
     path.write_bytes(proto.to_bytes(Module("m", "main", (Computation("main", (x, y), "y"),))))
 
 

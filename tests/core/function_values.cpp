@@ -1,0 +1,56 @@
+// The float64 values of the functions before they are rounded (csrc/math/), as a shared library:
+// test_math_tables.py builds it for an instruction set and compares the values with exact ones.
+#include "kernels.h"
+
+#include "accurate.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace neuronsim {
+namespace {
+
+#include "simd.h"
+//
+#include "convert.h"
+#include "doubles.h"
+
+namespace math {
+#include "math/tables.h"
+//
+#include "math/exponential.h"
+#include "math/logarithm.h"
+//
+#include "math/error_function.h"
+#include "math/root.h"
+#include "math/trigonometric.h"
+}  // namespace math
+
+template <Doubles (*Function)(Doubles)>
+void run(int64_t n, const float* in, double* out) {
+    for (int64_t i = 0; i < n; i += double_lanes) {
+        const Doubles y = Function(widened(load_floats(in + i)));
+        __builtin_memcpy(out + i, &y, sizeof y);
+    }
+}
+
+}  // namespace
+}  // namespace neuronsim
+
+// The value of each of n elements, n a multiple of 8; false for a function that is not there.
+extern "C" bool function_values(const char* name, int64_t n, const float* in, double* out) {
+    using namespace neuronsim;
+#define FUNCTION(function) \
+    if (__builtin_strcmp(name, #function) == 0) return run<math::function>(n, in, out), true;
+#define REDUCER(name, f, s, u)
+#define ARITHMETIC(name, arity, f, s, u)
+#define FLOATING(name, arity, f)
+#define INTEGRAL(name, arity, u)
+#define BITWISE(name, arity, f, s, u)
+#define SIGN(name, arity, f)
+#define COMPARISON(name, arity, body)
+#define SELECTION(name)
+#include "ops.def"
+    return false;
+}

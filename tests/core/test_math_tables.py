@@ -1,0 +1,306 @@
+"""The constants and polynomials behind rule E3: the script gives the file, the stated errors hold, and
+the values in float64 are within the bound on which the rounding test relies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuronsim import _core, processor
+from tests.core.screening import compiler
+
+mp = pytest.importorskip("mpmath").mp.clone()
+mp.prec = 250
+
+ROOT = Path(__file__).parents[2]
+MATH = ROOT / "csrc" / "math"
+TABLES = (MATH / "tables.h").read_text()
+FUNCTIONS = [name for name, _, kind in _core.OPS if kind == "function"]
+Real = Any  # an mpmath number
+
+pytestmark = pytest.mark.isa_independent
+
+
+def test_the_script_regenerates_the_file_byte_for_byte() -> None:
+    done = subprocess.run(
+        [sys.executable, str(MATH / "make_tables.py")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == TABLES
+
+
+# ---- constants -----------------------------------------------------------------------------------
+
+
+def numbers(name: str) -> list[float]:
+    """The values of a constant, row by row."""
+    found = re.search(rf" {name}(?:\[\d+\])*(?:\[\d+\])? = (.*?);", TABLES, re.DOTALL)
+    assert found is not None, name
+    return [float.fromhex(x) for x in re.findall(r"-?0x[0-9a-f.]+p[+-]?\d+", found[1])]
+
+
+def exactly(values: list[float]) -> Real:
+    return mp.fsum(mp.mpf(x) for x in values)
+
+
+CONSTANTS: dict[str, Callable[[], Real]] = {
+    "ln2": lambda: mp.ln(2),
+    "log2_e": lambda: mp.log(mp.e, 2),
+    "log10_e": lambda: mp.log10(mp.e),
+    "log10_2": lambda: mp.log10(2),
+    "inverse_pi": lambda: 1 / mp.pi,
+    "sqrt_2": lambda: mp.sqrt(2),
+    "two_by_sqrt_pi": lambda: 2 / mp.sqrt(mp.pi),
+    "inverse_sqrt_2pi": lambda: mp.npdf(0),
+    "gelu_tanh_linear": lambda: mp.sqrt(8 / mp.pi),
+    "gelu_tanh_cubic": lambda: mp.sqrt(8 / mp.pi) * 44715 / 10**6,
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constant_is_the_nearest_float64(name: str) -> None:
+    assert numbers(name) == [float(CONSTANTS[name]())]
+
+
+def test_entries_are_the_nearest_float64() -> None:
+    assert numbers("powers_of_two") == [float(mp.mpf(2) ** (mp.mpf(j) / 16)) for j in range(16)]
+    assert numbers("log_values") == [float(-mp.ln(c)) for c in numbers("log_inverses")]
+    assert numbers("atan_values") == [float(mp.atan(mp.mpf(j) / 8)) for j in range(16)]
+
+
+def test_constants_of_several_parts() -> None:
+    for name, value, error in (
+        ("pi_parts", mp.pi, 2**-105),
+        ("half_pi_parts", mp.pi / 2, 2**-105),
+        ("gelu_sigmoid_parts", mp.mpf("1.702"), 2**-80),
+    ):
+        assert abs(exactly(numbers(name)) - value) < error
+    # Products with numbers of 24 bits are exact.
+    for part in [*numbers("pi_parts")[:2], numbers("gelu_sigmoid_parts")[0]]:
+        mantissa = int(abs(part).hex().partition(".")[2].partition("p")[0], 16)
+        assert mantissa % (1 << 52 - 27) == 0
+
+
+def test_roots_of_the_derivatives() -> None:
+    (silu,), (gelu,) = numbers("silu_dx_root"), numbers("gelu_dx_root")
+    slopes = (
+        (silu, lambda x: 1 + mp.exp(-x) + x * mp.exp(-x)),
+        (gelu, lambda x: mp.ncdf(x) + x * mp.npdf(x)),
+    )
+    for root, slope in slopes:
+        assert slope(mp.mpf(root) - 2.0**-50) * slope(mp.mpf(root) + 2.0**-50) < 0
+
+
+def test_the_bits_of_one_over_pi() -> None:
+    found = re.search(r"inverse_pi_bits\[5\] = {(.*?)}", TABLES)
+    assert found is not None
+    words = [int(w, 16) for w in found[1].split(",")]
+    joined = 0
+    for word in words:
+        joined = joined << 64 | word
+    with mp.workprec(400):
+        assert joined == int(mp.floor(mp.ldexp(1 / mp.pi, 319)))
+
+
+# ---- polynomials ---------------------------------------------------------------------------------
+
+
+def stated() -> dict[str, float]:
+    """Each polynomial's stated relative error, as a power of two."""
+    found = re.findall(r"// Relative error 2\^(-[\d.]+)\.\ninline constexpr double (\w+)\[", TABLES)
+    return {name: float(power) for power, name in found}
+
+
+QUARTERS = [(j / 4, (j + 1) / 4) for j in range(16)]
+TAILS = [2.0**o * (1 + q / 4) - 1 for o in range(4) for q in range(4)]
+# What each polynomial stands for in x, with the function that it enters; and where it is used.
+LN2, PI = float(mp.ln(2)), float(mp.pi)
+POLYNOMIALS: dict[str, tuple[Callable[[Real], Real], Callable[[Real, Real], Real], float, float]] = {
+    "exp_coefficients": (mp.exp, lambda r, p: 1 + r + r * r * p, -LN2 / 32, LN2 / 32),
+    "log_coefficients": (mp.log1p, lambda r, p: r + r * r * p, -0.029999, 0.029999),
+    "sin_coefficients": (mp.sin, lambda x, p: x + x**3 * p, 0.0, PI / 2),
+    "atan_coefficients": (mp.atan, lambda t, p: t + t**3 * p, 0.0, 1 / 15),
+}
+EVEN = {"sin_coefficients", "atan_coefficients"}
+
+
+def of_samples(low: float, high: float, seed: int) -> list[Real]:
+    drawn = np.random.default_rng(seed).uniform(low, high, 300).tolist()
+    return [mp.mpf(x) for x in (low, high, *drawn) if x != 0]
+
+
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_polynomial_has_the_stated_error(name: str) -> None:
+    function, joined, low, high = POLYNOMIALS[name]
+    coefficients = [mp.mpf(c) for c in reversed(numbers(name))]
+    worst = mp.mpf(0)
+    for x in of_samples(low, high, len(name)):
+        p = mp.polyval(coefficients, x * x if name in EVEN else x)
+        worst = max(worst, abs(joined(x, p) / function(x) - 1))
+    # Stated to a tenth, of the samples of the script; that of exp is relative to (e^x - 1)/x.
+    assert float(mp.log(worst, 2)) < stated()[name] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "intervals"),
+    [
+        ("erf_coefficients", lambda x: mp.erf(x) / x, QUARTERS),
+        (
+            "tail_coefficients",
+            lambda a: mp.exp(a * a / 2) * mp.ncdf(-a),
+            list(zip(TAILS, [*TAILS[1:], 15.0], strict=True)),
+        ),
+    ],
+)
+def test_piecewise_polynomial_has_the_stated_error(
+    name: str, function: Callable[[Real], Real], intervals: list[tuple[float, float]]
+) -> None:
+    rows = np.array(numbers(name)).reshape(-1, 16)
+    centres = [(low + high) / 2 for low, high in intervals]
+    if name == "tail_coefficients":
+        assert numbers("tail_centres") == centres
+    worst = mp.mpf(0)
+    for j, (low, high) in enumerate(intervals):
+        coefficients = [mp.mpf(c) for c in reversed(rows[:, j].tolist())]
+        for x in of_samples(low, high, j)[:60]:
+            worst = max(worst, abs(mp.polyval(coefficients, x - centres[j]) / function(x) - 1))
+    assert float(mp.log(worst, 2)) < stated()[name] + 0.1
+
+
+def test_stated_errors_are_below_that_of_the_rounding_test() -> None:
+    assert set(stated()) == {*POLYNOMIALS, "erf_coefficients", "tail_coefficients"}
+    assert max(stated().values()) < -43
+
+
+# ---- values --------------------------------------------------------------------------------------
+
+
+def logistic(x: Real) -> Real:
+    return 1 / (1 + mp.exp(-x))
+
+
+def logistic_slope(x: Real) -> Real:
+    return logistic(x) * (1 + x * logistic(-x))
+
+
+def mish(x: Real) -> Real:
+    return x * mp.tanh(mp.log1p(mp.exp(x)))
+
+
+EXACT: dict[str, Callable[[Real], Real]] = {
+    **{n: getattr(mp, n) for n in ("exp", "expm1", "log10", "log1p", "sin", "cos", "tan", "asin")},
+    **{n: getattr(mp, n) for n in ("acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh")},
+    "exp2": lambda x: mp.mpf(2) ** x,
+    "log": mp.ln,
+    "log2": lambda x: mp.log(x, 2),
+    "erf": mp.erf,
+    "erfc": mp.erfc,
+    "rsqrt": lambda x: 1 / mp.sqrt(x),
+    "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)),
+    "sigmoid": logistic,
+    "silu": lambda x: x * logistic(x),
+    "gelu": lambda x: x * mp.erfc(-x / mp.sqrt(2)) / 2,
+    "gelu_tanh": lambda x: x * logistic(mp.sqrt(8 / mp.pi) * (x + 44715 * x**3 / 10**6)),
+    "gelu_sigmoid": lambda x: x * logistic(1702 * x / 1000),
+    "softplus": lambda x: mp.log1p(mp.exp(x)),
+    "mish": mish,
+    "erf_dx": lambda x: 2 / mp.sqrt(mp.pi) * mp.exp(-x * x),
+    "silu_dx": logistic_slope,
+    "gelu_dx": lambda x: mp.erfc(-x / mp.sqrt(2)) / 2 + x * mp.npdf(x),
+    "gelu_sigmoid_dx": lambda x: logistic_slope(1702 * x / 1000),
+}
+LOGARITHMS = ("log", "log2", "log10", "log1p")
+OF_LARGE = ("rsqrt", "cbrt", "atan", "asinh", "acosh", *LOGARITHMS)
+LIMIT = mp.mpf(2) ** -42  # rounded.h
+
+
+@cache
+def inputs(name: str) -> np.ndarray:
+    """Any words, words about 1, multiples of small fractions, at which intervals begin, and the floats
+    about multiples of π/2.
+    """
+    rng = np.random.default_rng([18, FUNCTIONS.index(name)])
+    words = rng.integers(0, 1 << 32, 700, np.uint32)
+    binades = rng.integers(100, 134, 500).astype(np.uint32) << np.uint32(23)
+    words[200:] = words[200:] & np.uint32(0x807FFFFF) | binades
+    turns = np.float32(rng.integers(-(1 << 18), 1 << 18, 60) * (PI / 2))
+    ends = np.float32(rng.integers(-512, 513, 140) / 32)
+    ends = (ends.view(np.uint32) + rng.integers(-1, 2, 140).astype(np.uint32)).view(np.float32)
+    small = np.float32(rng.uniform(-20, 20, 100))
+    x = np.concatenate([words.view(np.float32), turns, ends, small])
+    x[::2] = np.abs(x[::2]) if name in ("rsqrt", "acosh", *LOGARITHMS) else x[::2]
+    x = x[np.isfinite(x) & (np.abs(x) >= 2.0**-126)]
+    return x[: x.size // 8 * 8]
+
+
+@cache
+def exact_values(name: str) -> list[Real]:
+    """The values at the inputs, None where the function has none or float32 neither."""
+    found = []
+    for x in inputs(name).tolist():
+        f = mp.mpf(x)
+        outside = (
+            (name in ("asin", "acos", "atanh") and abs(f) >= 1)
+            or (name == "acosh" and f <= 1)
+            or (name == "erf" and abs(f) > 3.9)  # 1 in float32, by a bound
+            or (name in ("rsqrt", *LOGARITHMS[:3]) and f <= 0)
+            or (name == "log1p" and f <= -1)
+            or (abs(f) > 2**20 and name not in OF_LARGE)
+        )
+        y = None if outside else EXACT[name](f)
+        in_range = y is not None and mp.mpf(2) ** -126 <= abs(y) < mp.mpf(2) ** 128
+        found.append(y if in_range else None)
+    return found
+
+
+MARCHES = ["x86-64", "x86-64-v3", "x86-64-v4"]
+
+
+@pytest.fixture(scope="module", params=MARCHES)
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    if compiler() is None:
+        pytest.skip("no C++ compiler is installed")
+    if platform.machine() != "x86_64" or request.param not in processor.available_isas():
+        pytest.skip(f"this processor has no {request.param}")
+    built = tmp_path_factory.mktemp("values") / "values.so"
+    flags = ["-std=c++20", "-O2", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-math-errno"]
+    flags += ["-shared", "-fPIC", f"-march={request.param}", f"-I{ROOT / 'csrc'}", "-w"]
+    source = str(Path(__file__).with_name("function_values.cpp"))
+    subprocess.run([compiler() or "c++", *flags, source, "-o", str(built)], check=True)
+    return ctypes.CDLL(str(built))
+
+
+def values(library: ctypes.CDLL, name: str) -> list[float]:
+    x = np.ascontiguousarray(inputs(name))
+    y = np.empty(x.size)
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (x, y)]
+    library.function_values.restype = ctypes.c_bool
+    assert library.function_values(name.encode(), ctypes.c_int64(x.size), *pointers)
+    return list(y.tolist())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_value_in_float64_is_within_the_bound_of_the_rounding_test(
+    library: ctypes.CDLL, name: str
+) -> None:
+    pairs = [
+        (abs(mp.mpf(y) / exact - 1), x)
+        for x, y, exact in zip(
+            inputs(name).tolist(), values(library, name), exact_values(name), strict=True
+        )
+        if exact is not None and y == y
+    ]
+    worst, where = max(pairs)
+    print(f"{name}: 2^{float(mp.log(worst, 2)) if worst else -99:.1f} at {where.hex()}")
+    assert worst < LIMIT, where.hex()
+    assert len(pairs) > 200
