@@ -1,8 +1,7 @@
 // The float64 values of the functions before they are rounded (csrc/math/), as a shared library:
 // test_math_tables.py builds it for an instruction set and compares the values with exact ones.
-#include "kernels.h"
-
 #include "accurate.h"
+#include "kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

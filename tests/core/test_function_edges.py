@@ -1,0 +1,167 @@
+"""Rule E3 at the edges of its kernels: lengths, places in memory, subnormal results, zeros and NaN."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from neuronsim import _core, ops
+from neuronsim.profiles import Profile
+from neuronsim.reference.functions import FUNCTIONS
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Evaluate, Words
+
+CODES = {name: code for code, (name, _, _) in enumerate(_core.OPS)}
+ONE_VARIABLE = [name for name, _, kind in _core.OPS if kind == "function"]
+SIGN = 0x80000000
+NAN, INF = 0x7FC00000, 0x7F800000
+FLOAT32 = _core.DTYPES.index("float32")
+
+
+def program(name: str) -> _core.TileProgram:
+    return _core.TileProgram([FLOAT32], [(CODES[name], FLOAT32, [0])], [1], ops.numerics(Profile()))
+
+
+def drawn(seed: int, n: int) -> Words:
+    """Words of the binades where most functions are not yet constant; every ninth any word."""
+    rng = np.random.default_rng([23, seed])
+    words = rng.integers(0, 1 << 32, n, np.uint32)
+    binades = rng.integers(110, 131, n).astype(np.uint32) << np.uint32(23)
+    return np.where(np.arange(n) % 9 == 4, words, words & np.uint32(0x807FFFFF) | binades)
+
+
+@pytest.mark.parametrize("name", ONE_VARIABLE)
+def test_functions_E3_of_every_length_at_every_place(isa: str, name: str) -> None:
+    """The end of an array is computed apart, and nothing beyond it is written."""
+    run, x = program(name), drawn(1, 48)
+    expected = np.empty(48, np.uint32)
+    for i in range(48):
+        run.run([x[i : i + 1]], [expected[i : i + 1]])
+    assert np.array_equal(expected, _all_at_once(run, x))
+    for n in range(1, 41):
+        for start in (0, 1, 3, 7):
+            output = np.full(n + 20, 0xA5A5A5A5, np.uint32)
+            run.run([x[start : start + n]], [output[start + 1 : start + 1 + n]])
+            assert np.array_equal(output[start + 1 : start + 1 + n], expected[start : start + n]), n
+            assert (output[: start + 1] == 0xA5A5A5A5).all()
+            assert (output[start + 1 + n :] == 0xA5A5A5A5).all()
+
+
+def _all_at_once(run: _core.TileProgram, x: Words) -> Words:
+    output = np.empty_like(x)
+    run.run([x], [output])
+    return output
+
+
+@pytest.mark.parametrize("name", ONE_VARIABLE)
+def test_functions_E3_in_place(isa: str, name: str) -> None:
+    """The result takes the operand's place, lanes in doubt included."""
+    x = np.concatenate([drawn(2, 1501), np.arange(80, dtype=np.uint32) * np.uint32(0x04000003), drawn(3, 30)])
+    run = program(name)
+    expected = _all_at_once(run, x)
+    run.run([x], [x])
+    assert np.array_equal(x, expected)
+
+
+# ---- subnormal results ---------------------------------------------------------------------------
+
+
+def is_small(words: Words) -> Words:
+    """Below twice the least normal number, in magnitude, and not zero."""
+    return (words & np.uint32(SIGN - 1)) - np.uint32(1) < 0x00FFFFFF
+
+
+@cache
+def inputs_of_small_results(name: str) -> Words:
+    """Found with what is tested: the inputs only have to be of the right sort."""
+    run = program(name)
+    ends = [(0, 1 << 24), (SIGN, SIGN + (1 << 24))]  # small arguments, and those of some size
+    ends += [(s | 0x3F800000, s | 0x43800000) for s in (0, SIGN)]
+    rng = np.random.default_rng([24, ONE_VARIABLE.index(name)])
+    found = []
+    for low, high in ends:
+        x = rng.integers(low, high, 1 << 15).astype(np.uint32)
+        x = x[is_small(_all_at_once(run, x))]
+        found.append(x[:120])
+    # The first and the last that are, with their neighbours.
+    edges = [x[[x.argmin(), x.argmax()]] for x in found if x.size]
+    near = [e + np.uint32(d & 0xFFFFFFFF) for e in edges for d in (-2, -1, 1, 2)]
+    return np.concatenate([*found, *near])
+
+
+@cache
+def expected_small(name: str) -> Words:
+    return np.array([FUNCTIONS[name](w) for w in inputs_of_small_results(name).tolist()], np.uint32)
+
+
+# Those whose results are subnormal only where their operands are.
+OF_LARGE_OPERANDS = ["exp", "exp2", "erfc", "sigmoid", "silu", "gelu", "gelu_tanh", "gelu_sigmoid"]
+OF_LARGE_OPERANDS += ["softplus", "mish", "erf_dx", "silu_dx", "gelu_dx", "gelu_sigmoid_dx"]
+
+
+@pytest.mark.parametrize("name", ONE_VARIABLE)
+def test_small_results_E3_equal_the_twin(isa: str, evaluate: Evaluate, name: str) -> None:
+    x = inputs_of_small_results(name)
+    y = evaluate(name, ("float32", x))
+    assert [hex(w) for w in x[y != expected_small(name)]] == []
+
+
+def test_control_there_are_small_results() -> None:
+    for name in OF_LARGE_OPERANDS:
+        x = inputs_of_small_results(name) & np.uint32(SIGN - 1)
+        assert (x > 0x3F800000).sum() > 50, name
+
+
+# ---- special operands ----------------------------------------------------------------------------
+
+# E3's words: at -0, and at Inf of either sign.
+KEEP_ZERO = {"expm1", "log1p", "cbrt", "silu", "gelu", "gelu_tanh", "gelu_sigmoid", "mish"}
+KEEP_ZERO |= {"sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf"}
+ONE, HALF = 0x3F800000, 0x3F000000
+AT_ZERO = {
+    **dict.fromkeys(["exp", "exp2", "cos", "cosh", "erfc"], ONE),
+    **dict.fromkeys(["sigmoid", "silu_dx", "gelu_dx", "gelu_sigmoid_dx"], HALF),
+    **dict.fromkeys(["log", "log2", "log10"], INF | SIGN),
+    "acos": 0x3FC90FDB,
+    "acosh": NAN,
+    "softplus": 0x3F317218,  # ln 2
+    "erf_dx": 0x3F906EBB,  # 2/√π
+}
+NEGATIVE_ZERO_LIMIT = ["silu", "gelu", "gelu_tanh", "gelu_sigmoid", "mish"]
+NEGATIVE_ZERO_LIMIT += ["silu_dx", "gelu_dx", "gelu_sigmoid_dx"]
+
+
+@pytest.mark.parametrize("name", ONE_VARIABLE)
+def test_functions_E3_of_zeros(isa: str, evaluate: Evaluate, name: str) -> None:
+    if name in KEEP_ZERO:
+        expected = [0, SIGN]
+    elif name == "rsqrt":
+        expected = [INF, INF | SIGN]
+    else:
+        expected = [AT_ZERO[name]] * 2
+    for n in (1, 9, 33):
+        for word, y in zip((0, SIGN), expected, strict=True):
+            assert evaluate(name, ("float32", np.full(n, word, np.uint32))).tolist() == [y] * n
+
+
+@pytest.mark.parametrize("name", NEGATIVE_ZERO_LIMIT)
+def test_functions_E3_at_minus_infinity_underflow_with_their_sign(
+    isa: str, evaluate: Evaluate, name: str
+) -> None:
+    x = np.array([-np.inf, -3e38, -1e30, -1e10, -500.0, -140.0], np.float32).view(np.uint32)
+    assert evaluate(name, ("float32", x)).tolist() == [SIGN] * 6
+
+
+@pytest.mark.parametrize("name", ONE_VARIABLE)
+def test_functions_E6_of_NaN_are_the_canonical_one(isa: str, evaluate: Evaluate, name: str) -> None:
+    rng = np.random.default_rng(25)
+    payload = rng.integers(1, 1 << 23, 70, np.uint32)
+    nan = np.uint32(INF) | payload | rng.integers(0, 2, 70, np.uint32) << np.uint32(31)
+    x = rng.permutation(np.concatenate([nan, np.full(70, ONE, np.uint32)]))
+    y = evaluate(name, ("float32", x))
+    assert (y[x != ONE] == NAN).all()
+    assert set(y[x == ONE].tolist()) == {FUNCTIONS[name](ONE)}
