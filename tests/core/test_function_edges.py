@@ -60,7 +60,9 @@ def _all_at_once(run: _core.TileProgram, x: Words) -> Words:
 @pytest.mark.parametrize("name", ONE_VARIABLE)
 def test_functions_E3_in_place(isa: str, name: str) -> None:
     """The result takes the operand's place, lanes in doubt included."""
-    x = np.concatenate([drawn(2, 1501), np.arange(80, dtype=np.uint32) * np.uint32(0x04000003), drawn(3, 30)])
+    x = np.concatenate(
+        [drawn(2, 1501), np.arange(80, dtype=np.uint32) * np.uint32(0x04000003), drawn(3, 30)]
+    )
     run = program(name)
     expected = _all_at_once(run, x)
     run.run([x], [x])

@@ -52,6 +52,11 @@ ELEMENTWISE = {
     if row.core is not None and row.name != "select"
 }
 
+# NumPy's names of the inverse functions, and the array API's of power.
+arcsin, arccos, arctan = (ELEMENTWISE[name] for name in ("asin", "acos", "atan"))
+arcsinh, arccosh, arctanh = (ELEMENTWISE[name] for name in ("asinh", "acosh", "atanh"))
+arctan2, pow = ELEMENTWISE["atan2"], ELEMENTWISE["power"]  # noqa: A001
+
 
 def where(condition: Any, x1: Any, x2: Any) -> Array:
     """x1 where the bool `condition` holds, x2 elsewhere; moves bits (E6)."""
@@ -448,6 +453,7 @@ left_shift = ELEMENTWISE["shift_left"]
 globals().update({name: f for name, f in ELEMENTWISE.items() if name not in globals()})
 __all__ = [
     *ELEMENTWISE,
+    *("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "arctan2", "pow"),
     *("where", "array", "asarray", "full", "zeros", "ones", "arange", "matmul"),
     *("sum", "prod", "max", "min", "mean", "var", "std", "vector_norm"),
     *("reshape", "permute_dims", "transpose"),

@@ -216,3 +216,67 @@ def _per_axis(name: str, value: Any, spatial: int) -> tuple[Any, ...]:
             f"conv: {name}={value!r} is not one {name} for each of {spatial} spatial axes"
         )
     return values
+
+
+# ---- activations: functions of one variable, correctly rounded (E3) -----------------------------
+
+
+def relu(x: Any) -> Array:
+    """maximum(x, 0) (E7): NaN stays NaN, -0 becomes +0.
+
+    >>> relu([-1.5, 2.5])
+    Array([0. , 2.5], dtype=float32)
+    """
+    return functions.ELEMENTWISE["maximum"](x, 0)
+
+
+def sigmoid(x: Any) -> Array:
+    """1 / (1 + e^-x).
+
+    >>> sigmoid(asarray([0.0, 2.0], dtype="bfloat16"))
+    Array([0.5       , 0.87890625], dtype=bfloat16)
+    """
+    return functions.ELEMENTWISE["sigmoid"](x)
+
+
+def silu(x: Any) -> Array:
+    """The product of x and its sigmoid.
+
+    >>> silu(asarray([-1.0, 2.0], dtype="bfloat16"))
+    Array([-0.26953125,  1.7578125 ], dtype=bfloat16)
+    """
+    return functions.ELEMENTWISE["silu"](x)
+
+
+_GELU = {"none": "gelu", "tanh": "gelu_tanh", "sigmoid": "gelu_sigmoid"}
+
+
+def gelu(x: Any, approximate: Literal["none", "tanh", "sigmoid"] = "none") -> Array:
+    """The product of x and the normal distribution's Φ(x), or one of two functions near it: of "tanh"
+    x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))), of "sigmoid" x / (1 + e^-1.702x).
+
+    >>> x = asarray(1.0, dtype="float16")
+    >>> gelu(x), gelu(x, approximate="sigmoid")
+    (Array(0.84130859, dtype=float16), Array(0.84570312, dtype=float16))
+    """
+    if approximate not in _GELU:
+        raise InvalidArgument(f"gelu: approximate is one of {', '.join(_GELU)}, not {approximate!r}")
+    return functions.ELEMENTWISE[_GELU[approximate]](x)
+
+
+def softplus(x: Any) -> Array:
+    """ln(1 + e^x).
+
+    >>> softplus(asarray([-100.0, 100.0], dtype="float16"))
+    Array([  0., 100.], dtype=float16)
+    """
+    return functions.ELEMENTWISE["softplus"](x)
+
+
+def mish(x: Any) -> Array:
+    """The product of x and tanh(ln(1 + e^x)).
+
+    >>> mish(asarray([-1.0, 2.0], dtype="bfloat16"))
+    Array([-0.30273438,  1.9453125 ], dtype=bfloat16)
+    """
+    return functions.ELEMENTWISE["mish"](x)
