@@ -206,12 +206,10 @@ def inverse_tangent() -> None:
 def error_function() -> None:
     print("\n// erf x / x in quarters up to 4.")
     quarters = [(mp.mpf(j) / 4, mp.mpf(j + 1) / 4) for j in range(16)]
-    print_piecewise(
-        "erf_coefficients", continued(lambda x: mp.erf(x) / x, 2 / mp.sqrt(mp.pi)), quarters, 8
-    )
-    print(
-        "\n// e^(a^2/2) Phi(-a): a + 1 in quarters of octaves up to 16, by the bits of float64 from 50 on."
-    )
+    slope = continued(lambda x: mp.erf(x) / x, 2 / mp.sqrt(mp.pi))
+    print_piecewise("erf_coefficients", slope, quarters, 8)
+    print("\n// e^(a^2/2) Phi(-a): a + 1 in quarters of octaves up to 16,", end=" ")
+    print("by the bits of float64 from 50 on.")
     ends = [mp.mpf(2) ** octave * (1 + mp.mpf(j) / 4) - 1 for octave in range(4) for j in range(4)]
     intervals = list(zip(ends, [*ends[1:], mp.mpf(15)], strict=True))
     print_array("tail_centres", [float((low + high) / 2) for low, high in intervals])

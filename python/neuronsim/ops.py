@@ -613,6 +613,7 @@ def lower(
         return _lower_reduce_precision(source, attributes, numbers[0], push)
     opcode = _CORE[_core_name(op, source)]
     if has_input_range(op, profile):  # E3
+        assert op.core is not None
         numbers = (push((_RANGES[op.core], core_code(source, op.label), numbers)),)
     if op.name == "divide" and source.kind == "float" and profile.divide == "reciprocal_multiply":
         wide = core_code(dtypes.float32, op.label)

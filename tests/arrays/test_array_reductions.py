@@ -164,9 +164,8 @@ def layer_norm_of(row: Sequence[int], epsilon: float) -> list[int]:
     mean = mean_of(row)
     centred = [elementwise.subtract(v, mean) for v in row]
     variance = mean_of([elementwise.multiply(v, v) for v in centred])
-    scale = functions.FUNCTIONS["rsqrt"](
-        elementwise.add(variance, formats.from_float("float32", epsilon))
-    )
+    shifted = elementwise.add(variance, formats.from_float("float32", epsilon))
+    scale = functions.FUNCTIONS["rsqrt"](shifted)
     return [elementwise.multiply(v, scale) for v in centred]
 
 

@@ -187,8 +187,8 @@ def test_ill_typed_program_is_refused(
 
 
 def test_unknown_codes_are_refused() -> None:
+    end = _core.RESTRICT + len(_core.INPUT_RANGES)
     with pytest.raises(ValueError, match="unknown operation"):
-        end = _core.RESTRICT + len(_core.INPUT_RANGES)
         _core.TileProgram([0], [(end, 0, [0])], [1], PLAIN)
     with pytest.raises(ValueError, match="unknown dtype"):
         _core.TileProgram([len(_core.DTYPES)], [], [0], PLAIN)

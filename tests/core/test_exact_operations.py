@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from neuronsim import _core, dtypes, processor
-from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
+from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats
 

@@ -15,6 +15,7 @@ from neuronsim.executor.fusion import fuse_products
 from neuronsim.executor.run import (
     Call,
     Chain,
+    Counts,
     MakeTuple,
     Program,
     Step,
@@ -22,7 +23,6 @@ from neuronsim.executor.run import (
     Value,
     is_int64,
     leaves,
-    Counts,
     run_step,
     stored_bytes,
 )

@@ -130,7 +130,7 @@ def stored_bytes(value: Value) -> int:
 
 
 def run_step(step: Step, operands: list[Value], setting: ops.Setting, counts: Counts) -> Value:
-    """The value of a step, with what it meets in `counts`. The setting's path is "call/computation/"."""
+    """The value of a step; what it met goes to `counts`. The setting's path is "call/computation/"."""
     action = step.action
     if isinstance(action, MakeTuple):
         return TupleValue(tuple(operands))
@@ -201,7 +201,8 @@ def run_program(
     """The root's value for these inputs, which have the program's types. `seed` and `call`, the number
     of earlier calls since seeding, choose the words of stochastic rounding (S2).
 
-    `counts` receives what the run met, that of constants included. The value shares no memory with the inputs or the program.
+    `counts` receives what the run met, that of constants included. The value shares no memory with the
+    inputs or the program.
     """
     counts = Counts() if counts is None else counts
     counts.int64_truncated.update(program.of_constants.int64_truncated)

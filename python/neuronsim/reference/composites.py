@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from neuronsim.reference.elementwise import FLOAT, INF, NAN, SIGN
+from neuronsim.reference.elementwise import FLOAT
 from neuronsim.reference.formats import Number, convert, decode, from_float, round_number
+from neuronsim.reference.functions import INF, NAN, SIGN
 from neuronsim.reference.sums import reduce_float
 
 Row = Sequence[int]
