@@ -274,7 +274,7 @@ def _run(options: argparse.Namespace) -> None:
             file=sys.stderr,
         )
     for name, count in outside.items():
-        print(f"warning: {name}: {count} {ops.OUTSIDE_RANGE}", file=sys.stderr)
+        print(f"warning: {ops.outside_range_warning(name, count)}", file=sys.stderr)
 
 
 def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

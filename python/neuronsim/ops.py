@@ -647,10 +647,13 @@ def _lower_reduce_precision(
     return push((_core.REDUCE_PRECISION + packed, code, (number,)))
 
 
-OUTSIDE_RANGE = (
-    "elements outside the input range that AWS documents for the function became NaN "
-    "(E3, activation='neuron_range')"
-)
+def outside_range_warning(name: str, count: int) -> str:
+    """What is said of elements that `neuron_range` made NaN."""
+    elements = "1 element" if count == 1 else f"{count} elements"
+    return (
+        f"{name}: {elements} outside the input range that AWS documents for the function became NaN "
+        "(E3, activation='neuron_range')"
+    )
 
 
 def has_input_range(op: Op, profile: Profile) -> bool:
@@ -1757,7 +1760,8 @@ def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
     if profile.activation == "neuron_range":
         outside = count_outside_range(op, operands, profile)
         if outside:
-            warnings.warn(f"{name}: {outside} {OUTSIDE_RANGE}", RuntimeWarning, stacklevel=4)
+            # The caller of a function of `arrays`, which comes here through two others.
+            warnings.warn(outside_range_warning(name, outside), RuntimeWarning, stacklevel=5)
     if profile.rounding == "nearest_even" and profile.int64 == "keep":
         return evaluate(op, operands, attributes, setting, result)
     if result is None:

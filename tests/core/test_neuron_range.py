@@ -171,7 +171,7 @@ def test_host_arrays_and_integers_E3() -> None:
     with warnings.catch_warnings(), use_profile(activation="neuron_range"):
         warnings.simplefilter("error")
         assert float(neuronsim.sin(neuronsim.asarray(9.0, "float64"))) == math.sin(9.0)
-        with pytest.raises(RuntimeWarning, match=r"^sqrt: 1 elements"):
+        with pytest.raises(RuntimeWarning, match=r"^sqrt: 1 element "):
             neuronsim.sqrt(neuronsim.asarray([0, 4]))
 
 
