@@ -111,7 +111,7 @@ def test_python_example_of_the_readme_runs(number: int, tmp_path: Path) -> None:
     run = subprocess.run(
         # The example of neuron_range warns, as the text around it says.
         [
-            *(sys.executable, "-W", "error", "-W", "default:sin:RuntimeWarning"),
+            *(sys.executable, "-W", "error", "-W", "ignore:sin:RuntimeWarning"),
             *("-c", python_blocks()[number]),
         ],
         cwd=tmp_path,
