@@ -14,13 +14,16 @@ constexpr int first_limbs = 4, last_limbs = 16;
 
 // Ziv's strategy: the precision doubles until the ball decides the rounding. Values on a rounding
 // boundary come from exact balls; the nearest others known are 2^-300 away (y/x in atan2), far above
-// the last level.
+// the last level, at which the midpoint would decide.
 template <int L = first_limbs, class F, class... X>
 float decided(const F& f, X... x) {
+    Ball<L> ball = f(Ball<L>(x)...);
     float result = 0;
-    if (round(f(Ball<L>(x)...), result)) return result;
+    if (round(ball, result)) return result;
     if constexpr (L < last_limbs) return decided<2 * L>(f, x...);
-    else __builtin_trap();
+    ball.radius = {};
+    round(ball, result);
+    return result;
 }
 
 struct Limits {
