@@ -21,6 +21,7 @@ float decided(const F& f, X... x) {
     float result = 0;
     if (round(ball, result)) return result;
     if constexpr (L < last_limbs) return decided<2 * L>(f, x...);
+    if (!ball.has_sign()) return nan;
     ball.radius = {};
     round(ball, result);
     return result;

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 
 #include "dispatch.h"
 #include "fpenv.h"
@@ -10,8 +9,7 @@
 namespace neuronsim {
 namespace {
 
-std::atomic<const char*> tables[op_count][format_count];
-std::mutex building;
+std::atomic<const char*> tables[op_count][format_count];  // kept for good
 
 template <class Word>
 std::unique_ptr<char[]> build(int op, DType type) {
@@ -22,7 +20,7 @@ std::unique_ptr<char[]> build(int op, DType type) {
     Word words[tile_elements];
     Tile x, y;
     for (int begin = 0; begin < encodings; begin += tile_elements) {
-        const int n = encodings - begin < tile_elements ? encodings : tile_elements;
+        const int n = encodings - begin < tile_elements ? encodings - begin : tile_elements;
         for (int i = 0; i < n; ++i) words[i] = static_cast<Word>(begin + i);
         k.load[static_cast<int>(type)](reinterpret_cast<const char*>(words), sizeof(Word), n, &x);
         const void* operands[] = {&x};
@@ -32,15 +30,17 @@ std::unique_ptr<char[]> build(int op, DType type) {
     return table;
 }
 
+// Without a lock, which a fork could leave taken: of several builders of a table the first one's is
+// kept.
 const char* table_of(int op, DType type) {
     std::atomic<const char*>& slot = tables[op][static_cast<int>(type)];
     if (const char* found = slot.load(std::memory_order_acquire)) return found;
-    const std::lock_guard lock(building);
-    if (const char* found = slot.load(std::memory_order_relaxed)) return found;
-    slot.store(
-        (storage_bytes(type) == 2 ? build<uint16_t>(op, type) : build<uint8_t>(op, type)).release(),
-        std::memory_order_release);
-    return slot.load(std::memory_order_relaxed);
+    auto built = storage_bytes(type) == 2 ? build<uint16_t>(op, type) : build<uint8_t>(op, type);
+    const char* found = nullptr;
+    if (slot.compare_exchange_strong(found, built.get(), std::memory_order_acq_rel,
+                                     std::memory_order_acquire))
+        return built.release();
+    return found;
 }
 
 // As many results at a time as one 64-bit word holds.

@@ -5,7 +5,8 @@
 
 namespace neuronsim {
 
-// Whether looking results up is faster than computing them (measured: docs/validation.md).
+// Looking results up is faster than computing them for each of these types, rsqrt's too
+// (bench/functions.py has both: its float32 rows are the computation).
 inline bool has_function_table(int op, DType type) {
     return op < op_count && op_rows[op].kind == Kind::function && is_device_float(type) &&
            storage_bytes(type) <= 2;

@@ -300,16 +300,13 @@ static const void* dense_input(const Kernels& k, DType t, const char* data, int 
     return &tile;
 }
 
-// Whether all the program does is one function of float32 from memory to memory: no tile holds a value,
-// so that a block may be longer.
+// From memory to memory no tile holds a value, so that a block may be longer.
 bool TileProgram::is_function_in_memory(const char* input, const char* output) const {
     const auto is_aligned = [](const char* data) {
         return reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0;
     };
-    return steps_.size() == 1 && steps_[0].op < op_count &&
-           op_rows[steps_[0].op].kind == Kind::function && numerics_.plain() &&
-           inputs_[0] == DType::float32 && steps_[0].result == DType::float32 && is_aligned(input) &&
-           is_aligned(output);
+    return is_one_function() && numerics_.plain() && inputs_[0] == DType::float32 &&
+           steps_[0].result == DType::float32 && is_aligned(input) && is_aligned(output);
 }
 
 void TileProgram::run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,

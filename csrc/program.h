@@ -67,7 +67,12 @@ private:
                     int64_t block_elements) const;
     bool is_function_in_memory(const char* input, const char* output) const;
     bool rounds_float32(size_t index) const;
-    bool only_looks_up() const { return steps_.size() == 1 && looks_up_[0]; }
+    // Whether all it does is one function of its one input.
+    bool is_one_function() const {
+        return inputs_.size() == 1 && steps_.size() == 1 && steps_[0].op < op_count &&
+               op_rows[steps_[0].op].kind == Kind::function && outputs_ == std::vector<int>{1};
+    }
+    bool only_looks_up() const { return is_one_function() && looks_up_[0]; }
     void compute_by_table(const Kernels& k, const Step& step, void* out, const void* in, int n) const;
     void compute(const Kernels& k, size_t index, void* out, const void* const* operands, int n) const;
     void run_step(const Kernels& k, size_t index, void* out, const void* const* operands, int n,

@@ -1,7 +1,7 @@
 // From float64 lanes to correctly rounded float32 (E3): every function is within 2^-42 of the exact
-// value, relative to it, so that only a result as near as that to a midpoint of two float32 is in
-// doubt. The accurate step decides these few, and takes NaN, by which a function passes on what it
-// does not treat itself.
+// value, relative to it, where float32 does not give its limit. So only a result as near as that to a
+// midpoint of two float32 is in doubt. The accurate step decides these few, and takes NaN, by which a
+// function passes on what it does not treat itself.
 
 inline constexpr int64_t error_ulps = int64_t{1} << 11;  // of float64; the least is 2^-53 of a value
 inline constexpr double error_bound = 0x1p-42;

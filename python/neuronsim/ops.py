@@ -512,14 +512,16 @@ _TERMS = ("weight", "bias")
 def _composite_operand(operands: Sequence[ArrayType], what: str, attributes: Attributes) -> ArrayType:
     x = operands[0]
     if x.dtype.kind != "float" or not (x.dtype.device or is_host(x.dtype)):
-        raise UnsupportedType(f"{what} of {x.dtype.name}: a float type is needed")
+        raise UnsupportedType(
+            f"{what} of {x.dtype.name}: a float type of the device is needed (rule F)"
+        )
     _check_axes(attributes["dimensions"], len(x.dims), "dimensions")
     return x
 
 
 def _infer_by_rows(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     """A composite that gives a row for a row: softmax and the norms of layers."""
-    x = _composite_operand(operands, "a composite", attributes)
+    x = _composite_operand(operands, "a composite (R7)", attributes)
     own = tuple(x.dims[d] for d in sorted(attributes["dimensions"]))
     for name, t in zip(attributes.get("terms", ()), operands[1:], strict=True):
         if name not in _TERMS or t.dims != own or t.dtype.kind != "float":
@@ -529,7 +531,7 @@ def _infer_by_rows(operands: Sequence[ArrayType], attributes: Attributes) -> Arr
 
 def _infer_statistic(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     """A composite that gives one element for a row."""
-    x = _composite_operand(operands, "a composite", attributes)
+    x = _composite_operand(operands, "a composite (R7)", attributes)
     kept = (n for d, n in enumerate(x.dims) if d not in attributes["dimensions"])
     return ArrayType(x.dtype, tuple(kept))
 
@@ -804,6 +806,23 @@ def _silu_dx_on_host(x: BitsArray) -> BitsArray:
     return np.asarray(s * (1 + x * (1 - s)))
 
 
+def _gelu_dx_on_host(x: BitsArray) -> BitsArray:
+    density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return np.asarray(_normal_on_host(x) + x * density)
+
+
+def _with_limits(
+    function: Callable[[BitsArray], BitsArray], at_plus_inf: float
+) -> Callable[[BitsArray], BitsArray]:
+    """The function with its limits at -Inf, -0, and at +Inf, where the formula has none (E3)."""
+
+    def on_host(x: BitsArray) -> BitsArray:
+        limited = np.where(x == np.inf, at_plus_inf, function(x))
+        return np.where(x == -np.inf, -0.0, limited)
+
+    return on_host
+
+
 _erf = np.vectorize(math.erf, [np.float64])
 _erfc = np.vectorize(math.erfc, [np.float64])
 _ON_HOST: dict[str, Callable[..., Any]] = {
@@ -818,16 +837,18 @@ _ON_HOST: dict[str, Callable[..., Any]] = {
     "erf": _erf,
     "erfc": _erfc,
     "sigmoid": _sigmoid_on_host,
-    "silu": lambda x: x * _sigmoid_on_host(x),
-    "gelu": lambda x: x * _normal_on_host(x),
-    "gelu_tanh": lambda x: x * _sigmoid_on_host(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
-    "gelu_sigmoid": lambda x: x * _sigmoid_on_host(1.702 * x),
+    "silu": _with_limits(lambda x: x * _sigmoid_on_host(x), math.inf),
+    "gelu": _with_limits(lambda x: x * _normal_on_host(x), math.inf),
+    "gelu_tanh": _with_limits(
+        lambda x: x * _sigmoid_on_host(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)), math.inf
+    ),
+    "gelu_sigmoid": _with_limits(lambda x: x * _sigmoid_on_host(1.702 * x), math.inf),
     "softplus": lambda x: np.logaddexp(x, 0),
-    "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
+    "mish": _with_limits(lambda x: x * np.tanh(np.logaddexp(x, 0)), math.inf),
     "erf_dx": lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x),
-    "silu_dx": _silu_dx_on_host,
-    "gelu_dx": lambda x: _normal_on_host(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi),
-    "gelu_sigmoid_dx": lambda x: _silu_dx_on_host(1.702 * x),
+    "silu_dx": _with_limits(_silu_dx_on_host, 1),
+    "gelu_dx": _with_limits(_gelu_dx_on_host, 1),
+    "gelu_sigmoid_dx": _with_limits(lambda x: _silu_dx_on_host(1.702 * x), 1),
     "select": np.where,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "round_half_away": lambda x: np.copysign(np.floor(np.abs(x) + (np.abs(x) % 1 >= 0.5)), x),
@@ -935,7 +956,7 @@ def _evaluate_reduce(
     if is_host(array.dtype):
         host: np.ufunc = getattr(np, reducer.name)
         axes = tuple(attributes["dimensions"])
-        return np.asarray(host(host.reduce(array.data, axis=axes), initial.data))
+        return np.asarray(host.reduce(array.data, axis=axes, initial=initial.data[()]))
     reduced = sorted(attributes["dimensions"])  # R2: ascending axis number, last fastest
     kept = [d for d in range(array.data.ndim) if d not in reduced]
     depth = math.prod(array.data.shape[d] for d in reduced)
@@ -1449,6 +1470,7 @@ class _Steps:
 
     def __init__(self, dtype: DType, axes: Sequence[int], setting: Setting) -> None:
         self.dtype, self.axes, self.setting = dtype, tuple(axes), setting
+        self.outside = 0  # elements that `neuron_range` made NaN (E3)
 
     def __call__(self, name: str, *operands: Bits | float) -> Bits:
         op = by_name(name)
@@ -1456,6 +1478,7 @@ class _Steps:
         dims = np.broadcast_shapes(*(x.data.shape for x in values))
         values = [Bits(np.broadcast_to(x.data, dims), x.dtype) for x in values]
         result = op.infer([x.type for x in values], {})
+        self.outside += count_outside_range(op, values, self.setting.profile)
         return Bits(op.evaluate(op, values, {}, result, self.setting), result.dtype)
 
     def number(self, x: float) -> Bits:
@@ -1486,8 +1509,14 @@ def _evaluate_formula(
     own = [n if d in axes else 1 for d, n in enumerate(x.data.shape)]
     values = [x, *(Bits(t.data.reshape(own), t.dtype) for t in others)]
     values = [_converted(v, dtype, setting) for v in values]
-    found: Bits = FORMULAS[op.name](_Steps(dtype, axes, setting), values, attributes)
+    steps = _Steps(dtype, axes, setting)
+    found: Bits = FORMULAS[op.name](steps, values, attributes)
+    if steps.outside:
+        warnings.warn(outside_range_warning(op.name, steps.outside), RuntimeWarning, stacklevel=7)
     return _converted(Bits(found.data.reshape(result.dims), dtype), result.dtype, setting).data
+
+
+_LONGEST_ROW, _LONGEST_COLUMN = 1 << 16, 1 << 12
 
 
 def _evaluate_composite(
@@ -1500,13 +1529,14 @@ def _evaluate_composite(
         and profile.subnormals == "keep"
         and profile.divide == "ieee"
         and profile.fp8_overflow == "inf"
+        and profile.activation == "exact"
     )
     axes = sorted(attributes["dimensions"])
-    # Sums of columns need no rows: the reduction is quicker there.
-    is_sum_of_columns = (op.name, x.dtype) == ("mean", dtypes.float32) and axes[-1:] != [
-        x.data.ndim - 1
-    ]
-    if is_host(x.dtype) or not is_plain or attributes.get("ord", 2) != 2 or is_sum_of_columns:
+    row = math.prod(x.data.shape[d] for d in axes)
+    # Rows that fit the kernel's blocks; reductions are quicker along others.
+    follows = axes == list(range(x.data.ndim - len(axes), x.data.ndim))
+    fits = row <= (_LONGEST_ROW if follows else _LONGEST_COLUMN)
+    if is_host(x.dtype) or not is_plain or attributes.get("ord", 2) != 2 or not fits:
         return _evaluate_formula(op, operands, attributes, result, setting)
     order = [*(d for d in range(x.data.ndim) if d not in axes), *axes]
     moved, kept = x.data.transpose(order), x.data.ndim - len(axes)

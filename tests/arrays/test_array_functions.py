@@ -198,3 +198,15 @@ def test_nn_relu_is_the_maximum_with_zero_E7() -> None:
     assert y.tobytes() == numpy.array([0, 0, 0, 2.5, math.inf, 0, math.nan], numpy.float16).tobytes()
     assert nn.relu(np.asarray([-3, 4])).tolist() == [0, 4]
     assert nn.relu(np.asarray([-3, 4])).dtype is np.int64
+
+
+@pytest.mark.parametrize("name", ["silu", "gelu", "gelu_tanh", "gelu_sigmoid", "mish"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_activations_at_infinity_E3_H1(name: str, dtype: str) -> None:
+    x = np.asarray([-math.inf, math.inf], dtype)
+    for suffix, ends in (("", [-0.0, math.inf]), ("_dx", [-0.0, 1.0])):
+        function = getattr(np, name + suffix, None)
+        if function is not None:
+            found = function(x).tolist()
+            assert found == ends
+            assert math.copysign(1, found[0]) == -1

@@ -223,3 +223,31 @@ def test_chain_E8_wraps_between_its_steps(isa: str, name: str, top: int) -> None
     wrapped = formats.wrap(2 * top, bits=8 * x.itemsize, signed=name[0] != "u")
     assert half.tolist() == [int(wrapped / 2)]
     assert less.tolist() == [wrapped < top]
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
+def test_one_function_beside_other_inputs_and_outputs(type_name: str, evaluate: Evaluate) -> None:
+    """The short way from memory to memory is for one function of one input, and nothing else."""
+    size = 2048
+    t = dtypes.DTYPES[type_name]
+    words = [np.full(size, v, t.numpy).view(t.storage) for v in (0.5, 2.0)]
+    small = np.ones(size, np.int8)
+    expected = [evaluate("exp", (type_name, w)) for w in words]
+
+    def run(inputs: list[str], operand: int, outputs: list[int], *arrays: Words) -> list[Words]:
+        program = compile_chain(inputs, [("exp", type_name, [operand])], outputs)
+        results = [np.empty(size, a.dtype) for a in (words[0],) * len(outputs)]
+        program.run(list(arrays), results)
+        dense = _core.run_dense(program, *arrays) if len(outputs) == 1 else None
+        assert dense is None or np.array_equal(dense, results[0])
+        return results
+
+    def same(found: Words, wanted: Words) -> bool:
+        return np.array_equal(found.view(wanted.dtype), wanted)
+
+    assert same(run([type_name, "int8", "int8"], 0, [3], words[0], small, small)[0], expected[0])
+    assert same(run([type_name, type_name], 1, [2], *words)[0], expected[1])
+    assert same(run([type_name], 0, [0], words[0])[0], words[0])
+    both = run([type_name], 0, [1, 0], words[0])
+    assert same(both[0], expected[0])
+    assert same(both[1], words[0])

@@ -390,3 +390,54 @@ def test_formulas_serve_what_the_core_does_not_know(monkeypatch: pytest.MonkeyPa
     assert ns.nn.softmax(x).shape == (2, 3)
     with ns.use_profile(subnormals="flush"), pytest.raises(KeyError):
         ns.nn.softmax(x)
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
+@pytest.mark.parametrize("shape", [(5000, 3), (70000,), (2, 70000)])
+def test_composites_of_long_rows_R7(type_name: str, shape: tuple[int, ...]) -> None:
+    """Those go by reductions: the bits are those of the kernel, whose rows are shorter."""
+    rng = np.random.default_rng(60)
+    x = ns.asarray(rng.standard_normal(shape).astype(np.float32), type_name)
+    axis = 0 if shape[0] == 5000 else -1
+    wide = x.astype("float32")
+    n = x.shape[axis]
+    mean = ns.sum(wide, axis, keepdims=True) / n
+    centred = wide - mean
+    variance = ns.sum(centred * centred, axis, keepdims=True) / n
+    powers = ns.exp(wide - ns.max(wide, axis, keepdims=True))
+    for found, steps in (
+        (ns.mean(x, axis, keepdims=True), mean),
+        (ns.var(x, axis, keepdims=True), variance),
+        (ns.nn.softmax(x, axis), powers / ns.sum(powers, axis, keepdims=True)),
+    ):
+        assert found.tobytes() == steps.astype(type_name).tobytes()
+
+
+def test_composites_refuse_by_name() -> None:
+    x = ns.ones((2, 3))
+    for call, message in (
+        (lambda: ns.nn.softmax(x, None), "axis is an integer"),
+        (lambda: ns.nn.softmax(x, (0,)), "axis is an integer"),
+        (lambda: ns.mean(x, [0]), "axis is an integer"),
+        (lambda: ns.nn.layer_norm(x, epsilon=10**400), "epsilon"),
+        (lambda: ns.var(x, correction=10**400), "correction"),
+        (lambda: ns.nn.rms_norm(x, epsilon="1"), "epsilon is a number"),
+    ):
+        with pytest.raises(InvalidArgument, match=message):
+            call()
+    with pytest.raises(UnsupportedOperator, match="order True"):
+        ns.vector_norm(x, ord=True)
+    with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
+        ns.nn.softmax(x.astype("float8_e4m3fn"))
+
+
+def test_composites_take_numpys_numbers() -> None:
+    x = ns.asarray([[1.0, 2.0, 4.0]])
+    plain = ns.nn.layer_norm(x, epsilon=0.5)
+    assert ns.nn.layer_norm(x, epsilon=np.float32(0.5)).tobytes() == plain.tobytes()
+    assert ns.var(x, correction=np.int64(1)).tobytes() == ns.var(x, correction=1).tobytes()
+
+
+def test_host_composites_of_nothing_H1() -> None:
+    empty = ns.asarray(np.zeros((2, 0)), "float64")
+    assert ns.nn.softmax(empty).shape == (2, 0)

@@ -187,3 +187,21 @@ def test_exact_lowers_to_the_function_alone_E3() -> None:
 
         ops.lower(row, {}, [(0, dtypes.float32)], dtypes.float32, profile, push)
         assert len(steps) == count
+
+
+@pytest.mark.parametrize(
+    "field", [{}, {"fp8_overflow": "nan"}, {"subnormals": "flush"}, {"divide": "reciprocal_multiply"}]
+)
+def test_composites_read_the_table_too_E3_R7(field: dict[str, str]) -> None:
+    """Whatever else the profile says, and with a warning that names the composite."""
+    zeros = neuronsim.zeros(4)
+    low = neuronsim.asarray([-math.inf, -math.inf])
+    with use_profile(activation="neuron_range", **field):
+        for name, run in (
+            ("vector_norm", lambda: neuronsim.vector_norm(zeros)),
+            ("std", lambda: neuronsim.std(zeros)),
+            ("logsumexp", lambda: neuronsim.nn.logsumexp(low)),
+        ):
+            with pytest.warns(RuntimeWarning, match=f"^{name}: 1 element ") as met:
+                assert math.isnan(float(run()))
+            assert met[0].filename == __file__

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -32,16 +33,38 @@ Axis = int | tuple[int, ...] | None
 # ---- elementwise: one function for each row of the table ---------------------------------------
 
 
+# What NumPy has no name for (E3).
+_FORMULAS = {
+    "sigmoid": ": 1 / (1 + e^-x)",
+    "silu": ": x sigmoid(x)",
+    "gelu": ": x Phi(x), Phi being the normal distribution",
+    "gelu_tanh": ": x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))",
+    "gelu_sigmoid": ": x sigmoid(1.702 x)",
+    "softplus": ": ln(1 + e^x)",
+    "mish": ": x tanh(softplus(x))",
+    "rsqrt": ": 1 / sqrt(x)",
+    "erf_dx": ": the derivative of erf",
+    "silu_dx": ": the derivative of silu",
+    "gelu_dx": ": the derivative of gelu",
+    "gelu_sigmoid_dx": ": the derivative of gelu_sigmoid",
+}
+
+
 def _elementwise_function(row: ops.Op) -> Callable[..., Array]:
     def function(*operands: Any) -> Array:
         if len(operands) != row.arity:
-            raise TypeError(f"{row.name}() takes {row.arity} arrays, not {len(operands)}")
+            arrays = "1 array" if row.arity == 1 else f"{row.arity} arrays"
+            raise TypeError(f"{row.name}() takes {arrays}, not {len(operands)}")
         return elementwise(row.name, *operands)
 
     function.__name__ = function.__qualname__ = row.name
+    of = "1 array" if row.arity == 1 else f"{row.arity} arrays"
+    rounding = "rounded once (E1)"
+    if row.name in ops.FUNCTIONS_OF_FLOATS:
+        rounding = "the nearest float32 (E2-E4), rounded once more to a narrower type (E1)"
     function.__doc__ = (
-        f"Elementwise {row.name}{f' (HLO `{row.opcode}`)' if row.opcode else ''} of {row.arity} array"
-        f"{'s' if row.arity > 1 else ''}, broadcast, in the common type, rounded once (E1)."
+        f"Elementwise {row.name}{f' (HLO `{row.opcode}`)' if row.opcode else ''} of {of}"
+        f"{_FORMULAS.get(row.name, '')}, broadcast, in the common type, {rounding}."
     )
     return function
 
@@ -141,7 +164,12 @@ def arange(
 def _axes(axis: Axis, rank: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(rank))
-    return axis if isinstance(axis, tuple) else (operator.index(axis),)
+    try:
+        return tuple(map(operator.index, axis if isinstance(axis, tuple) else (axis,)))
+    except TypeError as error:
+        raise InvalidArgument(
+            f"axis is an integer, a tuple of integers or None, not {axis!r}"
+        ) from error
 
 
 def reduced_axes(x: Array, axis: Axis) -> tuple[int, ...]:
@@ -261,10 +289,21 @@ def std(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = Fa
     return statistic("std", x, axis, keepdims, correction=_correction(correction))
 
 
+def number(what: str, value: Any) -> float:
+    """`value` as a float; raises InvalidArgument if it is not a number within float64's range."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real | np.number):
+        raise InvalidArgument(f"{what} is a number, not {value!r}")
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise InvalidArgument(f"{what} is a number within float64's range: {error}") from error
+
+
 def _correction(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    found = number("the correction", value)
+    if not math.isfinite(found):
         raise InvalidArgument(f"the correction is a finite number, not {value!r}")
-    return value
+    return found
 
 
 def vector_norm(
@@ -279,7 +318,7 @@ def vector_norm(
     >>> vector_norm(asarray([3.0, 4.0]))
     Array(5., dtype=float32)
     """
-    if ord not in (1, 2, math.inf, -math.inf):
+    if isinstance(ord, bool) or ord not in (1, 2, math.inf, -math.inf):
         raise UnsupportedOperator(f"vector_norm of the order {ord!r}: 1, 2, inf and -inf are known")
     a = float_array(x)
     if math.isinf(ord) and math.prod(a.shape[d] for d in reduced_axes(a, axis)) == 0:
@@ -292,7 +331,7 @@ def _cumulative(reducer: str, x: Array, axis: int | None) -> Array:
         if x.ndim > 1:
             raise InvalidArgument(f"an array of {x.ndim} axes needs axis=")
         axis = 0
-    at = _one_axis(x, axis)
+    at = one_axis(x, axis)
     # The last element equals the reduction, which starts from the identity (R2, R4).
     initial = _limit(reducer, x)
     attributes = {"axis": at, "reducer": reducer}
@@ -334,7 +373,7 @@ def reduce_window(
 # ---- order (E10) -------------------------------------------------------------------------------
 
 
-def _one_axis(x: Array, axis: int) -> int:
+def one_axis(x: Array, axis: int) -> int:
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
         raise InvalidArgument(f"the axis is an integer, not {axis!r}")
     if not -x.ndim <= axis < x.ndim:
@@ -358,7 +397,7 @@ def argmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
 
 def _argument(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
     source = x.reshape(-1) if axis is None else x
-    at = 0 if axis is None else _one_axis(x, axis)
+    at = 0 if axis is None else one_axis(x, axis)
     found = Array(ops.apply(name, [source.bits], axis=at))
     kept = tuple(1 if axis is None or d == at else n for d, n in enumerate(x.shape))
     return found.reshape(kept) if keepdims else found
@@ -367,7 +406,7 @@ def _argument(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
 def argsort(x: Any, axis: int = -1, *, descending: bool = False) -> Array:
     """The indices that sort `x`, stable: NaN last, -0 equal to +0; descending reverses the order."""
     a = asarray(x)
-    at = _one_axis(a, axis)
+    at = one_axis(a, axis)
     if not descending:
         return Array(ops.apply("argsort", [a.bits], axis=at))
     # Equal elements keep their order: sort the reversed array, and reverse the result.
@@ -384,7 +423,7 @@ def sort(x: Any, axis: int = -1, *, descending: bool = False) -> Array:
     """
     a = asarray(x)
     order = np.asarray(argsort(a, axis, descending=descending))
-    return Array(ops.Bits(np.take_along_axis(a.bits.data, order, _one_axis(a, axis)), a.dtype))
+    return Array(ops.Bits(np.take_along_axis(a.bits.data, order, one_axis(a, axis)), a.dtype))
 
 
 def top_k(x: Any, k: int) -> tuple[Array, Array]:

@@ -7,7 +7,6 @@ Array([0.5, 0.5], dtype=bfloat16)
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -20,13 +19,28 @@ from neuronsim.arrays.array import Array, asarray, convert
 from neuronsim.dtypes import DTypeLike, as_dtype, result_type
 from neuronsim.errors import InvalidArgument
 
+__all__ = [
+    *(
+        "batch_norm",
+        "conv",
+        "gelu",
+        "layer_norm",
+        "log_softmax",
+        "logsumexp",
+        "mish",
+        "relu",
+        "rms_norm",
+    ),
+    *("sigmoid", "silu", "softmax", "softplus"),
+]
+
 
 def _by_rows(name: str, x: Any, axis: Any, terms: dict[str, Any], **attributes: Any) -> Array:
     """A composite over one axis; `terms` are as long as that axis, or one number."""
     a = functions.float_array(x)
     if a.ndim == 0:
         raise InvalidArgument(f"{name} of a scalar: it needs an axis")
-    (at,) = functions.reduced_axes(a, operator.index(axis))
+    at = functions.one_axis(a, axis)
     return _composite(name, a, [], at, terms, attributes)
 
 
@@ -56,9 +70,7 @@ def _term(name: str, what: str, term: Any, x: Array, axis: int) -> Array:
 
 
 def _epsilon(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidArgument(f"epsilon is a number, not {value!r}")
-    return float(value)
+    return functions.number("epsilon", value)
 
 
 def softmax(x: Any, axis: int = -1) -> Array:
@@ -108,7 +120,7 @@ def batch_norm(
     Array([[1., 2.]], dtype=float32)
     """
     a = functions.float_array(x)
-    (at,) = functions.reduced_axes(a, operator.index(axis))
+    at = functions.one_axis(a, axis)
     given = {"mean": mean, "variance": variance}
     statistics = [_term("batch_norm", key, v, a, at) for key, v in given.items()]
     attributes = {"epsilon": _epsilon(epsilon)}
