@@ -49,7 +49,7 @@ def relative_error(
         x = low + (high - low) * i / SAMPLES
         exact = whole(x, f(x))
         if exact != 0:
-            p = whole(x, mp.polyval([mp.mpf(c) for c in reversed(coefficients)], x - centre))
+            p = whole(x, sum(mp.mpf(c) * (x - centre) ** k for k, c in enumerate(coefficients)))
             worst = max(worst, abs(p / exact - 1))
     return worst
 

@@ -112,7 +112,7 @@ def test_control_order_probing_tells_numpys_matmul_from_M2() -> None:
         return np.asarray((rows @ np.ones((rows.shape[1], 64), np.float32))[:, 0])
 
     same = 0
-    for depth in (128, 200, 256, 300):
+    for depth in (200, 256, 300):  # beyond a tile, in which M2 too adds one after the other
         try:
             same += revealed(product, list(range(depth)), depth) == m2_tree(depth)
         except ValueError:  # not even pairs

@@ -13,7 +13,17 @@ from neuronsim import dtypes, ops, processor
 from neuronsim.dtypes import DType
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.fusion import MAX_PROLOGUE
-from neuronsim.executor.run import Call, Chain, Product, Program, Step, TupleValue, Value, run_program
+from neuronsim.executor.run import (
+    Call,
+    Chain,
+    Counts,
+    Product,
+    Program,
+    Step,
+    TupleValue,
+    Value,
+    run_program,
+)
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify
@@ -663,14 +673,14 @@ def test_int64_terms_are_counted_on_their_own_C7(module_of: ModuleOf, restored_s
         inst("s", "add", (35, 45), "d", "f"),
     ]
     module, profile = module_of(*body), Profile(int64="truncate")
-    counts: dict[str, int] = {}
+    counts = Counts()
     inputs = inputs_of(module, 1)
     small = inputs | {"i": ops.truncate_int64(inputs["i"])[0]}
     program = compiled(module, profile)
     assert [fused(p) for p in products(program)] == [{"epilogue"}]
     found = run_program(program, inputs, counts)
     assert words(found) == words(one_at_a_time(module, small, profile))
-    assert set(counts) == {"i"}
+    assert set(counts.int64_truncated) == {"i"}
 
 
 def test_a_product_read_by_two_steps_is_stored(module_of: ModuleOf, restored_processor: None) -> None:

@@ -16,7 +16,7 @@ from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import UnsupportedOperator, UnsupportedType
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.run import Program, TupleValue, Value, run_program
+from neuronsim.executor.run import Counts, Program, TupleValue, Value, run_program
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify
@@ -263,12 +263,12 @@ def test_truncated_instructions_are_the_32_bit_ones_C7(module: Module, seed: int
 
 
 def int64_run(program: Program, **inputs: Any) -> tuple[list[int | float], dict[str, int]]:
-    counts: dict[str, int] = {}
+    counts = Counts()
     types = {name: t.dtype for name, t in program.inputs}
     given = {n: Bits(np.asarray(v, types[n].storage), types[n]) for n, v in inputs.items()}
     value = run_program(program, given, counts)
     assert isinstance(value, Bits)
-    return value.data.tolist(), counts
+    return value.data.tolist(), counts.int64_truncated
 
 
 def test_parameters_are_truncated_and_counted_C7(module_of: ModuleOf, program_of: ProgramOf) -> None:
