@@ -68,7 +68,7 @@ inline Doubles mish(Doubles x) {
     return greatest(splat(-0x1p128), x) * (n / (n + 2.0));  // -Inf times what vanishes there vanishes
 }
 
-// Where a derivative is near its zero at `root`, cancellation is left to the accurate step.
+// Near the zero of a derivative cancellation is left to the accurate step.
 inline Doubles unless_near(Doubles distance, Doubles y) {
     return magnitude(distance) < 0x1p-9 ? splat(__builtin_nan("")) : y;
 }
