@@ -157,6 +157,30 @@ class ConvolutionDimensions:
         return f"{texts[0]}_{texts[1]}->{texts[2]}"
 
 
+@dataclass(frozen=True)
+class GatherDimensions:
+    """Which dimensions of a gather's operand, start indices and result are what, as HLO lists them."""
+
+    offset_dims: tuple[int, ...] = ()
+    collapsed_slice_dims: tuple[int, ...] = ()
+    start_index_map: tuple[int, ...] = ()
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+    index_vector_dim: int = 0
+
+
+@dataclass(frozen=True)
+class ScatterDimensions:
+    """Which dimensions of a scatter's operand, indices and updates are what, as HLO lists them."""
+
+    update_window_dims: tuple[int, ...] = ()
+    inserted_window_dims: tuple[int, ...] = ()
+    scatter_dims_to_operand_dims: tuple[int, ...] = ()
+    input_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+    index_vector_dim: int = 0
+
+
 Infer: TypeAlias = Callable[[Sequence[ArrayType], Attributes], ArrayType]
 Evaluate: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, ArrayType, Setting], BitsArray]
 
