@@ -1,0 +1,143 @@
+"""Composites: rule R7."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from neuronsim import _core, dtypes
+from neuronsim.composites import FORMULAS
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops.elementwise import converted
+from neuronsim.ops.programs import core_code, count_outside_range, empty, is_host, outside_range_warning
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting, by_name, check_axes
+
+# What a composite takes beside x: terms as long as a row, or statistics of each channel and such terms.
+_TERMS = ("weight", "bias")
+
+
+def _composite_operand(operands: Sequence[ArrayType], what: str, attributes: Attributes) -> ArrayType:
+    x = operands[0]
+    if x.dtype.kind != "float" or not (x.dtype.device or is_host(x.dtype)):
+        raise UnsupportedType(
+            f"{what} of {x.dtype.name}: a float type of the device is needed (rule F)"
+        )
+    check_axes(attributes["dimensions"], len(x.dims), "dimensions")
+    return x
+
+
+def infer_by_rows(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    """A composite that gives a row for a row: softmax and the norms of layers."""
+    x = _composite_operand(operands, "a composite (R7)", attributes)
+    own = tuple(x.dims[d] for d in sorted(attributes["dimensions"]))
+    for name, t in zip(attributes.get("terms", ()), operands[1:], strict=True):
+        if name not in _TERMS or t.dims != own or t.dtype.kind != "float":
+            raise InvalidArgument(f"the {name} {t} is not as long as a row of {x}: {list(own)}")
+    return x
+
+
+def infer_statistic(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    """A composite that gives one element for a row."""
+    x = _composite_operand(operands, "a composite (R7)", attributes)
+    kept = (n for d, n in enumerate(x.dims) if d not in attributes["dimensions"])
+    return ArrayType(x.dtype, tuple(kept))
+
+
+def infer_batch_norm(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    x = _composite_operand(operands, "batch_norm", attributes)
+    own = tuple(x.dims[d] for d in attributes["dimensions"])
+    for name, t in zip(("mean", "variance", *attributes["terms"]), operands[1:], strict=True):
+        if t.dims != own or t.dtype.kind != "float":
+            raise InvalidArgument(f"the {name} {t} is not as long as the channels of {x}: {list(own)}")
+    return x
+
+
+class _Steps:
+    """The steps of a composite's formula over some axes: float32, or float64 on the host."""
+
+    def __init__(self, dtype: DType, axes: Sequence[int], setting: Setting) -> None:
+        self.dtype, self.axes, self.setting = dtype, tuple(axes), setting
+        self.outside = 0  # elements that `neuron_range` made NaN (E3)
+
+    def __call__(self, name: str, *operands: Bits | float) -> Bits:
+        op = by_name(name)
+        values = [x if isinstance(x, Bits) else self.number(x) for x in operands]
+        dims = np.broadcast_shapes(*(x.data.shape for x in values))
+        values = [Bits(np.broadcast_to(x.data, dims), x.dtype) for x in values]
+        result = op.infer([x.type for x in values], {})
+        self.outside += count_outside_range(op, values, self.setting.profile)
+        return Bits(op.evaluate(op, values, {}, result, self.setting), result.dtype)
+
+    def number(self, x: float) -> Bits:
+        """A Python number rounded once (C1)."""
+        return converted(Bits(np.asarray(x, np.float64), dtypes.float64), self.dtype, self.setting)
+
+    def reduce(self, reducer: str, x: Bits) -> Bits:
+        op, start = by_name("reduce"), by_name(reducer).identity
+        assert start is not None
+        attributes = {"dimensions": self.axes, "reducer": reducer}
+        operands = [x, Bits(np.asarray(start, self.dtype.storage), self.dtype)]
+        result = op.infer([o.type for o in operands], attributes)
+        found = op.evaluate(op, operands, attributes, result, self.setting)
+        kept = tuple(1 if d in self.axes else n for d, n in enumerate(x.data.shape))
+        return Bits(found.reshape(kept), self.dtype)
+
+    def count(self, x: Bits) -> int:
+        return math.prod(x.data.shape[d] for d in self.axes)
+
+
+def evaluate_formula(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    """A composite by its formula, each step over the whole array."""
+    x, *others = operands
+    axes = sorted(attributes["dimensions"])
+    dtype = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
+    own = [n if d in axes else 1 for d, n in enumerate(x.data.shape)]
+    values = [x, *(Bits(t.data.reshape(own), t.dtype) for t in others)]
+    values = [converted(v, dtype, setting) for v in values]
+    steps = _Steps(dtype, axes, setting)
+    found: Bits = FORMULAS[op.name](steps, values, attributes)
+    if steps.outside:
+        warnings.warn(outside_range_warning(op.name, steps.outside), RuntimeWarning, stacklevel=7)
+    return converted(Bits(found.data.reshape(result.dims), dtype), result.dtype, setting).data
+
+
+_LONGEST_ROW, _LONGEST_COLUMN = 1 << 16, 1 << 12
+
+
+def evaluate_composite(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    x, *terms = operands
+    profile = setting.profile
+    is_plain = (
+        profile.rounding == "nearest_even"
+        and profile.subnormals == "keep"
+        and profile.divide == "ieee"
+        and profile.fp8_overflow == "inf"
+        and profile.activation == "exact"
+    )
+    axes = sorted(attributes["dimensions"])
+    row = math.prod(x.data.shape[d] for d in axes)
+    # Rows that fit the kernel's blocks; reductions are quicker along others.
+    follows = axes == list(range(x.data.ndim - len(axes), x.data.ndim))
+    fits = row <= (_LONGEST_ROW if follows else _LONGEST_COLUMN)
+    if is_host(x.dtype) or not is_plain or attributes.get("ord", 2) != 2 or not fits:
+        return evaluate_formula(op, operands, attributes, result, setting)
+    order = [*(d for d in range(x.data.ndim) if d not in axes), *axes]
+    moved, kept = x.data.transpose(order), x.data.ndim - len(axes)
+    by_rows = op.infer is infer_by_rows
+    output = empty(ArrayType(x.dtype, moved.shape if by_rows else moved.shape[:kept]))
+    wide = [converted(t, dtypes.float32, setting).data for t in terms]
+    _core.compose(
+        *(op.name, core_code(x.dtype, op.label), profile.reduce_tile, moved, kept, output),
+        epsilon=attributes.get("epsilon", 0.0),
+        divisor=max(math.prod(moved.shape[kept:]) - attributes.get("correction", 0), 0),
+        **dict(zip(attributes.get("terms", ()), map(np.ascontiguousarray, wide), strict=True)),
+    )
+    return output.transpose(np.argsort(order)) if by_rows else output

@@ -1,0 +1,181 @@
+"""Elementwise operations: result types, evaluation on the device's types and on the host's (H1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from neuronsim import dtypes
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops.order import order_keys
+from neuronsim.ops.programs import CORE_KINDS, core_code, core_name, is_host, run_one
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting, by_name, same_type
+
+
+def infer_abs(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    real = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
+    return operands[0]._replace(dtype=real.get(operands[0].dtype, operands[0].dtype))
+
+
+def infer_comparison(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    return ArrayType(dtypes.boolean, same_type(operands, "operands").dims)
+
+
+def infer_predicate(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    return operands[0]._replace(dtype=dtypes.boolean)
+
+
+def infer_clamp(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    low, x, high = operands
+    for bound in (low, high):
+        if bound.dtype is not x.dtype or bound.dims not in (x.dims, ()):
+            raise InvalidArgument(f"the bound {bound} does not clamp {x}")
+    return x
+
+
+def infer_select(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    condition, *branches = operands
+    result = same_type(branches, "branches")
+    if condition.dtype is not dtypes.boolean or condition.dims not in (result.dims, ()):
+        raise InvalidArgument(f"the condition {condition} does not select between {result}")
+    return result
+
+
+def infer_convert(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    target: DType = attributes["dtype"]
+    for t in (operands[0].dtype, target):
+        if t.kind == "complex" and t is not operands[0].dtype:
+            raise UnsupportedType(f"convert to {t.name}: complex types are the host's (rule H1)")
+    if operands[0].dtype.kind == "complex" and target.kind != "complex":
+        raise UnsupportedType("convert of a complex value to a real type (C6): take its real part")
+    return ArrayType(target, operands[0].dims)
+
+
+def infer_reduce_precision(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    exponent_bits, mantissa_bits = attributes["exponent_bits"], attributes["mantissa_bits"]
+    if exponent_bits < 1 or mantissa_bits < 0:
+        raise InvalidArgument(
+            f"reduce-precision to {exponent_bits} exponent and {mantissa_bits} mantissa bits: the "
+            "least are 1 and 0"
+        )
+    if not operands[0].dtype.exponent_bits or not operands[0].dtype.device:
+        raise UnsupportedType(f"reduce-precision of {operands[0].dtype.name}: a device float is needed")
+    return operands[0]
+
+
+_ON_COMPLEX = frozenset(
+    {"add", "subtract", "multiply", "divide", "negative", "abs", "equal", "not_equal"}
+)
+
+
+def check_elementwise(op: Op, operand: DType, result: DType) -> None:
+    """Raises UnsupportedType where an elementwise operation does not exist for a type."""
+    if not is_host(operand):
+        core_name(op, operand)
+        core_code(result, op.label)
+        return
+    integral = op.core is not None and CORE_KINDS[op.core] == "integral"
+    if integral or (operand.kind == "complex" and op.name not in (*_ON_COMPLEX, "select")):
+        raise UnsupportedType(f"{op.label} is not defined for {operand.name}")
+
+
+def _sigmoid_on_host(x: BitsArray) -> BitsArray:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _normal_on_host(x: BitsArray) -> BitsArray:
+    return np.asarray(_erfc(-x / math.sqrt(2)) / 2)
+
+
+def _silu_dx_on_host(x: BitsArray) -> BitsArray:
+    s = _sigmoid_on_host(x)
+    return np.asarray(s * (1 + x * (1 - s)))
+
+
+def _gelu_dx_on_host(x: BitsArray) -> BitsArray:
+    density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return np.asarray(_normal_on_host(x) + x * density)
+
+
+def _with_limits(
+    function: Callable[[BitsArray], BitsArray], at_plus_inf: float
+) -> Callable[[BitsArray], BitsArray]:
+    """The function with its limits at -Inf, -0, and at +Inf, where the formula has none (E3)."""
+
+    def on_host(x: BitsArray) -> BitsArray:
+        limited = np.where(x == np.inf, at_plus_inf, function(x))
+        return np.where(x == -np.inf, -0.0, limited)
+
+    return on_host
+
+
+_erf = np.vectorize(math.erf, [np.float64])
+_erfc = np.vectorize(math.erfc, [np.float64])
+_ON_HOST: dict[str, Callable[..., Any]] = {
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": _erf,
+    "erfc": _erfc,
+    "sigmoid": _sigmoid_on_host,
+    "silu": _with_limits(lambda x: x * _sigmoid_on_host(x), math.inf),
+    "gelu": _with_limits(lambda x: x * _normal_on_host(x), math.inf),
+    "gelu_tanh": _with_limits(
+        lambda x: x * _sigmoid_on_host(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)), math.inf
+    ),
+    "gelu_sigmoid": _with_limits(lambda x: x * _sigmoid_on_host(1.702 * x), math.inf),
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "mish": _with_limits(lambda x: x * np.tanh(np.logaddexp(x, 0)), math.inf),
+    "erf_dx": lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x),
+    "silu_dx": _with_limits(_silu_dx_on_host, 1),
+    "gelu_dx": _with_limits(_gelu_dx_on_host, 1),
+    "gelu_sigmoid_dx": _with_limits(lambda x: _silu_dx_on_host(1.702 * x), 1),
+    "select": np.where,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "round_half_away": lambda x: np.copysign(np.floor(np.abs(x) + (np.abs(x) % 1 >= 0.5)), x),
+}
+
+
+def _evaluate_on_host(op: Op, operands: Sequence[Bits]) -> BitsArray:
+    values = [x.data for x in operands]
+    with np.errstate(all="ignore"):
+        if op.total_order:
+            return np.asarray(
+                getattr(np, op.name.removesuffix("_total_order"))(
+                    *(order_keys(x, nan_last=False) for x in operands)
+                )
+            )
+        function = _ON_HOST.get(op.name) or getattr(np, op.name)
+        return np.asarray(function(*values))
+
+
+def evaluate_elementwise(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    if is_host(operands[-1].dtype):
+        return _evaluate_on_host(op, operands)
+    return run_one(op, operands, attributes, result, setting)
+
+
+def evaluate_convert(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    if operands[0].dtype is result.dtype:
+        return operands[0].data
+    return run_one(op, operands, attributes, result, setting)
+
+
+def converted(x: Bits, dtype: DType, setting: Setting) -> Bits:
+    if x.dtype is dtype:
+        return x
+    result = ArrayType(dtype, x.data.shape)
+    return Bits(run_one(by_name("convert"), [x], {}, result, setting), dtype)

@@ -1,0 +1,152 @@
+"""`apply`, the one door to every evaluation, and what it does about 64-bit integers (C7) and random
+words (S2).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neuronsim import dtypes
+from neuronsim.ops.products import Fusion, evaluate_convolution, evaluate_dot
+from neuronsim.ops.programs import (
+    CORE_KINDS,
+    count_outside_range,
+    elementwise_program,
+    outside_range_warning,
+)
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting, by_name
+from neuronsim.processor import check_environment
+from neuronsim.profiles import current_profile, next_rounding
+
+
+def evaluate(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    setting: Setting,
+    result: ArrayType | None = None,
+) -> Bits:
+    """Evaluate a row on bits. `result` is the type that a graph states; else it is inferred."""
+    check_environment()
+    if result is None:
+        result = op.infer([x.type for x in operands], attributes)
+    return Bits(op.evaluate(op, operands, attributes, result, setting), result.dtype)
+
+
+def evaluate_product(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    setting: Setting,
+    result: ArrayType,
+    fusion: Fusion,
+) -> Bits:
+    """A dot or a convolution with what is fused into it; `result` is the product's own type."""
+    check_environment()
+    run = evaluate_dot if op.name == "dot" else evaluate_convolution
+    data = run(op, operands, attributes, result, setting, fusion)
+    return Bits(data, fusion.result(result).dtype)
+
+
+def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
+    """Evaluate an operation on arrays, or record it if an operand records.
+
+    An operand with `__neuronsim_apply__(op, operands, attributes)` takes over, as a tracer does.
+    """
+    op = by_name(name)
+    for x in operands:
+        record = getattr(x, "__neuronsim_apply__", None)
+        if record is not None:
+            return record(op, operands, attributes)
+    result = attributes.get("result")
+    profile = current_profile()
+    setting = Setting(profile)
+    if profile.activation == "neuron_range":
+        outside = count_outside_range(op, operands, profile)
+        if outside:
+            # The caller of a function of `arrays`, which comes here through two others.
+            warnings.warn(outside_range_warning(name, outside), RuntimeWarning, stacklevel=5)
+    if profile.rounding == "nearest_even" and profile.int64 == "keep":
+        return evaluate(op, operands, attributes, setting, result)
+    if result is None:
+        result = op.infer([x.type for x in operands], attributes)
+    if profile.rounding == "stochastic" and draws(op, operands, attributes, result):
+        # S2: the place of this rounding operation in the sequence of the context's.
+        state = next_rounding()
+        setting = Setting(profile, state.seed, f"{state.calls}/eager/{name}/")
+    if profile.int64 == "keep":
+        return evaluate(op, operands, attributes, setting, result)
+    pairs = [truncate_int64(x) for x in operands]
+    value, changed = truncated(op, [x for x, _ in pairs], attributes, setting, result)
+    changed += sum(n for _, n in pairs)
+    if changed:
+        message = f"{name}: {changed} 64-bit integers are others than in 64 bits (C7, int64='truncate')"
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+    return value
+
+
+def moves_bits(op: Op) -> bool:
+    """Whether an operation moves or flips bits and nothing else (E6)."""
+    kind = None if op.core is None else CORE_KINDS[op.core]
+    return op.cast == "movement" or kind in ("bitwise", "sign", "selection") or op.name == "nextafter"
+
+
+def draws(op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType) -> bool:
+    """Whether an operation rounds float32 values to a narrower float under this profile (S1)."""
+    t = result.dtype
+    if t is dtypes.float32 or not t.exponent_bits or moves_bits(op):
+        return False
+    if op.core is None and op.name not in ("convert", "reduce_precision"):
+        return True
+    types = tuple(x.dtype for x in operands)
+    if (op.name == "convert" and types[0] is t) or any(x.code is None for x in types):
+        return False
+    program, _ = elementwise_program(op, attributes, types, t, current_profile())
+    return program.draws()
+
+
+def truncated(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, setting: Setting, result: ArrayType
+) -> tuple[Bits, int]:
+    """C7: the 32-bit instruction for a 64-bit one, its result extended, and how many elements that
+    changes. The operands are truncated already (`truncate_int64`).
+    """
+    arrays = [_as_32_bits(x) for x in operands] if op.name == "convert" else list(operands)
+    value = evaluate(op, arrays, attributes, setting, result)
+    if value.dtype not in _WIDE:
+        return value, 0
+    # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats and
+    # products through floats (M7), which saturate in 32 bits, and for shifts and counts of bits, whose
+    # width is 32.
+    saturates = (op.name == "convert" and arrays[0].dtype.kind == "float") or (
+        op.name in ("dot", "convolution") and setting.profile.int_dot == "via_float32"
+    )
+    if saturates or (op.core is not None and op.name != "select"):
+        narrow = _WIDE[value.dtype]
+        own = {**attributes, "dtype": narrow} if saturates else attributes
+        small = evaluate(op, [_as_32_bits(a) for a in arrays], own, setting)
+        wide = small.data.astype(value.dtype.storage)
+        return Bits(wide, value.dtype), int(np.count_nonzero(wide != value.data))
+    return truncate_int64(value)
+
+
+_WIDE = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
+
+
+def truncate_int64(value: Bits) -> tuple[Bits, int]:
+    """C7: 64-bit integers become their low 32 bits extended; with the count of changed elements."""
+    if value.dtype not in _WIDE:
+        return value, 0
+    low = value.data.astype(_WIDE[value.dtype].storage).astype(value.dtype.storage)
+    changed = int(np.count_nonzero(low != value.data))
+    return (Bits(low, value.dtype) if changed else value), changed
+
+
+def _as_32_bits(value: Bits) -> Bits:
+    """A truncated 64-bit integer as the 32-bit one that the device has (C7)."""
+    narrow = _WIDE.get(value.dtype)
+    return value if narrow is None else Bits(value.data.astype(narrow.storage), narrow)

@@ -1,0 +1,147 @@
+"""Operations that move bits, and iota."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from neuronsim import dtypes
+from neuronsim.errors import InvalidArgument
+from neuronsim.ops.products import dot_kind, transpose_on_tensor_engine
+from neuronsim.ops.programs import run_one
+from neuronsim.ops.rows import (
+    ArrayType,
+    Attributes,
+    Bits,
+    BitsArray,
+    Op,
+    Setting,
+    by_name,
+    check_axes,
+    sole_axis,
+)
+
+
+def infer_broadcast(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    dims, mapping = attributes["dims"], attributes["dimensions"]
+    check_axes(mapping, len(dims), "dimensions")
+    if tuple(dims[d] for d in mapping) != operands[0].dims:
+        raise InvalidArgument(f"{operands[0]} does not lie along axes {mapping} of {tuple(dims)}")
+    return ArrayType(operands[0].dtype, tuple(dims))
+
+
+def infer_reshape(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    dims = tuple(attributes["dims"])
+    if math.prod(dims) != math.prod(operands[0].dims):
+        raise InvalidArgument(f"{operands[0]} has not as many elements as shape {dims}")
+    return ArrayType(operands[0].dtype, dims)
+
+
+def infer_transpose(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    axes = attributes["dimensions"]
+    check_axes(axes, len(operands[0].dims), "dimensions")
+    if len(axes) != len(operands[0].dims):
+        raise InvalidArgument(f"{tuple(axes)} does not permute the axes of {operands[0]}")
+    return ArrayType(operands[0].dtype, tuple(operands[0].dims[a] for a in axes))
+
+
+def infer_reverse(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    check_axes(attributes["dimensions"], len(operands[0].dims), "dimensions")
+    return operands[0]
+
+
+def infer_slice(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    ranges: Sequence[tuple[int, int, int]] = attributes["slice"]
+    dims = operands[0].dims
+    if len(ranges) != len(dims):
+        raise InvalidArgument(f"a slice of {operands[0]} needs {len(dims)} ranges")
+    for (start, limit, stride), size in zip(ranges, dims, strict=True):
+        if not (0 <= start <= limit <= size and stride >= 1):
+            raise InvalidArgument(f"slice [{start}:{limit}:{stride}] leaves an axis of {size}")
+    return ArrayType(operands[0].dtype, tuple(len(range(*r)) for r in ranges))
+
+
+def infer_concatenate(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    first = operands[0]
+    axis = sole_axis(attributes, len(first.dims))
+    for t in operands[1:]:
+        if (
+            t.dtype is not first.dtype
+            or len(t.dims) != len(first.dims)
+            or any(a != b for d, (a, b) in enumerate(zip(t.dims, first.dims, strict=True)) if d != axis)
+        ):
+            raise InvalidArgument(f"{t} cannot follow {first} along axis {axis}")
+    joined = sum(t.dims[axis] for t in operands)
+    return ArrayType(first.dtype, (*first.dims[:axis], joined, *first.dims[axis + 1 :]))
+
+
+def infer_iota(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    dims = tuple(attributes["dims"])
+    sole_axis(attributes, len(dims))
+    return ArrayType(attributes["dtype"], dims)
+
+
+def evaluate_copy(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    return operands[0].data
+
+
+def evaluate_broadcast(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    x = operands[0].data
+    order = sorted(range(x.ndim), key=lambda i: int(attributes["dimensions"][i]))
+    aligned = x.transpose(order)
+    shape = [1] * len(result.dims)
+    for i in order:
+        shape[attributes["dimensions"][i]] = x.shape[i]
+    return np.broadcast_to(aligned.reshape(shape), result.dims)
+
+
+def evaluate_reshape(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    return operands[0].data.reshape(result.dims)
+
+
+def evaluate_transpose(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    x, axes = operands[0], attributes["dimensions"]
+    on_tensor_engine = setting.profile.transpose == "tensor_engine" and dot_kind(x.dtype) == "float"
+    if on_tensor_engine and axes and axes[-1] != len(axes) - 1:  # A3: it moves the minor-most axis
+        return transpose_on_tensor_engine(x, axes, dtypes.float32, setting)
+    return x.data.transpose(axes)
+
+
+def evaluate_reverse(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    return np.flip(operands[0].data, tuple(attributes["dimensions"]))
+
+
+def evaluate_slice(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    return operands[0].data[tuple(slice(*r) for r in attributes["slice"])]
+
+
+def evaluate_concatenate(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    return np.concatenate([x.data for x in operands], axis=attributes["dimensions"][0])
+
+
+def evaluate_iota(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    (axis,) = attributes["dimensions"]
+    if 0 in result.dims:
+        return np.empty(result.dims, result.dtype.storage)
+    count = Bits(np.arange(result.dims[axis], dtype=np.int64), dtypes.int64)
+    line_type = ArrayType(result.dtype, (result.dims[axis],))
+    line = Bits(run_one(by_name("convert"), [count], {}, line_type, setting), result.dtype)
+    return evaluate_broadcast(op, [line], {"dimensions": (axis,)}, result, setting)

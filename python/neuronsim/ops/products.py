@@ -1,0 +1,485 @@
+"""Matrix products and convolutions: rules M1 to M8."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from neuronsim import _core, dtypes
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument, OutOfMemory, UnsupportedOperator, UnsupportedType
+from neuronsim.ops.elementwise import converted
+from neuronsim.ops.programs import (
+    CONVERT,
+    FLOAT32,
+    core_code,
+    empty,
+    numerics,
+    run_tile_program,
+    tile_program,
+)
+from neuronsim.ops.reductions import check_window
+from neuronsim.ops.rows import (
+    MAX_ELEMENTS,
+    ArrayType,
+    Attributes,
+    Bits,
+    BitsArray,
+    ConvolutionDimensions,
+    DotDimensions,
+    Op,
+    Setting,
+    WindowDimension,
+    check_axes,
+)
+from neuronsim.profiles import Profile
+
+
+def infer_dot(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    return _dot_type(*operands, attributes["dot_dimensions"], attributes.get("dtype"))
+
+
+@lru_cache(4096)
+def _dot_type(lhs: ArrayType, rhs: ArrayType, d: DotDimensions, dtype: DType | None) -> ArrayType:
+    check_axes(d.lhs_contracting + d.lhs_batch, len(lhs.dims), "lhs dimensions")
+    check_axes(d.rhs_contracting + d.rhs_batch, len(rhs.dims), "rhs dimensions")
+    for left, right in ((d.lhs_contracting, d.rhs_contracting), (d.lhs_batch, d.rhs_batch)):
+        if tuple(lhs.dims[i] for i in left) != tuple(rhs.dims[i] for i in right):
+            raise InvalidArgument(f"dot of {lhs} and {rhs}: axes {left} and {right} do not match")
+    free_lhs = (n for i, n in enumerate(lhs.dims) if i not in d.lhs_contracting + d.lhs_batch)
+    free_rhs = (n for i, n in enumerate(rhs.dims) if i not in d.rhs_contracting + d.rhs_batch)
+    batch = tuple(lhs.dims[i] for i in d.lhs_batch)
+    dims = (*batch, *free_lhs, *free_rhs)
+    if math.prod(dims) > MAX_ELEMENTS:
+        raise InvalidArgument(
+            f"dot of {lhs} and {rhs}: the result would have {math.prod(dims)} elements"
+        )
+    return ArrayType(_product_type("dot", lhs.dtype, rhs.dtype, dtype), dims)
+
+
+def _product_type(what: str, lhs: DType, rhs: DType, dtype: DType | None) -> DType:
+    """The result's type of a dot or convolution; raises UnsupportedType for what M1 and M7 lack."""
+    dtype = dtype or dtypes.result_type(lhs, rhs)
+    operand_kinds = {dot_kind(lhs), dot_kind(rhs)}
+    if operand_kinds != {dot_kind(dtype)} or "host" in operand_kinds:
+        raise UnsupportedType(
+            f"{what} of {lhs.name} and {rhs.name} to {dtype.name}: operands and result must be "
+            "all device floats, or all integers or bool (M1, M7)"
+        )
+    return dtype
+
+
+def dot_kind(dtype: DType) -> str:
+    if dtype.kind in ("signed", "unsigned", "bool"):
+        return "integer"
+    return "float" if dtype.exponent_bits and dtype.device else "host"
+
+
+def infer_convolution(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    lhs, rhs = operands
+    window = tuple(attributes["window"])
+    numbers: ConvolutionDimensions = attributes["dimension_numbers"]
+    groups = (attributes["feature_group_count"], attributes["batch_group_count"])
+    return _convolution_type(lhs, rhs, window, numbers, *groups, attributes.get("dtype"))
+
+
+@lru_cache(4096, typed=True)
+def _convolution_type(
+    lhs: ArrayType,
+    rhs: ArrayType,
+    window: tuple[WindowDimension, ...],
+    d: ConvolutionDimensions,
+    features: int,
+    batches: int,
+    dtype: DType | None,
+) -> ArrayType:
+    what = f"convolution of {lhs} and {rhs}"
+    sides = (("input", d.input, lhs), ("kernel", d.kernel, rhs), ("output", d.output, None))
+    for side, axes, t in sides:
+        rank = len(window) + 2
+        if sorted(axes) != list(range(rank)) or (t is not None and len(t.dims) != rank):
+            raise InvalidArgument(
+                f"{what}: a window of {len(window)} dimensions needs {rank} in the {side}, each "
+                f"listed once: they are listed as {axes}"
+            )
+    check_window(window)
+    if not all(type(n) is int and n >= 1 for n in (features, batches)) or min(features, batches) > 1:
+        raise InvalidArgument(
+            f"{what}: feature_group_count {features} and batch_group_count {batches} must be positive "
+            "integers, and one of them 1"
+        )
+    batch, feature = lhs.dims[d.input_batch], lhs.dims[d.input_feature]
+    reads, writes = rhs.dims[d.kernel_input_feature], rhs.dims[d.kernel_output_feature]
+    if reads * features != feature:
+        raise InvalidArgument(
+            f"{what}: the input has {feature} features, the kernel reads {reads} in each of {features} "
+            "feature groups"
+        )
+    for length, name, groups in (
+        (writes, "output features", features * batches),
+        (batch, "batch", batches),
+    ):
+        if length % groups:
+            raise InvalidArgument(f"{what}: {groups} groups do not divide the {name}, {length}")
+    sizes = tuple(rhs.dims[a] for a in d.kernel_spatial)
+    if sizes != tuple(w.size for w in window):
+        raise InvalidArgument(f"{what}: the kernel is {sizes}, its window {tuple(window)}")
+    dims = [0] * (len(window) + 2)
+    dims[d.output_batch], dims[d.output_feature] = batch // batches, writes
+    for axis, w, source in zip(d.output_spatial, window, d.input_spatial, strict=True):
+        dims[axis] = w.output_size(lhs.dims[source])
+        if lhs.dims[source] * w.base_dilation > MAX_ELEMENTS:
+            raise InvalidArgument(f"{what}: the dilated input has more than {MAX_ELEMENTS} places")
+    if math.prod(n for n in dims if n) > MAX_ELEMENTS:
+        raise InvalidArgument(
+            f"{what}: a result of {tuple(dims)} has more than {MAX_ELEMENTS} elements"
+        )
+    return ArrayType(_product_type("convolution", lhs.dtype, rhs.dtype, dtype), tuple(dims))
+
+
+class Accumulation(NamedTuple):
+    """How a matrix product adds up, as the core takes it: `fma` is M2 with tiles of this length,
+    `exact`, `product_bf16` and `pairs` are M6's; every step's float32 result is rounded to `dtype`.
+    """
+
+    order: Literal["fma", "exact", "product_bf16", "pairs"] = "fma"
+    dtype: DType = dtypes.float32
+    tile: int = 128  # the depth of the tensor engine's array (M2)
+
+    @property
+    def core(self) -> tuple[str, int, int]:
+        """The core's arguments."""
+        return self.order, core_code(self.dtype, "an accumulate type"), self.tile
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """What a compiled program runs as part of a product: a program for each operand that computes its
+    elements while they are packed, with their type; the right operand packed before; and an epilogue,
+    whose inputs are the rounded sums and further arrays over the product's own dimensions.
+    """
+
+    lhs: tuple[_core.TileProgram, DType] | None = None
+    rhs: tuple[_core.TileProgram, DType] | None = None
+    packed: _core.PackedColumns | None = None
+    epilogue: tuple[_core.TileProgram, DType] | None = None
+    terms: tuple[BitsArray, ...] = ()
+
+    def result(self, product: ArrayType) -> ArrayType:
+        """What the product and its epilogue give."""
+        return product if self.epilogue is None else ArrayType(self.epilogue[1], product.dims)
+
+
+NO_FUSION = Fusion()
+_PSUM128 = Accumulation()
+
+
+def accumulation(
+    lhs: DType, rhs: DType, depth: int, accumulate: DType | None, profile: Profile
+) -> Accumulation:
+    """The sums of a product of floats: by the profile's field and the plan's accumulate type (M6).
+
+    Raises UnsupportedType or UnsupportedOperator for a combination that M6 does not have.
+
+    >>> accumulation(dtypes.bfloat16, dtypes.bfloat16, 300, None, Profile(accumulate="sequential")).tile
+    300
+    """
+    field, dtype = profile.accumulate, accumulate or dtypes.float32
+    if field == "psum128" and dtype is dtypes.float32:
+        return _PSUM128
+    if dtype not in (dtypes.float32, dtypes.float16, dtypes.bfloat16):
+        raise UnsupportedType(f"a product sums in float32, float16 or bfloat16, not {dtype.name} (M6)")
+    if field == "product_bf16" and max(lhs.bits, rhs.bits) > 16:
+        raise UnsupportedType(
+            f"accumulate='product_bf16' (M6) is for operands of 16 bits or fewer, not {lhs.name} and "
+            f"{rhs.name}: cast them to bfloat16, or choose another value"
+        )
+    steps_of_fma = field in ("psum128", "sequential")
+    if dtype is not dtypes.float32 and not steps_of_fma:
+        raise UnsupportedOperator(
+            f"a product that sums in {dtype.name} under accumulate={field!r}: M6 rounds fma results "
+            "and PSUM additions to that type, which psum128 and sequential have"
+        )
+    draws = field in ("exact", "product_bf16") or dtype is not dtypes.float32
+    if profile.rounding == "stochastic" and draws:
+        raise UnsupportedOperator(
+            f"a product with accumulate={field!r} that sums in {dtype.name} under stochastic rounding: "
+            "S2 has no words for its roundings"
+        )
+    if field == "psum128":
+        return Accumulation(dtype=dtype)
+    if field == "sequential":
+        return Accumulation(dtype=dtype, tile=max(depth, 1))
+    if field == "pairs":
+        return Accumulation("pairs", tile=max(depth, 1))
+    return Accumulation("exact" if field == "exact" else "product_bf16")
+
+
+class _Side(NamedTuple):
+    """One operand of a product for the core: its data, their type, and the program that computes its
+    elements while they are packed, of the type `dtype`.
+    """
+
+    data: BitsArray
+    code: int
+    program: _core.TileProgram | None
+    dtype: DType
+
+
+def _accumulation(
+    lhs: DType, rhs: DType, depth: int, result: DType, attributes: Attributes, profile: Profile
+) -> Accumulation:
+    """The sums of a dot or convolution of these operands (M6); integers have no choice (M7)."""
+    accumulate: DType | None = attributes.get("accumulate")
+    if dot_kind(result) == "integer":
+        if accumulate is not None:
+            raise UnsupportedType(f"a product in {result.name} does not sum in {accumulate.name} (M7)")
+        return _PSUM128
+    return accumulation(lhs, rhs, depth, accumulate, profile)
+
+
+def _side(
+    x: Bits,
+    attributes: Attributes,
+    setting: Setting,
+    tile: str,
+    fused: tuple[_core.TileProgram, DType] | None,
+) -> _Side:
+    """An operand of a product. The attribute `cast` has float32 rounded to that type first (A1)."""
+    cast: DType | None = attributes.get("cast")
+    code = core_code(x.dtype, "a product")
+    if fused is not None:
+        return _Side(x.data, code, *fused)
+    if cast is None or x.dtype is not dtypes.float32 or cast is x.dtype:
+        return _Side(x.data, code, None, x.dtype)
+    cast_code = core_code(cast, "a cast")
+    program = tile_program((code,), ((CONVERT, cast_code, (0,)),), (1,), setting.profile)
+    if not program.draws():
+        return _Side(x.data, code, program, cast)
+    rounded = run_tile_program(
+        program, [x.data], [ArrayType(cast, x.data.shape)], setting.seed, [setting.identifier(tile)]
+    )
+    return _Side(rounded[0], cast_code, None, cast)
+
+
+def _goes_via_float32(result: DType, attributes: Attributes, profile: Profile) -> bool:
+    """Whether a product of integers does (M7); to bool it is the or of ands in any case."""
+    return (
+        profile.int_dot == "via_float32"
+        and result is not dtypes.boolean
+        and dot_kind(result) == "integer"
+        and attributes.get("accumulate") is None
+    )
+
+
+def _evaluate_via_float32(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    """A product of integers as one of float32, rounded to the nearest and saturated (M7)."""
+    floats = [converted(x, dtypes.float32, setting) for x in operands]
+    wide = ArrayType(dtypes.float32, result.dims)
+    own = {name: value for name, value in attributes.items() if name != "cast"}
+    total = op.evaluate(op, floats, own, wide, setting)
+    back = (_core.CONVERT_NEAREST, core_code(result.dtype, op.label), (0,))
+    program = tile_program((FLOAT32,), (back,), (1,), setting.profile)
+    return run_tile_program(program, [total], [result])[0]
+
+
+def evaluate_dot(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    result: ArrayType,
+    setting: Setting,
+    fusion: Fusion = NO_FUSION,
+) -> BitsArray:
+    if _goes_via_float32(result.dtype, attributes, setting.profile):
+        return _evaluate_via_float32(op, operands, attributes, result, setting)
+    lhs, rhs = operands
+    d: DotDimensions = attributes["dot_dimensions"]
+    depth = math.prod([lhs.data.shape[i] for i in d.lhs_contracting])
+    free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, lhs.data.ndim, rhs.data.ndim)
+    with _memory_for(op, lhs, rhs, result):
+        a = _side(lhs, attributes, setting, "lhs", fusion.lhs)
+        b = _side(rhs, attributes, setting, "rhs", fusion.rhs)
+        how = _accumulation(a.dtype, b.dtype, depth, result.dtype, attributes, setting.profile)
+        left = (a.data.transpose(order_lhs), a.code, free_lhs, a.program)
+        right = (b.data.transpose(order_rhs), b.code, free_rhs, b.program)
+        return _run_dot(left, right, len(d.lhs_batch), result, how, setting, fusion)
+
+
+@contextmanager
+def _memory_for(op: Op, lhs: Bits, rhs: Bits, result: ArrayType) -> Iterator[None]:
+    """Says which product there was no memory for."""
+    try:
+        yield
+    except MemoryError as error:
+        what = f"{op.name} of {lhs.type} and {rhs.type} to {result}"
+        raise OutOfMemory(f"{what}: there is not as much memory") from error
+
+
+# One operand as the core takes it: data, type, how many axes are free, the program that casts it.
+DotSide: TypeAlias = tuple[BitsArray, int, int, _core.TileProgram | None]
+
+
+def _run_dot(
+    left: DotSide,
+    right: DotSide,
+    batch: int,
+    result: ArrayType,
+    how: Accumulation,
+    setting: Setting,
+    fusion: Fusion = NO_FUSION,
+) -> BitsArray:
+    output = empty(fusion.result(result))
+    code, choices = core_code(result.dtype, "dot"), numerics(setting.profile)
+    draw = (setting.seed, setting.identifier())
+    more: tuple[Any, ...] = ()
+    if fusion is not NO_FUSION:
+        terms = [np.broadcast_to(t, result.dims) for t in fusion.terms]
+        more = (fusion.packed, fusion.epilogue[0] if fusion.epilogue else None, terms)
+    _core.dot(*left, *right, batch, output, code, *how.core, choices, *draw, *more)
+    return output
+
+
+def pack_columns(
+    op: Op, lhs: DType, rhs: Bits, attributes: Attributes, setting: Setting
+) -> _core.PackedColumns | None:
+    """A constant right operand packed for many products with left operands of the type `lhs`; None
+    where the core would not use it.
+    """
+    if dot_kind(lhs) != "float" or dot_kind(rhs.dtype) != "float":
+        return None
+    if op.name == "dot":
+        d: DotDimensions = attributes["dot_dimensions"]
+        free = [i for i in range(rhs.data.ndim) if i not in d.rhs_contracting + d.rhs_batch]
+        data = rhs.data.transpose((*d.rhs_batch, *free, *d.rhs_contracting))
+        counts = (len(free), len(d.rhs_batch))
+        depth = math.prod(rhs.data.shape[i] for i in d.rhs_contracting)
+    elif attributes["feature_group_count"] * attributes["batch_group_count"] > 1:
+        return None
+    else:
+        n: ConvolutionDimensions = attributes["dimension_numbers"]
+        reversed_axes = tuple(i for i, v in enumerate(attributes["window"]) if v.reversal)
+        data = np.moveaxis(np.flip(rhs.data.transpose(n.kernel), reversed_axes), -1, 0)
+        counts, depth = (1, 0), math.prod(data.shape[1:])
+    cast: DType | None = attributes.get("cast")
+    if cast is not None and lhs is dtypes.float32:
+        lhs = cast
+    side = _side(Bits(data, rhs.dtype), attributes, setting, "rhs", None)
+    how = _accumulation(lhs, side.dtype, depth, dtypes.float32, attributes, setting.profile)
+    if how.order != "fma" or how.dtype is not dtypes.float32:
+        return None
+    if op.name != "dot" and data.shape[-1] % 2:
+        lhs = dtypes.float32  # the core does not hold an odd number of features in pairs
+    order, accumulate_code, tile = how.core
+    return _core.PackedColumns(
+        core_code(lhs, op.name),
+        *(side.data, side.code, *counts, side.program),
+        accumulate=order,
+        accumulate_dtype=accumulate_code,
+        tile=tile,
+        numerics=numerics(setting.profile),
+    )
+
+
+@lru_cache(4096)
+def _dot_axes(
+    d: DotDimensions, lhs_rank: int, rhs_rank: int
+) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
+    """How many axes of either side are free, and each side's order for the core: batch, free and
+    contracting axes. The contraction index is row-major as the dot lists them (M2).
+    """
+    free_lhs = tuple(i for i in range(lhs_rank) if i not in d.lhs_contracting + d.lhs_batch)
+    free_rhs = tuple(i for i in range(rhs_rank) if i not in d.rhs_contracting + d.rhs_batch)
+    return (
+        len(free_lhs),
+        len(free_rhs),
+        (*d.lhs_batch, *free_lhs, *d.lhs_contracting),
+        (*d.rhs_batch, *free_rhs, *d.rhs_contracting),
+    )
+
+
+def evaluate_convolution(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    result: ArrayType,
+    setting: Setting,
+    fusion: Fusion = NO_FUSION,
+) -> BitsArray:
+    if _goes_via_float32(result.dtype, attributes, setting.profile):
+        return _evaluate_via_float32(op, operands, attributes, result, setting)
+    lhs, rhs = operands
+    window: Sequence[WindowDimension] = attributes["window"]
+    d: ConvolutionDimensions = attributes["dimension_numbers"]
+    with _memory_for(op, lhs, rhs, result):
+        output = empty(fusion.result(result))
+        x = _side(lhs, attributes, setting, "lhs", fusion.lhs)
+        w = _side(rhs, attributes, setting, "rhs", fusion.rhs)
+        rows = [
+            (v.size, v.stride, v.padding[0], v.base_dilation, v.window_dilation, v.reversal)
+            for v in window
+        ]
+        kernel = w.data.transpose(d.kernel)
+        depth = math.prod(kernel.shape[:-1])
+        how = _accumulation(x.dtype, w.dtype, depth, result.dtype, attributes, setting.profile)
+        _core.convolution(
+            *(x.data.transpose(d.input), x.code, x.program),
+            *(kernel, w.code, w.program),
+            *(rows, attributes["feature_group_count"], attributes["batch_group_count"]),
+            *(output.transpose(d.output), core_code(result.dtype, "convolution")),
+            how.order,
+            core_code(how.dtype, "an accumulate type"),
+            how.tile,
+            numerics(setting.profile),
+            setting.seed,
+            setting.identifier(),
+            packed=fusion.packed,
+            epilogue=fusion.epilogue[0] if fusion.epilogue else None,
+            terms=[np.broadcast_to(t, result.dims).transpose(d.output) for t in fusion.terms],
+        )
+    return output
+
+
+def transpose_on_tensor_engine(
+    x: Bits, axes: Sequence[int], relayout: DType, setting: Setting, *, saturate_infinity: bool = False
+) -> BitsArray:
+    """A transpose as multiplications with the identity (M8): values round to the relayout type, and
+    each block of 128 along the axis that becomes minor-most is a product by M2. `saturate_infinity`
+    makes infinities of the relayout type its largest finite values first.
+    """
+    values = converted(x, relayout, setting)
+    words = values.data
+    if saturate_infinity:
+        words = _finite(values)
+    moved = words.transpose(axes)
+    ones = Bits(np.eye(_PSUM128.tile, dtype=np.float32), dtypes.float32)
+    identity = converted(ones, relayout, setting).data
+    depth, code = moved.shape[-1], core_code(relayout, "a transpose")
+    output = empty(ArrayType(x.dtype, moved.shape))
+    for start in range(0, depth, len(identity)):
+        size = min(len(identity), depth - start)
+        block = moved[..., start : start + size]
+        left = (block, code, block.ndim - 1, None)
+        right = (identity[:size, :size], code, 1, None)
+        block_type = ArrayType(x.dtype, block.shape)
+        output[..., start : start + size] = _run_dot(left, right, 0, block_type, _PSUM128, setting)
+    return output
+
+
+def _finite(x: Bits) -> BitsArray:
+    """The words with the largest finite value of the type for Inf."""
+    t = x.dtype
+    words = x.data.view(f"u{t.itemsize}")
+    unit = 1 << (8 * t.itemsize - t.bits)
+    infinity = ((1 << t.exponent_bits) - 1) * unit << t.mantissa_bits
+    magnitude = words & words.dtype.type((1 << (8 * t.itemsize - 1)) - 1)
+    found = np.where(magnitude == infinity, words - words.dtype.type(unit), words)
+    return np.asarray(found, words.dtype).view(t.storage)

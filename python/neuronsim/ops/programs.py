@@ -1,0 +1,243 @@
+"""Elementwise operations as tile programs of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from neuronsim import _core, dtypes
+from neuronsim.dtypes import DTYPES, DType
+from neuronsim.errors import UnsupportedType
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting
+from neuronsim.profiles import Profile
+
+CONVERT = _core.CONVERT  # the tile-program opcode of a conversion to the step's result type
+FLOAT32 = _core.DTYPES.index("float32")
+CORE = {name: index for index, (name, _, _) in enumerate(_core.OPS)}
+CORE_KINDS = {name: kind for name, _, kind in _core.OPS}
+# The step that makes NaN of what lies outside the documented input range of a function.
+_RANGES = {name: _core.RESTRICT + index for index, name in enumerate(_core.INPUT_RANGES)}
+_NARROW = [DTYPES[name].exponent_bits > 0 and name != "float32" for name in _core.DTYPES]
+_FLOAT_ONLY = ("floating", "function", "sign")
+# What bool has beside comparisons and select (E8).
+_ON_BOOL = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "logical_not"})
+
+ProgramStep: TypeAlias = tuple[int, int, tuple[int, ...]]
+TileProgram: TypeAlias = _core.TileProgram
+
+
+def core_code(dtype: DType, what: str) -> int:
+    """The core's number of an element type; raises UnsupportedType for the host's types."""
+    if dtype.code is None:
+        raise UnsupportedType(f"{what} of {dtype.name}: the device has no such type (rule F)")
+    return dtype.code
+
+
+def is_host(dtype: DType) -> bool:
+    """Whether NumPy computes with the type on the host (H1)."""
+    return dtype in (dtypes.float64, dtypes.complex64, dtypes.complex128)
+
+
+def core_name(op: Op, operand: DType) -> str:
+    """The row of `csrc/ops.def` that runs an elementwise operation on a type; raises UnsupportedType
+    where it does not exist.
+    """
+    if not operand.device:
+        raise UnsupportedType(f"{op.label} of {operand.name}: the device has no such type (rule F)")
+    name = op.on_bool if operand is dtypes.boolean and op.on_bool else op.core
+    assert name is not None
+    kind = CORE_KINDS[name]
+    on_bool = kind in ("comparison", "selection") or name in _ON_BOOL
+    if kind in (("integral",) if operand.kind == "float" else _FLOAT_ONLY) or (
+        operand is dtypes.boolean and not on_bool
+    ):
+        raise UnsupportedType(f"{op.label} is not defined for {operand.name}")
+    return name
+
+
+def lower(
+    op: Op,
+    attributes: Attributes,
+    operands: Sequence[tuple[int, DType]],
+    result: DType,
+    profile: Profile,
+    push: Callable[[ProgramStep], int],
+) -> int:
+    """An elementwise operation, convert or reduce-precision as tile-program steps.
+
+    `operands` are the numbers and types of values; `push` adds a step and gives its value's number.
+    Returns the number of the result.
+    """
+    code = core_code(result, op.label)
+    numbers = tuple(n for n, _ in operands)
+    source = operands[-1][1]
+    if op.name == "convert":
+        to_integer = source.kind == "float" and result.kind in ("signed", "unsigned")
+        nearest = to_integer and profile.float_to_int == "nearest"
+        return push((_core.CONVERT_NEAREST if nearest else CONVERT, code, numbers))
+    if op.name == "reduce_precision":
+        return _lower_reduce_precision(source, attributes, numbers[0], push)
+    opcode = CORE[core_name(op, source)]
+    if has_input_range(op, profile):  # E3
+        assert op.core is not None
+        numbers = (push((_RANGES[op.core], core_code(source, op.label), numbers)),)
+    if op.name == "divide" and source.kind == "float" and profile.divide == "reciprocal_multiply":
+        wide = core_code(dtypes.float32, op.label)
+        inverse = push((CORE["reciprocal"], wide, numbers[1:]))
+        return push((CORE["multiply"], code, (numbers[0], inverse)))
+    narrow_integer = source.kind in ("signed", "unsigned") and source.bits <= 32
+    arithmetic = op.core is not None and CORE_KINDS[op.core] in ("reducer", "arithmetic")
+    if narrow_integer and arithmetic and profile.int32_elementwise == "via_float32":  # E8
+        wide = core_code(dtypes.float32, op.label)
+        floats = tuple(push((CONVERT, wide, (n,))) for n in numbers)
+        return push((_core.CONVERT_NEAREST, code, (push((opcode, wide, floats)),)))
+    return push((opcode, code, numbers))
+
+
+def _lower_reduce_precision(
+    dtype: DType, attributes: Attributes, number: int, push: Callable[[ProgramStep], int]
+) -> int:
+    """C9: (8, 10) and (8, 7) are the conversions to tfloat32 and bfloat16, as stochastic rounding
+    takes them.
+    """
+    code = core_code(dtype, "reduce-precision")
+    exponent_bits, mantissa_bits = attributes["exponent_bits"], attributes["mantissa_bits"]
+    if exponent_bits >= dtype.exponent_bits and mantissa_bits >= dtype.mantissa_bits:
+        return push((CONVERT, code, (number,)))  # nothing to round: the bits move
+    for t in (dtypes.tfloat32, dtypes.bfloat16):
+        same = exponent_bits >= 8 and mantissa_bits == t.mantissa_bits
+        if dtype is dtypes.float32 and same:
+            there = push((CONVERT, core_code(t, "reduce-precision"), (number,)))
+            return push((CONVERT, code, (there,)))
+    packed = 32 * min(exponent_bits, dtype.exponent_bits) + min(mantissa_bits, dtype.mantissa_bits)
+    return push((_core.REDUCE_PRECISION + packed, code, (number,)))
+
+
+def outside_range_warning(name: str, count: int) -> str:
+    """What is said of elements that `neuron_range` made NaN."""
+    elements = "1 element" if count == 1 else f"{count} elements"
+    return (
+        f"{name}: {elements} outside the input range that AWS documents for the function became NaN "
+        "(E3, activation='neuron_range')"
+    )
+
+
+def has_input_range(op: Op, profile: Profile) -> bool:
+    """Whether a documented input range of the activation table holds for the operation (E3)."""
+    return profile.activation == "neuron_range" and op.core in _RANGES
+
+
+def count_outside_range(op: Op, operands: Sequence[Bits], profile: Profile) -> int:
+    """How many numbers among the operand's elements `neuron_range` makes NaN."""
+    if not has_input_range(op, profile) or not operands[0].dtype.exponent_bits:
+        return 0
+    (x,) = operands
+    if x.dtype.code is None:
+        return 0  # the host's types are on no engine
+    boolean = core_code(dtypes.boolean, op.label)
+    assert op.core is not None
+    steps = (
+        (_RANGES[op.core], x.dtype.code, (0,)),
+        (CORE["isnan"], boolean, (1,)),
+        (CORE["isnan"], boolean, (0,)),
+        (CORE["bitwise_xor"], boolean, (2, 3)),
+    )
+    program = tile_program((x.dtype.code,), steps, (4,), profile)
+    (found,) = run_tile_program(program, [x.data], [ArrayType(dtypes.boolean, x.data.shape)])
+    return int(np.count_nonzero(found))
+
+
+def numerics(profile: Profile) -> _core.Numerics:
+    """The profile's choices as the core takes them."""
+    found = profile.derived.get("numerics")
+    if found is None:
+        found = profile.derived["numerics"] = _core.Numerics(
+            integers_via_float32=profile.int_to_float == "via_float32",
+            fp8_overflow=profile.fp8_overflow,
+            flush_subnormals=profile.subnormals == "flush",
+            stochastic=profile.rounding == "stochastic",
+        )
+    return found
+
+
+MAX_PROGRAMS = 4096
+
+
+def tile_program(
+    inputs: tuple[int, ...], steps: tuple[ProgramStep, ...], outputs: tuple[int, ...], profile: Profile
+) -> _core.TileProgram:
+    """A compiled tile program; equal programs of a profile are compiled once."""
+    programs = profile.derived.setdefault("programs", {})
+    key = (inputs, steps, outputs)
+    found: _core.TileProgram | None = programs.get(key)
+    if found is None:
+        if len(programs) >= MAX_PROGRAMS:
+            programs.clear()
+        listed = [(op, result, list(operands)) for op, result, operands in steps]
+        found = _core.TileProgram(list(inputs), listed, list(outputs), numerics(profile))
+        programs[key] = found
+    return found
+
+
+def run_tile_program(
+    program: _core.TileProgram,
+    inputs: Sequence[BitsArray],
+    results: Sequence[ArrayType],
+    seed: int = 0,
+    ids: Sequence[int] = (),
+) -> list[BitsArray]:
+    """Run a program over the dims of its results; inputs are broadcast to them without a copy.
+    Stochastic rounding takes a seed and an id for each step (S2).
+    """
+    if len(results) == 1 and not ids:
+        output = _core.run_dense(program, *inputs)
+        if output is not None and output.shape == results[0].dims:
+            return [output]
+    outputs = [empty(t) for t in results]
+    dims = results[0].dims
+    broadcast = [x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs]
+    program.run(broadcast, outputs, seed, list(ids))
+    return outputs
+
+
+def empty(t: ArrayType) -> BitsArray:
+    return _core.empty(core_code(t.dtype, "a result"), t.dims)
+
+
+def step_tiles(steps: Sequence[ProgramStep]) -> list[str]:
+    """What the steps of one operation put for the tile in their ids (S2): the last one that rounds to a
+    narrower float nothing, the others their number.
+    """
+    rounding = [n for n, (_, code, _) in enumerate(steps) if _NARROW[code]]
+    last = rounding[-1] if rounding else len(steps) - 1
+    return ["" if n == last else str(n) for n in range(len(steps))]
+
+
+def elementwise_program(
+    op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
+) -> tuple[_core.TileProgram, tuple[ProgramStep, ...]]:
+    """The tile program of one operation, and its steps."""
+    steps: list[ProgramStep] = []
+
+    def push(step: ProgramStep) -> int:
+        steps.append(step)
+        return len(operands) + len(steps) - 1
+
+    last = lower(op, attributes, list(enumerate(operands)), result, profile, push)
+    codes = tuple(core_code(t, "an operand") for t in operands)
+    return tile_program(codes, tuple(steps), (last,), profile), tuple(steps)
+
+
+def run_one(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    result: ArrayType,
+    setting: Setting,
+) -> BitsArray:
+    types = tuple(x.dtype for x in operands)
+    program, steps = elementwise_program(op, attributes, types, result.dtype, setting.profile)
+    ids = [setting.identifier(tile) for tile in step_tiles(steps)] if program.draws() else []
+    return run_tile_program(program, [x.data for x in operands], [result], setting.seed, ids)[0]

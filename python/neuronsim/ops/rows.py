@@ -1,0 +1,230 @@
+"""What a row of the op table is, the types that it speaks of, and the table itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy.typing as npt
+
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument, UnsupportedOperator, nearest
+from neuronsim.profiles import Profile
+
+BitsArray: TypeAlias = npt.NDArray[Any]
+Attributes: TypeAlias = Mapping[str, Any]
+Engine = Literal["tensor", "vector", "scalar", "gpsimd", "dma", "none"]
+# What `--auto-cast` does to an operation (A1, A2): `matmult` under both settings, `compute` under
+# `all`; data movement follows its operand; `host` instructions are never on an engine.
+CastClass = Literal["matmult", "compute", "movement", "host"]
+
+
+class ArrayType(NamedTuple):
+    """Element type and dimensions of one array."""
+
+    dtype: DType
+    dims: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.dims))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """One array as the evaluators see it: an ndarray of storage bits and what they mean."""
+
+    data: BitsArray
+    dtype: DType
+
+    @property
+    def type(self) -> ArrayType:
+        return ArrayType(self.dtype, self.data.shape)
+
+
+class Setting(NamedTuple):
+    """What an evaluation depends on beside its operands: the profile and, for stochastic rounding, the
+    seed and where the operation stands ("call/computation/instruction/trip counts", S2).
+    """
+
+    profile: Profile
+    seed: int = 0
+    path: str = ""
+
+    def identifier(self, tile: str = "") -> int:
+        """The id of the operation's random words: 8 bytes of a SHA-256 (S2)."""
+        if self.profile.rounding != "stochastic":
+            return 0
+        digest = hashlib.sha256(f"{self.path}/{tile}".encode()).digest()
+        return int.from_bytes(digest[:8], "little")
+
+
+@dataclass(frozen=True)
+class DotDimensions:
+    """Which dimensions a dot contracts and which it walks as batch, as HLO lists them."""
+
+    lhs_contracting: tuple[int, ...] = ()
+    rhs_contracting: tuple[int, ...] = ()
+    lhs_batch: tuple[int, ...] = ()
+    rhs_batch: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class WindowDimension:
+    """One dimension of a window, as HLO describes it. Padding and holes are no elements of a reduction
+    (R4) and zeros of a convolution (M5); only the latter reverses its window.
+    """
+
+    size: int
+    stride: int = 1
+    padding: tuple[int, int] = (0, 0)
+    base_dilation: int = 1
+    window_dilation: int = 1
+    reversal: bool = False
+
+    def output_size(self, n: int) -> int:
+        """How many windows lie in an axis of `n` elements."""
+        base = (n - 1) * self.base_dilation + 1 if n else 0
+        reach = (self.size - 1) * self.window_dilation + 1 if self.size else 0
+        room = base + sum(self.padding) - reach
+        return room // self.stride + 1 if room >= 0 else 0
+
+
+@dataclass(frozen=True)
+class ConvolutionDimensions:
+    """Which dimensions of a convolution's input, kernel and output are what, as HLO lists them.
+
+    >>> str(ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2)))
+    'b01f_01io->b01f'
+    """
+
+    input_batch: int
+    input_feature: int
+    input_spatial: tuple[int, ...]
+    kernel_input_feature: int
+    kernel_output_feature: int
+    kernel_spatial: tuple[int, ...]
+    output_batch: int
+    output_feature: int
+    output_spatial: tuple[int, ...]
+
+    @property
+    def input(self) -> tuple[int, ...]:
+        """The input's dimensions: batch, spatial, feature."""
+        return (self.input_batch, *self.input_spatial, self.input_feature)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """The kernel's dimensions: spatial, input feature, output feature."""
+        return (*self.kernel_spatial, self.kernel_input_feature, self.kernel_output_feature)
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """The output's dimensions: batch, spatial, feature."""
+        return (self.output_batch, *self.output_spatial, self.output_feature)
+
+    def __str__(self) -> str:
+        spatial = [str(n) for n in range(len(self.input_spatial))]
+        sides = (
+            (self.input, ["b", *spatial, "f"]),
+            (self.kernel, [*spatial, "i", "o"]),
+            (self.output, ["b", *spatial, "f"]),
+        )
+        texts = ["".join(dict(sorted(zip(*side, strict=True))).values()) for side in sides]
+        return f"{texts[0]}_{texts[1]}->{texts[2]}"
+
+
+@dataclass(frozen=True)
+class GatherDimensions:
+    """Which dimensions of a gather's operand, start indices and result are what, as HLO lists them."""
+
+    offset_dims: tuple[int, ...] = ()
+    collapsed_slice_dims: tuple[int, ...] = ()
+    start_index_map: tuple[int, ...] = ()
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+    index_vector_dim: int = 0
+
+
+@dataclass(frozen=True)
+class ScatterDimensions:
+    """Which dimensions of a scatter's operand, indices and updates are what, as HLO lists them."""
+
+    update_window_dims: tuple[int, ...] = ()
+    inserted_window_dims: tuple[int, ...] = ()
+    scatter_dims_to_operand_dims: tuple[int, ...] = ()
+    input_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+    index_vector_dim: int = 0
+
+
+Infer: TypeAlias = Callable[[Sequence[ArrayType], Attributes], ArrayType]
+Evaluate: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, ArrayType, Setting], BitsArray]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation. `core` names the row of `csrc/ops.def` that an elementwise operation runs,
+    `on_bool` the row that takes its place on bool (E8); `identity` starts a reduction by it; `cost`
+    names the instruction of the Neuron Kernel Interface whose documented formula prices it. An
+    operation of arrays that HLO does not have has the opcode "".
+    """
+
+    name: str
+    opcode: str
+    xla_builder: str
+    arity: int
+    engine: Engine
+    cast: CastClass
+    cost: str
+    infer: Infer
+    evaluate: Evaluate
+    core: str | None = None
+    on_bool: str | None = None
+    direction: str | None = None
+    identity: float | None = None
+    operator: str | None = None
+    total_order: bool = False
+
+    @property
+    def label(self) -> str:
+        """What messages call it: the HLO opcode, or the array name."""
+        return self.opcode or self.name
+
+
+def same_type(operands: Sequence[ArrayType], what: str) -> ArrayType:
+    for t in operands[1:]:
+        if t != operands[0]:
+            raise InvalidArgument(f"{what} of different types: {', '.join(map(str, operands))}")
+    return operands[0]
+
+
+def infer_same(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    return same_type(operands, "operands")
+
+
+def check_axes(axes: Sequence[int], rank: int, what: str) -> None:
+    if len(set(axes)) != len(axes) or not all(0 <= a < rank for a in axes):
+        raise InvalidArgument(f"{what} {tuple(axes)} are not distinct axes of {rank} dimensions")
+
+
+def sole_axis(attributes: Attributes, rank: int) -> int:
+    axes: Sequence[int] = attributes["dimensions"]
+    check_axes(axes, rank, "dimensions")
+    if len(axes) != 1:
+        raise InvalidArgument(f"dimensions {tuple(axes)} must be one axis")
+    return axes[0]
+
+
+MAX_ELEMENTS = 1 << 62  # so that no place in an array leaves 64 bits
+
+
+OPS: dict[str, Op] = {}
+
+
+def by_name(name: str) -> Op:
+    """The row with this array name; raises UnsupportedOperator with the nearest known name."""
+    if name not in OPS:
+        raise UnsupportedOperator(f"neuronsim has no operation {name!r}{nearest(name, OPS)}")
+    return OPS[name]

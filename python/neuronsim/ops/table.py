@@ -1,0 +1,245 @@
+"""The rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from neuronsim.errors import UnsupportedOperator, nearest
+from neuronsim.ops.composites import (
+    evaluate_composite,
+    evaluate_formula,
+    infer_batch_norm,
+    infer_by_rows,
+    infer_statistic,
+)
+from neuronsim.ops.elementwise import (
+    evaluate_convert,
+    evaluate_elementwise,
+    infer_abs,
+    infer_clamp,
+    infer_comparison,
+    infer_convert,
+    infer_predicate,
+    infer_reduce_precision,
+    infer_select,
+)
+from neuronsim.ops.movement import (
+    evaluate_broadcast,
+    evaluate_concatenate,
+    evaluate_copy,
+    evaluate_iota,
+    evaluate_reshape,
+    evaluate_reverse,
+    evaluate_slice,
+    evaluate_transpose,
+    infer_broadcast,
+    infer_concatenate,
+    infer_iota,
+    infer_reshape,
+    infer_reverse,
+    infer_slice,
+    infer_transpose,
+)
+from neuronsim.ops.order import (
+    evaluate_argsort,
+    evaluate_argument,
+    evaluate_nextafter,
+    evaluate_top_k,
+    infer_argsort,
+    infer_argument,
+    infer_nextafter,
+    infer_top_k,
+)
+from neuronsim.ops.products import evaluate_convolution, evaluate_dot, infer_convolution, infer_dot
+from neuronsim.ops.programs import CORE_KINDS
+from neuronsim.ops.reductions import (
+    evaluate_cumulative,
+    evaluate_reduce,
+    evaluate_reduce_window,
+    infer_cumulative,
+    infer_reduce,
+    infer_reduce_window,
+)
+from neuronsim.ops.rows import OPS, Attributes, CastClass, Engine, Evaluate, Infer, Op, infer_same
+
+
+def _elementwise(
+    name: str,
+    opcode: str,
+    xla_builder: str,
+    arity: int,
+    engine: Engine,
+    cost: str,
+    infer: Infer = infer_same,
+    core: str | None = None,
+    **more: Any,
+) -> None:
+    OPS[name] = Op(
+        name=name,
+        opcode=opcode,
+        xla_builder=xla_builder,
+        arity=arity,
+        engine=engine,
+        cast="compute",
+        cost=cost,
+        infer=infer,
+        evaluate=evaluate_elementwise,
+        core=core or name,
+        **more,
+    )
+
+
+def _other(
+    name: str,
+    opcode: str,
+    xla_builder: str,
+    arity: int,
+    engine: Engine,
+    cast: CastClass,
+    cost: str,
+    infer: Infer,
+    evaluate: Evaluate,
+) -> None:
+    OPS[name] = Op(name, opcode, xla_builder, arity, engine, cast, cost, infer, evaluate)
+
+
+# A wrong column is easier to see when the table stays a table.
+# fmt: off
+_elementwise("add",         "add",         "Add",   2, "vector", "tensor_tensor", on_bool="bitwise_or",  identity=0.0, operator="+")
+_elementwise("subtract",    "subtract",    "Sub",   2, "vector", "tensor_tensor", operator="-")
+_elementwise("multiply",    "multiply",    "Mul",   2, "vector", "tensor_tensor", on_bool="bitwise_and", identity=1.0, operator="*")
+_elementwise("divide",      "divide",      "Div",   2, "vector", "reciprocal",    operator="/")
+_elementwise("maximum",     "maximum",     "Max",   2, "vector", "tensor_tensor", on_bool="bitwise_or",  identity=-math.inf)
+_elementwise("minimum",     "minimum",     "Min",   2, "vector", "tensor_tensor", on_bool="bitwise_and", identity=math.inf)
+_elementwise("fmod",        "remainder",   "Rem",   2, "gpsimd", "tensor_tensor")
+_elementwise("remainder",   "",            "",      2, "gpsimd", "tensor_tensor", operator="%")
+_elementwise("floor_divide", "",           "",      2, "gpsimd", "tensor_tensor", operator="//")
+_elementwise("power",       "power",       "Pow",   2, "gpsimd", "tensor_tensor", operator="**")
+_elementwise("clamp",       "clamp",       "Clamp", 3, "vector", "tensor_tensor", infer_clamp)
+_elementwise("sign",        "sign",        "Sign",  1, "scalar", "activation")
+_elementwise("floor",       "floor",       "Floor", 1, "scalar", "activation")
+_elementwise("ceil",        "ceil",        "Ceil",  1, "scalar", "activation")
+_elementwise("trunc",       "",            "",      1, "scalar", "activation")
+_elementwise("rint",        "round-nearest-even", "RoundNearestEven", 1, "scalar", "activation")
+_elementwise("round_half_away", "round-nearest-afz", "Round",         1, "scalar", "activation")
+_elementwise("reciprocal",  "",            "",      1, "vector", "reciprocal")
+_elementwise("copysign",    "",            "",      2, "vector", "tensor_tensor")
+_elementwise("shift_left",             "shift-left",             "ShiftLeft",            2, "vector", "tensor_tensor", operator="<<")
+_elementwise("shift_right_arithmetic", "shift-right-arithmetic", "ShiftRightArithmetic", 2, "vector", "tensor_tensor")
+_elementwise("shift_right_logical",    "shift-right-logical",    "ShiftRightLogical",    2, "vector", "tensor_tensor")
+_elementwise("population_count",       "popcnt",                 "PopulationCount",      1, "gpsimd", "tensor_scalar")
+_elementwise("count_leading_zeros",    "count-leading-zeros",    "Clz",                  1, "gpsimd", "tensor_scalar")
+_elementwise("sqrt",        "sqrt",        "Sqrt",  1, "scalar", "activation")
+_elementwise("rsqrt",       "rsqrt",       "Rsqrt", 1, "scalar", "activation")
+_elementwise("cbrt",        "cbrt",        "Cbrt",  1, "scalar", "activation")
+_elementwise("exp",         "exponential", "Exp",   1, "scalar", "activation")
+_elementwise("exp2",        "",            "",      1, "scalar", "activation")
+_elementwise("expm1",       "exponential-minus-one", "Expm1", 1, "scalar", "activation")
+_elementwise("log",         "log",         "Log",   1, "scalar", "activation")
+_elementwise("log2",        "",            "",      1, "scalar", "activation")
+_elementwise("log10",       "",            "",      1, "scalar", "activation")
+_elementwise("log1p",       "log-plus-one", "Log1p", 1, "scalar", "activation")
+_elementwise("sin",         "sine",        "Sin",   1, "scalar", "activation")
+_elementwise("cos",         "cosine",      "Cos",   1, "scalar", "activation")
+_elementwise("tan",         "tan",         "Tan",   1, "scalar", "activation")
+_elementwise("asin",        "asin",        "Asin",  1, "scalar", "activation")
+_elementwise("acos",        "acos",        "Acos",  1, "scalar", "activation")
+_elementwise("atan",        "",            "",      1, "scalar", "activation")
+_elementwise("atan2",       "atan2",       "Atan2", 2, "gpsimd", "tensor_tensor")
+_elementwise("hypot",       "",            "",      2, "gpsimd", "tensor_tensor")
+_elementwise("sinh",        "sinh",        "Sinh",  1, "scalar", "activation")
+_elementwise("cosh",        "cosh",        "Cosh",  1, "scalar", "activation")
+_elementwise("tanh",        "tanh",        "Tanh",  1, "scalar", "activation")
+_elementwise("asinh",       "asinh",       "Asinh", 1, "scalar", "activation")
+_elementwise("acosh",       "acosh",       "Acosh", 1, "scalar", "activation")
+_elementwise("atanh",       "atanh",       "Atanh", 1, "scalar", "activation")
+_elementwise("erf",         "erf",         "Erf",   1, "scalar", "activation")
+_elementwise("erfc",        "",            "",      1, "scalar", "activation")
+_elementwise("sigmoid",     "logistic",    "Logistic", 1, "scalar", "activation")
+_elementwise("silu",         "", "", 1, "scalar", "activation")
+_elementwise("gelu",         "", "", 1, "scalar", "activation")
+_elementwise("gelu_tanh",    "", "", 1, "scalar", "activation")
+_elementwise("gelu_sigmoid", "", "", 1, "scalar", "activation")
+_elementwise("softplus",     "", "", 1, "scalar", "activation")
+_elementwise("mish",         "", "", 1, "scalar", "activation")
+_elementwise("erf_dx",       "", "", 1, "scalar", "activation")
+_elementwise("silu_dx",      "", "", 1, "scalar", "activation")
+_elementwise("gelu_dx",      "", "", 1, "scalar", "activation")
+_elementwise("gelu_sigmoid_dx", "", "", 1, "scalar", "activation")
+_elementwise("negative",    "negate",      "Neg",   1, "vector", "tensor_scalar")
+_elementwise("abs",         "abs",         "Abs",   1, "vector", "tensor_scalar", infer_abs)
+_elementwise("bitwise_and",    "and", "And", 2, "vector", "tensor_tensor", operator="&")
+_elementwise("bitwise_or",     "or",  "Or",  2, "vector", "tensor_tensor", operator="|")
+_elementwise("bitwise_xor",    "xor", "Xor", 2, "vector", "tensor_tensor", operator="^")
+_elementwise("bitwise_invert", "not", "Not", 1, "vector", "tensor_scalar", on_bool="logical_not")
+_elementwise("equal",         "compare", "Eq", 2, "vector", "tensor_tensor", infer_comparison, direction="EQ", operator="==")
+_elementwise("not_equal",     "compare", "Ne", 2, "vector", "tensor_tensor", infer_comparison, direction="NE", operator="!=")
+_elementwise("less",          "compare", "Lt", 2, "vector", "tensor_tensor", infer_comparison, direction="LT", operator="<")
+_elementwise("less_equal",    "compare", "Le", 2, "vector", "tensor_tensor", infer_comparison, direction="LE", operator="<=")
+_elementwise("greater",       "compare", "Gt", 2, "vector", "tensor_tensor", infer_comparison, direction="GT", operator=">")
+_elementwise("greater_equal", "compare", "Ge", 2, "vector", "tensor_tensor", infer_comparison, direction="GE", operator=">=")
+_elementwise("equal_total_order",         "compare", "EqTotalOrder", 2, "vector", "tensor_tensor", infer_comparison, direction="EQ", total_order=True)
+_elementwise("not_equal_total_order",     "compare", "NeTotalOrder", 2, "vector", "tensor_tensor", infer_comparison, direction="NE", total_order=True)
+_elementwise("less_total_order",          "compare", "LtTotalOrder", 2, "vector", "tensor_tensor", infer_comparison, direction="LT", total_order=True)
+_elementwise("less_equal_total_order",    "compare", "LeTotalOrder", 2, "vector", "tensor_tensor", infer_comparison, direction="LE", total_order=True)
+_elementwise("greater_total_order",       "compare", "GtTotalOrder", 2, "vector", "tensor_tensor", infer_comparison, direction="GT", total_order=True)
+_elementwise("greater_equal_total_order", "compare", "GeTotalOrder", 2, "vector", "tensor_tensor", infer_comparison, direction="GE", total_order=True)
+_elementwise("isfinite", "is-finite", "IsFinite", 1, "vector", "tensor_scalar", infer_predicate)
+_elementwise("isnan",    "",          "",         1, "vector", "tensor_scalar", infer_predicate)
+_elementwise("isinf",    "",          "",         1, "vector", "tensor_scalar", infer_predicate)
+_elementwise("signbit",  "",          "",         1, "vector", "tensor_scalar", infer_predicate)
+_elementwise("select",        "select",  "Select", 3, "vector", "copy_predicated", infer_select)
+
+_other("convert",   "convert",   "ConvertElementType", 1, "vector", "compute",  "tensor_copy",   infer_convert, evaluate_convert)
+_other("reduce_precision", "reduce-precision", "ReducePrecision", 1, "vector", "compute", "tensor_copy", infer_reduce_precision, evaluate_elementwise)
+_other("reduce",    "reduce",    "Reduce",         2, "vector", "compute",  "tensor_reduce", infer_reduce,    evaluate_reduce)
+_other("cumulative", "",         "",               2, "vector", "compute",  "tensor_reduce", infer_cumulative, evaluate_cumulative)
+_other("reduce_window", "",      "",               2, "vector", "compute",  "tensor_reduce", infer_reduce_window, evaluate_reduce_window)
+_other("argmax",    "",          "",               1, "vector", "movement", "tensor_reduce", infer_argument, evaluate_argument)
+_other("argmin",    "",          "",               1, "vector", "movement", "tensor_reduce", infer_argument, evaluate_argument)
+_other("argsort",   "",          "",               1, "gpsimd", "movement", "tensor_copy",   infer_argsort,  evaluate_argsort)
+_other("top_k",     "",          "",               1, "gpsimd", "movement", "tensor_copy",   infer_top_k,    evaluate_top_k)
+_other("nextafter", "",          "",               2, "gpsimd", "compute",  "tensor_tensor", infer_nextafter, evaluate_nextafter)
+_other("dot",       "dot",       "DotGeneral",     2, "tensor", "matmult",  "nc_matmul",     infer_dot,       evaluate_dot)
+_other("convolution", "convolution", "ConvGeneralDilated", 2, "tensor", "matmult", "nc_matmul", infer_convolution, evaluate_convolution)
+_other("broadcast", "broadcast", "BroadcastInDim", 1, "none",   "movement", "none",          infer_broadcast, evaluate_broadcast)
+_other("reshape",   "reshape",   "Reshape",        1, "none",   "movement", "none",          infer_reshape,   evaluate_reshape)
+_other("copy",      "copy",      "Copy",           1, "dma",    "movement", "dma",           infer_same,      evaluate_copy)
+_other("transpose", "transpose", "Transpose",      1, "dma",    "movement", "dma",           infer_transpose, evaluate_transpose)
+_other("reverse",   "reverse",   "Rev",            1, "dma",    "movement", "dma",           infer_reverse,   evaluate_reverse)
+_other("slice",     "slice",     "Slice",          1, "none",   "movement", "none",          infer_slice,     evaluate_slice)
+_other("concatenate", "concatenate", "Concatenate", -1, "dma",  "movement", "dma",           infer_concatenate, evaluate_concatenate)
+_other("iota",      "iota",      "Iota",           0, "gpsimd", "compute",  "iota",          infer_iota,      evaluate_iota)
+_other("softmax",     "",        "",               1, "scalar", "compute",  "activation",    infer_by_rows,   evaluate_composite)
+_other("log_softmax", "",        "",               1, "scalar", "compute",  "activation",    infer_by_rows,   evaluate_composite)
+_other("logsumexp",   "",        "",               1, "scalar", "compute",  "activation",    infer_statistic, evaluate_composite)
+_other("layer_norm",  "",        "",              -1, "vector", "compute",  "tensor_tensor", infer_by_rows,   evaluate_composite)
+_other("rms_norm",    "",        "",              -1, "vector", "compute",  "tensor_tensor", infer_by_rows,   evaluate_composite)
+_other("batch_norm",  "",        "",              -1, "vector", "compute",  "tensor_tensor", infer_batch_norm, evaluate_formula)
+_other("mean",        "",        "",               1, "vector", "compute",  "tensor_tensor", infer_statistic, evaluate_composite)
+_other("var",         "",        "",               1, "vector", "compute",  "tensor_tensor", infer_statistic, evaluate_composite)
+_other("std",         "",        "",               1, "vector", "compute",  "tensor_tensor", infer_statistic, evaluate_composite)
+_other("vector_norm", "",        "",               1, "vector", "compute",  "tensor_tensor", infer_statistic, evaluate_composite)
+# fmt: on
+
+_BY_OPCODE = {(op.opcode, op.direction, op.total_order): op for op in OPS.values() if op.opcode}
+OPCODES = frozenset(op.opcode for op in OPS.values() if op.opcode)
+# Arrays of integers take the default float type first: NumPy's functions give them floats.
+FUNCTIONS_OF_FLOATS = frozenset(
+    op.name for op in OPS.values() if op.core is not None and CORE_KINDS[op.core] == "function"
+) | {"sqrt", "reciprocal", "atan2", "hypot"}
+
+
+def by_opcode(opcode: str, attributes: Attributes) -> Op:
+    """The row of an HLO opcode; a compare's direction and order choose among
+    twelve.
+    """
+    total_order = attributes.get("comparison_type") == "TOTALORDER"
+    row = _BY_OPCODE.get((opcode, attributes.get("comparison_direction"), total_order))
+    if row is None:
+        raise UnsupportedOperator(
+            f"[NCC_EVRF001] neuronsim does not execute the operator {opcode!r} yet"
+            f"{nearest(opcode, OPCODES)}; it executes {', '.join(sorted(OPCODES))}"
+        )
+    return row
