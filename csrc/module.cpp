@@ -401,6 +401,7 @@ PYBIND11_MODULE(_core, m) {
     m.attr("CONVERT_NEAREST") = convert_nearest_op;
     m.attr("REDUCE_PRECISION") = reduce_precision_op;
     m.attr("RESTRICT") = restrict_op;
+    m.attr("CONSTANT") = constant_op;
     m.attr("INPUT_RANGES") = documented_input_ranges();
     py::class_<Numerics>(m, "Numerics")
         .def(py::init([](bool integers_via_float32, const std::string& fp8_overflow,
@@ -416,13 +417,17 @@ PYBIND11_MODULE(_core, m) {
              py::arg("stochastic"));
     py::class_<TileProgram>(m, "TileProgram")
         .def(py::init([](const std::vector<int>& inputs,
-                         const std::vector<std::tuple<int, int, std::vector<int>>>& steps,
+                         const std::vector<std::tuple<int, int, std::vector<uint64_t>>>& steps,
                          std::vector<int> outputs, const Numerics& numerics) {
                  std::vector<DType> input_types;
                  for (const int code : inputs) input_types.push_back(dtype_code(code));
                  std::vector<Step> list;
-                 for (const auto& [op, result, operands] : steps)
-                     list.push_back({op, dtype_code(result), operands});
+                 for (const auto& [op, result, operands] : steps) {
+                     const bool is_constant = op == constant_op && operands.size() == 1;
+                     Step step{op, dtype_code(result), {}, is_constant ? operands[0] : 0};
+                     if (!is_constant) step.operands.assign(operands.begin(), operands.end());
+                     list.push_back(std::move(step));
+                 }
                  return TileProgram(std::move(input_types), std::move(list), std::move(outputs),
                                     numerics);
              }),

@@ -35,6 +35,10 @@ void check_step(const Step& step, const std::vector<DType>& dtypes) {
     for (const int v : step.operands)
         if (v < 0 || v >= static_cast<int>(dtypes.size())) fail("an operand is not computed yet");
     const auto dtype = [&](size_t i) { return dtypes[static_cast<size_t>(step.operands[i])]; };
+    if (step.op == constant_op) {
+        if (!step.operands.empty()) fail("takes no operands");
+        return;
+    }
     if (is_conversion(step.op)) {
         if (step.operands.size() != 1) fail("takes one operand");
         return;
@@ -70,7 +74,7 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
       moves_(inputs_.size(), true),
       numerics_(numerics) {
     for (const Step& step : steps_) {
-        if (step.op < 0 || step.op > last_op) throw std::invalid_argument("unknown operation");
+        if (step.op < 0 || step.op > constant_op) throw std::invalid_argument("unknown operation");
         check_step(step, dtypes_);
         dtypes_.push_back(step.result);
     }
@@ -89,7 +93,7 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
             same = same && dtypes_[static_cast<size_t>(step.operands[i])] == t;
         const bool moves = same && (is_conversion(step.op) || moves_bits(step.op));
         moves_.push_back(moves);
-        looks_up_.push_back(numerics_.plain() && has_function_table(step.op, t) &&
+        looks_up_.push_back(step.op < op_count && numerics_.plain() && has_function_table(step.op, t) &&
                             dtypes_[static_cast<size_t>(step.operands[0])] == t);
         // A value that is only stored need not be rounded before: storing a narrow float rounds it.
         const bool is_read = last_use[static_cast<size_t>(v)] >= 0;
@@ -103,10 +107,11 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
     }
     // A conversion that storing its result does has its operand's place, to the end.
     for (size_t s = 0; s < steps_.size(); ++s) {
+        aliases_.push_back(false);
+        if (!is_conversion(steps_[s].op)) continue;
         const size_t operand = static_cast<size_t>(steps_[s].operands[0]);
-        aliases_.push_back(is_conversion(steps_[s].op) && is_device_float(steps_[s].result) &&
-                           is_device_float(dtypes_[operand]) && !rounds_[s] &&
-                           !moves_[inputs_.size() + s]);
+        aliases_[s] = is_device_float(steps_[s].result) && is_device_float(dtypes_[operand]) &&
+                      !rounds_[s] && !moves_[inputs_.size() + s];
         if (aliases_[s]) last_use[operand] = values;
     }
     // A step's result never shares a tile with its operands: their elements may differ in size.
@@ -179,6 +184,9 @@ void TileProgram::run_step(const Kernels& k, size_t index, void* out, const void
 void TileProgram::compute(const Kernels& k, size_t index, void* out, const void* const* operands,
                           int n) const {
     const Step& step = steps_[index];
+    if (step.op == constant_op)
+        return k.load[static_cast<int>(step.result)](reinterpret_cast<const char*>(&step.constant), 0,
+                                                     n, out);
     const DType source = dtypes_[static_cast<size_t>(step.operands.back())];
     const int from = static_cast<int>(domain_of(source));
     if (looks_up_[index]) {

@@ -16,14 +16,16 @@ struct Step {
     int op;
     DType result;
     std::vector<int> operands;  // value numbers
+    uint64_t constant = 0;      // of constant_op: the element's storage bits
 };
 // Conversions to the step's result type: by C6 as XLA's convert, or to the nearest integer.
 inline constexpr int convert_op = op_count, convert_nearest_op = op_count + 1;
 // reduce-precision to e exponent and m mantissa bits is reduce_precision_op + 32 e + m (C9).
 inline constexpr int reduce_precision_op = op_count + 2;
 // NaN for what is outside range i of documented_ranges is restrict_op + i.
-inline constexpr int restrict_op = reduce_precision_op + 32 * 9,
-                     last_op = restrict_op + range_count - 1;
+inline constexpr int restrict_op = reduce_precision_op + 32 * 9;
+// The same element everywhere; it has no operands.
+inline constexpr int constant_op = restrict_op + range_count;
 
 class TileProgram {
 public:

@@ -11,6 +11,7 @@ CONVERT: int
 CONVERT_NEAREST: int
 REDUCE_PRECISION: int
 RESTRICT: int
+CONSTANT: int
 INPUT_RANGES: dict[str, tuple[float, float]]
 
 _Array = npt.NDArray[Any]

@@ -429,7 +429,7 @@ def _elementwise(name: str, *operands: Any) -> Array:
     like = [
         ops.ArrayType(v.dtype if i < len(condition) else common, dims) for i, v in enumerate(values)
     ]
-    return Array(ops.apply(name, bits, result=op.infer(like, {})))
+    return Array(ops.apply(name, bits, result=op.infer_array(like, {})))
 
 
 def _unlike(first: Array, operands: Sequence[Any]) -> bool:

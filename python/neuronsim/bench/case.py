@@ -47,7 +47,7 @@ class Case:
         return (
             row is not None
             and row.core is not None
-            and (row.infer([like] * row.arity, {}).dtype is not self.dtype)
+            and (row.infer_array([like] * row.arity, {}).dtype is not self.dtype)
         )
 
     @property

@@ -148,7 +148,7 @@ def _runs(
         assert row is not None
         inputs = tuple(a.dtype for a in arrays)
         like = [a.bits.type for a in arrays]
-        result = target if op == "convert" else row.infer(like, {}).dtype
+        result = target if op == "convert" else row.infer_array(like, {}).dtype
         program, _ = ops.elementwise_program(row, {}, inputs, result, profile)
         target = result
         if op == "convert":

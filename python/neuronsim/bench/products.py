@@ -108,7 +108,7 @@ def _convolution_run(x: Array, w: Array, layer: Layer, cast: DType | None) -> Ca
         return lambda: Array(ops.apply("convolution", (x.bits, w.bits), **attributes))
     weights = w if cast is None else convert(w, cast)
     op, setting = ops.by_name("convolution"), ops.Setting(current_profile())
-    result = op.infer((x.bits.type, weights.bits.type), attributes)
+    result = op.infer_array((x.bits.type, weights.bits.type), attributes)
     fusion = ops.Fusion(packed=ops.pack_columns(op, cast or x.dtype, weights.bits, attributes, setting))
     operands = (x.bits, weights.bits)
     return lambda: Array(ops.evaluate_product(op, operands, attributes, setting, result, fusion))

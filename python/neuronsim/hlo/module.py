@@ -138,6 +138,11 @@ class Module:
         """Computations by name."""
         return {c.name: c for c in self.computations}
 
+    @cached_property
+    def scalar_computations(self) -> dict[str, ops.ScalarComputation]:
+        """Those that were lowered so far (`opcodes.scalar_computation`)."""
+        return {}
+
     @property
     def entry_computation(self) -> Computation:
         return self.by_name[self.entry]

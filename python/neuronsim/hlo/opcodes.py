@@ -6,7 +6,7 @@ from typing import Any
 
 from neuronsim import ops
 from neuronsim.errors import UnsupportedOperator
-from neuronsim.hlo.module import Instruction, Module, Shape, simple_reducer
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
 
 # Opcodes that arrange values and compute nothing.
 STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "call"})
@@ -66,19 +66,90 @@ def row(instruction: Instruction) -> ops.Op:
 
 def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
     """An instruction's attributes as the row takes them: with what HLO leaves to the result's shape
-    (`dims`, `dtype`) and the simple reducer that a reduce calls.
+    (`dims`, `dtype`), the computations that it applies to elements (`computations`), and the simple
+    reducer that the last of them is, or None (`reducer`).
     """
     attributes = {k: v for k, v in instruction.attributes.items() if k != "called"}
     if isinstance(instruction.shape, Shape):
         attributes["dims"] = instruction.shape.dims
         attributes["dtype"] = instruction.shape.dtype
-    if instruction.opcode == "reduce":
-        if len(instruction.operands) > 2:
-            raise UnsupportedOperator("a reduce of several arrays at once is not executed yet")
-        attributes["reducer"] = simple_reducer(module.by_name[instruction.called[0]])
-        if attributes["reducer"] is None:
-            raise UnsupportedOperator(
-                f"a reduce whose computation {instruction.called[0]!r} is not one "
-                "add, multiply, maximum, minimum, and, or, xor is not executed yet"
-            )
+    if instruction.opcode in APPLIES_SCALARS:
+        attributes["computations"] = tuple(
+            scalar_computation(module, name, instruction.opcode) for name in instruction.called
+        )
+        attributes["reducer"] = attributes["computations"][-1].reducer
     return attributes
+
+
+# Opcodes whose computations are applied to elements, one by one.
+APPLIES_SCALARS = frozenset(
+    {"reduce", "reduce-window", "select-and-scatter", "scatter", "sort", "map"}
+    | {"all-reduce", "reduce-scatter"}
+)
+
+
+def scalar_computation(module: Module, name: str, what: str) -> ops.ScalarComputation:
+    """A computation of scalars with its calls inlined; raises UnsupportedOperator for one that does
+    more than elementwise arithmetic.
+    """
+    found = module.scalar_computations.get(name)
+    if found is None:
+        computation = module.by_name[name]
+        types = tuple(p.array.dtype for p in computation.parameters)
+        steps: list[ops.ScalarStep] = []
+        arguments = [[n] for n in range(len(types))]
+        results = _scalar_steps(module, computation, arguments, len(types), steps, what)
+        reducer = simple_reducer(computation)
+        found = ops.ScalarComputation(name, types, tuple(steps), tuple(results), reducer)
+        module.scalar_computations[name] = found
+    return found
+
+
+def _scalar_steps(
+    module: Module,
+    computation: Computation,
+    arguments: list[list[int]],
+    count: int,
+    steps: list[ops.ScalarStep],
+    what: str,
+) -> list[int]:
+    """Adds the steps of a computation; returns the numbers of its results (a tuple is several)."""
+    values: dict[str, list[int]] = {}
+    for i in computation.instructions:
+        operands = [values[o] for o in i.operands]
+        if i.opcode == "parameter":
+            values[i.name] = arguments[int(i.attributes["number"])]
+        elif i.opcode == "tuple":
+            values[i.name] = [n for o in operands for n in o]
+        elif i.opcode == "get-tuple-element":
+            values[i.name] = [operands[0][int(i.attributes["tuple_index"])]]
+        elif i.opcode in ("call", "fusion"):
+            callee = module.by_name[i.called[0]]
+            values[i.name] = _scalar_steps(module, callee, operands, count, steps, what)
+        elif isinstance(i.shape, Shape) and i.shape.dims == () and i.opcode in _SAME_SCALAR:
+            values[i.name] = operands[0]
+        else:
+            steps.append(_scalar_step(i, [n for o in operands for n in o], computation, what))
+            values[i.name] = [count + len(steps) - 1]
+    return values[computation.root]
+
+
+_SAME_SCALAR = frozenset({"reshape", "broadcast", "copy", "opt-barrier"})
+
+
+def _scalar_step(
+    i: Instruction, operands: list[int], computation: Computation, what: str
+) -> ops.ScalarStep:
+    if isinstance(i.shape, Shape) and i.shape.dims == ():
+        if i.opcode == "constant":
+            literal: ops.Bits = i.attributes["literal"]
+            constant = int.from_bytes(literal.data.tobytes(), "little")
+            return ops.ScalarStep(None, {}, (), i.shape.dtype, constant)
+        if i.opcode in ops.OPCODES:
+            op = row(i)
+            if op.core is not None or op.name in ("convert", "reduce_precision"):
+                return ops.ScalarStep(op, i.attributes, tuple(operands), i.shape.dtype)
+    raise UnsupportedOperator(
+        f"computation {computation.name!r} of a {what} has {i.opcode} ({i.name}): neuronsim applies "
+        "elementwise arithmetic on scalars to elements"
+    )

@@ -56,7 +56,7 @@ def _verify_instruction(module: Module, computation: Computation, i: Instruction
         raise InvalidArgument("takes at least one operand")
     if i.opcode == "reduce":
         _verify_reducer(module, i, operands[0])
-    inferred = op.infer([o.array.type for o in operands], attributes)
+    inferred = op.infer_array([o.array.type for o in operands], attributes)
     if inferred != i.array.type:
         raise InvalidArgument(f"its operands give {inferred}, the file says {i.array.type}")
     if op.core is not None:

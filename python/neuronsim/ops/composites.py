@@ -68,9 +68,9 @@ class _Steps:
         values = [x if isinstance(x, Bits) else self.number(x) for x in operands]
         dims = np.broadcast_shapes(*(x.data.shape for x in values))
         values = [Bits(np.broadcast_to(x.data, dims), x.dtype) for x in values]
-        result = op.infer([x.type for x in values], {})
+        result = op.infer_array([x.type for x in values], {})
         self.outside += count_outside_range(op, values, self.setting.profile)
-        return Bits(op.evaluate(op, values, {}, result, self.setting), result.dtype)
+        return Bits(op.evaluate_array(values, {}, result, self.setting), result.dtype)
 
     def number(self, x: float) -> Bits:
         """A Python number rounded once (C1)."""
@@ -81,8 +81,8 @@ class _Steps:
         assert start is not None
         attributes = {"dimensions": self.axes, "reducer": reducer}
         operands = [x, Bits(np.asarray(start, self.dtype.storage), self.dtype)]
-        result = op.infer([o.type for o in operands], attributes)
-        found = op.evaluate(op, operands, attributes, result, self.setting)
+        result = op.infer_array([o.type for o in operands], attributes)
+        found = op.evaluate_array(operands, attributes, result, self.setting)
         kept = tuple(1 if d in self.axes else n for d, n in enumerate(x.data.shape))
         return Bits(found.reshape(kept), self.dtype)
 

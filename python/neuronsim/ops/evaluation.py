@@ -18,7 +18,7 @@ from neuronsim.ops.programs import (
     elementwise_program,
     outside_range_warning,
 )
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting, by_name
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Result, Setting, by_name
 from neuronsim.processor import check_environment
 from neuronsim.profiles import current_profile, next_rounding
 
@@ -30,11 +30,30 @@ def evaluate(
     setting: Setting,
     result: ArrayType | None = None,
 ) -> Bits:
-    """Evaluate a row on bits. `result` is the type that a graph states; else it is inferred."""
+    """Evaluate a row that gives one array. `result` is the type that a graph states; else it is
+    inferred.
+    """
+    if result is None:
+        result = op.infer_array([x.type for x in operands], attributes)
+    (found,) = evaluate_all(op, operands, attributes, setting, result)
+    return found
+
+
+def evaluate_all(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    setting: Setting,
+    result: Result | None = None,
+) -> tuple[Bits, ...]:
+    """Evaluate a row on bits: each of the arrays that it gives."""
     check_environment()
     if result is None:
         result = op.infer([x.type for x in operands], attributes)
-    return Bits(op.evaluate(op, operands, attributes, result, setting), result.dtype)
+    data = op.evaluate(op, operands, attributes, result, setting)
+    types = (result,) if isinstance(result, ArrayType) else result
+    arrays = data if isinstance(data, tuple) else (data,)
+    return tuple(Bits(a, t.dtype) for a, t in zip(arrays, types, strict=True))
 
 
 def evaluate_product(
@@ -73,7 +92,7 @@ def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
     if profile.rounding == "nearest_even" and profile.int64 == "keep":
         return evaluate(op, operands, attributes, setting, result)
     if result is None:
-        result = op.infer([x.type for x in operands], attributes)
+        result = op.infer_array([x.type for x in operands], attributes)
     if profile.rounding == "stochastic" and draws(op, operands, attributes, result):
         # S2: the place of this rounding operation in the sequence of the context's.
         state = next_rounding()

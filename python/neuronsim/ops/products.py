@@ -285,7 +285,7 @@ def _evaluate_via_float32(
     floats = [converted(x, dtypes.float32, setting) for x in operands]
     wide = ArrayType(dtypes.float32, result.dims)
     own = {name: value for name, value in attributes.items() if name != "cast"}
-    total = op.evaluate(op, floats, own, wide, setting)
+    total = op.evaluate_array(floats, own, wide, setting)
     back = (_core.CONVERT_NEAREST, core_code(result.dtype, op.label), (0,))
     program = tile_program((FLOAT32,), (back,), (1,), setting.profile)
     return run_tile_program(program, [total], [result])[0]

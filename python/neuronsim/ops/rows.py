@@ -159,8 +159,11 @@ class ScatterDimensions:
     index_vector_dim: int = 0
 
 
-Infer: TypeAlias = Callable[[Sequence[ArrayType], Attributes], ArrayType]
-Evaluate: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, ArrayType, Setting], BitsArray]
+# What an operation gives: one array, or several. `Evaluate` gets the result's type.
+Result: TypeAlias = ArrayType | tuple[ArrayType, ...]
+Data: TypeAlias = BitsArray | tuple[BitsArray, ...]
+Infer: TypeAlias = Callable[[Sequence[ArrayType], Attributes], Result]
+Evaluate: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, Any, Setting], Data]
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,21 @@ class Op:
     identity: float | None = None
     operator: str | None = None
     total_order: bool = False
+
+    def infer_array(self, operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+        """The type of the result of an operation that gives one array."""
+        result = self.infer(operands, attributes)
+        if isinstance(result, ArrayType):
+            return result
+        raise InvalidArgument(f"{self.label} gives {len(result)} arrays, not one")
+
+    def evaluate_array(
+        self, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+    ) -> BitsArray:
+        """The result's data of an operation that gives one array."""
+        data = self.evaluate(self, operands, attributes, result, setting)
+        assert not isinstance(data, tuple)
+        return data
 
     @property
     def label(self) -> str:

@@ -1,0 +1,94 @@
+"""Computations of scalars that an operation applies to elements: reducers, comparators, selections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from neuronsim import _core, dtypes
+from neuronsim.dtypes import DType
+from neuronsim.errors import UnsupportedOperator
+from neuronsim.ops.programs import CONVERT, ProgramStep, TileProgram, core_code, lower, tile_program
+from neuronsim.ops.rows import Attributes, Op
+from neuronsim.profiles import Profile
+
+
+class ScalarStep(NamedTuple):
+    """One instruction of scalars: a row on earlier values; without one, a constant's storage bits."""
+
+    op: Op | None
+    attributes: Attributes
+    operands: tuple[int, ...]
+    dtype: DType
+    constant: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarComputation:
+    """Values are numbered: the parameters, then the steps. `reducer` names the row that it is, if it is
+    a simple reducer (R2).
+    """
+
+    name: str
+    parameters: tuple[DType, ...]
+    steps: tuple[ScalarStep, ...]
+    results: tuple[int, ...]
+    reducer: str | None = None
+
+    @property
+    def result_types(self) -> tuple[DType, ...]:
+        """The types of its results."""
+        values = (*self.parameters, *(s.dtype for s in self.steps))
+        return tuple(values[n] for n in self.results)
+
+
+_NARROW = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
+
+
+def computation_program(computation: ScalarComputation, profile: Profile) -> TileProgram:
+    """The tile program of a computation: each instruction rounded as it is typed (R2), 64-bit integers
+    as 32-bit ones where the profile truncates them (C7). Raises UnsupportedOperator where it draws
+    random words, of which S2 has none for elements.
+    """
+    key = ("computation", computation)
+    found: TileProgram | None = profile.derived.get(key)
+    if found is not None:
+        return found
+    steps: list[ProgramStep] = []
+    count = len(computation.parameters)
+
+    def push(step: ProgramStep) -> int:
+        steps.append(step)
+        return count + len(steps) - 1
+
+    def narrow(dtype: DType) -> DType:
+        return _NARROW.get(dtype, dtype) if profile.int64 == "truncate" else dtype
+
+    def converted(number: int, source: DType, target: DType) -> int:
+        code = core_code(target, computation.name)
+        return number if source is target else push((CONVERT, code, (number,)))
+
+    types = [narrow(t) for t in (*computation.parameters, *(s.dtype for s in computation.steps))]
+    numbers = [converted(n, t, types[n]) for n, t in enumerate(computation.parameters)]
+    for s in computation.steps:
+        t = narrow(s.dtype)
+        if s.op is None:
+            bits = s.constant & ((1 << (8 * t.itemsize)) - 1)
+            numbers.append(push((_core.CONSTANT, core_code(t, computation.name), (bits,))))
+            continue
+        operands = [(numbers[n], types[n]) for n in s.operands]
+        if s.op.name == "convert" and operands[0][1] is t:
+            numbers.append(operands[0][0])
+            continue
+        numbers.append(lower(s.op, s.attributes, operands, t, profile, push))
+    stated = computation.result_types
+    pairs = zip(computation.results, stated, strict=True)
+    outputs = tuple(converted(numbers[n], types[n], t) for n, t in pairs)
+    inputs = tuple(core_code(t, computation.name) for t in computation.parameters)
+    program = tile_program(inputs, tuple(steps), outputs, profile)
+    if program.draws():
+        raise UnsupportedOperator(
+            f"computation {computation.name!r} under stochastic rounding: S2 has no words for its steps"
+        )
+    profile.derived[key] = program
+    return program
