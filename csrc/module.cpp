@@ -417,15 +417,16 @@ PYBIND11_MODULE(_core, m) {
              py::arg("stochastic"));
     py::class_<TileProgram>(m, "TileProgram")
         .def(py::init([](const std::vector<int>& inputs,
-                         const std::vector<std::tuple<int, int, std::vector<uint64_t>>>& steps,
+                         const std::vector<std::tuple<int, int, std::vector<int64_t>>>& steps,
                          std::vector<int> outputs, const Numerics& numerics) {
                  std::vector<DType> input_types;
                  for (const int code : inputs) input_types.push_back(dtype_code(code));
                  std::vector<Step> list;
                  for (const auto& [op, result, operands] : steps) {
                      const bool is_constant = op == constant_op && operands.size() == 1;
-                     Step step{op, dtype_code(result), {}, is_constant ? operands[0] : 0};
-                     if (!is_constant) step.operands.assign(operands.begin(), operands.end());
+                     Step step{op, dtype_code(result), {}};
+                     if (is_constant) step.constant = static_cast<uint64_t>(operands[0]);
+                     else step.operands.assign(operands.begin(), operands.end());
                      list.push_back(std::move(step));
                  }
                  return TileProgram(std::move(input_types), std::move(list), std::move(outputs),

@@ -156,7 +156,7 @@ class _Compiler:
             action = TakeElement(i.attributes["tuple_index"])
         else:
             action = Call(row(i), row_attributes(self.module, i))
-        result = i.shape.type if isinstance(i.shape, Shape) else None
+        result = i.result if isinstance(action, Call) else None
         return Step(i.name, action, i.operands, result, (i.name,))
 
     def _chain(self, members: list[Instruction]) -> Step:

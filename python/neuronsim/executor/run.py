@@ -97,7 +97,7 @@ class Step:
     name: str
     action: Chain | Call | Product | MakeTuple | TakeElement
     operands: tuple[str, ...]
-    result: ArrayType | None
+    result: ops.Result | None
     members: tuple[str, ...]
     frees: tuple[str, ...] = ()
 
@@ -150,13 +150,14 @@ def run_step(step: Step, operands: list[Value], setting: ops.Setting, counts: Co
 
 def _run_arrays(
     step: Step,
-    result: ArrayType,
+    result: ops.Result,
     arrays: list[Bits],
     setting: ops.Setting,
     counts: Counts,
 ) -> Value:
     action, profile = step.action, setting.profile
     if isinstance(action, Chain):
+        assert isinstance(result, ArrayType)
         outputs = (len(action.inputs) + len(action.steps) - 1,)
         program = ops.tile_program(action.inputs, action.steps, outputs, profile)
         ids = action.identifiers(setting)
@@ -176,6 +177,9 @@ def _run_arrays(
     if outside:
         counts.outside_range[step.name] = outside
     try:
+        if not isinstance(result, ArrayType):
+            found = ops.evaluate_all(action.op, arrays, action.attributes, own, result)
+            return TupleValue(found)
         if profile.int64 == "keep":
             return ops.evaluate(action.op, arrays, action.attributes, own, result)
         value, changed = ops.truncated(action.op, arrays, action.attributes, own, result)

@@ -91,6 +91,12 @@ class Instruction:
             raise InvalidModel(f"{self.name}: {self.opcode} cannot give a tuple")
         return self.shape
 
+    @property
+    def result(self) -> ops.Result:
+        """The type of the array, or the types of the arrays, that it gives."""
+        s = self.shape
+        return s.type if isinstance(s, Shape) else tuple(a.type for a in s.arrays())
+
     def replace(self, **changes: Any) -> Instruction:
         """A copy with other fields."""
         return dataclasses.replace(self, **changes)

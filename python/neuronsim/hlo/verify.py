@@ -56,11 +56,16 @@ def _verify_instruction(module: Module, computation: Computation, i: Instruction
         raise InvalidArgument("takes at least one operand")
     if i.opcode == "reduce":
         _verify_reducer(module, i, operands[0])
-    inferred = op.infer_array([o.array.type for o in operands], attributes)
-    if inferred != i.array.type:
-        raise InvalidArgument(f"its operands give {inferred}, the file says {i.array.type}")
+    inferred = op.infer([o.array.type for o in operands], attributes)
+    stated = i.result
+    if inferred != stated:
+        raise InvalidArgument(f"its operands give {_listed(inferred)}, the file says {_listed(stated)}")
     if op.core is not None:
         ops.check_elementwise(op, operands[-1].array.dtype, i.array.dtype)
+
+
+def _listed(result: ops.Result) -> str:
+    return str(result) if isinstance(result, ops.ArrayType) else f"({', '.join(map(str, result))})"
 
 
 def _verify_reducer(module: Module, i: Instruction, array: Instruction) -> None:

@@ -73,7 +73,7 @@ def computation_program(computation: ScalarComputation, profile: Profile) -> Til
     for s in computation.steps:
         t = narrow(s.dtype)
         if s.op is None:
-            bits = s.constant & ((1 << (8 * t.itemsize)) - 1)
+            bits = int.from_bytes(s.constant.to_bytes(8, "little")[: t.itemsize], "little", signed=True)
             numbers.append(push((_core.CONSTANT, core_code(t, computation.name), (bits,))))
             continue
         operands = [(numbers[n], types[n]) for n in s.operands]
