@@ -10,60 +10,19 @@
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "composite.h"
-#include "convolution.h"
 #include "dispatch.h"
-#include "dot.h"
 #include "eager.h"
+#include "executable.h"
 #include "memory.h"
 #include "pool.h"
-#include "program.h"
-#include "reduce.h"
 #include "sort.h"
-#include "window.h"
 
 namespace py = pybind11;
 using namespace neuronsim;
 
 namespace {
-
-DType dtype_code(int code) {
-    if (code < 0 || code >= dtype_count) throw std::invalid_argument("unknown dtype code");
-    return static_cast<DType>(code);
-}
-
-void check_itemsize(const py::array& array, DType dtype) {
-    if (array.itemsize() != storage_bytes(dtype))
-        throw std::invalid_argument("the array's items are not " +
-                                    std::string(dtype_names[static_cast<int>(dtype)]));
-}
-
-View view_of(const py::array& array, DType dtype) {
-    check_itemsize(array, dtype);
-    return {static_cast<const char*>(array.data()), dtype,
-            std::vector<int64_t>(array.strides(), array.strides() + array.ndim())};
-}
-
-std::vector<int64_t> shape_of(const py::array& array) {
-    return std::vector<int64_t>(array.shape(), array.shape() + array.ndim());
-}
-
-char* output_data(py::array& array, DType dtype) {
-    check_itemsize(array, dtype);
-    if ((array.flags() & py::array::c_style) == 0) throw std::invalid_argument("output not dense");
-    return static_cast<char*>(array.mutable_data());
-}
-
-std::vector<View> views_of(const std::vector<py::array>& arrays, const std::vector<int>& types,
-                           const std::vector<int64_t>& shape) {
-    if (arrays.size() != types.size()) throw std::invalid_argument("each array has a type");
-    std::vector<View> views;
-    for (size_t i = 0; i < arrays.size(); ++i) {
-        if (shape_of(arrays[i]) != shape) throw std::invalid_argument("the shapes differ");
-        views.push_back(view_of(arrays[i], dtype_code(types[i])));
-    }
-    return views;
-}
 
 void run_program(const TileProgram& program, const std::vector<py::array>& inputs,
                  std::vector<py::array> outputs, uint64_t seed, const std::vector<uint64_t>& ids) {
@@ -71,9 +30,7 @@ void run_program(const TileProgram& program, const std::vector<py::array>& input
         outputs.empty())
         throw std::invalid_argument("the program has another number of inputs or outputs");
     const std::vector<int64_t> shape = shape_of(outputs[0]);
-    std::vector<int> types;
-    for (const DType t : program.inputs()) types.push_back(static_cast<int>(t));
-    const std::vector<View> views = views_of(inputs, types, shape);
+    const std::vector<View> views = views_of(inputs, codes_of(program.inputs()), shape);
     std::vector<char*> targets;
     for (size_t i = 0; i < outputs.size(); ++i) {
         if (shape_of(outputs[i]) != shape) throw std::invalid_argument("the shapes differ");
@@ -89,23 +46,6 @@ Reduction make_reduction(int op, int dtype, int accumulate, int64_t tile, bool r
     const DType type = dtype_code(dtype), accumulated = dtype_code(accumulate);
     if (!is_device_float(accumulated)) throw std::invalid_argument("sums accumulate in a float type");
     return {static_cast<Op>(op), type, accumulated, tile, round_tiles, numerics, seed, std::move(ids)};
-}
-
-void run_reduce(const Reduction& reduction, const py::array& input, int kept, const py::array& initial,
-                py::array output, int64_t cumulative_inner) {
-    const bool cumulative = cumulative_inner > 0;
-    const View view = view_of(input, reduction.dtype);
-    const std::vector<int64_t> shape = shape_of(input);
-    const bool fits = kept >= 0 && kept <= input.ndim() && initial.size() == 1;
-    if (!fits || shape_of(output) !=
-                     (cumulative ? shape : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
-        throw std::invalid_argument("the output's shape is not that of the kept dimensions");
-    const View start = view_of(initial, reduction.dtype);
-    char* target = output_data(output, reduction.dtype);
-    const py::gil_scoped_release released;
-    if (cumulative)
-        reduce_cumulative(reduction, shape, kept, view, start.data, cumulative_inner, target);
-    else reduce(reduction, shape, kept, view, start.data, target);
 }
 
 Composite composite_named(const std::string& name) {
@@ -140,25 +80,6 @@ void run_compose(const std::string& name, int dtype, int64_t tile, const py::arr
     char* target = output_data(output, type);
     const py::gil_scoped_release released;
     compose(function, shape, kept, view, target);
-}
-
-Windows make_windows(const py::array& input, const py::array& output,
-                     const std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>>& rows) {
-    Windows windows{shape_of(input), shape_of(output), {}};
-    for (const auto& [size, stride, padding_low, base_dilation, window_dilation] : rows)
-        windows.dimensions.push_back({size, stride, padding_low, base_dilation, window_dilation});
-    return windows;
-}
-using WindowRows = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>>;
-
-void run_reduce_windows(const Reduction& reduction, const WindowRows& rows, const py::array& input,
-                        const py::array& initial, py::array output) {
-    const Windows windows = make_windows(input, output, rows);
-    const View view = view_of(input, reduction.dtype), start = view_of(initial, reduction.dtype);
-    if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
-    char* target = output_data(output, reduction.dtype);
-    const py::gil_scoped_release released;
-    reduce_windows(windows, reduction, view, start.data, target);
 }
 
 void run_fold_windows(const TileProgram& computation, const WindowRows& rows,
@@ -202,170 +123,6 @@ py::array run_sort(const TileProgram& comparator, const std::vector<py::array>& 
         sort(shape, views, comparator, target);
     }
     return order;
-}
-
-Axes axes_of(const py::array& array, py::ssize_t begin, py::ssize_t end) {
-    Axes axes;
-    for (py::ssize_t d = begin; d < end; ++d) axes.push_back({array.shape(d), array.strides(d)});
-    return axes;
-}
-
-// An operand of a product: its axes are those of the batch, of its vectors and of the contraction.
-DotOperand dot_operand(const py::array& array, DType dtype, int batch, int vectors,
-                       const TileProgram* program) {
-    check_itemsize(array, dtype);
-    if (batch < 0 || vectors < 0 || batch + vectors > array.ndim())
-        throw std::invalid_argument("the operand has fewer dimensions");
-    if (program != nullptr && (program->inputs() != std::vector<DType>{dtype} ||
-                               program->output_count() != 1 || program->draws()))
-        throw std::invalid_argument("the program does not take the operand's elements");
-    return {static_cast<const char*>(array.data()),
-            dtype,
-            axes_of(array, 0, batch),
-            axes_of(array, batch, batch + vectors),
-            axes_of(array, batch + vectors, array.ndim()),
-            program};
-}
-
-bool same_sizes(const Axes& a, const Axes& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [](const Axis& x, const Axis& y) { return x.size == y.size; });
-}
-
-Accumulation accumulation_of(const std::string& model, int type, int64_t tile) {
-    Accumulation how{Accumulate::fma, dtype_code(type), tile};
-    if (model == "exact") how.model = Accumulate::exact;
-    else if (model == "product_bf16") how.model = Accumulate::product_bfloat16;
-    else if (model == "pairs") how.model = Accumulate::pairs;
-    else if (model != "fma") throw std::invalid_argument("unknown model of accumulation");
-    if (how.type != DType::float32 &&
-        (how.model != Accumulate::fma || (how.type != DType::bfloat16 && how.type != DType::float16)))
-        throw std::invalid_argument("sums are float32, or by fma bfloat16 or float16");
-    return how;
-}
-
-void check_float_extras(DType result, const TileProgram* a_program, const TileProgram* b_program,
-                        const PackedColumns* packed, const TileProgram* epilogue) {
-    const bool any =
-        a_program != nullptr || b_program != nullptr || packed != nullptr || epilogue != nullptr;
-    if (any && !is_device_float(result))
-        throw std::invalid_argument("programs and packed operands are those of floats");
-}
-
-// The epilogue's terms lie over the output's axes: the batch to `rows`, the rows to `columns`.
-void add_epilogue(DotResult& result, const TileProgram* epilogue, const std::vector<py::array>& terms,
-                  const py::array& output, int rows, int columns) {
-    if (epilogue == nullptr) return;
-    if (epilogue->output_count() != 1 || epilogue->draws() ||
-        epilogue->inputs().size() != terms.size() + 1 || epilogue->inputs()[0] != result.dtype)
-        throw std::invalid_argument("the epilogue does not take the product");
-    result.epilogue = epilogue;
-    for (size_t i = 0; i < terms.size(); ++i) {
-        if (shape_of(terms[i]) != shape_of(output)) throw std::invalid_argument("the shapes differ");
-        const DType t = epilogue->inputs()[i + 1];
-        check_itemsize(terms[i], t);
-        result.terms.push_back({static_cast<const char*>(terms[i].data()), t,
-                                axes_of(terms[i], 0, rows), axes_of(terms[i], rows, columns),
-                                axes_of(terms[i], columns, output.ndim())});
-    }
-}
-
-void run_dot(const py::array& a, int a_dtype, int a_vectors, const TileProgram* a_program,
-             const py::array& b, int b_dtype, int b_vectors, const TileProgram* b_program, int batch,
-             py::array output, int result_dtype, const std::string& accumulate, int accumulate_dtype,
-             int64_t tile, const Numerics& numerics, uint64_t seed, uint64_t id,
-             const PackedColumns* packed, const TileProgram* epilogue,
-             const std::vector<py::array>& terms) {
-    const DotOperand left = dot_operand(a, dtype_code(a_dtype), batch, a_vectors, a_program);
-    const DotOperand right = dot_operand(b, dtype_code(b_dtype), batch, b_vectors, b_program);
-    const DType result_type = dtype_code(result_dtype);
-    const DType types[] = {left.type(), right.type()};
-    for (const DType t : types)
-        if (is_device_float(t) != is_device_float(result_type) || t == DType::float64)
-            throw std::invalid_argument("the types do not go together");
-    if (!is_device_float(result_type) &&
-        (a_program != nullptr || b_program != nullptr || packed != nullptr || epilogue != nullptr))
-        throw std::invalid_argument("programs and packed operands are those of floats");
-    if (output.ndim() != batch + a_vectors + b_vectors)
-        throw std::invalid_argument("the output has other dimensions");
-    DotResult result{nullptr, result_type, axes_of(output, 0, batch),
-                     axes_of(output, batch, batch + a_vectors),
-                     axes_of(output, batch + a_vectors, output.ndim())};
-    if (!same_sizes(left.batch, right.batch) || !same_sizes(left.depth, right.depth) ||
-        !same_sizes(left.batch, result.batch) || !same_sizes(left.vectors, result.rows) ||
-        !same_sizes(right.vectors, result.columns))
-        throw std::invalid_argument("the shapes do not contract");
-    add_epilogue(result, epilogue, terms, output, batch, batch + a_vectors);
-    check_itemsize(output, result.stored());
-    result.data = static_cast<char*>(output.mutable_data());
-    const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
-    const py::gil_scoped_release released;
-    dot(left, right, packed, result, how, numerics, {seed, id});
-}
-
-// Arrays come with their axes in the order of Convolution; a row of the window is (size, stride,
-// padding below, base dilation, window dilation, reversal).
-void run_convolution(
-    const py::array& x, int x_dtype, const TileProgram* x_program, const py::array& w, int w_dtype,
-    const TileProgram* w_program,
-    const std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>>& window,
-    int64_t feature_groups, int64_t batch_groups, py::array output, int result_dtype,
-    const std::string& accumulate, int accumulate_dtype, int64_t tile, const Numerics& numerics,
-    uint64_t seed, uint64_t id, const PackedColumns* packed, const TileProgram* epilogue,
-    const std::vector<py::array>& terms) {
-    const int rank = static_cast<int>(window.size());
-    if (x.ndim() != rank + 2 || w.ndim() != rank + 2 || output.ndim() != rank + 2)
-        throw std::invalid_argument("the arrays have other dimensions than the window");
-    DotOperand input = dot_operand(x, dtype_code(x_dtype), 0, rank + 1, x_program);
-    DotOperand kernel = dot_operand(w, dtype_code(w_dtype), 0, 0, w_program);
-    const DType result_type = dtype_code(result_dtype);
-    check_float_extras(result_type, x_program, w_program, packed, epilogue);
-    if (feature_groups < 1 || batch_groups < 1 || (feature_groups > 1 && batch_groups > 1))
-        throw std::invalid_argument("one kind of groups at a time");
-    const int64_t groups = feature_groups * batch_groups;
-    const Axis features = kernel.depth.back();
-    kernel.depth.pop_back();
-    Convolution shape{{},
-                      feature_groups,
-                      batch_groups,
-                      x.shape(0) / batch_groups,
-                      x.shape(rank + 1) / feature_groups,
-                      features.size / groups};
-    for (int d = 0; d < rank; ++d) {
-        const auto& [size, stride, padding, base, dilation, reversed] = window[static_cast<size_t>(d)];
-        if (size < 1 || stride < 1 || base < 1 || dilation < 1 || size != w.shape(d))
-            throw std::invalid_argument("the window is not the kernel's");
-        shape.spatial.push_back(
-            {x.shape(d + 1), output.shape(d + 1), size, stride, padding, base, dilation, reversed});
-    }
-    if (shape.batch * batch_groups != x.shape(0) || shape.batch != output.shape(0) ||
-        shape.input_features * feature_groups != x.shape(rank + 1) ||
-        shape.input_features != w.shape(rank) || shape.output_features * groups != features.size ||
-        output.shape(rank + 1) != features.size)
-        throw std::invalid_argument("the features or samples do not fit");
-    kernel.batch = {{groups, shape.output_features * features.stride}};
-    kernel.vectors = {{shape.output_features, features.stride}};
-    Axes rows = axes_of(output, 0, rank + 1);
-    const int64_t column = output.strides(rank + 1);
-    DotResult result{static_cast<char*>(output.mutable_data()),
-                     result_type,
-                     {{groups, shape.output_features * column}},
-                     rows,
-                     {{shape.output_features, column}}};
-    add_epilogue(result, epilogue, terms, output, 0, rank + 1);
-    for (DotTerm& t : result.terms) {  // a group's features are its columns
-        const int64_t stride = t.columns[0].stride;
-        t.batch = {{groups, shape.output_features * stride}};
-        t.columns = {{shape.output_features, stride}};
-    }
-    check_itemsize(output, result.stored());
-    const DType types[] = {input.type(), kernel.type()};
-    for (const DType t : types)
-        if (is_device_float(t) != is_device_float(result_type) || t == DType::float64)
-            throw std::invalid_argument("the types do not go together");
-    const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
-    const py::gil_scoped_release released;
-    convolution(shape, input, kernel, packed, result, how, numerics, {seed, id});
 }
 
 py::list format_rows() {
@@ -449,13 +206,30 @@ PYBIND11_MODULE(_core, m) {
         .def(py::init(&make_reduction), py::arg("op"), py::arg("dtype"), py::arg("accumulate"),
              py::arg("tile"), py::arg("round_tiles"), py::arg("numerics"), py::arg("seed"),
              py::arg("ids"));
-    m.def("reduce", &run_reduce, py::arg("reduction"), py::arg("input"), py::arg("kept"),
-          py::arg("initial"), py::arg("output"), py::arg("cumulative_inner") = 0);
+    m.def(
+        "reduce",
+        [](const Reduction& reduction, const py::array& input, int kept, const py::array& initial,
+           const py::array& output, int64_t cumulative_inner) {
+            const ReduceCall call =
+                make_reduce(reduction, input, kept, initial, output, cumulative_inner);
+            const py::gil_scoped_release released;
+            call.run();
+        },
+        py::arg("reduction"), py::arg("input"), py::arg("kept"), py::arg("initial"), py::arg("output"),
+        py::arg("cumulative_inner") = 0);
     m.def("compose", &run_compose, py::arg("composite"), py::arg("dtype"), py::arg("tile"),
           py::arg("input"), py::arg("kept"), py::arg("output"), py::arg("epsilon") = 0.0,
           py::arg("divisor") = 0.0, py::arg("weight") = py::none(), py::arg("bias") = py::none());
-    m.def("reduce_windows", &run_reduce_windows, py::arg("reduction"), py::arg("window"),
-          py::arg("input"), py::arg("initial"), py::arg("output"));
+    m.def(
+        "reduce_windows",
+        [](const Reduction& reduction, const WindowRows& window, const py::array& input,
+           const py::array& initial, const py::array& output) {
+            const WindowsCall call = make_reduce_windows(reduction, window, input, initial, output);
+            const py::gil_scoped_release released;
+            call.run();
+        },
+        py::arg("reduction"), py::arg("window"), py::arg("input"), py::arg("initial"),
+        py::arg("output"));
     m.def("fold_windows", &run_fold_windows, py::arg("computation"), py::arg("window"),
           py::arg("inputs"), py::arg("initial"), py::arg("outputs"));
     m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));
@@ -473,18 +247,48 @@ PYBIND11_MODULE(_core, m) {
              py::arg("a_dtype"), py::arg("b"), py::arg("b_dtype"), py::arg("b_vectors"),
              py::arg("batch"), py::arg("b_program"), py::arg("accumulate"), py::arg("accumulate_dtype"),
              py::arg("tile"), py::arg("numerics"));
-    m.def("dot", &run_dot, py::arg("a"), py::arg("a_dtype"), py::arg("a_vectors"), py::arg("a_program"),
-          py::arg("b"), py::arg("b_dtype"), py::arg("b_vectors"), py::arg("b_program"),
-          py::arg("batch"), py::arg("output"), py::arg("result_dtype"), py::arg("accumulate"),
-          py::arg("accumulate_dtype"), py::arg("tile"), py::arg("numerics"), py::arg("seed"),
-          py::arg("id"), py::arg("packed") = nullptr, py::arg("epilogue") = nullptr,
-          py::arg("terms") = std::vector<py::array>());
-    m.def("convolution", &run_convolution, py::arg("x"), py::arg("x_dtype"), py::arg("x_program"),
-          py::arg("w"), py::arg("w_dtype"), py::arg("w_program"), py::arg("window"),
-          py::arg("feature_groups"), py::arg("batch_groups"), py::arg("output"),
-          py::arg("result_dtype"), py::arg("accumulate"), py::arg("accumulate_dtype"), py::arg("tile"),
-          py::arg("numerics"), py::arg("seed"), py::arg("id"), py::arg("packed") = nullptr,
-          py::arg("epilogue") = nullptr, py::arg("terms") = std::vector<py::array>());
+    m.def(
+        "dot",
+        [](const py::array& a, int a_dtype, int a_vectors, const TileProgram* a_program,
+           const py::array& b, int b_dtype, int b_vectors, const TileProgram* b_program, int batch,
+           const py::array& output, int result_dtype, const std::string& accumulate,
+           int accumulate_dtype, int64_t tile, const Numerics& numerics, uint64_t seed, uint64_t id,
+           const PackedColumns* packed, const TileProgram* epilogue,
+           const std::vector<py::array>& terms) {
+            const DotCall call = make_dot(a, a_dtype, a_vectors, a_program, b, b_dtype, b_vectors,
+                                          b_program, batch, output, result_dtype, accumulate,
+                                          accumulate_dtype, tile, numerics, packed, epilogue, terms);
+            const py::gil_scoped_release released;
+            call.run({seed, id});
+        },
+        py::arg("a"), py::arg("a_dtype"), py::arg("a_vectors"), py::arg("a_program"), py::arg("b"),
+        py::arg("b_dtype"), py::arg("b_vectors"), py::arg("b_program"), py::arg("batch"),
+        py::arg("output"), py::arg("result_dtype"), py::arg("accumulate"), py::arg("accumulate_dtype"),
+        py::arg("tile"), py::arg("numerics"), py::arg("seed"), py::arg("id"),
+        py::arg("packed") = nullptr, py::arg("epilogue") = nullptr,
+        py::arg("terms") = std::vector<py::array>());
+    m.def(
+        "convolution",
+        [](const py::array& x, int x_dtype, const TileProgram* x_program, const py::array& w,
+           int w_dtype, const TileProgram* w_program, const ConvolutionWindow& window,
+           int64_t feature_groups, int64_t batch_groups, const py::array& output, int result_dtype,
+           const std::string& accumulate, int accumulate_dtype, int64_t tile, const Numerics& numerics,
+           uint64_t seed, uint64_t id, const PackedColumns* packed, const TileProgram* epilogue,
+           const std::vector<py::array>& terms) {
+            const ConvolutionCall call =
+                make_convolution(x, x_dtype, x_program, w, w_dtype, w_program, window, feature_groups,
+                                 batch_groups, output, result_dtype, accumulate, accumulate_dtype, tile,
+                                 numerics, packed, epilogue, terms);
+            const py::gil_scoped_release released;
+            call.run({seed, id});
+        },
+        py::arg("x"), py::arg("x_dtype"), py::arg("x_program"), py::arg("w"), py::arg("w_dtype"),
+        py::arg("w_program"), py::arg("window"), py::arg("feature_groups"), py::arg("batch_groups"),
+        py::arg("output"), py::arg("result_dtype"), py::arg("accumulate"), py::arg("accumulate_dtype"),
+        py::arg("tile"), py::arg("numerics"), py::arg("seed"), py::arg("id"),
+        py::arg("packed") = nullptr, py::arg("epilogue") = nullptr,
+        py::arg("terms") = std::vector<py::array>());
+    add_executable(m);
     m.def(
         "random_words",
         [](uint64_t seed, uint64_t id, int64_t first, int64_t n) {

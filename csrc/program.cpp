@@ -344,15 +344,21 @@ void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<
                       const std::vector<uint64_t>& ids) const {
     if (draws() && ids.size() != steps_.size())
         throw std::invalid_argument("stochastic rounding needs an id for each step");
-    const Kernels& k = kernels();
     std::vector<int64_t> shape = full_shape;
     std::vector<View> inputs = views;
     collapse(shape, inputs);
+    run_collapsed(element_count(full_shape), shape, inputs, outputs, seed, ids);
+}
+
+void TileProgram::run_collapsed(int64_t count, const std::vector<int64_t>& shape,
+                                const std::vector<View>& inputs, const std::vector<char*>& outputs,
+                                uint64_t seed, const std::vector<uint64_t>& ids) const {
+    const Kernels& k = kernels();
     const bool is_dense_row = shape.empty() || (shape.size() == 1 && inputs.size() == 1 &&
                                                 inputs[0].strides[0] == storage_bytes(inputs[0].dtype));
     if (is_dense_row && inputs.size() == 1 && outputs.size() == 1 && ids.empty()) {
         const char* const data = inputs[0].data;
-        return run_dense(element_count(full_shape), &data, outputs.data(), seed, nullptr);
+        return run_dense(count, &data, outputs.data(), seed, nullptr);
     }
     const auto input = [&](size_t i, int64_t at, int n, Tile& tile) -> const void* {
         const View& view = inputs[i];
@@ -366,7 +372,7 @@ void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<
         run_blocks(k, begin, end, input, outputs.data(), seed, ids.empty() ? nullptr : ids.data(),
                    tile_elements);
     };
-    parallel_for(element_count(full_shape), tiles_per_grain * tile_elements, body);
+    parallel_for(count, tiles_per_grain * tile_elements, body);
 }
 
 void TileProgram::run_tiles(const Kernels& k, Tile* registers, int n) const {

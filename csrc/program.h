@@ -50,6 +50,11 @@ public:
     void run(const std::vector<int64_t>& shape, const std::vector<View>& inputs,
              const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids) const;
 
+    // The same for `count` elements of a shape and views that `collapse` has merged.
+    void run_collapsed(int64_t count, const std::vector<int64_t>& shape,
+                       const std::vector<View>& inputs, const std::vector<char*>& outputs,
+                       uint64_t seed, const std::vector<uint64_t>& ids) const;
+
     // The same on n elements of dense storage.
     void run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
                    const uint64_t* ids) const;

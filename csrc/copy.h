@@ -1,0 +1,20 @@
+// Moving elements between strided places, bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace neuronsim {
+
+// Elements of `size` bytes; strides in bytes. Source and target do not overlap.
+struct Copy {
+    std::vector<int64_t> shape, source_strides, target_strides;
+    int64_t size;
+};
+
+// The same copy with dimensions merged and ordered so that the target is walked in order.
+Copy simplified(const Copy& copy);
+
+void run_copy(const Copy& simplified_copy, const char* source, char* target);
+
+}  // namespace neuronsim
