@@ -53,11 +53,13 @@ __version__ = "0.1.0"
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
     "compile": "neuronsim.api",
+    "lint": "neuronsim.api",
     "load": "neuronsim.api",
     "plan": "neuronsim.api",
     "tune": "neuronsim.api",
     "CompiledProgram": "neuronsim.api",
     "TuneResult": "neuronsim.api",
+    "Finding": "neuronsim.hlo.conformance",
     "Plan": "neuronsim.casting.plan",
     "Target": "neuronsim.targets",
     "Release": "neuronsim.targets",

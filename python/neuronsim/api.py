@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +31,15 @@ from neuronsim.errors import (
     InvalidFlag,
     InvalidModel,
     NeuronSimError,
+    NonconformingModel,
+    UnsupportedOperator,
+    UnsupportedType,
     nearest,
 )
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import Counts, Program, TupleValue, Value, run_program
-from neuronsim.hlo import proto
+from neuronsim.hlo import conformance, proto
+from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import (
@@ -50,6 +56,7 @@ from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, me
 
 DEFAULT_SDK = "2.26"
 SAVED_VERSION = 1
+LISTED = 10  # kinds of findings that an error spells out
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,11 @@ class CompiledProgram:
     def setup(self) -> Setup:
         """The settings, release, target and profile that the program was compiled with."""
         return self._setup
+
+    @cached_property
+    def conformance(self) -> tuple[Finding, ...]:
+        """What the model breaks of the constraints that AWS documents for its release and target."""
+        return conformance.check(self._model, self._setup.release, self._setup.target)
 
     @property
     def diagnostics(self) -> dict[str, Any]:
@@ -229,12 +241,15 @@ def _convert_input(array: Array, expected: ops.ArrayType, name: str) -> Array:
 
 def read_model(model: str | Path | bytes | Module) -> Module:
     """The verified module of a file, its bytes, or a Module. Raises InvalidModel and others."""
-    if isinstance(model, Module):
-        module = model
-    else:
-        module = proto.from_bytes(model) if isinstance(model, bytes) else proto.read(model)
+    module = _read(model)
     verify(module)
     return module
+
+
+def _read(model: str | Path | bytes | Module) -> Module:
+    if isinstance(model, Module):
+        return model
+    return proto.from_bytes(model) if isinstance(model, bytes) else proto.read(model)
 
 
 def resolve(
@@ -289,22 +304,58 @@ def compile(  # noqa: A001 (the public API's name)
     plan: Plan | None = None,
     profile: Profile | None = None,
     threads: int | None = None,
+    strict: bool = False,
 ) -> CompiledProgram:
     """Compile a model under a setting of the Neuron compiler.
 
     `model` is an `.hlo.pb` file, its bytes or a Module. The casts are those of `plan`, else of
     `policy`, else of `flags` (a `neuronx-cc` option line) and of `auto_cast` ("none", "matmult", "all")
     and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of the release `sdk`.
-    `threads` is `set_num_threads`, for the whole process.
-    Raises InvalidModel, UnsupportedOperator, UnsupportedType, InvalidFlag or InvalidArgument.
+    `threads` is `set_num_threads`, for the whole process. What the model breaks of AWS's documented
+    constraints is in the program's `conformance`; `strict` makes it an error.
+    Raises InvalidModel, UnsupportedOperator, UnsupportedType, NonconformingModel, InvalidFlag or
+    InvalidArgument.
     """
     setup = resolve(flags, auto_cast, auto_cast_type, sdk, target, profile)
     if threads is not None:
         processor.set_num_threads(threads)
     module = read_model(model)
+    if strict:
+        _require_conformance(module, setup)
     if plan is None:
         plan = make_plan(module, policy or _policy(setup))
     return CompiledProgram(module, plan, setup)
+
+
+def _require_conformance(module: Module, setup: Setup) -> None:
+    findings = conformance.check(module, setup.release, setup.target)
+    if not findings:
+        return
+    groups = conformance.group(findings)
+    listed = [
+        f"{conformance.locations(g)} ({g[0].opcode}): {g[0].message} [{g[0].label}]" for g in groups
+    ]
+    more = f"; and {len(listed) - LISTED} more kinds" if len(listed) > LISTED else ""
+    raise NonconformingModel(
+        f"{module.name!r} breaks what AWS documents for {setup.release} on {setup.target.name}: "
+        f"{conformance.summary(findings)}: {'; '.join(listed[:LISTED])}{more}. `neuronsim lint` quotes "
+        "the constraints and says what to do; without strict the model compiles"
+    )
+
+
+def lint(
+    model: str | Path | bytes | Module, *, sdk: str = DEFAULT_SDK, target: str = "trn1"
+) -> tuple[Finding, ...]:
+    """What a model breaks of the constraints that AWS documents for a release, executable or not.
+
+    Raises InvalidModel for one that contradicts itself, InvalidArgument for an unknown release or
+    target.
+    """
+    release, device = find_release(sdk), find_target(target)
+    module = _read(model)
+    with contextlib.suppress(UnsupportedOperator, UnsupportedType):  # the device may execute it
+        verify(module)
+    return conformance.check(module, release, device)
 
 
 def _policy(setup: Setup) -> Policy:
@@ -404,4 +455,4 @@ def tune(
         processor.set_num_threads(before)
 
 
-__all__ = ["CompiledProgram", "RungResult", "TuneResult", "compile", "load", "plan", "tune"]
+__all__ = ["CompiledProgram", "RungResult", "TuneResult", "compile", "lint", "load", "plan", "tune"]

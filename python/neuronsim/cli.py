@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 import neuronsim
 from neuronsim import api, ops
@@ -23,8 +25,9 @@ from neuronsim.bench.report import print_measurements
 from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES
 from neuronsim.casting.plan import describe, load_plan
 from neuronsim.errors import InvalidArgument, InvalidFlag, NeuronSimError, nearest
+from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.processor import check_environment, set_num_threads
-from neuronsim.targets import TARGETS
+from neuronsim.targets import TARGETS, find_release, find_target, operators
 from neuronsim.tuning.dataset import load_dataset, run_batches
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
@@ -50,7 +53,7 @@ def _parser() -> _Parser:
     parser.add_argument("--version", action="version", version=f"neuronsim {neuronsim.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> _Parser:
+    def command(name: str, run: Callable[[argparse.Namespace], int | None], text: str) -> _Parser:
         sub: _Parser = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(run=run, parser=sub)
         return sub
@@ -75,6 +78,7 @@ def _parser() -> _Parser:
     compile_ = command("compile", _compile, "Compile a model under one setting to a .nsim file.")
     compile_.add_argument("model", help="an HLO module (.hlo.pb)")
     compile_.add_argument("--output", required=True, help="the .nsim file to write")
+    compile_.add_argument("--strict", action="store_true", help="what `lint` finds is an error")
     _add_casts(compile_)
     _add_common(compile_)
 
@@ -101,7 +105,20 @@ def _parser() -> _Parser:
     bench.add_argument("--touched", action="store_true", help="results to memory written before")
     bench.add_argument("--json", action="store_true", help="print all figures as JSON")
 
-    command("list-operators", _list_operators, "Print the operators that neuronsim executes.")
+    lint = command("lint", _lint, "Print what a model breaks of the constraints that AWS documents.")
+    lint.add_argument("model", help="an HLO module (.hlo.pb)")
+    _add_release(lint)
+    lint.add_argument("--strict", action="store_true", help="exit status 1 if there is a finding")
+    lint.add_argument("--json", action="store_true", help="print all findings as JSON")
+
+    listing = command(
+        "list-operators",
+        _list_operators,
+        "Print operators by their XlaBuilder names: those that neuronsim executes, or with --sdk those "
+        "that AWS documents for that release.",
+    )
+    listing.add_argument("--sdk", help="SDK or compiler version, such as 2.26 or 2.3.0.4")
+    listing.add_argument("--framework", default="XLA", help="XLA, as in neuronx-cc; default: XLA")
     return parser
 
 
@@ -109,9 +126,13 @@ def _commands(parser: _Parser) -> list[str]:
     return [name for a in parser._actions if isinstance(a.choices, dict) for name in a.choices]
 
 
-def _add_common(parser: _Parser) -> None:
+def _add_release(parser: _Parser) -> None:
     parser.add_argument("--sdk", help=f"SDK or compiler version; default: {api.DEFAULT_SDK}")
     parser.add_argument("--target", help=f"{', '.join(TARGETS)}; default: trn1")
+
+
+def _add_common(parser: _Parser) -> None:
+    _add_release(parser)
     parser.add_argument("--threads", type=int, help="default: all cores")
 
 
@@ -139,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{options.parser.prog} has no {unknown[0]!r}{nearest(unknown[0], known)}: it takes "
                 + ", ".join(o for o in known if o.startswith("--"))
             )
-        options.run(options)
+        status: int | None = options.run(options)
     except NeuronSimError as error:
         errors.print(f"neuronsim: {error}", style="red", markup=False, soft_wrap=True)
         return 2
@@ -149,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
-    return 0
+    return status or 0
 
 
 def _check_writable(path: str | None) -> None:
@@ -233,6 +254,7 @@ def _program(options: argparse.Namespace) -> api.CompiledProgram:
         **_casts(options),
         threads=options.threads,
         plan=None if options.plan is None else load_plan(options.plan),
+        strict=getattr(options, "strict", False),
     )
 
 
@@ -296,6 +318,13 @@ def _compile(options: argparse.Namespace) -> None:
     print(f"{setup.settings.flag_line} ({setup.release}): wrote {options.output}")
     for name in setup.without_effect:
         print(f"note: {name} changes no value", file=sys.stderr)
+    if program.conformance:
+        rules = ", ".join(dict.fromkeys(f.label for f in program.conformance))
+        print(
+            f"warning: {options.model} breaks what AWS documents for {setup.release} "
+            f"({summary(program.conformance)}: {rules}): see `neuronsim lint {options.model}`",
+            file=sys.stderr,
+        )
 
 
 def _explain(options: argparse.Namespace) -> None:
@@ -340,10 +369,47 @@ def _bench(options: argparse.Namespace) -> None:
         print_measurements([result], Console(width=None if sys.stdout.isatty() else 140))
 
 
+def _lint(options: argparse.Namespace) -> int:
+    release = find_release(options.sdk or api.DEFAULT_SDK)
+    target = find_target(options.target or "trn1")
+    findings = api.lint(options.model, sdk=release.sdk or release.compiler, target=target.name)
+    if options.json:
+        report = {
+            "schema": "neuronsim.lint/1",
+            "model": options.model,
+            "release": str(release),
+            "target": target.name,
+            "findings": [asdict(f) for f in findings],
+        }
+        print(json.dumps(report, indent=1))
+    else:
+        _print_findings(f"{options.model} under {release} on {target.name}", findings)
+    return 1 if findings and options.strict else 0
+
+
+def _print_findings(title: str, findings: Sequence[Finding]) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    console.print(f"{title}: {summary(findings)}", markup=False)
+    groups = group(findings)
+    if not groups:
+        return
+    table = Table("severity", "instructions", "what", "rule", "what to do")
+    for g in groups:
+        where = Text(f"{locations(g)}\n({g[0].opcode})")
+        table.add_row(g[0].severity, where, Text(g[0].message), Text(g[0].label), Text(g[0].advice))
+    console.print(table)
+    for label, f in {g[0].label: g[0] for g in groups}.items():
+        console.print(f'{label}: "{f.quotation}" ({f.source})', markup=False)
+
+
 def _list_operators(options: argparse.Namespace) -> None:
-    for name in sorted(
-        {op.xla_builder for op in ops.OPS.values() if op.opcode} | {"Constant", "Tuple"}
-    ):
+    if options.framework != "XLA":
+        raise InvalidFlag(
+            f"--framework cannot be {options.framework!r}: neuronx-cc and neuronsim know XLA only"
+        )
+    executed = {op.xla_builder for op in ops.OPS.values() if op.opcode} | {"Constant", "Tuple"}
+    names = sorted(executed) if options.sdk is None else operators(find_release(options.sdk))
+    for name in names:
         print(name)
 
 

@@ -35,6 +35,10 @@ class UnsupportedOperator(NeuronSimError):
     """A graph has an operator, or a form of one, that neuronsim does not execute."""
 
 
+class NonconformingModel(NeuronSimError):
+    """A model breaks what AWS documents for the release, and `strict` makes that an error."""
+
+
 class UnsupportedType(NeuronSimError):
     """A value has an element type that the device, or the operation, does not have."""
 

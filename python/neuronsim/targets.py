@@ -1,12 +1,15 @@
-"""Target: what a device can do; Release: which compiler, and what its flags default to.
+"""Target: what a device can do; Release: which compiler, what its flags default to, which operators AWS
+documents for it and with which notes and known issues.
 
 Facts are those of `reference/neuron.md` in the project's research notes: sections 1.3 (releases),
-3.1 (types), 6.1 and 6.2 (clocks, memory), all from AWS's documentation.
+3.1 (types), 6.1 and 6.2 (clocks, memory), 7.1 (operators), all from AWS's documentation.
 
 >>> find_release("2.26").auto_cast, find_release("2.27").auto_cast
 ('matmult', 'none')
 >>> find_release("2.3.0.4").compiler
 '2.3.0.4'
+>>> "Rev" in operators(find_release("2.2.0.73")), "Rev" in operators(find_release("2.3.0.4"))
+(False, True)
 """
 
 from __future__ import annotations
@@ -143,3 +146,160 @@ def find_release(version: str) -> Release:
         f"{', '.join(r.sdk for r in RELEASES if r.sdk)} and the compiler versions "
         f"{', '.join(r.compiler for r in RELEASES if r.compiler)}"
     )
+
+
+def at_least(release: Release, version: str) -> bool:
+    """Whether a release is the one of this version or a later one.
+
+    >>> at_least(find_release("2.10"), "2.9"), at_least(find_release("2.2.0.73"), "2.3.0.4")
+    (True, False)
+    """
+    own = find_release(release.sdk or release.compiler)
+    return RELEASES.index(own) >= RELEASES.index(find_release(version))
+
+
+# ---- what the release notes document ---------------------------------------------------------------
+
+FIRST = RELEASES[0].compiler
+
+# The table "Supported XLA Operators": what each compiler added to it, the last one 2.6.0.19.
+_OPERATORS_ADDED = {
+    FIRST: (
+        *("Abs", "Add", "Allgather", "Allreduce", "Batchnorm", "Batchnormgrad", "Batchnorminference"),
+        *("Broadcast", "BroadcastInDim", "Ceil", "Clamp", "Compare", "Concatenate", "Constant"),
+        *("ConstantLiteral", "ConvertElementType", "Cos", "Customcall", "Div", "Dot", "DotGeneral"),
+        *("Eq", "Exp", "Floor", "Gather", "Ge", "GetTupleElement", "Gt", "Iota", "Le", "Log"),
+        *("LogicalAnd", "Lt", "Max", "Min", "Mul", "Ne", "Neg", "Pad", "Pow", "Reduce", "Reshape"),
+        *("RngBitGenerator", "RngUniform", "Rsqrt", "Scatter", "Select", "ShiftRightLogical", "Sign"),
+        *("Sin", "Slice", "Sqrt", "Sub", "Tanh", "Transpose", "Tuple"),
+    ),
+    "2.2.0.73": ("LogicalNot", "Atan2", "DynamicUpdateSlice"),
+    "2.3.0.4": ("Rev",),
+    "2.4.0.21": ("SelectAndScatter",),
+    "2.6.0.19": ("BitcastConvertType", "TopK"),
+}
+
+
+def operators(release: Release) -> tuple[str, ...]:
+    """The XlaBuilder names that AWS documents as supported by a release, in the table's order."""
+    added = (names for since, names in _OPERATORS_ADDED.items() if at_least(release, since))
+    return tuple(sorted(name for names in added for name in names))
+
+
+def listed_since(operator: str) -> str | None:
+    """The compiler version whose documented operators first had this one, if any has."""
+    return next((since for since, names in _OPERATORS_ADDED.items() if operator in names), None)
+
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What AWS documents that a compiler does not do: its words, where they stand and from which
+    compiler version until before which they hold ("" for to this day).
+
+    An "error" is what the compiler is documented to refuse; under a "warning" it may compile, and may
+    compute something else than the graph says. `code` is AWS's error code, where there is one.
+    """
+
+    rule: str
+    quotation: str
+    source: str
+    advice: str
+    severity: Severity = "warning"
+    code: str = ""
+    since: str = FIRST
+    until: str = ""
+
+    def holds(self, release: Release) -> bool:
+        """Whether it holds under a release."""
+        return at_least(release, self.since) and not (self.until and at_least(release, self.until))
+
+
+SUPPORTED_OPERATORS = Constraint(
+    rule="supported operators",
+    quotation="An unsupported operator was used.",
+    source="error code NCC_EVRF001; release notes, Supported XLA Operators",
+    advice="use operators that `neuronsim list-operators --sdk VERSION` prints, or try the compiler: "
+    "it may accept more than AWS documents",
+    code="NCC_EVRF001",
+)
+
+# The column "Notes" of that table, by operator. It is as it was to this day, but for the seed's: the
+# notes of 2.9.0.16 say that the operator "now correctly accepts and uses setting the seed".
+TABLE_NOTES = {
+    operator: Constraint(
+        rule=f"note on {operator}",
+        quotation=quotation,
+        source="release notes, Supported XLA Operators",
+        advice=advice,
+        since=listed_since(operator) or FIRST,
+        until=until,
+    )
+    for operator, quotation, advice, until in (
+        (
+            "Gather",
+            "Supports only disjoint start_index_map and remapped_offset_dims",
+            "collapse every dimension that the start indices index, or take a slice instead",
+            "",
+        ),
+        (
+            "Pow",
+            "Exponent argument must be a compile-time integer constant",
+            "write the exponent as a constant, or the power as exp(y * log(x)) for x > 0",
+            "",
+        ),
+        (
+            "Reduce",
+            "Min, Max, Add and Mul are the only supported computations. Init_values must be constant",
+            "reduce by one of the four from a constant, one array at a time",
+            "",
+        ),
+        (
+            "RngBitGenerator",
+            "Ignores user seed",
+            "expect other random bits in every run, or use compiler 2.9.0.16 (SDK 2.13) or later",
+            "2.9.0.16",
+        ),
+        (
+            "DynamicUpdateSlice",
+            "Supports only for constant index",
+            "use constant start indices, or a select by comparison with an iota",
+            "",
+        ),
+    )
+}
+
+KNOWN_ISSUES = {
+    name: Constraint(
+        rule=f"known issue: {name}",
+        quotation=quotation,
+        source=f"release notes of {FIRST}, Known issues",
+        advice=advice,
+        until=until,
+    )
+    for name, quotation, advice, until in (
+        (
+            "seed",
+            "The Random Number Generator operation can be passed an initial seed value, however "
+            "setting the seed is not supported in this release.",
+            "expect other random numbers in every run, or use compiler 2.9.0.16 (SDK 2.13) or later",
+            "2.9.0.16",
+        ),
+        (
+            "pow exponent",
+            "The exponent value of the pow() function must be a compile-time integer constant.",
+            "write an integer constant exponent, or use compiler 2.3.0.4 or later, which takes "
+            "floating-point ones",
+            "2.3.0.4",
+        ),
+        (
+            "INT64",
+            "The compiler treats INT64 datatypes as INT32 by truncating the high-order bits. If "
+            "possible, cast these values to 32 bits.",
+            "cast to 32 bits where the values allow it",
+            "",
+        ),
+    )
+}
