@@ -17,6 +17,7 @@ import pytest
 from neuronsim import api, cli, dtypes, processor
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.targets import find_release, operators
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
@@ -223,7 +224,7 @@ def test_explain_without_a_model_prints_the_profile(capsys: pytest.CaptureFixtur
     assert all(word in out for word in ("fp32_matmul", "M3", "assumed", "documented", "inferred"))
 
 
-# ---- bench, list-operators, help -----------------------------------------------------------------
+# ---- bench, list-operators -----------------------------------------------------------------------
 
 
 def test_bench_prints_a_row(capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,6 +247,90 @@ def test_list_operators_prints_sorted_xla_names(capsys: pytest.CaptureFixture[st
     names = capsys.readouterr().out.split()
     assert names == sorted(set(names))
     assert {"Add", "Constant", "DotGeneral", "Exp", "Reduce", "Tanh", "Tuple"} <= set(names)
+
+
+@pytest.mark.parametrize("version", ["2.1.0.76", "2.2.0.73", "2.3.0.4", "2.26"])
+@pytest.mark.parametrize("framework", [[], ["--framework", "XLA"]], ids=["", "XLA"])
+def test_list_operators_of_a_release_prints_the_documented_ones(
+    version: str, framework: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["list-operators", "--sdk", version, *framework]) == 0
+    out, err = capsys.readouterr()
+    assert out == "".join(f"{name}\n" for name in operators(find_release(version)))
+    assert err == ""
+
+
+# ---- lint ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> str:
+    """A power whose exponent is a parameter, on 64-bit integers made from floats."""
+    shape, wide = Shape(dtypes.float32, (2,)), Shape(dtypes.int64, (2,))
+    x = Instruction("x", "parameter", shape, (), {"number": 0})
+    y = Instruction("y", "power", shape, ("x", "x"))
+    z = Instruction("z", "convert", wide, ("y",))
+    path = tmp_path / "broken.hlo.pb"
+    proto.write(Module("broken", "main", (Computation("main", (x, y, z), "z"),)), path)
+    return str(path)
+
+
+def test_lint_says_what_where_and_quotes_the_rule(
+    broken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["lint", broken, "--sdk", "2.2.0.73"]) == 0
+    out = capsys.readouterr().out
+    assert f"{broken} under neuronx-cc 2.2.0.73 on trn1: 3 warnings" in out
+    for part in ("main/y", "main/z", "(power)", "note on Pow", "known issue: INT64"):
+        assert part in out
+    assert 'note on Pow: "Exponent argument must be a compile-time integer constant"' in out
+
+
+def test_lint_prints_json(broken: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lint", broken, "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert (body["schema"], body["target"]) == ("neuronsim.lint/1", "trn1")
+    assert body["release"] == "SDK 2.26"
+    found = [(f["computation"], f["instruction"], f["rule"]) for f in body["findings"]]
+    assert found == [("main", "y", "note on Pow"), ("main", "z", "known issue: INT64")]
+
+
+@pytest.mark.parametrize("json_option", [[], ["--json"]], ids=["", "json"])
+def test_lint_strict_exits_1_if_there_is_a_finding(json_option: list[str], broken: str) -> None:
+    assert cli.main(["lint", broken, "--strict", *json_option]) == 1
+    assert cli.main(["lint", broken, *json_option]) == 0
+    assert cli.main(["lint", MODEL, "--strict", *json_option]) == 0
+    assert cli.main(["lint", broken, "--strict", "--target", "host", *json_option]) == 0
+
+
+def test_lint_of_a_model_that_breaks_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lint", MODEL, "--sdk", "2.1.0.76"]) == 0
+    assert capsys.readouterr().out.endswith("on trn1: no findings\n")
+
+
+def test_compile_warns_once_and_compiles(
+    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "p.nsim"
+    assert cli.main(["compile", broken, "--output", str(output)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "2 warnings: note on Pow, known issue: INT64" in lines[0]
+    assert "neuronsim lint" in lines[0]
+    assert output.exists()
+
+
+def test_compile_strict_refuses_and_writes_nothing(
+    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "p.nsim"
+    assert cli.main(["compile", broken, "--output", str(output), "--strict"]) == 2
+    assert "main/y (power)" in capsys.readouterr().err
+    assert not output.exists()
+    assert cli.main(["compile", MODEL, "--output", str(output), "--strict"]) == 0
+
+
+# ---- help ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["tune", "--help"]])
@@ -430,6 +515,12 @@ def test_data_files_that_cannot_be_read_are_refused(
         (["bench", "--op", "add", "--shape", "4", "--peer", "matlab"], "numpy, ml_dtypes, torch"),
         (["bench", "--op", "add", "--shape", "4", "--threads", "0"], "integer from 1 to 1024"),
         (["list-operators", "--all"], "'--all'"),
+        (["list-operators", "--framework", "TENSORFLOW"], "know XLA only"),
+        (["list-operators", "--sdk", "2.2"], "unknown release '2.2'"),
+        (["lint", "missing.hlo.pb"], "cannot read the model"),
+        (["lint", MODEL, "--sdk", "9.9"], "unknown release '9.9'"),
+        (["lint", MODEL, "--target", "inf1"], "unknown target"),
+        (["lint", DATA], "a zip file"),
     ],
     ids=lambda v: " ".join(v).replace(MODEL, "M").replace(DATA, "D") if isinstance(v, list) else "",
 )

@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from neuronsim import dtypes
 from neuronsim.errors import InvalidArgument
-from neuronsim.targets import RELEASES, TARGETS, Release, find_release, find_target
+from neuronsim.targets import (
+    KNOWN_ISSUES,
+    RELEASES,
+    TABLE_NOTES,
+    TARGETS,
+    Constraint,
+    Release,
+    at_least,
+    find_release,
+    find_target,
+    listed_since,
+    operators,
+)
+
+# The table "Supported XLA Operators" as the notes of 2.3.0.4 print it.
+OPERATORS_2_3_0_4 = [
+    *("Abs", "Add", "Allgather", "Allreduce", "Atan2", "Batchnorm", "Batchnormgrad"),
+    *("Batchnorminference", "Broadcast", "BroadcastInDim", "Ceil", "Clamp", "Compare", "Concatenate"),
+    *("Constant", "ConstantLiteral", "ConvertElementType", "Cos", "Customcall", "Div", "Dot"),
+    *("DotGeneral", "DynamicUpdateSlice", "Eq", "Exp", "Floor", "Gather", "Ge"),
+    *("GetTupleElement", "Gt", "Iota", "Le", "Log", "LogicalAnd", "LogicalNot"),
+    *("Lt", "Max", "Min", "Mul", "Ne", "Neg", "Pad"),
+    *("Pow", "Reduce", "Reshape", "Rev", "RngBitGenerator", "RngUniform", "Rsqrt"),
+    *("Scatter", "Select", "ShiftRightLogical", "Sign", "Sin", "Slice", "Sqrt"),
+    *("Sub", "Tanh", "Transpose", "Tuple"),
+]
+ADDED_2_2_0_73 = ["Atan2", "DynamicUpdateSlice", "LogicalNot"]
+
+
+def without(*names: str) -> list[str]:
+    return [name for name in OPERATORS_2_3_0_4 if name not in names]
+
+
+def with_more(*names: str) -> list[str]:
+    return sorted([*OPERATORS_2_3_0_4, *names])
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=str)
@@ -84,3 +120,70 @@ def test_unknown_target_lists_the_known_ones(name: str) -> None:
 def test_unknown_target_names_the_nearest() -> None:
     with pytest.raises(InvalidArgument, match="did you mean 'trn1'"):
         find_target("trn11")
+
+
+# ---- what the release notes document ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("2.1.0.76", without("Rev", *ADDED_2_2_0_73)),
+        ("2.3", without("Rev", *ADDED_2_2_0_73)),  # the SDK of that compiler
+        ("2.2.0.73", without("Rev")),
+        ("2.3.0.4", OPERATORS_2_3_0_4),
+        ("2.4.0.21", with_more("SelectAndScatter")),
+        ("2.9", with_more("SelectAndScatter")),
+        ("2.6.0.19", with_more("SelectAndScatter", "BitcastConvertType", "TopK")),
+        ("2.26", with_more("SelectAndScatter", "BitcastConvertType", "TopK")),
+        ("2.32", with_more("SelectAndScatter", "BitcastConvertType", "TopK")),
+    ],
+)
+def test_operators_are_the_documented_ones_of_a_release(version: str, expected: list[str]) -> None:
+    assert list(operators(find_release(version))) == expected
+
+
+def test_the_first_documented_lists_have_56_59_and_60_names() -> None:
+    assert [len(operators(r)) for r in RELEASES[:3]] == [56, 59, 60]
+
+
+def test_an_operator_is_listed_since_the_compiler_that_added_it() -> None:
+    assert listed_since("Rev") == "2.3.0.4"
+    assert listed_since("Abs") == "2.1.0.76"
+    assert listed_since("Fft") is None
+
+
+def test_releases_are_ordered_by_version_of_sdk_or_compiler() -> None:
+    for earlier, later in pairwise(RELEASES):
+        for version in filter(None, (later.sdk, later.compiler)):
+            assert at_least(later, version)
+            assert not at_least(earlier, version)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "last", "first_without"),
+    [
+        (TABLE_NOTES["RngBitGenerator"], "2.8.0.25", "2.9.0.16"),
+        (KNOWN_ISSUES["seed"], "2.12", "2.13"),
+        (KNOWN_ISSUES["pow exponent"], "2.2.0.73", "2.3.0.4"),
+    ],
+    ids=lambda c: getattr(c, "rule", c),
+)
+def test_a_constraint_holds_until_the_release_that_lifts_it(
+    constraint: Constraint, last: str, first_without: str
+) -> None:
+    assert constraint.holds(RELEASES[0])
+    assert constraint.holds(find_release(last))
+    assert not constraint.holds(find_release(first_without))
+
+
+@pytest.mark.parametrize(
+    "constraint", [TABLE_NOTES["Pow"], KNOWN_ISSUES["INT64"]], ids=lambda c: c.rule
+)
+def test_a_constraint_that_no_release_lifts_holds_to_this_day(constraint: Constraint) -> None:
+    assert all(constraint.holds(r) for r in RELEASES)
+
+
+def test_a_note_holds_since_its_operator_is_listed() -> None:
+    held = [TABLE_NOTES["DynamicUpdateSlice"].holds(r) for r in RELEASES[:3]]
+    assert held == [False, True, True]

@@ -248,17 +248,19 @@ _HOLDERS = frozenset({"get-tuple-element", "tuple", "copy", "call", "while", "co
 
 
 def _check_types(i: Instruction, scope: _Scope) -> Broken:
-    dtype = _dtype(i)
     inner_parameter = i.opcode == "parameter" and scope.computation.name != scope.module.entry
-    if dtype is None or inner_parameter or i.opcode in _HOLDERS:
+    if inner_parameter or i.opcode in _HOLDERS:
         return
-    if dtype not in scope.target.types and dtype in TYPE_CODES:
-        if dtype is not dtypes.complex64 or not at_least(scope.release, COMPLEX64_SINCE):
-            yield ERROR_CODES[TYPE_CODES[dtype]], f"its type is {dtype.name}"
-    elif _is_integer(dtype, 64) and scope.target.truncates_int64:
-        yield from _check_int64(i, dtype)
-    if math.prod(_dims(i)) * dtype.itemsize > 4 * 2**30:
-        yield ERROR_CODES["NCC_EVRF024"], f"{i.array.type} takes more than 4 GiB"
+    types = tuple(s.type for s in i.shape.arrays())
+    for dtype in dict.fromkeys(t.dtype for t in types):
+        if dtype not in scope.target.types and dtype in TYPE_CODES:
+            if dtype is not dtypes.complex64 or not at_least(scope.release, COMPLEX64_SINCE):
+                yield ERROR_CODES[TYPE_CODES[dtype]], f"its type is {dtype.name}"
+        elif _is_integer(dtype, 64) and scope.target.truncates_int64:
+            yield from _check_int64(i, dtype)
+    for t in types:
+        if math.prod(t.dims) * t.dtype.itemsize > 4 * 2**30:
+            yield ERROR_CODES["NCC_EVRF024"], f"{t} takes more than 4 GiB"
 
 
 def _check_int64(i: Instruction, dtype: DType) -> Broken:
@@ -315,21 +317,26 @@ def _iota_beyond(
 
 def _check_power(i: Instruction, scope: _Scope) -> Broken:
     exponent = scope.operand(i, 1)
-    constant = exponent.name in scope.constants
+    floats_accepted = at_least(scope.release, KNOWN_ISSUES["pow exponent"].until)
     why = ""
-    if not constant:
+    if exponent.name not in scope.constants:
         why = "its exponent is not constant at compile time"
-    elif not at_least(scope.release, KNOWN_ISSUES["pow exponent"].until):
-        values = _values(_origin(scope.computation, exponent.name))
-        if values is not None and values.dtype.kind != "c":
-            wide = values.astype(np.float64)
-            if not np.array_equal(np.rint(wide), wide):
-                why = "its exponent is not an integer"
+    elif not floats_accepted and not _has_integers(exponent, scope.computation):
+        why = "its exponent is not an integer"
     if why:
         yield TABLE_NOTES["Pow"], why
         yield KNOWN_ISSUES["pow exponent"], why
     if _is_integer(_dtype(i), 64):
         yield ERROR_CODES["NCC_EVRF062"], "its operands are 64-bit integers"
+
+
+def _has_integers(i: Instruction, computation: Computation) -> bool:
+    """Whether an exponent's values are integers, as far as a literal shows them."""
+    values = _values(_origin(computation, i.name))
+    if i.array.dtype.kind != "float" or values is None or values.dtype.kind == "c":
+        return i.array.dtype.kind != "complex"
+    wide = values.astype(np.float64)
+    return np.array_equal(np.rint(wide), wide)
 
 
 def _check_reduce(i: Instruction, scope: _Scope) -> Broken:
