@@ -332,9 +332,7 @@ def _require_conformance(module: Module, setup: Setup) -> None:
     if not findings:
         return
     groups = conformance.group(findings)
-    listed = [
-        f"{conformance.locations(g)} ({g[0].opcode}): {g[0].message} [{g[0].label}]" for g in groups
-    ]
+    listed = [f"{conformance.locations(g)}: {g[0].message} [{g[0].label}]" for g in groups]
     more = f"; and {len(listed) - LISTED} more kinds" if len(listed) > LISTED else ""
     raise NonconformingModel(
         f"{module.name!r} breaks what AWS documents for {setup.release} on {setup.target.name}: "

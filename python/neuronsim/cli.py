@@ -389,17 +389,18 @@ def _lint(options: argparse.Namespace) -> int:
 
 def _print_findings(title: str, findings: Sequence[Finding]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
-    console.print(f"{title}: {summary(findings)}", markup=False)
+    console.print(f"{title}: {summary(findings)}", markup=False, soft_wrap=True)
     groups = group(findings)
     if not groups:
         return
     table = Table("severity", "instructions", "what", "rule", "what to do")
     for g in groups:
-        where = Text(f"{locations(g)}\n({g[0].opcode})")
-        table.add_row(g[0].severity, where, Text(g[0].message), Text(g[0].label), Text(g[0].advice))
+        f = g[0]
+        cells = (f.severity, locations(g), f.message, f.label, f.advice)
+        table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
     for label, f in {g[0].label: g[0] for g in groups}.items():
-        console.print(f'{label}: "{f.quotation}" ({f.source})', markup=False)
+        console.print(f'{label}: "{f.quotation}" ({f.source})', markup=False, soft_wrap=True)
 
 
 def _list_operators(options: argparse.Namespace) -> None:

@@ -71,15 +71,15 @@ class Finding:
 
 def group(findings: Sequence[Finding]) -> tuple[tuple[Finding, ...], ...]:
     """The findings that say the same of several instructions together; errors first."""
-    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    groups: dict[tuple[str, str], list[Finding]] = {}
     for f in findings:
-        groups.setdefault((f.rule, f.opcode, f.message), []).append(f)
+        groups.setdefault((f.rule, f.message), []).append(f)
     return tuple(tuple(g) for g in sorted(groups.values(), key=lambda g: g[0].severity))
 
 
 def locations(findings: Sequence[Finding]) -> str:
     """The first instructions of findings, and how many follow."""
-    named = ", ".join(f"{f.computation}/{f.instruction}" for f in findings[:3])
+    named = ", ".join(f"{f.computation}/{f.instruction} ({f.opcode})" for f in findings[:3])
     return named + (f" and {len(findings) - 3} more" if len(findings) > 3 else "")
 
 
@@ -167,7 +167,7 @@ def compile_time_constants(module: Module) -> Mapping[str, frozenset[str]]:
             known = [o in constant for o in i.operands]
             if i.opcode == "parameter":
                 number, flags = int(i.attributes["number"]), passed.get(c.name, [])
-                if number < len(flags) and flags[number]:
+                if 0 <= number < len(flags) and flags[number]:
                     constant.add(i.name)
             elif i.opcode not in _NEVER_CONSTANT and all(known) and all(pure[n] for n in i.called):
                 constant.add(i.name)
@@ -210,11 +210,6 @@ class _Scope:
     listed: frozenset[str]
 
     def operand(self, i: Instruction, number: int) -> Instruction:
-        if number >= len(i.operands):
-            raise InvalidModel(
-                f"[NCC_EVRF064] {self.computation.name}/{i.name} ({i.opcode}): has "
-                f"{len(i.operands)} operands, too few"
-            )
         return self.computation.by_name[i.operands[number]]
 
 
@@ -239,8 +234,8 @@ def _check_operator(i: Instruction, scope: _Scope) -> Broken:
     if name is None or name in scope.listed:
         return
     later = listed_since(name)
-    when = f"; {later} is the first that lists it" if later else " or a later one"
-    yield SUPPORTED_OPERATORS, f"{name} is not among the operators documented for this release{when}"
+    when = f"{later} is the first that lists it" if later else "nor of a later one"
+    yield SUPPORTED_OPERATORS, f"{name} is not among the documented operators of this release, {when}"
 
 
 # These move or name values that another instruction made, so that a type is reported once.
@@ -290,17 +285,13 @@ def _check_gather(i: Instruction, scope: _Scope) -> Broken:
             TABLE_NOTES["Gather"],
             f"start_index_map {d.start_index_map} and remapped_offset_dims {tuple(kept)} share {both}",
         )
-    out = _iota_beyond(scope, scope.operand(i, 1), d.start_index_map, d.index_vector_dim, operand)
+    out = _iota_beyond(scope, scope.operand(i, 1), d.start_index_map, operand)
     if out:
         yield ERROR_CODES["NCC_EVRF056"], out
 
 
 def _iota_beyond(
-    scope: _Scope,
-    indices: Instruction,
-    index_map: Sequence[int],
-    vector_dim: int,
-    operand: Instruction,
+    scope: _Scope, indices: Instruction, index_map: Sequence[int], operand: Instruction
 ) -> str:
     """What an iota of single indices reaches beyond the operand, or nothing."""
     iota = _origin(scope.computation, indices.name)
@@ -368,7 +359,6 @@ def _check_rng_bit_generator(i: Instruction, scope: _Scope) -> Broken:
 
 
 def _check_dynamic_update_slice(i: Instruction, scope: _Scope) -> Broken:
-    scope.operand(i, 2)
     if any(name not in scope.constants for name in i.operands[2:]):
         yield TABLE_NOTES["DynamicUpdateSlice"], "its index is not constant at compile time"
 
@@ -393,9 +383,10 @@ def _check_reduce_window(i: Instruction, scope: _Scope) -> Broken:
 
 
 def _check_top_k(i: Instruction, scope: _Scope) -> Broken:
-    dtype = _dtype(scope.operand(i, 0))
-    if dtype in (dtypes.int32, dtypes.int64):
-        yield ERROR_CODES["NCC_EVRF013"], f"its operand is {dtype.name}"
+    for name in i.operands[:1]:
+        dtype = _dtype(scope.computation.by_name[name])
+        if dtype in (dtypes.int32, dtypes.int64):
+            yield ERROR_CODES["NCC_EVRF013"], f"its operand is {dtype.name}"
 
 
 def _check_custom_call(i: Instruction, scope: _Scope) -> Broken:
@@ -410,7 +401,7 @@ def _check_scatter(i: Instruction, scope: _Scope) -> Broken:
     arrays = (len(i.operands) - 1) // 2
     operand, indices = scope.operand(i, 0), scope.operand(i, arrays)
     d: ops.ScatterDimensions = i.attributes["scatter_dimensions"]
-    out = _iota_beyond(scope, indices, d.scatter_dims_to_operand_dims, d.index_vector_dim, operand)
+    out = _iota_beyond(scope, indices, d.scatter_dims_to_operand_dims, operand)
     if out:
         yield ERROR_CODES["NCC_EVRF031"], out
     called = scope.module.by_name[i.called[0]]
@@ -461,6 +452,26 @@ _CHECKS: dict[str, Check] = {
     "shift-right-arithmetic": _check_shift,
 }
 
+# Operands that the checks read. A module with operators that neuronsim does not execute is not verified
+# to the end.
+_LEAST_OPERANDS = {
+    "convert": 1,
+    **dict.fromkeys(("gather", "power", "reduce", "dynamic-update-slice", "shift-right-arithmetic"), 2),
+    "scatter": 3,
+}
+
+
+def _check_operand_counts(module: Module) -> None:
+    for c in module.computations:
+        for i in c.instructions:
+            least = _LEAST_OPERANDS.get(i.opcode, 0)
+            if len(i.operands) < least:
+                raise InvalidModel(
+                    f"[NCC_EVRF064] {c.name}/{i.name} ({i.opcode}): takes at least {least} operands, "
+                    f"not {len(i.operands)}"
+                )
+
+
 # The computations that run as a part of the program; others are applied to elements, by an instruction
 # whose own check looks at them.
 _RUNS = frozenset({"call", "fusion", "while", "conditional"})
@@ -474,6 +485,7 @@ def check(module: Module, release: Release, target: Target) -> tuple[Finding, ..
     """
     if not target.clocks:
         return ()
+    _check_operand_counts(module)
     every = (SUPPORTED_OPERATORS, *TABLE_NOTES.values(), *KNOWN_ISSUES.values(), *ERROR_CODES.values())
     holding = {c.rule for c in every if c.holds(release)}
     constants = compile_time_constants(module)
