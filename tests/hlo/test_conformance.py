@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -399,6 +400,13 @@ def test_every_constraint_has_a_case() -> None:
     assert documented == {c.rule for c in TABLE_CASES}
     # NCC_EVRF052 needs a device newer than Trn3, which neuronsim has not.
     assert {c.rule for c in CODES} == set(ERROR_CODES) - {"NCC_EVRF052"}
+
+
+def test_every_constraint_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "conformance.md").read_text()
+    table = [line for line in page.splitlines() if line.startswith("| ")]
+    for rule in (*(c.rule for c in TABLE_CASES), UNLISTED, *ERROR_CODES):
+        assert any(rule in line for line in table), rule
 
 
 def test_notes_are_quoted_in_the_words_of_the_table() -> None:
