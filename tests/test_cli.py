@@ -330,6 +330,13 @@ def test_compile_strict_refuses_and_writes_nothing(
     assert cli.main(["compile", MODEL, "--output", str(output), "--strict"]) == 0
 
 
+def test_strict_cannot_change_a_compiled_program(
+    program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["compile", program, "--output", str(tmp_path / "p.nsim"), "--strict"]
+    assert "--strict cannot change it" in refused(options, capsys)
+
+
 # ---- help ----------------------------------------------------------------------------------------
 
 

@@ -240,8 +240,8 @@ def _program(options: argparse.Namespace) -> api.CompiledProgram:
     if options.plan is not None and (options.flags or options.auto_cast or options.auto_cast_type):
         raise InvalidFlag("--plan decides the casts: it contradicts --flags and --auto-cast")
     if options.model.endswith(".nsim"):
-        frozen = ("flags", "auto_cast", "auto_cast_type", "plan", "sdk", "target")
-        given = [f"--{name.replace('_', '-')}" for name in frozen if getattr(options, name)]
+        frozen = ("flags", "auto_cast", "auto_cast_type", "plan", "sdk", "target", "strict")
+        given = [f"--{n.replace('_', '-')}" for n in frozen if getattr(options, n, None)]
         if given:
             raise InvalidFlag(
                 f"{options.model} is compiled already: {', '.join(given)} cannot change it"
