@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,50 +106,8 @@ class PackedColumns:
         numerics: Numerics,
     ) -> None: ...
 
-def dot(
-    a: _Array,
-    a_dtype: int,
-    a_vectors: int,
-    a_program: TileProgram | None,
-    b: _Array,
-    b_dtype: int,
-    b_vectors: int,
-    b_program: TileProgram | None,
-    batch: int,
-    output: _Array,
-    result_dtype: int,
-    accumulate: str,
-    accumulate_dtype: int,
-    tile: int,
-    numerics: Numerics,
-    seed: int,
-    id: int,
-    packed: PackedColumns | None = None,
-    epilogue: TileProgram | None = None,
-    terms: Sequence[_Array] = (),
-) -> None: ...
-def convolution(
-    x: _Array,
-    x_dtype: int,
-    x_program: TileProgram | None,
-    w: _Array,
-    w_dtype: int,
-    w_program: TileProgram | None,
-    window: Sequence[tuple[int, int, int, int, int, bool]],
-    feature_groups: int,
-    batch_groups: int,
-    output: _Array,
-    result_dtype: int,
-    accumulate: str,
-    accumulate_dtype: int,
-    tile: int,
-    numerics: Numerics,
-    seed: int,
-    id: int,
-    packed: PackedColumns | None = None,
-    epilogue: TileProgram | None = None,
-    terms: Sequence[_Array] = (),
-) -> None: ...
+def dot(*arguments: Any) -> None: ...
+def convolution(*arguments: Any) -> None: ...
 def run_pair_chains(n: int) -> int: ...
 def pairs_are_proved() -> bool: ...
 def empty(dtype: int, shape: Sequence[int]) -> _Array: ...
@@ -160,3 +118,37 @@ def available_isas() -> list[str]: ...
 def select_isa(name: str) -> None: ...
 def thread_count() -> int: ...
 def set_thread_count(n: int) -> None: ...
+
+class Step:
+    """One step of an Executable."""
+
+_Index = tuple[_Array, int]
+
+def record_elementwise(program: TileProgram, inputs: list[_Array], outputs: list[_Array]) -> Step: ...
+def record_dot(*arguments: Any) -> Step: ...
+def record_convolution(*arguments: Any) -> Step: ...
+def record_reduce(
+    reduction: Reduction, input: _Array, kept: int, initial: _Array, output: _Array
+) -> Step: ...
+def record_reduce_windows(
+    reduction: Reduction,
+    window: list[tuple[int, int, int, int, int]],
+    input: _Array,
+    initial: _Array,
+    output: _Array,
+) -> Step: ...
+def record_copy(source: _Array, target: _Array) -> Step: ...
+def record_dynamic_copy(
+    source: _Array, target: _Array, starts: list[_Index], limits: list[int], moves_source: bool
+) -> Step: ...
+def record_python(
+    function: Callable[[Any, list[_Array], list[_Array]], None],
+    inputs: list[_Array],
+    outputs: list[_Array],
+) -> Step: ...
+def record_while(condition: list[Step], goes_on: _Index, body: list[Step], trips: _Array) -> Step: ...
+def record_conditional(index: _Index, branches: list[list[Step]]) -> Step: ...
+
+class Executable:
+    def __init__(self, steps: list[Step], standins: list[tuple[_Array, int, int]]) -> None: ...
+    def run(self, memories: list[_Array], context: object, timed: bool) -> list[int]: ...

@@ -37,7 +37,8 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.run import Counts, Program, TupleValue, Value, run_program
+from neuronsim.executor.run import Program, run_program
+from neuronsim.executor.steps import Counts, TupleValue, Value
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module

@@ -20,7 +20,8 @@ from neuronsim.casting.plan import make_plan
 from neuronsim.casting.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.run import TupleValue, Value, run_program
+from neuronsim.executor.run import run_program
+from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile

@@ -16,7 +16,8 @@ from neuronsim.casting.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import OutOfMemory, UnsupportedType
 from neuronsim.executor.compile import MAX_CHAIN, SMALL_ELEMENTS, check_memory, check_types
-from neuronsim.executor.run import Chain, Program, TupleValue, run_program
+from neuronsim.executor.run import Program, run_program
+from neuronsim.executor.steps import Chain, TupleValue
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.targets import find_target
 

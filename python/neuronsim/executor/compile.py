@@ -1,4 +1,4 @@
-"""From a verified, planned module to steps: constants folded, elementwise chains grouped.
+"""From a verified, planned module to steps: calls inlined, constants folded, chains grouped.
 
 The values are those of evaluating instruction by instruction (D2): a chain rounds every result as its
 instruction is typed.
@@ -8,27 +8,39 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from neuronsim import ops
+from neuronsim import _core, ops
+from neuronsim.dtypes import DType
 from neuronsim.errors import OutOfMemory, UnsupportedType
 from neuronsim.executor.fusion import fuse_products
-from neuronsim.executor.run import (
+from neuronsim.executor.run import Program
+from neuronsim.executor.steps import (
     Call,
     Chain,
+    Conditional,
     Counts,
-    MakeTuple,
-    Program,
+    Region,
     Step,
-    TakeElement,
-    Value,
+    While,
+    all_steps,
+    evaluate_step,
     is_int64,
-    leaves,
-    run_step,
     stored_bytes,
 )
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, inline_calls
+from neuronsim.hlo.module import (
+    AnyShape,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    TupleShape,
+    inline_calls,
+)
 from neuronsim.hlo.opcodes import row, row_attributes
-from neuronsim.ops import Bits
+from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target
 
@@ -42,8 +54,9 @@ def check_types(module: Module, target: Target) -> None:
     found: dict[str, list[str]] = {}
     for c in module.computations:
         for i in c.instructions:
-            if isinstance(i.shape, Shape) and i.shape.dtype not in target.types:
-                found.setdefault(i.shape.dtype.name, []).append(i.name)
+            for shape in i.shape.arrays():
+                if shape.dtype not in target.types:
+                    found.setdefault(shape.dtype.name, []).append(i.name)
     if found:
         name, where = next(iter(found.items()))
         code = {"float8_e4m3fn": "NCC_EVRF051", "complex64": "NCC_EVRF004"}.get(name, "NCC_ESPP004")
@@ -58,17 +71,30 @@ def check_memory(module: Module, target: Target) -> None:
     """Raises OutOfMemory for an array that is larger than the target's memory, or this machine's."""
     here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = ((target.memory, target.name, "[NCC_EOOM001] "), (here, "this machine", ""))
-    for i in module.entry_computation.instructions:
-        if not isinstance(i.shape, Shape):
-            continue
-        # A zero-sized array is indexed by its other lengths all the same.
-        size = math.prod(n for n in i.shape.dims if n) * i.shape.dtype.itemsize
-        for limit, owner, code in limits:
-            if size > limit:
-                raise OutOfMemory(
-                    f"{code}{i.name} is {i.shape.type}: {size >> 30} GiB do not fit in the "
-                    f"{limit >> 30} GiB of {owner}"
-                )
+    for i in (i for c in module.computations for i in c.instructions):
+        for shape in i.shape.arrays():
+            # A zero-sized array is indexed by its other lengths all the same.
+            size = math.prod(n for n in shape.dims if n) * shape.dtype.itemsize
+            for limit, owner, code in limits:
+                if size > limit:
+                    raise OutOfMemory(
+                        f"{code}{i.name} is {shape.type}: {size >> 30} GiB do not fit in the "
+                        f"{limit >> 30} GiB of {owner}"
+                    )
+
+
+@dataclass
+class _Shared:
+    """What the computations of a program have in common. Arrays have names: an instruction's in the
+    entry computation, after those of the instructions that run it in another; `#n` for the n-th array
+    of a tuple.
+    """
+
+    module: Module
+    profile: Profile
+    constants: dict[str, Bits] = field(default_factory=dict)
+    types: dict[str, ArrayType] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)  # of the constants
 
 
 def compile_module(module: Module, profile: Profile, target: Target) -> Program:
@@ -76,99 +102,144 @@ def compile_module(module: Module, profile: Profile, target: Target) -> Program:
     flat = inline_calls(module)
     check_types(flat, target)
     check_memory(flat, target)
-    return _Compiler(flat, profile).run()
+    shared = _Shared(flat, profile)
+    entry = flat.entry_computation
+    inputs = tuple((p.name, p.array.type) for p in entry.parameters)
+    shared.types |= dict(inputs)
+    arguments = {n: (p.name,) for n, p in enumerate(entry.parameters)}
+    region = _Compiler(shared, entry, "", arguments).run()
+    read = {name for s in all_steps(region.steps) for name in s.reads} | set(region.results)
+    return Program(
+        inputs=inputs,
+        constants={name: value for name, value in shared.constants.items() if name in read},
+        steps=region.steps,
+        results=tuple((name, shared.types[name]) for name in region.results),
+        shape=flat.root.shape,
+        profile=profile,
+        isa=_core.isa(),
+        again=lambda: compile_module(module, profile, target),
+        of_constants=shared.counts,
+    )
+
+
+# What HLO arranges arrays with, and what gives another value at each call, on each replica.
+_ARRANGES = frozenset({"tuple", "opt-barrier", "add-dependency", "after-all"})
+_VARIES = frozenset({"rng", "rng-get-and-update-state", "replica-id", "partition-id"})
 
 
 class _Compiler:
-    def __init__(self, module: Module, profile: Profile) -> None:
-        self.module = module
-        self.profile = profile
-        self.entry: Computation = module.entry_computation
-        self.constants: dict[str, Value] = {}
-        self.counts = Counts()  # of the constants
+    """The steps of one computation whose parameters are these arrays."""
 
-    def run(self) -> Program:
-        entry = self.entry
-        live = _needed(entry)
-        steps: list[Step] = []
-        chains = _chains(entry, self.profile)
-        for i in entry.instructions:
-            if i.name not in live or i.opcode == "parameter":
-                continue
-            if i.opcode == "constant":
-                self._add_constant(i)
-            elif self._folds(i):
-                self._fold(i)
-            elif i.name in chains:
-                if chains[i.name][-1] is i:
-                    steps.append(self._chain(chains[i.name]))
-            else:
-                steps.append(self._step(i))
-        inputs = tuple((p.name, p.array.type) for p in entry.parameters)
-        held = {n: v.type for n, v in self.constants.items() if isinstance(v, Bits)}
-        steps = fuse_products(steps, dict(inputs) | held, self.constants, self.profile)
-        read = {o for s in steps for o in s.operands} | {entry.root}
-        constants = {name: value for name, value in self.constants.items() if name in read}
-        return Program(
-            inputs=inputs,
-            constants=constants,
-            steps=_with_frees(steps, entry.root),
-            root=entry.root,
-            profile=self.profile,
-            computation=self.entry.name,
-            of_constants=self.counts,
-        )
+    def __init__(
+        self,
+        shared: _Shared,
+        computation: Computation,
+        prefix: str,
+        arguments: Mapping[int, tuple[str, ...]],
+    ) -> None:
+        self.shared, self.profile = shared, shared.profile
+        self.constants, self.types = shared.constants, shared.types
+        self.computation, self.prefix, self.arguments = computation, prefix, arguments
+        self.values: dict[str, tuple[str, ...]] = {}  # the arrays of each instruction
+        self.steps: list[Step] = []
 
-    def _add_constant(self, i: Instruction) -> None:
-        value: Bits = i.attributes["literal"]
-        if self.profile.int64 == "truncate":
-            value, changed = ops.truncate_int64(value)
-            if changed:
-                self.counts.int64_truncated[i.name] = changed
-        self.constants[i.name] = value
+    def run(self) -> Region:
+        c = self.computation
+        live = _needed(c)
+        chains = _chains(c, self.profile, live)
+        for i in c.instructions:
+            if i.name in live:
+                self._add(i, chains)
+        results = self.values[c.root]
+        steps = fuse_products(self.steps, results, self.types, self.constants, self.profile)
+        parameters = tuple(n for number in sorted(self.arguments) for n in self.arguments[number])
+        return Region(parameters, tuple(steps), results)
 
-    def _folds(self, i: Instruction) -> bool:
-        if any(o not in self.constants for o in i.operands):
+    def _add(self, i: Instruction, chains: Mapping[str, Sequence[Instruction]]) -> None:
+        operands = [self.values[o] for o in i.operands] if i.opcode != "constant" else []
+        flat = tuple(name for names in operands for name in names)
+        match i.opcode:
+            case "parameter":
+                self.values[i.name] = self.arguments[int(i.attributes["number"])]
+            case "constant":
+                self._add_constants(i)
+            case "tuple" | "opt-barrier":
+                self.values[i.name] = flat
+            case "after-all":
+                self.values[i.name] = ()
+            case "add-dependency":
+                self.values[i.name] = operands[0]
+            case "get-tuple-element":
+                source = self.computation.by_name[i.operands[0]]
+                self.values[i.name] = operands[0][_element(source.shape, i.attributes["tuple_index"])]
+            case "while":
+                self._add_while(i, flat)
+            case "conditional":
+                self._add_conditional(i, operands)
+            case _:
+                self._add_operation(i, flat, chains)
+
+    def _define(self, i: Instruction) -> tuple[tuple[str, ArrayType], ...]:
+        """Names and types of the arrays that an instruction gives."""
+        name = f"{self.prefix}{i.name}"
+        if isinstance(i.shape, Shape):
+            pairs: tuple[tuple[str, ArrayType], ...] = ((name, i.shape.type),)
+        else:
+            pairs = tuple((f"{name}#{n}", s.type) for n, s in enumerate(i.shape.arrays()))
+        self.types |= dict(pairs)
+        self.values[i.name] = tuple(n for n, _ in pairs)
+        return pairs
+
+    def _add_constants(self, i: Instruction) -> None:
+        for (name, _), value in zip(self._define(i), _literals(i.attributes["literal"]), strict=True):
+            self.constants[name] = value
+            if self.profile.int64 == "truncate":
+                self.constants[name], changed = ops.truncate_int64(value)
+                if changed:
+                    self.shared.counts.add(Counts(int64_truncated={i.name: changed}))
+
+    def _add_operation(
+        self, i: Instruction, operands: tuple[str, ...], chains: Mapping[str, Sequence[Instruction]]
+    ) -> None:
+        results = self._define(i)
+        call = Call(row(i), row_attributes(self.shared.module, i), i.result)
+        step = Step(i.name, self.computation.name, call, operands, results, (i.name,))
+        if self._folds(i, step):
+            self._fold(step)
+        elif i.name not in chains:
+            self.steps.append(step)
+        elif chains[i.name][-1] is i:
+            self.steps.append(self._chain(chains[i.name]))
+
+    def _folds(self, i: Instruction, step: Step) -> bool:
+        if i.opcode in _VARIES or any(o not in self.constants for o in step.operands):
             return False
-        if not isinstance(i.shape, Shape):
-            return True
         if i.opcode == "broadcast":
             return True  # a view
         if self.profile.rounding == "stochastic":
             return False  # each call draws its own words (S2)
-        held = sum(stored_bytes(self.constants[o]) for o in i.operands)
-        size = math.prod(i.shape.dims)
-        return size <= SMALL_ELEMENTS or size * i.shape.dtype.itemsize <= 2 * held
+        held = sum(stored_bytes(self.constants[o]) for o in step.operands)
+        size = sum(math.prod(t.dims) for _, t in step.results)
+        bytes_ = sum(math.prod(t.dims) * t.dtype.itemsize for _, t in step.results)
+        return size <= SMALL_ELEMENTS or bytes_ <= 2 * held
 
-    def _fold(self, i: Instruction) -> None:
-        step = self._step(i)
-        setting = ops.Setting(self.profile)
-        value = run_step(step, [self.constants[o] for o in i.operands], setting, self.counts)
-        for array in leaves(value):
-            array.data.flags.writeable = False
-        self.constants[i.name] = value
+    def _fold(self, step: Step) -> None:
+        arrays = [self.constants[o] for o in step.operands]
+        found = evaluate_step(step, arrays, ops.Setting(self.profile), self.shared.counts)
+        for (name, _), value in zip(step.results, found, strict=True):
+            value.data.flags.writeable = False
+            self.constants[name] = value
 
-    def _step(self, i: Instruction) -> Step:
-        action: Call | MakeTuple | TakeElement
-        if i.opcode == "tuple":
-            action = MakeTuple()
-        elif i.opcode == "get-tuple-element":
-            action = TakeElement(i.attributes["tuple_index"])
-        else:
-            action = Call(row(i), row_attributes(self.module, i))
-        result = i.result if isinstance(action, Call) else None
-        return Step(i.name, action, i.operands, result, (i.name,))
-
-    def _chain(self, members: list[Instruction]) -> Step:
-        """A tree of elementwise instructions as one tile program; what is folded is an input."""
-        members = [m for m in members if m.name not in self.constants]
+    def _chain(self, members: Sequence[Instruction]) -> Step:
+        """Elementwise instructions as one tile program; what is folded is an input, or a constant of
+        the program where it is one element everywhere.
+        """
+        members = [m for m in members if self.values[m.name][0] not in self.constants]
         inside = {m.name for m in members}
-        inputs: dict[str, int] = {}
-        for m in members:
-            for o in m.operands:
-                if o not in inside:
-                    inputs.setdefault(o, len(inputs))
-        numbers = dict(inputs)
+        outside = dict.fromkeys(o for m in members for o in m.operands if o not in inside)
+        of_program = {o for o in outside if self._is_element(self.values[o][0])}
+        inputs = [o for o in outside if o not in of_program]
+        numbers = {o: n for n, o in enumerate(inputs)}
         steps: list[ops.ProgramStep] = []
         paths: list[str] = []
 
@@ -177,80 +248,174 @@ class _Compiler:
             return len(inputs) + len(steps) - 1
 
         for m in members:
-            operands = [(numbers[o], self.entry.by_name[o].array.dtype) for o in m.operands]
-            arguments = (row(m), m.attributes, operands, m.array.dtype)
             first = len(steps)
+            for o in dict.fromkeys(m.operands):
+                if o in of_program and o not in numbers:
+                    numbers[o] = push(
+                        ops.constant_step(_one_element(self.constants[self.values[o][0]]))
+                    )
+            operands = [(numbers[o], self._dtype(o)) for o in m.operands]
+            arguments = (row(m), m.attributes, operands, m.array.dtype)
             numbers[m.name] = ops.lower(*arguments, self.profile, push)
             paths += [m.name] * (len(steps) - first)
         root = members[-1]
-        names = tuple(m.name for m in members)
-        codes = tuple(ops.core_code(self.entry.by_name[o].array.dtype, root.name) for o in inputs)
-        chain = Chain(tuple(steps), tuple(paths), codes)
-        return Step(root.name, chain, tuple(inputs), root.array.type, names)
+        chain = Chain(
+            tuple(steps), tuple(paths), tuple(ops.core_code(self._dtype(o), root.name) for o in inputs)
+        )
+        (name,) = self.values[root.name]
+        return Step(
+            root.name,
+            self.computation.name,
+            chain,
+            tuple(self.values[o][0] for o in inputs),
+            ((name, root.array.type),),
+            tuple(m.name for m in members),
+        )
+
+    def _dtype(self, instruction: str) -> DType:
+        return self.computation.by_name[instruction].array.dtype
+
+    def _is_element(self, name: str) -> bool:
+        """Whether an array is a constant of one element everywhere. Under stochastic rounding the steps
+        of a program have numbers (S2), which such a constant would change.
+        """
+        value = self.constants.get(name)
+        return (
+            value is not None
+            and self.profile.rounding == "nearest_even"
+            and value.data.size > 0
+            and all(s == 0 or n == 1 for n, s in zip(value.data.shape, value.data.strides, strict=True))
+        )
+
+    def _add_while(self, i: Instruction, initial: tuple[str, ...]) -> None:
+        body, condition = (self.shared.module.by_name[name] for name in i.called)
+        results = self._define(i)
+        carried = [n for n in range(len(initial)) if n not in _passed_on(body, len(initial))]
+        # What the body only passes on is the same array in every trip.
+        arrays = tuple(results[n][0] if n in carried else initial[n] for n in range(len(initial)))
+        self.values[i.name] = arrays
+        path = f"{self.prefix}{i.name}/"
+        goes_on = _Compiler(self.shared, condition, f"{path}{condition.name}/", {0: arrays}).run()
+        region = _Compiler(self.shared, body, f"{path}{body.name}/", {0: arrays}).run()
+        states = tuple(results[n][0] for n in carried)
+        action = While(
+            Region(states, goes_on.steps, goes_on.results),
+            Region(states, region.steps, tuple(region.results[n] for n in carried)),
+        )
+        self.steps.append(
+            Step(
+                i.name,
+                self.computation.name,
+                action,
+                tuple(initial[n] for n in carried),
+                tuple(results[n] for n in carried),
+                (i.name,),
+            )
+        )
+
+    def _add_conditional(self, i: Instruction, operands: Sequence[tuple[str, ...]]) -> None:
+        results = self._define(i)
+        branches = []
+        for n, name in enumerate(i.called):
+            branch = self.shared.module.by_name[name]
+            prefix = f"{self.prefix}{i.name}/{n}.{name}/"
+            arguments = {0: operands[n + 1]} if branch.parameters else {}
+            region = _Compiler(self.shared, branch, prefix, arguments).run()
+            branches.append(Region((), region.steps, region.results))
+        action = Conditional(tuple(branches))
+        step = Step(i.name, self.computation.name, action, operands[0], results, (i.name,))
+        self.steps.append(step)
 
 
-def _needed(entry: Computation) -> set[str]:
+def _element(shape: AnyShape, index: int) -> slice:
+    """Where the arrays of a tuple's element lie among all of the tuple's."""
+    assert isinstance(shape, TupleShape)
+    counts = [len(s.arrays()) for s in shape.elements]
+    return slice(sum(counts[:index]), sum(counts[: index + 1]))
+
+
+def _literals(literal: Any) -> list[Bits]:
+    """The arrays of a constant, which may be a tuple."""
+    return [literal] if isinstance(literal, Bits) else [x for part in literal for x in _literals(part)]
+
+
+def _one_element(value: Bits) -> Bits:
+    return Bits(value.data.ravel()[:1].reshape(()), value.dtype)
+
+
+def _passed_on(body: Computation, count: int) -> set[int]:
+    """The places of a loop's tuple that the body gives as it got them."""
+    found: dict[str, tuple[int | None, ...]] = {}
+    for i in body.instructions:
+        flat = tuple(n for o in i.operands for n in found[o]) if i.opcode in _ARRANGES else ()
+        if i.opcode == "parameter":
+            found[i.name] = tuple(range(count))
+        elif i.opcode in ("tuple", "opt-barrier"):
+            found[i.name] = flat
+        elif i.opcode == "get-tuple-element":
+            source = body.by_name[i.operands[0]]
+            found[i.name] = found[source.name][_element(source.shape, i.attributes["tuple_index"])]
+        else:
+            found[i.name] = (None,) * len(i.shape.arrays())
+    return {n for n, source in enumerate(found[body.root]) if n == source}
+
+
+def _needed(computation: Computation) -> set[str]:
     """The instructions that the root depends on."""
-    found, pending = {entry.root}, [entry.root]
+    found, pending = {computation.root}, [computation.root]
     while pending:
-        for o in entry.by_name[pending.pop()].operands:
+        for o in computation.by_name[pending.pop()].operands:
             if o not in found:
                 found.add(o)
                 pending.append(o)
     return found
 
 
-def _chains(entry: Computation, profile: Profile) -> dict[str, list[Instruction]]:
-    """The chain of every instruction that is in one: a tree whose inner results have one reader of
-    the same dimensions. Its last member is its root.
+def _chains(computation: Computation, profile: Profile, live: set[str]) -> dict[str, list[Instruction]]:
+    """The chain of every instruction that is in one: its inner results have the dimensions of the last
+    one, and no reader outside. Its last member is its root.
     """
-    users = entry.users()
+    users = computation.users()
+    place = {i.name: n for n, i in enumerate(computation.instructions)}
     chains: dict[str, list[Instruction]] = {}
-    for i in entry.instructions:
-        if not _is_elementwise(i, entry, profile):
+    for i in computation.instructions:
+        if i.name not in live or not _is_elementwise(i, computation, profile):
             continue
-        chain: list[Instruction] = []
-        for o in dict.fromkeys(i.operands):
-            inner = chains.get(o)
-            if (
-                inner is not None
-                and o != entry.root
-                and len(users[o]) == 1
-                and inner[-1].name == o
-                and inner[-1].array.dims == i.array.dims
-                and len(chain) + len(inner) < MAX_CHAIN
-            ):
-                chain += inner
-        chain.append(i)
+        members = {i.name: i}
+        pending = [i]
+        while pending:
+            for o in dict.fromkeys(pending.pop().operands):
+                inner = chains.get(o)
+                if (
+                    inner is not None
+                    and o not in members
+                    and o != computation.root
+                    and inner[-1].name == o
+                    and inner[-1].array.dims == i.array.dims
+                    and all(u.name in members or u.name not in live for u in users[o])
+                    and len(members) + len(inner) <= MAX_CHAIN
+                ):
+                    members |= {m.name: m for m in inner}
+                    pending = list(members.values())
+        chain = sorted(members.values(), key=lambda m: place[m.name])
         for member in chain:
             chains[member.name] = chain
     return chains
 
 
-def _is_elementwise(i: Instruction, entry: Computation, profile: Profile) -> bool:
+def _is_elementwise(i: Instruction, computation: Computation, profile: Profile) -> bool:
     if i.opcode not in ops.OPCODES or not isinstance(i.shape, Shape):
         return False
     op = row(i)
-    types = [i.shape.dtype, *(entry.by_name[o].array.dtype for o in i.operands)]
+    if op.core is None and op.name not in ("convert", "reduce_precision"):
+        return False
+    types = [i.shape.dtype, *(computation.by_name[o].array.dtype for o in i.operands)]
     if profile.int64 == "truncate" and any(is_int64(t) for t in types):
         return False  # each is counted on its own (C7)
     if ops.has_input_range(op, profile):
         return False  # counted likewise (E3)
-    if any(t.code is None or (op.core is not None and ops.is_host(t)) for t in types):
-        return False
-    return op.core is not None or op.name in ("convert", "reduce_precision")
-
-
-def _with_frees(steps: list[Step], root: str) -> tuple[Step, ...]:
-    last: dict[str, int] = {}
-    for n, step in enumerate(steps):
-        for o in step.operands:
-            last[o] = n
-    freed = [
-        tuple(dict.fromkeys(o for o in step.operands if last[o] == n and o != root))
-        for n, step in enumerate(steps)
-    ]
-    return tuple(
-        Step(s.name, s.action, s.operands, s.result, s.members, f)
-        for s, f in zip(steps, freed, strict=True)
+    # A scalar bound or condition goes along with arrays only in a step of its own.
+    dims = {computation.by_name[o].array.dims for o in i.operands}
+    return dims == {i.shape.dims} and not any(
+        t.code is None or (op.core is not None and ops.is_host(t)) for t in types
     )

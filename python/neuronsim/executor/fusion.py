@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from neuronsim import ops
-from neuronsim.executor.run import Call, Chain, Product, Step, Value
+from neuronsim import _core, ops
+from neuronsim.executor.steps import Call, Chain, Product, Step
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 
@@ -18,30 +18,32 @@ MAX_PROLOGUE = 8  # steps: packing runs them anew for every thread
 
 def fuse_products(
     steps: Sequence[Step],
+    results: Sequence[str],
     types: Mapping[str, ArrayType],
-    constants: Mapping[str, Value],
+    constants: Mapping[str, Bits],
     profile: Profile,
 ) -> list[Step]:
     """The steps with dots and convolutions that took in what they can; the values stay the same (D2).
 
-    `types` has every input and constant. Every step but the root's is read by another.
+    `types` has every array. Each step's arrays are read by others or are among the `results`.
     """
-    uses = Counter(o for s in steps for o in s.operands)
-    known = dict(types) | {s.name: s.result for s in steps if s.result is not None}
-    makers = {s.name: s for s in steps}
+    uses = Counter([*(o for s in steps for o in (*s.operands, *s.inner_reads)), *results])
+    readers = {o: s for s in reversed(steps) for o in s.operands}
+    makers = {s.output: s for s in steps if len(s.results) == 1}
     done: dict[str, Step] = {}
     absorbed: set[str] = set()
     for s in steps:
         if not _is_product(s):
             continue
-        product = replace(s, action=_product(s))
+        product = replace(s, action=_product(s, types))
         if profile.rounding == "nearest_even":  # else each step draws words of its own (S2)
             for side in (0, 1):
-                product = _with_prologue(product, side, makers, uses, known, absorbed, done, profile)
-            product = _with_epilogue(product, steps, uses, absorbed, done, profile)
-        product = _with_packed(product, known, constants, profile)
-        done[product.name] = product
-    return [done.get(s.name, s) for s in steps if s.name not in absorbed]
+                product = _with_prologue(product, side, makers, uses, types, absorbed, done, profile)
+            product = _with_epilogue(product, readers, uses, absorbed, done, profile)
+        product = _with_packed(product, types, constants, profile)
+        done[product.output] = product
+    kept = [s for s in steps if len(s.results) != 1 or s.output not in absorbed]
+    return [done.get(s.output, s) if len(s.results) == 1 else s for s in kept]
 
 
 def _is_product(s: Step) -> bool:
@@ -54,19 +56,20 @@ def _is_product(s: Step) -> bool:
     )
 
 
-def _product(s: Step) -> Product:
+def _product(s: Step, types: Mapping[str, ArrayType]) -> Product:
     assert isinstance(s.action, Call)
     assert s.result is not None
-    return Product(s.action.op, s.action.attributes, s.result, ops.NO_FUSION)
+    rhs = types[s.operands[1]]
+    return Product(s.action.op, s.action.attributes, rhs, s.result, ops.NO_FUSION)
 
 
 def _with_packed(
-    s: Step, known: Mapping[str, ArrayType], constants: Mapping[str, Value], profile: Profile
+    s: Step, known: Mapping[str, ArrayType], constants: Mapping[str, Bits], profile: Profile
 ) -> Step:
     """The product with its right operand packed, if that is a constant."""
     assert isinstance(s.action, Product)
     fusion, rhs = s.action.fusion, constants.get(s.operands[1])
-    if not isinstance(rhs, Bits) or fusion.rhs is not None:
+    if rhs is None or fusion.rhs is not None:
         return s
     lhs = known[s.operands[0]].dtype if fusion.lhs is None else fusion.lhs[1]
     setting = ops.Setting(profile)
@@ -87,10 +90,10 @@ def _with_prologue(
     """The product with the chain that makes an operand of one array, if nothing else reads it."""
     assert isinstance(s.action, Product)
     maker = makers.get(s.operands[side])
-    if maker is None or not isinstance(maker.action, Chain) or uses[maker.name] > 1:
+    if maker is None or not isinstance(maker.action, Chain) or uses[maker.output] > 1:
         return s
-    taken = maker.name in absorbed or maker.name in done
-    if taken or len(maker.operands) > 1 or len(maker.action.steps) > MAX_PROLOGUE:
+    taken = maker.output in absorbed or maker.output in done
+    if taken or len(maker.operands) != 1 or len(maker.action.steps) > MAX_PROLOGUE:
         return s
     (source,) = maker.operands
     assert maker.result is not None
@@ -101,14 +104,14 @@ def _with_prologue(
     taken_in = s.action.fusion
     fusion = replace(taken_in, rhs=fused) if side else replace(taken_in, lhs=fused)
     operands = (*s.operands[:side], source, *s.operands[side + 1 :])
-    absorbed.add(maker.name)
+    absorbed.add(maker.output)
     action = replace(s.action, fusion=fusion)
     return replace(s, action=action, operands=operands, members=(*maker.members, *s.members))
 
 
 def _with_epilogue(
     s: Step,
-    steps: Sequence[Step],
+    readers: Mapping[str, Step],
     uses: Mapping[str, int],
     absorbed: set[str],
     done: Mapping[str, Step],
@@ -116,37 +119,37 @@ def _with_epilogue(
 ) -> Step:
     """The product with the chain that reads it, in whose place it then runs."""
     assert isinstance(s.action, Product)
-    if uses[s.name] > 1 or profile.accumulate == "exact":
+    if uses[s.output] > 1 or profile.accumulate == "exact":
         return s
-    reader = next((r for r in steps if s.name in r.operands), None)
+    reader = readers.get(s.output)
     if (
         reader is None
         or not isinstance(reader.action, Chain)
-        or reader.name in done
+        or reader.output in done
         or reader.result is None
         or reader.result.dims != s.action.result.dims
     ):
         return s
     # The product comes first among the chain's inputs.
-    order = [reader.operands.index(s.name)]
+    order = [reader.operands.index(s.output)]
     order += [n for n in range(len(reader.operands)) if n != order[0]]
     place = {old: new for new, old in enumerate(order)} | {
         n: n for n in range(len(order), len(order) + len(reader.action.steps))
     }
     chain = tuple(
-        (op, result, tuple(place[v] for v in values)) for op, result, values in reader.action.steps
+        (op, result, values if op == _core.CONSTANT else tuple(place[v] for v in values))
+        for op, result, values in reader.action.steps
     )
     codes = tuple(reader.action.inputs[n] for n in order)
     outputs = (len(codes) + len(chain) - 1,)
     program = ops.tile_program(codes, chain, outputs, profile)
     fusion = replace(s.action.fusion, epilogue=(program, reader.result.dtype))
-    absorbed.add(s.name)
-    return Step(
-        reader.name,
-        replace(s.action, fusion=fusion),
-        (*s.operands, *(reader.operands[n] for n in order[1:])),
-        reader.result,
-        (*s.members, *reader.members),
+    absorbed.add(s.output)
+    return replace(
+        reader,
+        action=replace(s.action, fusion=fusion),
+        operands=(*s.operands, *(reader.operands[n] for n in order[1:])),
+        members=(*s.members, *reader.members),
     )
 
 

@@ -153,6 +153,24 @@ def truncated(
     return truncate_int64(value)
 
 
+# C7: what gives 64-bit words that are no numbers.
+_KEEPS_64_BITS = frozenset({"bitcast_convert", "rng_bit_generator"})
+
+
+def truncated_all(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, setting: Setting, result: Result
+) -> tuple[tuple[Bits, ...], int]:
+    """`truncated` for a row of any number of results."""
+    if op.name in _KEEPS_64_BITS:
+        return evaluate_all(op, operands, attributes, setting, result), 0
+    arrays = [truncate_int64(x)[0] for x in operands]
+    if isinstance(result, ArrayType):
+        value, changed = truncated(op, arrays, attributes, setting, result)
+        return (value,), changed
+    pairs = [truncate_int64(x) for x in evaluate_all(op, arrays, attributes, setting, result)]
+    return tuple(x for x, _ in pairs), sum(n for _, n in pairs)
+
+
 _WIDE = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
 
 

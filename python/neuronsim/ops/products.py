@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -268,7 +268,7 @@ def _side(
     return _Side(rounded[0], cast_code, None, cast)
 
 
-def _goes_via_float32(result: DType, attributes: Attributes, profile: Profile) -> bool:
+def goes_via_float32(result: DType, attributes: Attributes, profile: Profile) -> bool:
     """Whether a product of integers does (M7); to bool it is the or of ands in any case."""
     return (
         profile.int_dot == "via_float32"
@@ -299,53 +299,83 @@ def evaluate_dot(
     setting: Setting,
     fusion: Fusion = NO_FUSION,
 ) -> BitsArray:
-    if _goes_via_float32(result.dtype, attributes, setting.profile):
+    if goes_via_float32(result.dtype, attributes, setting.profile):
         return _evaluate_via_float32(op, operands, attributes, result, setting)
+    with _memory_for(op, operands, result):
+        output = empty(fusion.result(result))
+        call = _dot_call(operands, attributes, output, result, setting, fusion)
+        draw = (setting.seed, setting.identifier())
+        if fusion is NO_FUSION:
+            _core.dot(*call, *draw)
+        else:
+            _core.dot(*call, *draw, *_fused(fusion), _terms(fusion, result))
+    return output
+
+
+def _dot_call(
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    output: BitsArray,
+    result: ArrayType,
+    setting: Setting,
+    fusion: Fusion,
+) -> tuple[Any, ...]:
+    """What the core takes for a dot, but for random words and what is fused after it."""
     lhs, rhs = operands
     d: DotDimensions = attributes["dot_dimensions"]
     depth = math.prod([lhs.data.shape[i] for i in d.lhs_contracting])
     free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, lhs.data.ndim, rhs.data.ndim)
-    with _memory_for(op, lhs, rhs, result):
-        a = _side(lhs, attributes, setting, "lhs", fusion.lhs)
-        b = _side(rhs, attributes, setting, "rhs", fusion.rhs)
-        how = _accumulation(a.dtype, b.dtype, depth, result.dtype, attributes, setting.profile)
-        left = (a.data.transpose(order_lhs), a.code, free_lhs, a.program)
-        right = (b.data.transpose(order_rhs), b.code, free_rhs, b.program)
-        return _run_dot(left, right, len(d.lhs_batch), result, how, setting, fusion)
+    a = _side(lhs, attributes, setting, "lhs", fusion.lhs)
+    b = _side(rhs, attributes, setting, "rhs", fusion.rhs)
+    how = _accumulation(a.dtype, b.dtype, depth, result.dtype, attributes, setting.profile)
+    return (
+        *(a.data.transpose(order_lhs), a.code, free_lhs, a.program),
+        *(b.data.transpose(order_rhs), b.code, free_rhs, b.program),
+        *(len(d.lhs_batch), output, core_code(result.dtype, "dot")),
+        *(*how.core, numerics(setting.profile)),
+    )
+
+
+def _fused(fusion: Fusion) -> tuple[_core.PackedColumns | None, _core.TileProgram | None]:
+    return fusion.packed, fusion.epilogue[0] if fusion.epilogue else None
+
+
+def _terms(fusion: Fusion, result: ArrayType) -> list[BitsArray]:
+    return [np.broadcast_to(t, result.dims) for t in fusion.terms]
+
+
+def with_terms(fusion: Fusion, terms: Sequence[BitsArray]) -> Fusion:
+    """The fusion with the arrays that its epilogue reads."""
+    return replace(fusion, terms=tuple(terms)) if terms else fusion
+
+
+def record_product(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    output: BitsArray,
+    result: ArrayType,
+    setting: Setting,
+    fusion: Fusion,
+) -> _core.Step:
+    """A dot or convolution as a step of a compiled program that stores into `output`. The arrays only
+    stand for memory; the rounding is to nearest.
+    """
+    if op.name == "dot":
+        call = _dot_call(operands, attributes, output, result, setting, fusion)
+        return _core.record_dot(*call, *_fused(fusion), _terms(fusion, result))
+    call = _convolution_call(operands, attributes, output, result, setting, fusion)
+    return _core.record_convolution(*call, *_fused(fusion), _placed_terms(fusion, attributes, result))
 
 
 @contextmanager
-def _memory_for(op: Op, lhs: Bits, rhs: Bits, result: ArrayType) -> Iterator[None]:
+def _memory_for(op: Op, operands: Sequence[Bits], result: ArrayType) -> Iterator[None]:
     """Says which product there was no memory for."""
     try:
         yield
     except MemoryError as error:
-        what = f"{op.name} of {lhs.type} and {rhs.type} to {result}"
+        what = f"{op.name} of {operands[0].type} and {operands[1].type} to {result}"
         raise OutOfMemory(f"{what}: there is not as much memory") from error
-
-
-# One operand as the core takes it: data, type, how many axes are free, the program that casts it.
-DotSide: TypeAlias = tuple[BitsArray, int, int, _core.TileProgram | None]
-
-
-def _run_dot(
-    left: DotSide,
-    right: DotSide,
-    batch: int,
-    result: ArrayType,
-    how: Accumulation,
-    setting: Setting,
-    fusion: Fusion = NO_FUSION,
-) -> BitsArray:
-    output = empty(fusion.result(result))
-    code, choices = core_code(result.dtype, "dot"), numerics(setting.profile)
-    draw = (setting.seed, setting.identifier())
-    more: tuple[Any, ...] = ()
-    if fusion is not NO_FUSION:
-        terms = [np.broadcast_to(t, result.dims) for t in fusion.terms]
-        more = (fusion.packed, fusion.epilogue[0] if fusion.epilogue else None, terms)
-    _core.dot(*left, *right, batch, output, code, *how.core, choices, *draw, *more)
-    return output
 
 
 def pack_columns(
@@ -414,38 +444,48 @@ def evaluate_convolution(
     setting: Setting,
     fusion: Fusion = NO_FUSION,
 ) -> BitsArray:
-    if _goes_via_float32(result.dtype, attributes, setting.profile):
+    if goes_via_float32(result.dtype, attributes, setting.profile):
         return _evaluate_via_float32(op, operands, attributes, result, setting)
+    with _memory_for(op, operands, result):
+        output = empty(fusion.result(result))
+        call = _convolution_call(operands, attributes, output, result, setting, fusion)
+        draw = (setting.seed, setting.identifier())
+        _core.convolution(*call, *draw, *_fused(fusion), _placed_terms(fusion, attributes, result))
+    return output
+
+
+def _convolution_call(
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    output: BitsArray,
+    result: ArrayType,
+    setting: Setting,
+    fusion: Fusion,
+) -> tuple[Any, ...]:
+    """What the core takes for a convolution, but for random words and what is fused after it."""
     lhs, rhs = operands
     window: Sequence[WindowDimension] = attributes["window"]
     d: ConvolutionDimensions = attributes["dimension_numbers"]
-    with _memory_for(op, lhs, rhs, result):
-        output = empty(fusion.result(result))
-        x = _side(lhs, attributes, setting, "lhs", fusion.lhs)
-        w = _side(rhs, attributes, setting, "rhs", fusion.rhs)
-        rows = [
-            (v.size, v.stride, v.padding[0], v.base_dilation, v.window_dilation, v.reversal)
-            for v in window
-        ]
-        kernel = w.data.transpose(d.kernel)
-        depth = math.prod(kernel.shape[:-1])
-        how = _accumulation(x.dtype, w.dtype, depth, result.dtype, attributes, setting.profile)
-        _core.convolution(
-            *(x.data.transpose(d.input), x.code, x.program),
-            *(kernel, w.code, w.program),
-            *(rows, attributes["feature_group_count"], attributes["batch_group_count"]),
-            *(output.transpose(d.output), core_code(result.dtype, "convolution")),
-            how.order,
-            core_code(how.dtype, "an accumulate type"),
-            how.tile,
-            numerics(setting.profile),
-            setting.seed,
-            setting.identifier(),
-            packed=fusion.packed,
-            epilogue=fusion.epilogue[0] if fusion.epilogue else None,
-            terms=[np.broadcast_to(t, result.dims).transpose(d.output) for t in fusion.terms],
-        )
-    return output
+    x = _side(lhs, attributes, setting, "lhs", fusion.lhs)
+    w = _side(rhs, attributes, setting, "rhs", fusion.rhs)
+    rows = [
+        (v.size, v.stride, v.padding[0], v.base_dilation, v.window_dilation, v.reversal) for v in window
+    ]
+    kernel = w.data.transpose(d.kernel)
+    depth = math.prod(kernel.shape[:-1])
+    how = _accumulation(x.dtype, w.dtype, depth, result.dtype, attributes, setting.profile)
+    return (
+        *(x.data.transpose(d.input), x.code, x.program),
+        *(kernel, w.code, w.program),
+        *(rows, attributes["feature_group_count"], attributes["batch_group_count"]),
+        *(output.transpose(d.output), core_code(result.dtype, "convolution")),
+        *(*how.core, numerics(setting.profile)),
+    )
+
+
+def _placed_terms(fusion: Fusion, attributes: Attributes, result: ArrayType) -> list[BitsArray]:
+    d: ConvolutionDimensions = attributes["dimension_numbers"]
+    return [t.transpose(d.output) for t in _terms(fusion, result)]
 
 
 def transpose_on_tensor_engine(
@@ -469,8 +509,11 @@ def transpose_on_tensor_engine(
         block = moved[..., start : start + size]
         left = (block, code, block.ndim - 1, None)
         right = (identity[:size, :size], code, 1, None)
-        block_type = ArrayType(x.dtype, block.shape)
-        output[..., start : start + size] = _run_dot(left, right, 0, block_type, _PSUM128, setting)
+        part = empty(ArrayType(x.dtype, block.shape))
+        how = (*_PSUM128.core, numerics(setting.profile))
+        draw = (setting.seed, setting.identifier())
+        _core.dot(*left, *right, 0, part, core_code(x.dtype, "a transpose"), *how, *draw)
+        output[..., start : start + size] = part
     return output
 
 

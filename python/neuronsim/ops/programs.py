@@ -96,6 +96,14 @@ def lower(
     return push((opcode, code, numbers))
 
 
+def constant_step(value: Bits) -> ProgramStep:
+    """The step that gives a scalar everywhere."""
+    bits = int.from_bytes(value.data.tobytes(), "little", signed=True)
+    mask = (1 << (8 * value.dtype.itemsize)) - 1
+    code = core_code(value.dtype, "a constant")
+    return (_core.CONSTANT, code, (bits if value.dtype.itemsize == 8 else bits & mask,))
+
+
 def _lower_reduce_precision(
     dtype: DType, attributes: Attributes, number: int, push: Callable[[ProgramStep], int]
 ) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -80,14 +81,33 @@ def evaluate_reduce(
         host: np.ufunc = getattr(np, reducer.name)
         axes = tuple(attributes["dimensions"])
         return np.asarray(host.reduce(array.data, axis=axes, initial=initial.data[()]))
+    output = empty(result)
+    _core.reduce(*_reduce_call(operands, attributes, output, setting))
+    return output
+
+
+def _reduce_call(
+    operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
+) -> tuple[Any, ...]:
+    array, initial = operands
     reduced = sorted(attributes["dimensions"])  # R2: ascending axis number, last fastest
     kept = [d for d in range(array.data.ndim) if d not in reduced]
     depth = math.prod(array.data.shape[d] for d in reduced)
-    output = empty(result)
     moved = array.data.transpose(kept + reduced)
+    reducer = by_name(attributes["reducer"])
     reduction = _reduction(reducer, array.dtype, attributes, depth, setting)
-    _core.reduce(reduction, moved, len(kept), initial.data, output)
-    return output
+    return reduction, moved, len(kept), initial.data, output
+
+
+def record_reduce(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
+) -> _core.Step:
+    """A simple reduce or reduce-window as a step of a compiled program that stores into `output`. The
+    arrays only stand for memory.
+    """
+    if op.name == "reduce":
+        return _core.record_reduce(*_reduce_call(operands, attributes, output, setting))
+    return _core.record_reduce_windows(*_window_call(operands, attributes, output, setting))
 
 
 def _reduction(
@@ -140,16 +160,23 @@ def evaluate_cumulative(
 def evaluate_reduce_window(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    array, initial = operands
+    array = operands[0]
     if is_host(array.dtype):
         raise UnsupportedType(f"reduce-window of {array.dtype.name}: the device has no such type")
+    output = empty(result)
+    _core.reduce_windows(*_window_call(operands, attributes, output, setting))
+    return output
+
+
+def _window_call(
+    operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
+) -> tuple[Any, ...]:
+    array, initial = operands
     window: tuple[WindowDimension, ...] = attributes["window"]
     reducer = by_name(attributes["reducer"])
     elements = min(math.prod(d.size for d in window), array.data.size)
-    output = empty(result)
     reduction = _reduction(reducer, array.dtype, attributes, elements, setting)
-    _core.reduce_windows(reduction, core_window(window), array.data, initial.data, output)
-    return output
+    return reduction, core_window(window), array.data, initial.data, output
 
 
 def core_window(window: Sequence[WindowDimension]) -> list[tuple[int, int, int, int, int]]:

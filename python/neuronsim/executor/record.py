@@ -1,0 +1,531 @@
+"""Steps as the core's, recorded on stand-ins for memory, and the memory planned by liveness.
+
+A view (reshape, broadcast, transpose, slice, reverse) is no step: its readers walk the memory of what
+it views.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from neuronsim import _core, dtypes, ops
+from neuronsim.errors import NeuronSimError
+from neuronsim.executor.steps import (
+    Call,
+    Chain,
+    Conditional,
+    Product,
+    Region,
+    Step,
+    While,
+    evaluate_step,
+    is_int64,
+)
+from neuronsim.ops import ArrayType, Bits, BitsArray
+from neuronsim.profiles import Profile
+
+ALIGNMENT = 64  # bytes: a cache line
+# The memories of a run: 0 is where constants lie, 1 the arena, then the inputs and the outputs.
+ARENA, FIRST_INPUT = 1, 2
+
+
+@dataclass(eq=False)
+class Memory:
+    """Memory of one array while the steps are recorded. It is needed from the step `first` to `last`.
+    `owner` is the region whose steps may overwrite it, and `views` the arrays of that region that lie
+    in it.
+    """
+
+    standin: BitsArray
+    first: int
+    last: int
+    owner: int | None = None
+    views: set[str] = field(default_factory=set)
+    slot: int = ARENA
+
+    @property
+    def bytes(self) -> int:
+        return int(self.standin.nbytes)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array lies: a view of a memory's stand-in."""
+
+    array: BitsArray
+    memory: Memory
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the array is its memory, in row-major order."""
+        a, standin = self.array, self.memory.standin
+        return (
+            bool(a.flags.c_contiguous) and a.nbytes == standin.nbytes and _begin(a) == _begin(standin)
+        )
+
+
+def _begin(array: BitsArray) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A program as the core runs it. `names` has the instructions of each of its steps."""
+
+    executable: _core.Executable
+    names: tuple[tuple[str, ...], ...]
+    arena_bytes: int
+
+
+@dataclass
+class _Scope:
+    """A region while its steps are recorded."""
+
+    number: int
+    last_use: Mapping[str, float]
+    step: int = 0
+
+
+def record(
+    inputs: Sequence[tuple[str, ArrayType]],
+    constants: Mapping[str, Bits],
+    steps: Sequence[Step],
+    results: Sequence[tuple[str, ArrayType]],
+    profile: Profile,
+) -> Recorded:
+    """The steps on planned memory. A run's memories: nothing, the arena, the inputs, the results."""
+    return _Recorder(inputs, constants, profile).run(steps, results)
+
+
+class _Recorder:
+    def __init__(
+        self,
+        inputs: Sequence[tuple[str, ArrayType]],
+        constants: Mapping[str, Bits],
+        profile: Profile,
+    ) -> None:
+        self.profile = profile
+        self.setting = ops.Setting(profile)
+        self.places: dict[str, Place] = {}
+        self.memories: list[Memory] = []
+        self.types: dict[str, ArrayType] = {}
+        self.position = 0
+        self.recorded: list[_core.Step] = []
+        self.names: list[tuple[str, ...]] = []
+        self.loops: list[tuple[int, set[Memory]]] = []  # where each began, and what it touched
+        self.trips: list[Place] = []
+        self.scopes = 0
+        for n, (name, t) in enumerate(inputs):
+            memory = self._memory(t, slot=FIRST_INPUT + n)
+            self.places[name] = Place(memory.standin, memory)
+            self.types[name] = t
+        self.first_output = FIRST_INPUT + len(inputs)
+        for name, value in constants.items():
+            data = value.data
+            if any(s < 0 for s in data.strides):
+                data = np.ascontiguousarray(data)
+            self.places[name] = Place(data, Memory(data, 0, 0, slot=0))
+            self.memories.append(self.places[name].memory)
+            self.types[name] = value.type
+
+    def run(self, steps: Sequence[Step], results: Sequence[tuple[str, ArrayType]]) -> Recorded:
+        names = tuple(name for name, _ in results)
+        self._steps(Region((), tuple(steps), names))
+        taken: set[str] = set()
+        for n, (name, t) in enumerate(results):
+            place = self.places[name]
+            slot = self.first_output + n
+            if place.is_whole and place.memory.slot == ARENA and name not in taken:
+                place.memory.slot = slot
+                taken.add(name)
+                continue
+            output = self._memory(t, slot=slot)
+            self._add(_core.record_copy(place.array, output.standin), (name,), place.memory, output)
+        offsets, size = _plan([m for m in self.memories if m.slot == ARENA])
+        standins = [
+            (m.standin, m.slot, _begin(m.standin) if m.slot == 0 else offsets.get(m, 0))
+            for m in self.memories
+        ]
+        executable = _core.Executable(self.recorded, standins)
+        return Recorded(executable, tuple(self.names), size)
+
+    # ---- memory --------------------------------------------------------------------------------
+
+    def _memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
+        standin = np.empty(t.dims, t.dtype.storage)
+        memory = Memory(standin, self.position, self.position, owner, slot=slot)
+        self.memories.append(memory)
+        return memory
+
+    def _new(self, name: str, t: ArrayType, scope: _Scope) -> BitsArray:
+        """Memory for an array that the next step stores."""
+        memory = self._memory(t, owner=scope.number)
+        self._set(name, Place(memory.standin, memory), t, scope)
+        return memory.standin
+
+    def _set(self, name: str, place: Place, t: ArrayType, scope: _Scope) -> None:
+        self.places[name], self.types[name] = place, t
+        if place.memory.owner == scope.number:
+            place.memory.views.add(name)
+
+    def _add(self, step: _core.Step, names: tuple[str, ...], *touched: Memory) -> None:
+        self.recorded.append(step)
+        self.names.append(names)
+        self._touch(touched)
+        self.position += 1
+
+    def _touch(self, memories: Iterable[Memory]) -> None:
+        for m in memories:
+            m.last = max(m.last, self.position)
+            for _, inside in self.loops:
+                inside.add(m)
+
+    def _may_overwrite(self, place: Place, scope: _Scope) -> bool:
+        """Whether nothing reads the memory after this step."""
+        m = place.memory
+        return (
+            place.is_whole
+            and m.owner == scope.number
+            and all(scope.last_use.get(name, -1) <= scope.step for name in m.views)
+        )
+
+    # ---- steps ---------------------------------------------------------------------------------
+
+    def _steps(self, region: Region) -> _Scope:
+        last_use: dict[str, float] = {}
+        for n, s in enumerate(region.steps):
+            last_use |= dict.fromkeys(s.reads, n)
+        last_use |= dict.fromkeys(region.results, math.inf)
+        scope = _Scope(self.scopes, last_use)
+        self.scopes += 1
+        self._record_all(region, scope)
+        return scope
+
+    def _record_all(self, region: Region, scope: _Scope) -> None:
+        for n, s in enumerate(region.steps):
+            scope.step = n
+            self._record(s, scope)
+
+    def _record(self, s: Step, scope: _Scope) -> None:
+        action = s.action
+        if isinstance(action, While):
+            self._record_while(s, action, scope)
+        elif isinstance(action, Conditional):
+            self._record_conditional(s, action, scope)
+        elif self.profile.rounding == "stochastic":
+            if not (isinstance(action, Call) and self._record_view(s, action, scope)):
+                self._record_python(s, scope)
+        elif isinstance(action, Chain):
+            self._record_chain(s, action, scope)
+        elif isinstance(action, Product):
+            self._record_product(s, action, scope)
+        else:
+            self._record_call(s, action, scope)
+
+    def _record_chain(self, s: Step, action: Chain, scope: _Scope) -> None:
+        inputs = [self.places[o] for o in s.operands]
+        ((name, t),) = s.results
+        program = ops.tile_program(action.inputs, action.steps, action.outputs, self.profile)
+        output = self._new(name, t, scope)
+        arrays = [np.broadcast_to(p.array, t.dims) for p in inputs]
+        step = _core.record_elementwise(program, arrays, [output])
+        self._add(step, s.members, *(p.memory for p in inputs), self.places[name].memory)
+
+    def _record_product(self, s: Step, action: Product, scope: _Scope) -> None:
+        if ops.goes_via_float32(action.result.dtype, action.attributes, self.profile):
+            return self._record_python(s, scope)
+        if action.fusion.packed is not None and s.operands[1] not in self.places:
+            # Its elements are in the packed columns: the array only says its shape.
+            nothing = np.empty(action.rhs.dims, action.rhs.dtype.storage)
+            self.places[s.operands[1]] = Place(nothing, Memory(nothing, 0, 0, slot=0))
+            self.memories.append(self.places[s.operands[1]].memory)
+            self.types[s.operands[1]] = action.rhs
+        places = [self.places[o] for o in s.operands]
+        operands = [Bits(p.array, self.types[o].dtype) for p, o in zip(places, s.operands, strict=True)]
+        fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
+        ((name, t),) = s.results
+        output = self._new(name, t, scope)
+        product = (
+            action.op,
+            operands[:2],
+            action.attributes,
+            output,
+            action.result,
+            self.setting,
+            fusion,
+        )
+        step = ops.record_product(*product)
+        self._add(step, s.members, *(p.memory for p in places), self.places[name].memory)
+        return None
+
+    def _record_call(self, s: Step, action: Call, scope: _Scope) -> None:
+        if self._record_view(s, action, scope):
+            return
+        recorders: dict[str, Callable[[Step, Call, _Scope], bool]] = {
+            "reduce": self._record_reduce,
+            "reduce_window": self._record_reduce,
+            "concatenate": self._record_concatenate,
+            "pad": self._record_pad,
+            "dynamic_slice": self._record_dynamic_slice,
+            "dynamic_update_slice": self._record_dynamic_update_slice,
+        }
+        recorder = recorders.get(action.op.name)
+        if recorder is None or not recorder(s, action, scope):
+            self._record_python(s, scope)
+
+    def _record_view(self, s: Step, action: Call, scope: _Scope) -> bool:
+        op = action.op
+        if op.name == "transpose" and self.profile.transpose == "tensor_engine":
+            return False
+        if op.name not in ("broadcast", "reshape", "transpose", "slice", "reverse", "copy"):
+            return False
+        (operand,), ((name, t),) = s.operands, s.results
+        place = self.places[operand]
+        source = Bits(place.array, t.dtype)
+        view = op.evaluate_array([source], action.attributes, t, self.setting)
+        if view.size and not np.may_share_memory(view, place.memory.standin):
+            # No strides walk the elements in the new order: they are moved first.
+            moved = self._memory(ArrayType(t.dtype, place.array.shape), owner=scope.number)
+            step = _core.record_copy(place.array, moved.standin)
+            self._add(step, s.members, place.memory, moved)
+            place, view = Place(moved.standin, moved), moved.standin.reshape(t.dims)
+        self._set(name, Place(view, place.memory), t, scope)
+        return True
+
+    def _record_python(self, s: Step, scope: _Scope) -> None:
+        inputs = [self.places[o] for o in s.operands]
+        types = [self.types[o].dtype for o in s.operands]
+        outputs = [self._new(name, t, scope) for name, t in s.results]
+        step = _core.record_python(
+            _python_function(s, types, self.profile),
+            [p.array for p in (*inputs, *self.trips)],
+            outputs,
+        )
+        touched = [*(p.memory for p in (*inputs, *self.trips))]
+        self._add(step, s.members, *touched, *(self.places[name].memory for name, _ in s.results))
+
+    def _record_reduce(self, s: Step, action: Call, scope: _Scope) -> bool:
+        array, *more = (self.places[o] for o in s.operands)
+        ((name, t),) = s.results
+        is_simple = len(more) == 1 and action.attributes["reducer"] is not None
+        if not is_simple or ops.is_host(t.dtype) or self._truncates(t):
+            return False
+        output = self._new(name, t, scope)
+        operands = (Bits(array.array, t.dtype), Bits(more[0].array, t.dtype))
+        step = ops.record_reduce(action.op, operands, action.attributes, output, self.setting)
+        self._add(step, s.members, array.memory, more[0].memory, self.places[name].memory)
+        return True
+
+    def _truncates(self, t: ArrayType) -> bool:
+        """Whether 64-bit integers of an instruction's results are counted (C7)."""
+        return self.profile.int64 == "truncate" and is_int64(t.dtype)
+
+    def _record_concatenate(self, s: Step, action: Call, scope: _Scope) -> bool:
+        (axis,) = action.attributes["dimensions"]
+        ((name, t),) = s.results
+        output = self._new(name, t, scope)
+        target = self.places[name].memory
+        start = 0
+        for o in s.operands:
+            place = self.places[o]
+            length = place.array.shape[axis]
+            part = output[(slice(None),) * axis + (slice(start, start + length),)]
+            self._add(_core.record_copy(place.array, part), s.members, place.memory, target)
+            start += length
+        return True
+
+    def _record_pad(self, s: Step, action: Call, scope: _Scope) -> bool:
+        array, value = (self.places[o] for o in s.operands)
+        padding: Sequence[tuple[int, int, int]] = action.attributes["padding"]
+        if any(low < 0 or high < 0 for low, high, _ in padding) or 0 in array.array.shape:
+            return False
+        ((name, t),) = s.results
+        output = self._new(name, t, scope)
+        target = self.places[name].memory
+        fill = np.broadcast_to(value.array, t.dims)
+        self._add(_core.record_copy(fill, output), s.members, value.memory, target)
+        inside = tuple(
+            slice(low, low + (n - 1) * (interior + 1) + 1, interior + 1)
+            for n, (low, _, interior) in zip(array.array.shape, padding, strict=True)
+        )
+        self._add(_core.record_copy(array.array, output[inside]), s.members, array.memory, target)
+        return True
+
+    def _starts(self, names: Sequence[str], rank: int) -> list[tuple[BitsArray, int]] | None:
+        """The places of a dynamic slice's indices: scalars, or once one vector of them."""
+        arrays = [(self.places[n].array, self.types[n].dtype.code) for n in names]
+        if len(arrays) == 1 and arrays[0][0].ndim == 1:
+            arrays = [(arrays[0][0][n : n + 1], arrays[0][1]) for n in range(rank)]
+        if len(arrays) != rank:
+            return None
+        return [(a, code) for a, code in arrays if code is not None]
+
+    def _record_dynamic_slice(self, s: Step, action: Call, scope: _Scope) -> bool:
+        ((name, t),) = s.results
+        source, indices = self.places[s.operands[0]], s.operands[1:]
+        starts = self._starts(indices, len(t.dims))
+        if starts is None:
+            return False
+        output = self._new(name, t, scope)
+        limits = [n - k for n, k in zip(source.array.shape, t.dims, strict=True)]
+        step = _core.record_dynamic_copy(source.array, output, starts, limits, True)
+        touched = [source.memory, *(self.places[n].memory for n in indices)]
+        self._add(step, s.members, *touched, self.places[name].memory)
+        return True
+
+    def _record_dynamic_update_slice(self, s: Step, action: Call, scope: _Scope) -> bool:
+        ((name, t),) = s.results
+        operand, update, *_ = (self.places[o] for o in s.operands)
+        indices = s.operands[2:]
+        starts = self._starts(indices, len(t.dims))
+        if starts is None:
+            return False
+        others = [update.memory, *(self.places[n].memory for n in indices)]
+        if self._may_overwrite(operand, scope) and operand.memory not in others:
+            self._set(name, operand, t, scope)
+        else:
+            copy = self._new(name, t, scope)
+            step = _core.record_copy(operand.array, copy)
+            self._add(step, s.members, operand.memory, self.places[name].memory)
+        target = self.places[name]
+        limits = [n - k for n, k in zip(t.dims, update.array.shape, strict=True)]
+        step = _core.record_dynamic_copy(update.array, target.array, starts, limits, False)
+        self._add(step, s.members, *others, target.memory)
+        return True
+
+    # ---- control flow --------------------------------------------------------------------------
+
+    def _nested(self) -> tuple[list[_core.Step], list[tuple[str, ...]]]:
+        """Starts a list of steps of its own; returns the one around it."""
+        around = self.recorded, self.names
+        self.recorded, self.names = [], []
+        return around
+
+    def _record_while(self, s: Step, action: While, scope: _Scope) -> None:
+        states: list[Place] = []
+        for o, (name, t) in zip(s.operands, s.results, strict=True):
+            initial = self.places[o]
+            distinct = all(initial.memory is not p.memory for p in states)
+            if distinct and self._may_overwrite(initial, scope):
+                self._set(name, initial, t, scope)
+            else:
+                copy = self._new(name, t, scope)
+                step = _core.record_copy(initial.array, copy)
+                self._add(step, s.members, initial.memory, self.places[name].memory)
+            states.append(self.places[name])
+        count = self._memory(ArrayType(dtypes.int64, ()))
+        self.trips.append(Place(count.standin, count))
+        self.loops.append((self.position, set()))
+        self._touch([count, *(p.memory for p in states)])
+        around = self._nested()
+        self._steps(action.condition)
+        condition, self.recorded, self.names = self.recorded, [], []
+        (goes_on,) = (self.places[name] for name in action.condition.results)
+        self._touch([goes_on.memory])
+        self._record_body(action.body, states)
+        body = self.recorded
+        self.recorded, self.names = around
+        begin, touched = self.loops.pop()
+        self.trips.pop()
+        step = _core.record_while(condition, (goes_on.array, _BOOL), body, count.standin)
+        # What lies around the loop is read again in the next trip.
+        self._add(step, s.members, *(m for m in touched if m.first < begin), count)
+
+    def _record_body(self, body: Region, states: Sequence[Place]) -> None:
+        """A loop's body, which may overwrite the states, and then the copies that carry them on."""
+        owners = [(p.memory, p.memory.owner, p.memory.views) for p in states]
+        for name, p in zip(body.parameters, states, strict=True):
+            p.memory.owner, p.memory.views = self.scopes, {name}
+        self._steps(body)
+        results = [self.places[name] for name in body.results]
+        memories = [p.memory for p in states]
+        pending = [n for n, r in enumerate(results) if not _same(r, states[n])]
+        for n in pending:
+            if results[n].memory in memories:  # another state, that a copy may overwrite before
+                saved = self._memory(self.types[body.results[n]])
+                step = _core.record_copy(results[n].array, saved.standin)
+                self._add(step, (), results[n].memory, saved)
+                results[n] = Place(saved.standin, saved)
+        for n in pending:
+            step = _core.record_copy(results[n].array, states[n].array)
+            self._add(step, (), results[n].memory, states[n].memory)
+        for memory, owner, views in owners:
+            memory.owner, memory.views = owner, views
+
+    def _record_conditional(self, s: Step, action: Conditional, scope: _Scope) -> None:
+        index, t = self.places[s.operands[0]], self.types[s.operands[0]]
+        outputs = [self._new(name, kind, scope) for name, kind in s.results]
+        targets = [self.places[name].memory for name, _ in s.results]
+        self._touch([index.memory])
+        branches = []
+        around = self._nested()
+        for branch in action.branches:
+            self._steps(branch)
+            for name, output, target in zip(branch.results, outputs, targets, strict=True):
+                place = self.places[name]
+                self._add(_core.record_copy(place.array, output), (), place.memory, target)
+            branches.append(self.recorded)
+            self.recorded = []
+        self.recorded, self.names = around
+        if t.dtype is dtypes.boolean:
+            branches.reverse()  # true takes the first branch
+        assert t.dtype.code is not None
+        step = _core.record_conditional((index.array, t.dtype.code), branches)
+        self._add(step, s.members, index.memory, *targets)
+
+
+_BOOL = ops.core_code(dtypes.boolean, "a condition")
+
+
+def _same(a: Place, b: Place) -> bool:
+    x, y = a.array, b.array
+    return a.memory is b.memory and _begin(x) == _begin(y) and x.strides == y.strides
+
+
+def _python_function(
+    s: Step, types: Sequence[dtypes.DType], profile: Profile
+) -> Callable[[Any, list[BitsArray], list[BitsArray]], None]:
+    """A step for which the core has no recorded form."""
+
+    def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
+        arrays = [Bits(a, t) for a, t in zip(inputs, types, strict=False)]
+        trips = ",".join(str(int(t[()])) for t in inputs[len(types) :])
+        setting = ops.Setting(profile, context.seed, f"{context.call}/{s.computation}/")
+        try:
+            found = evaluate_step(s, arrays, setting, context.counts, trips)
+        except NeuronSimError as error:
+            label = s.action.op.label if isinstance(s.action, Call | Product) else "chain"
+            raise type(error)(f"{s.name} ({label}): {error}") from error
+        for output, value in zip(outputs, found, strict=True):
+            np.copyto(output, value.data)
+
+    return run
+
+
+def _plan(memories: Sequence[Memory]) -> tuple[dict[Memory, int], int]:
+    """Offsets in the arena, so that memories that are needed at one time do not overlap; and its size.
+    The largest are placed first, each in the lowest gap (Greedy by size).
+    """
+    offsets: dict[Memory, int] = {}
+    placed: list[tuple[int, int, Memory]] = []  # sorted by offset
+    size = 0
+    for m in sorted(memories, key=lambda m: (-m.bytes, m.first)):
+        need = -(-m.bytes // ALIGNMENT) * ALIGNMENT
+        at = 0
+        for begin, end, other in placed:
+            if other.last < m.first or m.last < other.first:
+                continue
+            if begin - at >= need:
+                break
+            at = max(at, end)
+        offsets[m] = at
+        if need:
+            placed.append((at, at + need, m))
+            placed.sort(key=lambda p: p[0])
+        size = max(size, at + need)
+    return offsets, size

@@ -1,0 +1,235 @@
+"""What a compiled program consists of: steps on named arrays, and the values around a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from neuronsim import dtypes, ops
+from neuronsim.hlo.module import AnyShape, Shape
+from neuronsim.ops import ArrayType, Attributes, Bits
+
+
+@dataclass(frozen=True)
+class TupleValue:
+    """The arrays of a tuple."""
+
+    elements: tuple[Value, ...]
+
+
+Value = Bits | TupleValue
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Elementwise instructions run as one tile program. Inputs are the step's operands;
+    `instructions` names the one that each step belongs to.
+    """
+
+    steps: tuple[ops.ProgramStep, ...]
+    instructions: tuple[str, ...]
+    inputs: tuple[int, ...]  # the core's codes of the operands' types
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The numbers of the values that the program gives: the last one."""
+        return (len(self.inputs) + len(self.steps) - 1,)
+
+    def identifiers(self, setting: ops.Setting, trips: str) -> list[int]:
+        """The ids of the steps' random words (S2): an instruction's last rounding has the tile ""."""
+        if setting.profile.rounding != "stochastic":
+            return []
+        found = []
+        for name in dict.fromkeys(self.instructions):
+            own = setting._replace(path=f"{setting.path}{name}/{trips}")
+            pairs = zip(self.steps, self.instructions, strict=True)
+            steps = [step for step, instruction in pairs if instruction == name]
+            found += [own.identifier(tile) for tile in ops.step_tiles(steps)]
+        return found
+
+
+@dataclass(frozen=True)
+class Call:
+    """One instruction run by its row of the op table; `result` is what the graph states."""
+
+    op: ops.Op
+    attributes: Attributes
+    result: ops.Result
+
+
+@dataclass(frozen=True)
+class Product:
+    """A dot or convolution with what is fused into it. The step's operands are the product's two and
+    then the epilogue's others; `rhs` is its right operand's type, `result` the product's own.
+    """
+
+    op: ops.Op
+    attributes: Attributes
+    rhs: ArrayType
+    result: ArrayType
+    fusion: ops.Fusion
+
+
+@dataclass(frozen=True)
+class Region:
+    """A computation that a step runs: its parameters' and results' arrays by name."""
+
+    parameters: tuple[str, ...]
+    steps: tuple[Step, ...]
+    results: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class While:
+    """A loop over the arrays that its body changes: the step's operands are their initial values. What
+    the body only passes on, its regions read by its own name.
+    """
+
+    condition: Region
+    body: Region
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """The step's first operand chooses a branch; the branches read what is around them by name."""
+
+    branches: tuple[Region, ...]
+
+
+Action = Chain | Call | Product | While | Conditional
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to run on which arrays. `results` are the names and types of those that it gives."""
+
+    name: str
+    computation: str
+    action: Action
+    operands: tuple[str, ...]
+    results: tuple[tuple[str, ArrayType], ...]
+    members: tuple[str, ...]
+
+    @property
+    def output(self) -> str:
+        """The name of the array of a step that gives one."""
+        ((name, _),) = self.results
+        return name
+
+    @property
+    def result(self) -> ArrayType | None:
+        """The type of the array of a step that gives one; None for others."""
+        return self.results[0][1] if len(self.results) == 1 else None
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The computations that it runs."""
+        if isinstance(self.action, While):
+            return (self.action.condition, self.action.body)
+        return self.action.branches if isinstance(self.action, Conditional) else ()
+
+    @property
+    def inner_reads(self) -> tuple[str, ...]:
+        """The arrays that its regions read from around it."""
+        return tuple(dict.fromkeys(n for region in self.regions for n in region_reads(region)))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The arrays whose elements it and its regions read from around it: a right operand that is
+        packed is not read.
+        """
+        packed = isinstance(self.action, Product) and self.action.fusion.packed is not None
+        operands = (self.operands[0], *self.operands[2:]) if packed else self.operands
+        return tuple(dict.fromkeys((*operands, *self.inner_reads)))
+
+
+def region_reads(region: Region) -> tuple[str, ...]:
+    """The arrays that a region reads from around it."""
+    own = {*region.parameters, *(name for s in region.steps for name, _ in s.results)}
+    read = (*(name for s in region.steps for name in s.reads), *region.results)
+    return tuple(name for name in dict.fromkeys(read) if name not in own)
+
+
+def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
+    """Every step, those of regions after the one that runs them."""
+    for s in steps:
+        yield s
+        for region in s.regions:
+            yield from all_steps(region.steps)
+
+
+@dataclass
+class Counts:
+    """What a run met, by instruction: 64-bit integers that C7 changed, and elements outside the
+    documented input range of a function (E3).
+    """
+
+    int64_truncated: dict[str, int] = field(default_factory=dict)
+    outside_range: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Counts) -> None:
+        """Adds what another run met."""
+        for own, more in (
+            (self.int64_truncated, other.int64_truncated),
+            (self.outside_range, other.outside_range),
+        ):
+            for name, count in more.items():
+                own[name] = own.get(name, 0) + count
+
+
+def stored_bytes(value: Bits) -> int:
+    """Bytes that an array takes; what a broadcast repeats counts once."""
+    data = value.data
+    distinct = math.prod(n for n, s in zip(data.shape, data.strides, strict=True) if s != 0)
+    return int(distinct * data.itemsize)
+
+
+def is_int64(dtype: dtypes.DType) -> bool:
+    return dtype in (dtypes.int64, dtypes.uint64)
+
+
+def tree(shape: AnyShape, arrays: Iterator[Bits]) -> Value:
+    """The arrays in the order of a shape, as the shape nests them."""
+    if isinstance(shape, Shape):
+        return next(arrays)
+    return TupleValue(tuple(tree(s, arrays) for s in shape.elements))
+
+
+def evaluate_step(
+    step: Step,
+    arrays: Sequence[Bits],
+    setting: ops.Setting,
+    counts: Counts,
+    trips: str = "",
+) -> tuple[Bits, ...]:
+    """The arrays that a chain, product or call gives. The setting's path is "call/computation/", and
+    `trips` the trip counts of the loops around it (S2).
+    """
+    action, profile = step.action, setting.profile
+    if isinstance(action, Chain):
+        assert step.result is not None
+        program = ops.tile_program(action.inputs, action.steps, action.outputs, profile)
+        ids = action.identifiers(setting, trips)
+        data = ops.run_tile_program(program, [a.data for a in arrays], [step.result], setting.seed, ids)
+        return (Bits(data[0], step.result.dtype),)
+    own = setting._replace(path=f"{setting.path}{step.name}/{trips}")
+    if isinstance(action, Product):
+        fusion = ops.with_terms(action.fusion, [a.data for a in arrays[2:]])
+        product = (action.op, arrays[:2], action.attributes, own, action.result, fusion)
+        return (ops.evaluate_product(*product),)
+    assert isinstance(action, Call)
+    outside = ops.count_outside_range(action.op, arrays, profile)
+    if outside:
+        counts.add(Counts(outside_range={step.name: outside}))
+    if profile.int64 == "keep":
+        return ops.evaluate_all(action.op, arrays, action.attributes, own, action.result)
+    found, changed = ops.truncated_all(action.op, arrays, action.attributes, own, action.result)
+    if changed:
+        counts.add(Counts(int64_truncated={step.name: changed}))
+    return found
+
+
+def constant_bytes(constants: Mapping[str, Bits]) -> int:
+    """Bytes of constants, each stored once in its own type."""
+    return sum(stored_bytes(v) for v in constants.values())
