@@ -98,8 +98,8 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
         // A value that is only stored need not be rounded before: storing a narrow float rounds it.
         const bool is_read = last_use[static_cast<size_t>(v)] >= 0;
         const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
-        rounds_.push_back(!(moves && is_device_float(t)) && (is_read || !store_rounds) &&
-                          !looks_up_.back());
+        rounds_.push_back(step.op != constant_op && !(moves && is_device_float(t)) &&
+                          (is_read || !store_rounds) && !looks_up_.back());
     }
     for (const int v : outputs_) {
         if (v < 0 || v >= values) throw std::invalid_argument("an output is not computed");
