@@ -202,19 +202,6 @@ def test_a_convert_to_the_same_type_moves_bits_C5_D2(
     assert words(value) == [(dtype.name, nans.tolist())]
 
 
-@settings(max_examples=100, deadline=None)
-@given(modules())
-def test_each_value_is_freed_once_after_its_last_reader(module: Module) -> None:
-    program = compile_module(module, Profile(), find_target("trn1"))
-    have = {n for n, _ in program.inputs} | set(program.constants)
-    for step in program.steps:
-        assert have >= set(step.operands)
-        assert len(set(step.frees)) == len(step.frees)
-        have = (have | {step.name}) - set(step.frees)
-    read = {o for s in program.steps for o in s.operands}
-    assert have - {program.root} <= {n for n, _ in program.inputs} - read
-
-
 # ---- C7 ----------------------------------------------------------------------------------------
 
 NARROW = {S64: S32, U64: U32}

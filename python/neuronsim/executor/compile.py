@@ -414,8 +414,6 @@ def _is_elementwise(i: Instruction, computation: Computation, profile: Profile) 
         return False  # each is counted on its own (C7)
     if ops.has_input_range(op, profile):
         return False  # counted likewise (E3)
-    # A scalar bound or condition goes along with arrays only in a step of its own.
-    dims = {computation.by_name[o].array.dims for o in i.operands}
-    return dims == {i.shape.dims} and not any(
+    return not any(
         t.code is None or (op.core is not None and ops.is_host(t)) for t in types
     )

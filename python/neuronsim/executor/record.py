@@ -213,6 +213,12 @@ class _Recorder:
 
     def _record(self, s: Step, scope: _Scope) -> None:
         action = s.action
+        if isinstance(action, Product) and s.operands[1] not in self.places:
+            # Its elements are in the packed columns: the array only says its shape.
+            nothing = np.empty(action.rhs.dims, action.rhs.dtype.storage)
+            self.places[s.operands[1]] = Place(nothing, Memory(nothing, 0, 0, slot=0))
+            self.memories.append(self.places[s.operands[1]].memory)
+            self.types[s.operands[1]] = action.rhs
         if isinstance(action, While):
             self._record_while(s, action, scope)
         elif isinstance(action, Conditional):
@@ -239,12 +245,6 @@ class _Recorder:
     def _record_product(self, s: Step, action: Product, scope: _Scope) -> None:
         if ops.goes_via_float32(action.result.dtype, action.attributes, self.profile):
             return self._record_python(s, scope)
-        if action.fusion.packed is not None and s.operands[1] not in self.places:
-            # Its elements are in the packed columns: the array only says its shape.
-            nothing = np.empty(action.rhs.dims, action.rhs.dtype.storage)
-            self.places[s.operands[1]] = Place(nothing, Memory(nothing, 0, 0, slot=0))
-            self.memories.append(self.places[s.operands[1]].memory)
-            self.types[s.operands[1]] = action.rhs
         places = [self.places[o] for o in s.operands]
         operands = [Bits(p.array, self.types[o].dtype) for p, o in zip(places, s.operands, strict=True)]
         fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
