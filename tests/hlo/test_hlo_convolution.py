@@ -68,7 +68,7 @@ def test_counts_that_a_file_leaves_out_are_one(module_of: ModuleOf) -> None:
     assert read.root == module.root
 
 
-def test_window_of_an_operator_that_is_not_executed_survives() -> None:
+def test_window_of_a_reduce_window_survives() -> None:
     dimension = {"size": 3, "stride": 1, "window_dilation": 2, "base_dilation": 1}
     i = {
         "name": "y",
@@ -76,8 +76,11 @@ def test_window_of_an_operator_that_is_not_executed_survives() -> None:
         "id": 1,
         "shape": {"element_type": 11},
         "window": {"dimensions": [dimension]},
+        "called_computation_ids": [1],
     }
-    module = {"computations": [{"name": "main", "instructions": [i], "root_id": 1}]}
+    x = {"name": "x", "opcode": "parameter", "id": 2, "shape": {"element_type": 11}}
+    top = {"name": "top", "instructions": [x], "root_id": 2, "id": 1}
+    module = {"computations": [{"name": "main", "instructions": [i], "root_id": 1}, top]}
     module |= {"entry_computation_name": "main"}
     read = proto.from_bytes(proto.write_message(module, proto.MODULE))
     assert read.root.attributes["window"] == (WindowDimension(3, window_dilation=2),)

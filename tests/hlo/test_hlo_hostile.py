@@ -24,7 +24,7 @@ import pytest
 
 from neuronsim import api, dtypes, ops
 from neuronsim.errors import NeuronSimError
-from neuronsim.hlo import proto
+from neuronsim.hlo import fields, proto, wire
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits" / "model.hlo.pb"
@@ -103,12 +103,12 @@ def random_files() -> Iterator[bytes]:
 def nested() -> Iterator[bytes]:
     """Messages inside messages, and tuples inside tuples, 10,000 times."""
     for number in (1, 2, 3, 4):
-        table = {number: proto.Field("inside", "bytes")}
+        table = {number: wire.Field("inside", "bytes")}
         data = b""
         for _ in range(10_000):
-            data = proto.write_message({"inside": data}, table)
+            data = wire.write_message({"inside": data}, table)
         yield data
-        yield proto.write_message({"inside": data}, {3: table[number]})
+        yield wire.write_message({"inside": data}, {3: table[number]})
 
 
 def parameter(name: str, dims: tuple[int, ...], number: int = 0) -> Instruction:
@@ -167,9 +167,9 @@ def twice_the_same_name() -> bytes:
     """Two equal names among twenty thousand."""
     scalar = Shape(F32)
     body = [Instruction(f"x{n}", "parameter", scalar, (), {"number": n}) for n in range(20_000)]
-    message = proto.read_message(memoryview(module_of(*body)), proto.MODULE)
+    message = wire.read_message(memoryview(module_of(*body)), fields.MODULE)
     message["computations"][0]["instructions"][-1]["name"] = "x19998"
-    return proto.write_message(message, proto.MODULE)
+    return wire.write_message(message, fields.MODULE)
 
 
 def tuples_of_tuples() -> bytes:
@@ -186,11 +186,11 @@ def hidden_varints() -> bytes:
     """A literal whose integers have the wire type of fixed numbers."""
     data = ops.Bits(np.zeros(9, np.int32), dtypes.int32)
     c = Instruction("c", "constant", Shape(dtypes.int32, (9,)), (), {"literal": data})
-    message = proto.read_message(memoryview(module_of(c)), proto.MODULE)
+    message = wire.read_message(memoryview(module_of(c)), fields.MODULE)
     literal = message["computations"][0]["instructions"][0]["literal"]
     del literal["s32s"]
     literal["unread"] = b"\x21" + bytes(8) + b"\x20\x00"  # field 4: fixed64, then a varint
-    return proto.write_message(message, proto.MODULE)
+    return wire.write_message(message, fields.MODULE)
 
 
 MADE = {

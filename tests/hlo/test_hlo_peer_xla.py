@@ -122,13 +122,19 @@ ONE_OF_EACH = [
         ("x", "x"),
         {"comparison_direction": "LT", "comparison_type": "FLOAT"},
     ),
-    Instruction("y", "dot", SQUARE, ("x", "x"), {"dot_dimensions": ops.DotDimensions((1,), (0,))}),
+    Instruction(
+        "y",
+        "dot",
+        SQUARE,
+        ("x", "x"),
+        {"dot_dimensions": ops.DotDimensions((1,), (0,)), "algorithm": ""},
+    ),
     Instruction(
         "y",
         "dot",
         Shape(F32, (4,)),
         ("x", "x"),
-        {"dot_dimensions": ops.DotDimensions((0,), (0,), (1,), (1,))},
+        {"dot_dimensions": ops.DotDimensions((0,), (0,), (1,), (1,)), "algorithm": ""},
     ),
 ]
 

@@ -17,21 +17,23 @@ MATRIX = Shape(F32, (2, 3))
 GOLDEN = """\
 HloModule small, entry_computation_layout={(f32[2,3]{1,0}, bf16[])->(f32[2]{0}, (s32[2]{0}))}
 
-%sum {
+%sum (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)
   %b = f32[] parameter(1)
-  ROOT %both = f32[] add(%a, %b)
+  ROOT %both = f32[] add(f32[] %a, f32[] %b)
 }
 
-ENTRY %main {
+ENTRY %main (x: f32[2,3], k: bf16[]) -> (f32[2], (s32[2])) {
   %x = f32[2,3]{1,0} parameter(0)
   %k = bf16[] parameter(1)
   %zero = f32[] constant(0.5)
-  %r = f32[2]{0} reduce(%x, %zero), to_apply=%sum, dimensions={1}, metadata={op_name="jit(f)/sum"}
+  %r = f32[2]{0} reduce(f32[2,3]{1,0} %x, f32[] %zero), \
+dimensions={1}, to_apply=%sum, metadata={op_name="jit(f)/sum"}
   %n = s32[2]{0} iota(), iota_dimension=0
-  %s = s32[2]{0} slice(%n), slice={[0:2]}
-  %one = (s32[2]{0}) tuple(%s)
-  ROOT %all = (f32[2]{0}, (s32[2]{0})) tuple(%r, %one)
+  %s = s32[2]{0} slice(s32[2]{0} %n), slice={[0:2]}
+  %one = (s32[2]{0}) tuple(s32[2]{0} %s)
+  ROOT %all = (f32[2]{0}, (s32[2]{0})) \
+tuple(f32[2]{0} %r, (s32[2]{0}) %one)
 }
 """
 
@@ -81,7 +83,7 @@ def test_small_module_is_printed_as_expected() -> None:
         (True, dtypes.boolean, "constant(true)"),
         (-(2**63), dtypes.int64, "constant(-9223372036854775808)"),
         (2**64 - 1, dtypes.uint64, "constant(18446744073709551615)"),
-        (1 - 2j, dtypes.complex64, "constant((1.0, -2.0))"),
+        (1 - 2j, dtypes.complex64, "constant((1, -2))"),
         ([[1, 2], [3, 4]], dtypes.int8, "constant({ { 1, 2 }, { 3, 4 } })"),
     ],
 )

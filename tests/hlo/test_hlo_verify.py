@@ -532,9 +532,16 @@ def test_dynamic_shape_has_aws_code() -> None:
         reread(shaped(is_dynamic_dimension=[1, 0]))
 
 
-@pytest.mark.parametrize(("number", "name"), [(21, "s4"), (22, "u4"), (24, "f8e5m2fnuz"), (99, "99")])
-def test_element_types_that_are_not_read_are_named(number: int, name: str) -> None:
-    with pytest.raises(InvalidModel, match=rf"NCC_ESPP047.*{name}"):
+@pytest.mark.parametrize(
+    ("number", "name", "code"),
+    [
+        *((21, "s4", "ESPP004"), (22, "u4", "ESPP004"), (26, "s2", "ESPP004"), (27, "u2", "ESPP004")),
+        *((n, f"f8{kind}fnuz", "EVRF005") for n, kind in ((23, "e4m3b11"), (24, "e5m2"), (25, "e4m3"))),
+        *((33, "f8e8m0fnu", "ESPP047"), (99, "99", "ESPP004")),
+    ],
+)
+def test_element_types_that_are_not_read_are_named(number: int, name: str, code: str) -> None:
+    with pytest.raises(UnsupportedType, match=rf"NCC_{code}.*{name}"):
         reread(shaped(element_type=number))
 
 

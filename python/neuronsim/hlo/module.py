@@ -41,9 +41,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class TupleShape:
-    """The shape of a tuple; an empty one also stands for a token."""
+    """The shape of a tuple. A token is an empty one of its own kind."""
 
     elements: tuple[AnyShape, ...]
+    is_token: bool = False
 
     def arrays(self) -> tuple[Shape, ...]:
         """The array shapes inside, in order."""
@@ -51,6 +52,11 @@ class TupleShape:
 
 
 AnyShape: TypeAlias = Shape | TupleShape
+Literal: TypeAlias = "ops.Bits | tuple[Literal, ...]"  # of a constant: an array, or a tuple of them
+TOKEN = TupleShape((), is_token=True)
+# Which output lies in which input's memory: the output's index inside the result, the parameter's
+# number, the index inside the parameter, and "MAY_ALIAS" or "MUST_ALIAS".
+Alias: TypeAlias = tuple[tuple[int, ...], int, tuple[int, ...], str]
 MAX_INSTRUCTIONS = 1_000_000
 
 
@@ -132,12 +138,18 @@ class Computation:
 
 @dataclass(frozen=True)
 class Module:
-    """A program. Computations are in an order where each follows those that it calls."""
+    """A program. Computations are in an order where each follows those that it calls.
+
+    `entry_layout` holds the shapes that the file's entry_computation_layout gives the parameters and
+    the result, where their layouts are not those of the instructions.
+    """
 
     name: str
     entry: str
     computations: tuple[Computation, ...]
     parameter_names: tuple[str, ...] = ()
+    input_output_alias: tuple[Alias, ...] = ()
+    entry_layout: tuple[tuple[AnyShape, ...], AnyShape] | None = None
 
     @cached_property
     def by_name(self) -> Mapping[str, Computation]:
@@ -163,6 +175,14 @@ class Module:
         """The instruction whose value the program returns."""
         return self.entry_computation.by_name[self.entry_computation.root]
 
+    @property
+    def program_shape(self) -> tuple[tuple[AnyShape, ...], AnyShape]:
+        """The shapes of the parameters and of the result, in the entry computation's layout."""
+        own = tuple(p.shape for p in self.parameters), self.root.shape
+        if self.entry_layout is not None and _types(self.entry_layout) == _types(own):
+            return self.entry_layout
+        return own
+
     def replace_entry(self, entry: Computation) -> Module:
         """A copy with another entry computation."""
         others = tuple(c for c in self.computations if c.name != self.entry)
@@ -178,6 +198,70 @@ class Module:
         counts = Counter([*short, *names])
         pairs = zip(short, names, strict=True)
         return tuple(s if s and counts[s] == (2 if s == n else 1) else n for s, n in pairs)
+
+
+def _types(shapes: tuple[tuple[AnyShape, ...], AnyShape]) -> list[ops.ArrayType]:
+    """The types of all arrays in the parameters and the result, without their layouts."""
+    return [s.type for shape in (*shapes[0], shapes[1]) for s in shape.arrays()]
+
+
+def make_computation(name: str, instructions: Iterable[Instruction], root: str) -> Computation:
+    """A computation of a file's instructions, put in order.
+
+    Raises InvalidModel for names that occur twice or not at all, and for an instruction that needs
+    itself.
+    """
+    listed = tuple(instructions)
+    _require_unique((i.name for i in listed), f"instructions of {name}")
+    by_name = {i.name: i for i in listed}
+    for i in listed:
+        for operand in i.operands:
+            if operand not in by_name:
+                raise InvalidModel(
+                    f"{name}/{i.name}: operand {operand!r} is no instruction of the computation"
+                )
+    if root not in by_name:
+        raise InvalidModel(f"{name}: its root does not exist")
+    order = sort_by_dependency(by_name, lambda n: by_name[n].operands, "instruction")
+    return Computation(name, tuple(by_name[n] for n in order), root)
+
+
+def make_module(
+    name: str,
+    entry: str,
+    computations: Iterable[Computation],
+    *,
+    parameter_names: tuple[str, ...] = (),
+    input_output_alias: tuple[Alias, ...] = (),
+    entry_layout: tuple[tuple[AnyShape, ...], AnyShape] | None = None,
+) -> Module:
+    """A module of a file's computations, put in order.
+
+    Raises InvalidModel for names that occur twice or not at all, and for a computation that calls
+    itself.
+    """
+    listed = tuple(computations)
+    _require_unique((c.name for c in listed), "computations")
+    by_name = {c.name: c for c in listed}
+    if entry not in by_name:
+        raise InvalidModel(f"the entry computation {entry!r} does not exist")
+    calls = {c.name: list(dict.fromkeys(n for i in c.instructions for n in i.called)) for c in listed}
+    for caller, callees in calls.items():
+        for callee in callees:
+            if callee not in by_name:
+                raise InvalidModel(f"{caller}: called computation {callee!r} does not exist")
+    order = sort_by_dependency(by_name, lambda n: calls[n], "computation")
+    module = Module(name, entry, tuple(by_name[n] for n in order), parameter_names, input_output_alias)
+    laid_out = dataclasses.replace(module, entry_layout=entry_layout)
+    return laid_out if laid_out.program_shape != module.program_shape else module
+
+
+def _require_unique(names: Iterable[str], what: str) -> None:
+    counts = Counter(names)
+    if counts:
+        twice, times = counts.most_common(1)[0]
+        if times > 1:
+            raise InvalidModel(f"two {what} are named {twice!r}")
 
 
 def sort_by_dependency(

@@ -1,549 +1,177 @@
-"""`HloModuleProto` in and out: a protobuf wire reader and writer over tables of fields.
+"""`HloModuleProto` in and out.
 
-The field numbers are those of openxla/xla's `hlo.proto` and `xla_data.proto`. Fields of an instruction
-that are not in a table are kept as they are and written back.
+Fields of an instruction that neuronsim does not interpret are kept as they are and written back.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from neuronsim import dtypes, ops
-from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidModel
+from neuronsim import ops
+from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedOperator
+from neuronsim.hlo import element_types, parse
+from neuronsim.hlo.cache import MODULE_FILE
+from neuronsim.hlo.fields import (
+    ALIAS_KINDS,
+    DISTRIBUTIONS,
+    DOT_ALGORITHMS,
+    INSTRUCTION,
+    MODULE,
+    RNG_ALGORITHMS,
+)
 from neuronsim.hlo.module import (
+    TOKEN,
+    Alias,
     AnyShape,
     Computation,
     Instruction,
+    Literal,
     Metadata,
     Module,
     Shape,
     TupleShape,
-    sort_by_dependency,
+    make_computation,
+    make_module,
 )
 from neuronsim.hlo.opcodes import ATTRIBUTES
-from neuronsim.ops import OPCODES
+from neuronsim.hlo.replica_groups import expand_iota
+from neuronsim.hlo.shapes import check_shape
+from neuronsim.hlo.wire import Message, read_field, read_message, write_length, write_message
 
-Message = dict[str, Any]
-Kind = Literal["int", "string", "bytes", "message", "elements"]
+# ---- attributes ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Field:
-    """One field of a message: `table` for messages, `element` (a NumPy type) for packed numbers."""
+class Codec:
+    """How an attribute lies in an instruction's message: the fields that hold it, and both ways."""
 
-    name: str
-    kind: Kind
-    repeated: bool = False
-    table: Mapping[int, Field] | None = None
-    element: str = ""
+    fields: tuple[str, ...]
+    read: Callable[[Message], Any]
+    write: Callable[[Any], Message]
 
 
-def _ints(name: str) -> Field:
-    return Field(name, "int", repeated=True)
+def _plain(field: str, absent: Any) -> Codec:
+    """A value as it is; protobuf leaves out what is zero or empty."""
+    return Codec((field,), lambda m: m.get(field, absent), lambda v: {field: v} if v != absent else {})
 
 
-def _message(name: str, table: Mapping[int, Field], *, repeated: bool = False) -> Field:
-    return Field(name, "message", repeated, table)
+def _flag(field: str) -> Codec:
+    return Codec((field,), lambda m: bool(m.get(field, 0)), lambda v: {field: 1} if v else {})
 
 
-LAYOUT: dict[int, Field] = {1: _ints("minor_to_major")}
-SHAPE: dict[int, Field] = {
-    2: Field("element_type", "int"),
-    3: _ints("dimensions"),
-    5: _message("layout", LAYOUT),
-    6: _ints("is_dynamic_dimension"),
-}
-SHAPE[4] = _message("tuple_shapes", SHAPE, repeated=True)
-PROGRAM_SHAPE = {
-    1: _message("parameters", SHAPE, repeated=True),
-    2: _message("result", SHAPE),
-    3: Field("parameter_names", "string", repeated=True),
-}
+def _group_count(field: str) -> Codec:
+    return Codec((field,), lambda m: m.get(field, 0) or 1, lambda v: {field: v})  # old files have 0
 
 
-def _elements(name: str, element: str) -> Field:
-    return Field(name, "elements", element=element)
+def _ints(field: str) -> Codec:
+    return Codec((field,), lambda m: tuple(m.get(field, ())), lambda v: {field: list(v)})
 
 
-# The element type of a literal decides which of these fields holds it.
-LITERAL = {
-    1: _message("shape", SHAPE),
-    2: _elements("preds", "varint"),
-    3: _elements("u8s", "u1"),
-    4: _elements("s32s", "varint"),
-    5: _elements("s64s", "varint"),
-    6: _elements("u32s", "varint"),
-    7: _elements("u64s", "varint"),
-    8: _elements("f32s", "<f4"),
-    9: _elements("f64s", "<f8"),
-    11: _elements("f16s", "<u2"),
-    12: _elements("c64s", "<c8"),
-    13: _elements("bf16s", "<u2"),
-    15: _elements("s8s", "i1"),
-    16: _elements("u16s", "<u2"),
-    17: _elements("s16s", "<i2"),
-    18: _elements("c128s", "<c16"),
-    19: _elements("f8e5m2s", "u1"),
-    20: _elements("f8e4m3fns", "u1"),
-    28: _elements("f8e4m3s", "u1"),
-    29: _elements("f8e3m4s", "u1"),
-}
-SLICE = {1: Field("start", "int"), 2: Field("limit", "int"), 3: Field("stride", "int")}
-DOT = {
-    1: _ints("lhs_contracting"),
-    2: _ints("rhs_contracting"),
-    3: _ints("lhs_batch"),
-    4: _ints("rhs_batch"),
-}
-WINDOW_DIMENSION = {
-    1: Field("size", "int"),
-    2: Field("stride", "int"),
-    3: Field("padding_low", "int"),
-    4: Field("padding_high", "int"),
-    5: Field("window_dilation", "int"),
-    6: Field("base_dilation", "int"),
-    7: Field("reversal", "int"),
-}
-WINDOW = {1: _message("dimensions", WINDOW_DIMENSION, repeated=True)}
-CONVOLUTION = {
-    3: Field("kernel_input_feature", "int"),
-    4: Field("kernel_output_feature", "int"),
-    6: _ints("kernel_spatial"),
-    7: Field("input_batch", "int"),
-    8: Field("input_feature", "int"),
-    9: Field("output_batch", "int"),
-    10: Field("output_feature", "int"),
-    11: _ints("input_spatial"),
-    12: _ints("output_spatial"),
-}
-METADATA = {
-    1: Field("op_type", "string"),
-    2: Field("op_name", "string"),
-    3: Field("source_file", "string"),
-    4: Field("source_line", "int"),
-}
-INSTRUCTION = {
-    1: Field("name", "string"),
-    2: Field("opcode", "string"),
-    3: _message("shape", SHAPE),
-    7: _message("metadata", METADATA),
-    8: _message("literal", LITERAL),
-    9: Field("parameter_number", "int"),
-    13: Field("tuple_index", "int"),
-    14: _ints("dimensions"),
-    15: _message("window", WINDOW),
-    16: _message("convolution_dimension_numbers", CONVOLUTION),
-    17: _message("slice_dimensions", SLICE, repeated=True),
-    18: Field("exponent_bits", "int"),
-    19: Field("mantissa_bits", "int"),
-    30: _message("dot_dimension_numbers", DOT),
-    35: Field("id", "int"),
-    36: _ints("operand_ids"),
-    38: _ints("called_computation_ids"),
-    50: Field("feature_group_count", "int"),
-    58: Field("batch_group_count", "int"),
-    63: Field("comparison_direction", "string"),
-    72: Field("comparison_type", "string"),
-}
-COMPUTATION = {
-    1: Field("name", "string"),
-    2: _message("instructions", INSTRUCTION, repeated=True),
-    4: _message("program_shape", PROGRAM_SHAPE),
-    5: Field("id", "int"),
-    6: Field("root_id", "int"),
-}
-MODULE = {
-    1: Field("name", "string"),
-    2: Field("entry_computation_name", "string"),
-    3: _message("computations", COMPUTATION, repeated=True),
-    4: _message("host_program_shape", PROGRAM_SHAPE),
-    5: Field("id", "int"),
-    6: Field("entry_computation_id", "int"),
-}
-
-# xla.PrimitiveType, and the field of a literal that holds the type's elements.
-_TYPES: list[tuple[int, DType, str]] = [
-    (1, dtypes.boolean, "preds"),
-    (2, dtypes.int8, "s8s"),
-    (3, dtypes.int16, "s16s"),
-    (4, dtypes.int32, "s32s"),
-    (5, dtypes.int64, "s64s"),
-    (6, dtypes.uint8, "u8s"),
-    (7, dtypes.uint16, "u16s"),
-    (8, dtypes.uint32, "u32s"),
-    (9, dtypes.uint64, "u64s"),
-    (10, dtypes.float16, "f16s"),
-    (11, dtypes.float32, "f32s"),
-    (12, dtypes.float64, "f64s"),
-    (15, dtypes.complex64, "c64s"),
-    (16, dtypes.bfloat16, "bf16s"),
-    (18, dtypes.complex128, "c128s"),
-    (19, dtypes.float8_e5m2, "f8e5m2s"),
-    (20, dtypes.float8_e4m3fn, "f8e4m3fns"),
-    (28, dtypes.float8_e4m3, "f8e4m3s"),
-    (29, dtypes.float8_e3m4, "f8e3m4s"),
-]
-_DTYPE = {number: dtype for number, dtype, _ in _TYPES}
-_NUMBER = {dtype: number for number, dtype, _ in _TYPES}
-_LITERAL_FIELD = {dtype: name for _, dtype, name in _TYPES}
-_LITERAL_NUMBER = {f.name: number for number, f in LITERAL.items()}
-TUPLE, TOKEN = 13, 17
-_OTHER_TYPES = {14: "opaque", 21: "s4", 22: "u4", 23: "f8e4m3b11fnuz", 24: "f8e5m2fnuz",
-                25: "f8e4m3fnuz", 26: "s2", 27: "u2"}  # fmt: skip
-
-# The field of an instruction that holds each attribute.
-_ATTRIBUTE_FIELDS = {
-    "number": "parameter_number",
-    "literal": "literal",
-    "tuple_index": "tuple_index",
-    "dimensions": "dimensions",
-    "slice": "slice_dimensions",
-    "dot_dimensions": "dot_dimension_numbers",
-    "window": "window",
-    "dimension_numbers": "convolution_dimension_numbers",
-    **{
-        name: name
-        for name in (
-            *("exponent_bits", "mantissa_bits", "comparison_direction", "comparison_type"),
-            *("feature_group_count", "batch_group_count"),
-        )
-    },
-}
-
-MAX_DEPTH = 64
-MAX_RANK = 64
-MAX_DIMENSION = 2**62
-
-
-# ---- the wire ----------------------------------------------------------------------------------
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    if at < len(data) and data[at] < 0x80:
-        return data[at], at + 1  # most numbers of a file are this small
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            raise InvalidModel("the file ends inside a number")
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & (2**64 - 1), at
-    raise InvalidModel("a number is longer than ten bytes")
-
-
-def _signed(value: int) -> int:
-    return value - 2**64 if value >= 2**63 else value
-
-
-def _varints(data: memoryview) -> npt.NDArray[np.uint64]:
-    """All the varints of a packed field at once."""
-    raw = np.frombuffer(data, np.uint8)
-    if raw.size == 0:
-        return np.zeros(0, np.uint64)
-    ends = np.flatnonzero(raw < 0x80)
-    if ends.size == 0 or ends[-1] != raw.size - 1:
-        raise InvalidModel("the file ends inside a packed number")
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    if int((ends - starts).max()) >= 10:
-        raise InvalidModel("a packed number is longer than ten bytes")
-    places = np.arange(raw.size) - np.repeat(starts, ends - starts + 1)
-    parts = (raw & 0x7F).astype(np.uint64) << (7 * places).astype(np.uint64)
-    return np.bitwise_or.reduceat(parts, starts)
-
-
-def _packed_ints(data: memoryview) -> list[int]:
-    values, at = [], 0
-    while at < len(data):
-        value, at = _varint(data, at)
-        values.append(_signed(value))
-    return values
-
-
-def _read_field(data: memoryview, at: int) -> tuple[int, int, Any, int]:
-    tag, at = _varint(data, at)
-    number, wire = tag >> 3, tag & 7
-    if wire == 0:
-        value, at = _varint(data, at)
-        return number, wire, value, at
-    if wire == 2:
-        length, at = _varint(data, at)
-    elif wire in (1, 5):
-        length = 8 if wire == 1 else 4
-    else:
-        raise InvalidModel(f"wire type {wire} does not occur in a protobuf file of XLA")
-    if length > len(data) - at:
-        raise InvalidModel("the file ends inside a field")
-    return number, wire, data[at : at + length], at + length
-
-
-def read_message(data: memoryview, table: Mapping[int, Field], depth: int = 0) -> Message:
-    """The fields of a message by name; what the table does not know is under `unread`."""
-    if depth > MAX_DEPTH:
-        raise InvalidModel(f"messages are nested deeper than {MAX_DEPTH}")
-    message: Message = {}
-    unread = bytearray()
-    at = 0
-    while at < len(data):
-        start = at
-        number, wire, value, at = _read_field(data, at)
-        f = table.get(number)
-        if f is None:
-            unread += data[start:at]
-            continue
-        _store(message, f, wire, value, depth)
-    if unread:
-        message["unread"] = bytes(unread)
-    for f in table.values():
-        if f.kind == "elements" and f.name in message:
-            message[f.name] = np.concatenate(message[f.name])
-    return message
-
-
-def _store(message: Message, f: Field, wire: int, value: Any, depth: int) -> None:
-    packed = wire == 2
-    if f.kind == "elements":
-        message.setdefault(f.name, []).append(_read_elements(f, wire, value))
-        return
-    decoded: Any
-    if f.kind == "int" and f.repeated and packed:
-        message.setdefault(f.name, []).extend(_packed_ints(value))
-        return
-    if f.kind == "int" and wire == 0:
-        decoded = _signed(value)
-    elif f.kind == "string" and packed:
-        decoded = bytes(value).decode("utf-8", errors="replace")
-    elif f.kind == "bytes" and packed:
-        decoded = bytes(value)
-    elif f.kind == "message" and packed:
-        assert f.table is not None
-        decoded = read_message(value, f.table, depth + 1)
-    else:
-        raise InvalidModel(f"field {f.name!r} has wire type {wire}")
-    if f.repeated:
-        message.setdefault(f.name, []).append(decoded)
-    else:
-        message[f.name] = decoded
-
-
-def _read_elements(f: Field, wire: int, value: Any) -> npt.NDArray[Any]:
-    if f.element == "varint" and wire in (0, 2):
-        return _varints(value) if wire == 2 else np.array([value], np.uint64)
-    if f.element == "varint" or wire not in (1, 2, 5) or len(value) % np.dtype(f.element).itemsize:
-        raise InvalidModel(f"literal field {f.name!r} does not hold whole elements")
-    return np.frombuffer(value, f.element)
-
-
-def _write_varint(value: int) -> bytes:
-    value &= 2**64 - 1
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _write_length(number: int, data: bytes) -> bytes:
-    return _write_varint(number << 3 | 2) + _write_varint(len(data)) + data
-
-
-def write_message(message: Message, table: Mapping[int, Field]) -> bytes:
-    """The wire form of a message that `read_message` gave or could give."""
-    out = bytearray()
-    for number, f in table.items():
-        if f.name not in message:
-            continue
-        value = message[f.name]
-        if f.kind == "elements":
-            out += _write_length(number, bytes(value))
-        elif f.kind == "int" and f.repeated:
-            out += _write_length(number, b"".join(_write_varint(v) for v in value))
-        elif f.kind == "int":
-            out += _write_varint(number << 3) + _write_varint(value)
-        else:
-            for v in value if f.repeated else [value]:
-                data = (
-                    v.encode() if f.kind == "string"
-                    else v if f.kind == "bytes"
-                    else write_message(v, f.table or {})
-                )  # fmt: skip
-                out += _write_length(number, data)
-    out += message.get("unread", b"")
-    return bytes(out)
-
-
-# ---- reading a module --------------------------------------------------------------------------
-
-
-def read(path: str | Path) -> Module:
-    """The module in an `.hlo.pb` file: an `HloModuleProto`, or an `HloProto` that wraps one.
-
-    Raises InvalidModel, with the file's name, if it is not one.
-    """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise InvalidModel(f"cannot read the model {str(path)!r}: {error.strerror}") from error
-    try:
-        return from_bytes(data)
-    except InvalidModel as error:
-        raise InvalidModel(f"{path}: {error}") from error
-
-
-def from_bytes(data: bytes) -> Module:
-    """The module of serialized `HloModuleProto` or `HloProto` bytes; raises InvalidModel."""
-    if data[:4] == b"PK\x03\x04":
-        raise InvalidModel("not an HloModuleProto but a zip file, such as .npz or .nsim")
-    try:
-        message = _wrapped(memoryview(data)) or read_message(memoryview(data), MODULE)
-    except InvalidModel as error:
-        raise InvalidModel(f"not an HloModuleProto: {error}") from error
-    if not message.get("computations"):
-        raise InvalidModel("not an HloModuleProto: it has no computations")
-    return _module(message)
-
-
-def _wrapped(view: memoryview) -> Message | None:
-    """The module inside an `HloProto`, whose field 1 it is; in a module field 1 is the name."""
-    try:
-        number, wire, value, _ = _read_field(view, 0)
-        message = read_message(value, MODULE) if (number, wire) == (1, 2) else {}
-    except InvalidModel:
-        return None
-    return message if message.get("computations") else None
-
-
-def _unique(names: list[str], what: str) -> None:
-    if len(set(names)) != len(names):
-        twice = Counter(names).most_common(1)[0][0]
-        raise InvalidModel(f"two {what} are named {twice!r}")
-
-
-def _module(message: Message) -> Module:
-    protos = {c.get("id", 0): c for c in message.get("computations", [])}
-    names = {id_: c.get("name", f"computation.{id_}") for id_, c in protos.items()}
-    _unique(list(names.values()), "computations")
-    if len(protos) != len(message.get("computations", [])):
-        raise InvalidModel("two computations have the same id")
-    computations = {names[id_]: _computation(c, names[id_], names) for id_, c in protos.items()}
-    entry: str = message.get("entry_computation_name", "")
-    if "entry_computation_id" in message:
-        entry = names.get(message["entry_computation_id"], entry)
-    if entry not in computations:
-        raise InvalidModel(f"the entry computation {entry!r} does not exist")
-    order = sort_by_dependency(
-        computations,
-        lambda name: [c for i in computations[name].instructions for c in i.called],
-        "computation",
-    )
-    shape = message.get("host_program_shape", {})
-    return Module(
-        name=message.get("name", "module"),
-        entry=entry,
-        computations=tuple(computations[name] for name in order),
-        parameter_names=tuple(shape.get("parameter_names", ())),
+def _enum(field: str, names: Mapping[int, str]) -> Codec:
+    numbers = {name: number for number, name in names.items()}
+    return Codec(
+        (field,),
+        lambda m: _enum_name(m.get(field, 0), names, field),
+        lambda v: {field: numbers[v]} if numbers[v] else {},
     )
 
 
-def _computation(message: Message, where: str, computation_names: Mapping[int, str]) -> Computation:
-    protos = {i.get("id", 0): i for i in message.get("instructions", [])}
-    if len(protos) != len(message.get("instructions", [])):
-        raise InvalidModel(f"{where}: two instructions have the same id")
-    names: dict[int, str] = {
-        id_: i.get("name", f"{i.get('opcode')}.{id_}") for id_, i in protos.items()
-    }
-    _unique(list(names.values()), f"instructions of {where}")
-    instructions = {}
-    for id_, proto in protos.items():
-        try:
-            instructions[names[id_]] = _instruction(proto, names[id_], names, computation_names)
-        except InvalidModel as error:
-            raise InvalidModel(f"{where}/{names[id_]}: {error}") from error
-    if message.get("root_id", 0) not in names:
-        raise InvalidModel(f"{where}: its root does not exist")
-    order = sort_by_dependency(instructions, lambda n: instructions[n].operands, "instruction")
-    return Computation(
-        where,
-        tuple(instructions[n] for n in order),
-        names[message.get("root_id", 0)],
+def _enum_name(number: int, names: Mapping[int, str], what: str) -> str:
+    if number not in names:
+        raise InvalidModel(f"{what} {number} is not one of {', '.join(filter(None, names.values()))}")
+    return names[number]
+
+
+def _record(field: str, kind: type) -> Codec:
+    """A message of integers and lists of integers, as a dataclass with the same names."""
+
+    def read(m: Message) -> Any:
+        numbers = m.get(field, {})
+        values: dict[str, Any] = {}
+        for f in dataclasses.fields(kind):
+            is_int = f.type == "int"
+            values[f.name] = numbers.get(f.name, 0) if is_int else tuple(numbers.get(f.name, ()))
+        return kind(**values)
+
+    return Codec((field,), read, lambda v: {field: vars(v)})
+
+
+def _rows(field: str, *names: str) -> Codec:
+    """Repeated messages of integers, as tuples."""
+    return Codec(
+        (field,),
+        lambda m: tuple(tuple(row.get(n, 0) for n in names) for row in m.get(field, ())),
+        lambda v: {field: [dict(zip(names, row, strict=True)) for row in v]},
     )
 
 
-def _instruction(
-    message: Message, name: str, names: Mapping[int, str], computations: Mapping[int, str]
-) -> Instruction:
-    opcode = message.get("opcode", "")
-    for id_ in message.get("operand_ids", []):
-        if id_ not in names:
-            raise InvalidModel(f"operand {id_} is no instruction of the computation")
-    for id_ in message.get("called_computation_ids", []):
-        if id_ not in computations:
-            raise InvalidModel(f"called computation {id_} does not exist")
-    shape = _shape(message.get("shape", {}))
-    attributes = {}
-    if message.get("called_computation_ids"):
-        attributes["called"] = tuple(computations[c] for c in message["called_computation_ids"])
-    # An opcode that neuronsim does not execute keeps what the file gives, so that it can be written.
-    present = tuple(a for a, name in _ATTRIBUTE_FIELDS.items() if name in message)
-    for attribute in ATTRIBUTES.get(opcode, () if opcode in OPCODES else present):
-        if attribute != "called":
-            attributes[attribute] = _attribute(attribute, message, shape)
-        elif "called" not in attributes:
-            raise InvalidModel(f"{opcode} calls no computation")
-    return Instruction(
-        name=name,
-        opcode=opcode,
-        shape=shape,
-        operands=tuple(names[id_] for id_ in message.get("operand_ids", [])),
-        attributes=attributes,
-        metadata=_metadata(message.get("metadata", {})),
-        unread=message.get("unread", b""),
-    )
+_DOT_ALGORITHM_NUMBERS = {name: number for number, name in DOT_ALGORITHMS.items()}
+_PADDING = _rows("dimensions", "low", "high", "interior")
 
-
-def _metadata(message: Message) -> Metadata:
-    return Metadata(**{k: v for k, v in message.items() if k != "unread"})
-
-
-def _attribute(attribute: str, message: Message, shape: AnyShape) -> Any:
-    match attribute:
-        case "number":
-            return message.get("parameter_number", 0)
-        case "literal":
-            return _literal(message.get("literal", {}), shape)
-        case "dimensions":
-            return tuple(message.get("dimensions", ()))
-        case "dot_dimensions":
-            dot = message.get("dot_dimension_numbers", {})
-            return ops.DotDimensions(**{f.name: tuple(dot.get(f.name, ())) for f in DOT.values()})
-        case "window":
-            return tuple(map(_window_dimension, message.get("window", {}).get("dimensions", ())))
-        case "dimension_numbers":
-            numbers = message.get("convolution_dimension_numbers", {})
-            one = {f.name: numbers.get(f.name, 0) for f in CONVOLUTION.values() if not f.repeated}
-            lists = {f.name: tuple(numbers.get(f.name, ())) for f in CONVOLUTION.values() if f.repeated}
-            found: dict[str, Any] = {**one, **lists}
-            return ops.ConvolutionDimensions(**found)
-        case "feature_group_count" | "batch_group_count":
-            return message.get(attribute, 0) or 1  # old files leave a single group out
-        case "slice":
-            ranges = message.get("slice_dimensions", [])
-            return tuple((r.get("start", 0), r.get("limit", 0), r.get("stride", 1)) for r in ranges)
-        case "comparison_direction" | "comparison_type":
-            return message.get(attribute, "")
-        case _:
-            return message.get(attribute, 0)
+CODECS: dict[str, Codec] = {
+    "number": _plain("parameter_number", 0),
+    **{n: _plain(n, 0) for n in ("tuple_index", "exponent_bits", "mantissa_bits", "feature_index")},
+    **{n: _plain(n, 0) for n in ("channel_id", "k", "delta")},
+    "epsilon": _plain("epsilon", 0.0),
+    **{n: _plain(n, "") for n in ("fusion_kind", "custom_call_target")},
+    **{n: _plain(n, "") for n in ("comparison_direction", "comparison_type")},
+    "backend_config": _plain("backend_config", b""),
+    **{n: _flag(n) for n in ("is_stable", "indices_are_sorted", "unique_indices", "largest")},
+    "use_global_device_ids": _flag("use_global_device_ids"),
+    "feature_group_count": _group_count("feature_group_count"),
+    "batch_group_count": _group_count("batch_group_count"),
+    "distribution": _enum("distribution", DISTRIBUTIONS),
+    "rng_algorithm": _enum("rng_algorithm", RNG_ALGORITHMS),
+    "dimensions": _ints("dimensions"),
+    "dynamic_slice_sizes": _ints("dynamic_slice_sizes"),
+    "slice_sizes": _ints("gather_slice_sizes"),
+    "slice": Codec(
+        ("slice_dimensions",),
+        lambda m: tuple(
+            (r.get("start", 0), r.get("limit", 0), r.get("stride", 1))
+            for r in m.get("slice_dimensions", ())
+        ),
+        _rows("slice_dimensions", "start", "limit", "stride").write,
+    ),
+    "padding": Codec(
+        ("padding_config",),
+        lambda m: _PADDING.read(m.get("padding_config", {})),
+        lambda v: {"padding_config": _PADDING.write(v)},
+    ),
+    "source_target_pairs": _rows("source_target_pairs", "source", "target"),
+    "dot_dimensions": _record("dot_dimension_numbers", ops.DotDimensions),
+    "dimension_numbers": _record("convolution_dimension_numbers", ops.ConvolutionDimensions),
+    "gather_dimensions": _record("gather_dimension_numbers", ops.GatherDimensions),
+    "scatter_dimensions": _record("scatter_dimension_numbers", ops.ScatterDimensions),
+    "window": Codec(
+        ("window",),
+        lambda m: tuple(map(_window_dimension, m.get("window", {}).get("dimensions", ()))),
+        lambda v: {"window": {"dimensions": [_window_dimension_message(d) for d in v]}},
+    ),
+    "algorithm": Codec(
+        ("precision_config",),
+        lambda m: _enum_name(
+            m.get("precision_config", {}).get("algorithm", 0), DOT_ALGORITHMS, "dot algorithm"
+        ),
+        lambda v: {"precision_config": {"algorithm": _DOT_ALGORITHM_NUMBERS[v]}} if v else {},
+    ),
+    "replica_groups": Codec(
+        (
+            *("replica_groups", "collective_device_list"),
+            *("iota_collective_device_list", "mesh_axes_replica_group_list"),
+        ),
+        lambda m: _replica_groups(m),
+        lambda v: {"replica_groups": [{"replica_ids": list(group)} for group in v]},
+    ),
+}
 
 
 def _window_dimension(message: Message) -> ops.WindowDimension:
@@ -563,41 +191,225 @@ def _window_dimension_message(d: ops.WindowDimension) -> Message:
     return {**fields, "padding_low": low, "padding_high": high}
 
 
-def _shape(message: Message, depth: int = 0) -> AnyShape:
+def _replica_groups(message: Message) -> tuple[tuple[int, ...], ...]:
+    if "mesh_axes_replica_group_list" in message:
+        raise UnsupportedOperator(
+            "replica groups given by the axes of a mesh are not read: export the module with explicit "
+            "replica groups"
+        )
+    devices = message.get("collective_device_list", {})
+    iota = message.get("iota_collective_device_list") or devices.get("iota")
+    if iota:
+        return expand_iota(
+            iota.get("num_replica_groups", 0),
+            iota.get("num_devices_per_group", 0),
+            iota.get("iota_reshape_dims", []),
+            iota.get("iota_transpose_perm", []),
+        )
+    groups = message.get("replica_groups") or devices.get("replica_groups") or ()
+    return tuple(tuple(group.get("replica_ids", ())) for group in groups)
+
+
+# ---- reading a module --------------------------------------------------------------------------
+
+
+def read(path: str | Path) -> Module:
+    """The module in a file: an `HloModuleProto`, an `HloProto` that wraps one, or HLO text; or in a
+    folder of AWS's compile cache.
+
+    Raises InvalidModel, with the file's name, if it is not one, and UnsupportedType for element types
+    that neuronsim does not have.
+    """
+    file = Path(path)
+    try:
+        if file.is_dir():
+            file /= MODULE_FILE
+        data = file.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidModel(f"cannot read the model {str(file)!r}: {reason}") from error
+    try:
+        return from_bytes(data)
+    except NeuronSimError as error:
+        raise type(error)(f"{file}: {error}") from error
+
+
+def from_bytes(data: bytes) -> Module:
+    """The module of serialized `HloModuleProto` or `HloProto` bytes, or of HLO text.
+
+    Raises InvalidModel, and UnsupportedType for element types that neuronsim does not have.
+    """
+    for magic, what in ((b"PK\x03\x04", "a zip file, such as .npz or .nsim"), (b"\x1f\x8b", "gzip")):
+        if data.startswith(magic):
+            raise InvalidModel(f"not an HloModuleProto but {what}")
+    if parse.is_text(data):
+        return parse.from_text(parse.decode(data))
+    try:
+        message = _wrapped(memoryview(data)) or read_message(memoryview(data), MODULE)
+    except InvalidModel as error:
+        raise InvalidModel(f"not an HloModuleProto: {error}") from error
+    if not message.get("computations"):
+        raise InvalidModel("not an HloModuleProto: it has no computations")
+    return _module(message)
+
+
+def _wrapped(view: memoryview) -> Message | None:
+    """The module inside an `HloProto`, whose field 1 it is; in a module field 1 is the name."""
+    try:
+        number, wire, value, _ = read_field(view, 0)
+        message = read_message(value, MODULE) if (number, wire) == (1, 2) else {}
+    except InvalidModel:
+        return None
+    return message if message.get("computations") else None
+
+
+def _by_id(messages: list[Message], what: str) -> dict[int, Message]:
+    found = {m.get("id", 0): m for m in messages}
+    if len(found) != len(messages):
+        twice = Counter(m.get("id", 0) for m in messages).most_common(1)[0][0]
+        raise InvalidModel(f"two {what} have the same id {twice}")
+    return found
+
+
+def _module(message: Message) -> Module:
+    protos = _by_id(message["computations"], "computations")
+    names = {id_: c.get("name", f"computation.{id_}") for id_, c in protos.items()}
+    entry: str = message.get("entry_computation_name", "")
+    if "entry_computation_id" in message:
+        entry = names.get(message["entry_computation_id"], entry)
+    shape = message.get("host_program_shape", {})
+    computations = [_computation(c, names[id_], names) for id_, c in protos.items()]
+    layout = None
+    if "result" in shape:
+        parameters = tuple(map(_shape, shape.get("parameters", ())))
+        layout = parameters, _shape(shape["result"])
+    return make_module(
+        message.get("name", "module"),
+        entry,
+        computations,
+        parameter_names=tuple(shape.get("parameter_names", ())),
+        input_output_alias=tuple(map(_alias, message.get("input_output_alias", {}).get("entries", ()))),
+        entry_layout=layout,
+    )
+
+
+def _alias(message: Message) -> Alias:
+    return (
+        tuple(message.get("output_index", ())),
+        message.get("parameter_number", 0),
+        tuple(message.get("parameter_index", ())),
+        _enum_name(message.get("kind", 0), ALIAS_KINDS, "alias kind"),
+    )
+
+
+def _computation(message: Message, name: str, computation_names: Mapping[int, str]) -> Computation:
+    protos = _by_id(message.get("instructions", []), f"instructions of {name}")
+    names: dict[int, str] = {
+        id_: i.get("name", f"{i.get('opcode')}.{id_}") for id_, i in protos.items()
+    }
+    instructions = []
+    for id_, proto in protos.items():
+        try:
+            instructions.append(_instruction(proto, names[id_], names, computation_names))
+        except NeuronSimError as error:
+            raise type(error)(f"{name}/{names[id_]}: {error}") from error
+    root = message.get("root_id", 0)
+    if root not in names:
+        raise InvalidModel(f"{name}: its root does not exist")
+    return make_computation(name, instructions, names[root])
+
+
+# What every instruction has. Control dependencies order instructions and change no value.
+_OF_ALL = frozenset(
+    {"name", "opcode", "shape", "metadata", "literal", "id", "operand_ids", "called_computation_ids"}
+    | {"control_predecessor_ids", "unread"}
+)
+_HELD = {
+    opcode: _OF_ALL.union(*(CODECS[a].fields for a in names if a in CODECS))
+    for opcode, names in ATTRIBUTES.items()
+}
+
+
+def _instruction(
+    message: Message, name: str, names: Mapping[int, str], computations: Mapping[int, str]
+) -> Instruction:
+    opcode = message.get("opcode", "")
+    for id_ in message.get("operand_ids", ()):
+        if id_ not in names:
+            raise InvalidModel(f"operand {id_} is no instruction of the computation")
+    called = message.get("called_computation_ids", ())
+    for id_ in called:
+        if id_ not in computations:
+            raise InvalidModel(f"called computation {id_} does not exist")
+    shape = _shape(message.get("shape", {}))
+    attributes: dict[str, Any] = {}
+    if called:
+        attributes["called"] = tuple(computations[c] for c in called)
+    for attribute in ATTRIBUTES.get(opcode, ()):
+        if attribute == "literal":
+            attributes[attribute] = _literal(message.get("literal"), shape)
+        elif attribute in CODECS:
+            attributes[attribute] = CODECS[attribute].read(message)
+        elif not called:
+            raise InvalidModel(f"{opcode} calls no computation")
+    return Instruction(
+        name=name,
+        opcode=opcode,
+        shape=shape,
+        operands=tuple(names[id_] for id_ in message.get("operand_ids", ())),
+        attributes=attributes,
+        metadata=_metadata(message.get("metadata", {})),
+        unread=_unread(message, _HELD.get(opcode, _OF_ALL)),
+    )
+
+
+def _unread(message: Message, held: frozenset[str]) -> bytes:
+    """The fields that the opcode's attributes do not hold, as protobuf."""
+    rest = {name: value for name, value in message.items() if name not in held}
+    if "precision_config" in message and "precision_config" in held:
+        precision = {k: v for k, v in message["precision_config"].items() if k != "algorithm"}
+        if precision:  # two parts of a message are joined when they are read
+            rest["precision_config"] = precision
+    known = write_message(rest, INSTRUCTION) if rest else b""
+    unread: bytes = message.get("unread", b"")
+    return known + unread
+
+
+def _metadata(message: Message) -> Metadata:
+    return Metadata(**{k: v for k, v in message.items() if k != "unread"})
+
+
+def _shape(message: Message) -> AnyShape:
     number = message.get("element_type", 0)
-    if number in (TUPLE, TOKEN):
-        return TupleShape(tuple(_shape(s) for s in message.get("tuple_shapes", [])))
-    if number not in _DTYPE:
-        name = _OTHER_TYPES.get(number, f"number {number}")
-        raise InvalidModel(
-            f"[NCC_ESPP047] element type {name} is not one that neuronsim reads: convert the model "
-            "to a device type first"
-        )
-    dims = tuple(message.get("dimensions", ()))
-    if len(dims) > MAX_RANK or any(not 0 <= d <= MAX_DIMENSION for d in dims):
-        raise InvalidModel(f"{dims[:8]} are not dimensions of an array")
-    if any(message.get("is_dynamic_dimension", ())):
-        raise InvalidModel(
-            f"[NCC_EMOD025] dynamic shape {dims} is not supported: export the model with fixed sizes"
-        )
-    layout = tuple(message.get("layout", {}).get("minor_to_major", ()))
-    if layout and sorted(layout) != list(range(len(dims))):
-        raise InvalidModel(f"layout {layout} does not order {len(dims)} dimensions")
-    row_major = tuple(reversed(range(len(dims))))
-    return Shape(_DTYPE[number], dims, layout if layout and layout != row_major else None)
+    if number == element_types.TOKEN:
+        return TOKEN
+    if number == element_types.TUPLE:
+        return TupleShape(tuple(_shape(s) for s in message.get("tuple_shapes", ())))
+    return check_shape(
+        element_types.by_number(number).dtype,
+        tuple(message.get("dimensions", ())),
+        is_dynamic=any(message.get("is_dynamic_dimension", ())),
+        layout=tuple(message.get("layout", {}).get("minor_to_major", ())),
+    )
 
 
-def _literal(message: Message, shape: AnyShape) -> ops.Bits:
-    if not isinstance(shape, Shape):
-        raise InvalidModel("constants that are tuples are not read yet")
+def _literal(message: Message | None, shape: AnyShape) -> Literal:
+    if message is None:
+        raise InvalidModel("it has no literal")
+    if isinstance(shape, TupleShape):
+        literals = message.get("tuple_literals", ())
+        if len(literals) != len(shape.elements):
+            raise InvalidModel(
+                f"its literal is a tuple of {len(literals)} elements, not {len(shape.elements)}"
+            )
+        return tuple(_literal(m, s) for m, s in zip(literals, shape.elements, strict=True))
     own = _shape(message["shape"]) if "shape" in message else shape
     if not isinstance(own, Shape) or own.type != shape.type:
         raise InvalidModel("its literal has another shape than the constant")
-    data = message.get(_LITERAL_FIELD[shape.dtype], np.zeros(0, np.uint8))
+    field = element_types.BY_DTYPE[shape.dtype].literal_field
+    data = message.get(field, np.zeros(0, shape.dtype.storage))
     if data.size != math.prod(shape.dims):
         raise InvalidModel(f"its literal holds {data.size} elements, {shape.type} has another count")
-    if data.dtype == np.uint64:
-        data = data.astype(shape.dtype.numpy)  # a varint is the low bits of the element
     words = np.ascontiguousarray(data).view(shape.dtype.storage)
     if own.layout is None:
         array = words.reshape(shape.dims)
@@ -612,8 +424,8 @@ def _literal(message: Message, shape: AnyShape) -> ops.Bits:
 # ---- writing a module --------------------------------------------------------------------------
 
 
-def to_bytes(module: Module) -> bytes:
-    """The module as a serialized `HloModuleProto`, with fresh ids.
+def to_bytes(module: Module, *, wrap: bool = False) -> bytes:
+    """The module as a serialized `HloModuleProto`, with fresh ids; `wrap` puts it into an `HloProto`.
 
     Raises InvalidModel for element types that HLO does not have (tfloat32 travels as
     `reduce-precision`, C9).
@@ -624,24 +436,31 @@ def to_bytes(module: Module) -> bytes:
     for c in module.computations:
         ids = {i.name: next_id + n for n, i in enumerate(c.instructions)}
         next_id += len(ids)
+        own = [p.shape for p in c.parameters], c.by_name[c.root].shape
         computations.append(
             {
                 "name": c.name,
                 "instructions": [_instruction_message(i, ids, computation_ids) for i in c.instructions],
-                "program_shape": _program_shape(c, ()),
+                "program_shape": _program_shape(*own, [p.name for p in c.parameters]),
                 "id": computation_ids[c.name],
                 "root_id": ids[c.root],
             }
         )
+    names = module.parameter_names or tuple(p.name for p in module.parameters)
+    parameters, result = module.program_shape
     message = {
         "name": module.name,
         "entry_computation_name": module.entry,
         "computations": computations,
-        "host_program_shape": _program_shape(module.entry_computation, module.parameter_names),
+        "host_program_shape": _program_shape(list(parameters), result, list(names)),
         "id": 0,
         "entry_computation_id": computation_ids[module.entry],
     }
-    return write_message(message, MODULE)
+    if module.input_output_alias:
+        entries = [_alias_message(alias) for alias in module.input_output_alias]
+        message["input_output_alias"] = {"entries": entries}
+    data = write_message(message, MODULE)
+    return write_length(1, data) if wrap else data
 
 
 def write(module: Module, path: str | Path) -> None:
@@ -649,22 +468,36 @@ def write(module: Module, path: str | Path) -> None:
     Path(path).write_bytes(to_bytes(module))
 
 
-def _program_shape(computation: Computation, names: tuple[str, ...]) -> Message:
+def _alias_message(alias: Alias) -> Message:
+    output, number, parameter, kind = alias
+    kinds = {name: number for number, name in ALIAS_KINDS.items()}
     return {
-        "parameters": [_shape_message(p.shape) for p in computation.parameters],
-        "result": _shape_message(computation.by_name[computation.root].shape),
-        "parameter_names": list(names) or [p.name for p in computation.parameters],
+        "output_index": list(output),
+        "parameter_number": number,
+        "parameter_index": list(parameter),
+        "kind": kinds[kind],
+    }
+
+
+def _program_shape(parameters: list[AnyShape], result: AnyShape, names: list[str]) -> Message:
+    return {
+        "parameters": [_shape_message(s) for s in parameters],
+        "result": _shape_message(result),
+        "parameter_names": names,
     }
 
 
 def _shape_message(shape: AnyShape) -> Message:
     if isinstance(shape, TupleShape):
-        return {"element_type": TUPLE, "tuple_shapes": [_shape_message(s) for s in shape.elements]}
-    if shape.dtype not in _NUMBER:
+        if shape.is_token:
+            return {"element_type": element_types.TOKEN}
+        elements = [_shape_message(s) for s in shape.elements]
+        return {"element_type": element_types.TUPLE, "tuple_shapes": elements}
+    if shape.dtype not in element_types.BY_DTYPE:
         raise InvalidModel(f"HLO has no element type for {shape.dtype.name}")
     layout = shape.layout or tuple(reversed(range(len(shape.dims))))
     return {
-        "element_type": _NUMBER[shape.dtype],
+        "element_type": element_types.BY_DTYPE[shape.dtype].number,
         "dimensions": list(shape.dims),
         "layout": {"minor_to_major": list(layout)},
         "is_dynamic_dimension": [0] * len(shape.dims),
@@ -685,36 +518,23 @@ def _instruction_message(
         "unread": i.unread,
     }
     for attribute, value in i.attributes.items():
-        match attribute:
-            case "number":
-                message["parameter_number"] = value
-            case "literal":
-                message["literal"] = _literal_message(value, i.array)
-            case "dot_dimensions":
-                message["dot_dimension_numbers"] = {k: list(v) for k, v in vars(value).items()}
-            case "window":
-                message["window"] = {"dimensions": [_window_dimension_message(d) for d in value]}
-            case "dimension_numbers":
-                message["convolution_dimension_numbers"] = vars(value)
-            case "slice":
-                keys = ("start", "limit", "stride")
-                message["slice_dimensions"] = [dict(zip(keys, r, strict=True)) for r in value]
-            case "dimensions":
-                message["dimensions"] = list(value)
-            case "called" | "comparison_type" if not value or attribute == "called":
-                pass
-            case _:
-                message[attribute] = value
+        if attribute == "literal":
+            message["literal"] = _literal_message(value)
+        elif attribute != "called":
+            message |= CODECS[attribute].write(value)
     return message
 
 
-def _literal_message(value: ops.Bits, shape: Shape) -> Message:
-    name = _LITERAL_FIELD[value.dtype]
-    words = value.data
-    if LITERAL[_LITERAL_NUMBER[name]].element == "varint":
-        numbers = words.view(value.dtype.numpy).ravel().tolist()
-        data = b"".join(_write_varint(int(v)) for v in numbers)
-    else:
-        data = words.astype(words.dtype.newbyteorder("<")).tobytes()
+def _literal_message(value: Literal) -> Message:
+    if not isinstance(value, ops.Bits):
+        literals = [_literal_message(v) for v in value]
+        shape = {"element_type": element_types.TUPLE, "tuple_shapes": [m["shape"] for m in literals]}
+        return {"shape": shape, "tuple_literals": literals}
+    row = element_types.BY_DTYPE.get(value.dtype)
+    if row is None:
+        raise InvalidModel(f"HLO has no element type for {value.dtype.name}")
     # Elements are row-major whatever the instruction's layout is, and the literal says so.
-    return {"shape": _shape_message(Shape(value.dtype, shape.dims)), name: data}
+    return {
+        "shape": _shape_message(Shape(value.dtype, value.data.shape)),
+        row.literal_field: np.ascontiguousarray(value.data),
+    }

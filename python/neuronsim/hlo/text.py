@@ -1,4 +1,7 @@
-"""HLO text, as XLA prints it.
+"""HLO text out, in the two dialects of XLA.
+
+The long dialect marks names with `%`, gives computations their signature and operands their shapes; the
+short one (XLA's ShortParsable) has none of these. `parse` reads both back, and so does XLA.
 
 >>> from neuronsim import dtypes
 >>> from neuronsim.hlo.module import Shape
@@ -8,118 +11,231 @@ bf16[2,3]{1,0}
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, TupleShape
+from neuronsim.errors import InvalidModel
+from neuronsim.hlo import module as ir
+from neuronsim.hlo.element_types import BY_DTYPE
+from neuronsim.hlo.module import AnyShape, Computation, Instruction, Metadata, Module, TupleShape
+from neuronsim.hlo.parse_literal import mantissa_mask
 
-_NAMES = {
-    dtypes.boolean: "pred",
-    dtypes.float32: "f32",
-    dtypes.float64: "f64",
-    dtypes.bfloat16: "bf16",
-    dtypes.float16: "f16",
-    dtypes.float8_e5m2: "f8e5m2",
-    dtypes.float8_e4m3: "f8e4m3",
-    dtypes.float8_e3m4: "f8e3m4",
-    dtypes.float8_e4m3fn: "f8e4m3fn",
-    dtypes.complex64: "c64",
-    dtypes.complex128: "c128",
-    **{t: f"s{t.bits}" for t in (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64)},
-    **{t: f"u{t.bits}" for t in (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64)},
-}
+Dialect = Literal["long", "short"]
 LARGE = 32  # elements from which `to_text` may shorten a constant
 
 
 def format_shape(shape: AnyShape) -> str:
-    """A shape with its layout."""
+    """A shape with its layout. Raises InvalidModel for an element type that HLO does not have."""
     if isinstance(shape, TupleShape):
-        return f"({', '.join(format_shape(s) for s in shape.elements)})"
-    text = f"{_NAMES[shape.dtype]}[{','.join(map(str, shape.dims))}]"
+        return "token[]" if shape.is_token else f"({', '.join(map(format_shape, shape.elements))})"
+    if shape.dtype not in BY_DTYPE:
+        raise InvalidModel(f"HLO has no element type for {shape.dtype.name}")
+    text = f"{BY_DTYPE[shape.dtype].name}[{','.join(map(str, shape.dims))}]"
     if not shape.dims:
         return text
     layout = shape.layout or tuple(reversed(range(len(shape.dims))))
     return f"{text}{{{','.join(map(str, layout))}}}"
 
 
-def to_text(module: Module, *, print_large_constants: bool = True) -> str:
+def to_text(module: Module, *, dialect: Dialect = "long", print_large_constants: bool = True) -> str:
     """The module as HLO text; large constants may be shortened to `{...}` for reading."""
-    parts = [f"HloModule {module.name}, entry_computation_layout={_signature_layout(module)}"]
+    header = f"HloModule {_legal(module.name)}"
+    if module.input_output_alias:
+        header += f", input_output_alias={{ {', '.join(map(_alias, module.input_output_alias))} }}"
+    parameters, result = module.program_shape
+    header += f", entry_computation_layout={{{_signature(map(format_shape, parameters), result)}}}"
+    parts = [header]
     for c in module.computations:
-        parts.append(_computation(c, c.name == module.entry, print_large_constants))
+        parts.append(_computation(c, c.name == module.entry, dialect, print_large_constants))
     return "\n\n".join(parts) + "\n"
 
 
-def _signature_layout(module: Module) -> str:
-    parameters = ", ".join(format_shape(p.shape) for p in module.parameters)
-    return f"{{({parameters})->{format_shape(module.root.shape)}}}"
+def _alias(alias: ir.Alias) -> str:
+    output, number, parameter, kind = alias
+    return f"{_braces(output)}: ({number}, {_braces(parameter)}, {kind.lower().replace('_', '-')})"
 
 
-def _computation(c: Computation, is_entry: bool, large: bool) -> str:
-    lines = [f"{'ENTRY ' if is_entry else ''}%{c.name} {{"]
+def _signature(parameters: Iterable[str], result: AnyShape) -> str:
+    return f"({', '.join(parameters)})->{format_shape(result)}"
+
+
+def _computation(c: Computation, is_entry: bool, dialect: Dialect, large: bool) -> str:
+    head = f"{'ENTRY ' if is_entry else ''}{_name(c.name, dialect)}"
+    if dialect == "long":
+        named = (f"{_legal(p.name)}: {_without_layout(p.shape)}" for p in c.parameters)
+        head += f" ({', '.join(named)}) -> {_without_layout(c.by_name[c.root].shape)}"
+    lines = [f"{head} {{"]
     for i in c.instructions:
         root = "ROOT " if i.name == c.root else ""
-        lines.append(f"  {root}{format_instruction(i, print_large_constants=large)}")
+        line = format_instruction(i, c.by_name, dialect=dialect, print_large_constants=large)
+        lines.append(f"  {root}{line}")
     return "\n".join([*lines, "}"])
 
 
-def format_instruction(i: Instruction, *, print_large_constants: bool = True) -> str:
-    """One line of HLO text."""
+def _without_layout(shape: AnyShape) -> str:
+    return re.sub(r"\{[0-9,]*\}", "", format_shape(shape))
+
+
+def format_instruction(
+    i: Instruction,
+    by_name: Mapping[str, Instruction] | None = None,
+    *,
+    dialect: Dialect = "long",
+    print_large_constants: bool = True,
+) -> str:
+    """One line of HLO text. The long dialect prints the shapes of operands that `by_name` has."""
+    operands = by_name or {}
     if i.opcode == "parameter":
         inside = str(i.attributes["number"])
     elif i.opcode == "constant":
-        inside = _literal(i.attributes["literal"], print_large_constants)
+        inside = format_literal(i.attributes["literal"], print_large_constants)
     else:
-        inside = ", ".join(f"%{o}" for o in i.operands)
-    extra = "".join(f", {text}" for text in _attributes(i))
-    return f"%{i.name} = {format_shape(i.shape)} {i.opcode}({inside}){extra}"
+        shapes = operands if dialect == "long" else {}
+        inside = ", ".join(
+            f"{format_shape(shapes[o].shape)} {_name(o, dialect)}" if o in shapes else _name(o, dialect)
+            for o in i.operands
+        )
+    extra = "".join(f", {text}" for text in _attributes(i, operands, dialect))
+    return f"{_name(i.name, dialect)} = {format_shape(i.shape)} {i.opcode}({inside}){extra}"
 
 
-def _braces(values: Any) -> str:
+def _name(name: str, dialect: Dialect) -> str:
+    return f"%{_legal(name)}" if dialect == "long" else _legal(name)
+
+
+def _legal(name: str) -> str:
+    """A name as HLO text can have it: protobuf allows any characters."""
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.\-]*", name):
+        return name
+    coded = re.sub(r"[^A-Za-z0-9_.\-]", lambda m: f"_{ord(m[0]):x}_", name)
+    return f"_{coded}"
+
+
+def _braces(values: Iterable[Any]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
-def _attributes(i: Instruction) -> list[str]:
+def _quoted(text: str | bytes) -> str:
+    """A string as XLA escapes it: octal for what is not printable ASCII."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    known = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
+    coded = (known.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in data)
+    return f'"{"".join(coded)}"'
+
+
+# ---- attributes ----------------------------------------------------------------------------------
+
+
+def _attributes(i: Instruction, operands: Mapping[str, Instruction], dialect: Dialect) -> list[str]:
+    """The attributes of an instruction, in XLA's order: the computations it calls come last."""
     found = []
-    for name, value in i.attributes.items():
-        if name == "called":
-            found.append(f"to_apply=%{value[0]}")
-        elif name == "dimensions" and i.opcode == "iota":
-            found.append(f"iota_dimension={value[0]}")
-        elif name == "dimensions":
-            found.append(f"dimensions={_braces(value)}")
-        elif name == "dot_dimensions":
-            for side in ("lhs_batch", "lhs_contracting", "rhs_batch", "rhs_contracting"):
-                if getattr(value, side):
-                    found.append(f"{side}_dims={_braces(getattr(value, side))}")
-        elif name == "window" and value:
-            found.append(f"window={{{_window(value)}}}")
-        elif name == "dimension_numbers":
-            found.append(f"dim_labels={value}")
-        elif name in ("feature_group_count", "batch_group_count") and value != 1:
-            found.append(f"{name}={value}")
-        elif name == "slice":
-            ranges = (f"[{a}:{b}]" if s == 1 else f"[{a}:{b}:{s}]" for a, b, s in value)
-            found.append(f"slice={{{', '.join(ranges)}}}")
-        elif name == "tuple_index":
-            found.append(f"index={value}")
-        elif name == "comparison_direction":
-            found.append(f"direction={value}")
-        elif name == "comparison_type" and value not in ("", "FLOAT", "SIGNED", "UNSIGNED"):
-            found.append(f"type={value}")
-        elif name in ("exponent_bits", "mantissa_bits"):
-            found.append(f"{name}={value}")
-    if i.metadata.op_name:
-        escaped = i.metadata.op_name.replace("\\", "\\\\").replace('"', '\\"')
-        found.append(f'metadata={{op_name="{escaped}"}}')
+    for attribute, spell in _SPELLED.items():
+        if attribute in i.attributes:
+            found += spell(i, i.attributes[attribute])
+    if i.called:
+        found += _called(i, operands, [_name(c, dialect) for c in i.called])
+    origin = _metadata(i.metadata)
+    if origin:
+        found.append(f"metadata={{{origin}}}")
+    if i.attributes.get("backend_config"):
+        found.append(f"backend_config={_quoted(i.attributes['backend_config'])}")
     return found
 
 
-def _window(window: Sequence[ops.WindowDimension]) -> str:
-    """A window as XLA prints it: what acts in no dimension is left out."""
+def _metadata(m: Metadata) -> str:
+    texts = {"op_type": m.op_type, "op_name": m.op_name, "source_file": m.source_file}
+    parts = [f"{key}={_quoted(value)}" for key, value in texts.items() if value]
+    if m.source_line > 0:
+        parts.append(f"source_line={m.source_line}")
+    return " ".join(parts)
+
+
+def _called(i: Instruction, operands: Mapping[str, Instruction], names: list[str]) -> list[str]:
+    match i.opcode, len(names):
+        case "while", 2:
+            return [f"condition={names[1]}, body={names[0]}"]
+        case "select-and-scatter", 2:
+            return [f"select={names[0]}, scatter={names[1]}"]
+        case "conditional", _:
+            selector = operands.get(i.operands[0]) if i.operands else None
+            is_pred = selector is not None and selector.shape.arrays()[0].dtype is dtypes.boolean
+            if is_pred and len(names) == 2:
+                return [f"true_computation={names[0]}, false_computation={names[1]}"]
+            return [f"branch_computations={{{', '.join(names)}}}"]
+        case "fusion", 1:
+            return [f"calls={names[0]}"]
+        case "custom-call", _:
+            return [f"called_computations={{{', '.join(names)}}}"]
+        case _, 1:
+            return [f"to_apply={names[0]}"]
+        case _:
+            return [f"calls={{{', '.join(names)}}}"]
+
+
+Spelling = Callable[[Instruction, Any], list[str]]
+
+
+def _as(key: str) -> Spelling:
+    return lambda i, value: [f"{key}={value}"]
+
+
+def _unless(key: str, absent: Any) -> Spelling:
+    return lambda i, value: [f"{key}={value}"] if value != absent else []
+
+
+def _if_true(key: str) -> Spelling:
+    return lambda i, value: [f"{key}=true"] if value else []
+
+
+def _list(key: str) -> Spelling:
+    return lambda i, value: [f"{key}={_braces(value)}"]
+
+
+def _dimensions(i: Instruction, value: Sequence[int]) -> list[str]:
+    if i.opcode == "iota":
+        return [f"iota_dimension={d}" for d in value]
+    if i.opcode == "all-to-all" and not value:
+        return []  # the form that takes and gives a tuple
+    return [f"dimensions={_braces(value)}"]
+
+
+def _dot_dimensions(i: Instruction, value: ops.DotDimensions) -> list[str]:
+    sides = ("lhs_batch", "lhs_contracting", "rhs_batch", "rhs_contracting")
+    return [f"{s}_dims={_braces(getattr(value, s))}" for s in sides if getattr(value, s)]
+
+
+def _record(optional: Sequence[str]) -> Spelling:
+    """The lists of a gather or scatter and its index_vector_dim, in XLA's order."""
+
+    def spell(i: Instruction, value: Any) -> list[str]:
+        lists = {k: v for k, v in vars(value).items() if k != "index_vector_dim"}
+        found = [f"{k}={_braces(v)}" for k, v in lists.items() if v or k not in optional]
+        return [*found, f"index_vector_dim={value.index_vector_dim}"]
+
+    return spell
+
+
+def _slice(i: Instruction, value: Sequence[tuple[int, int, int]]) -> list[str]:
+    ranges = (f"[{a}:{b}]" if s == 1 else f"[{a}:{b}:{s}]" for a, b, s in value)
+    return [f"slice={{{', '.join(ranges)}}}"]
+
+
+def _padding(i: Instruction, value: Sequence[tuple[int, int, int]]) -> list[str]:
+    """As XLA prints it: the interior is left out where it is 0 in every dimension."""
+    inner = any(interior for _, _, interior in value)
+    rows = (f"{low}_{high}_{n}" if inner else f"{low}_{high}" for low, high, n in value)
+    return [f"padding={'x'.join(rows)}"]
+
+
+def _window(i: Instruction, window: Sequence[ops.WindowDimension]) -> list[str]:
+    """As XLA prints it: what acts in no dimension is left out."""
+    if not window:
+        return []
     columns: list[tuple[str, list[object], object]] = [
         ("size", [d.size for d in window], None),
         ("stride", [d.stride for d in window], 1),
@@ -128,29 +244,107 @@ def _window(window: Sequence[ops.WindowDimension]) -> str:
         ("rhs_dilate", [d.window_dilation for d in window], 1),
         ("rhs_reversal", [int(d.reversal) for d in window], 0),
     ]
-    return " ".join(
+    parts = (
         f"{name}={'x'.join(map(str, values))}"
         for name, values, idle in columns
         if any(v != idle for v in values)
     )
+    return [f"window={{{' '.join(parts)}}}"]
 
 
-def _literal(value: ops.Bits, large: bool) -> str:
+def _groups(i: Instruction, value: Sequence[Sequence[int]]) -> list[str]:
+    return [f"replica_groups={{{','.join(map(_braces, value))}}}"]
+
+
+def _pairs(i: Instruction, value: Sequence[Sequence[int]]) -> list[str]:
+    return [f"source_target_pairs={{{','.join(map(_braces, value))}}}"]
+
+
+def _comparison_type(i: Instruction, value: str) -> list[str]:
+    """Printed where it is not what the operands' type implies."""
+    return [f"type={value}"] if value not in ("", "FLOAT", "SIGNED", "UNSIGNED") else []
+
+
+def _epsilon(i: Instruction, value: float) -> list[str]:
+    return [f"epsilon={np.float32(value):.9g}"]
+
+
+_SPELLED: dict[str, Spelling] = {
+    "custom_call_target": lambda i, value: [f"custom_call_target={_quoted(value)}"],
+    "tuple_index": _as("index"),
+    "channel_id": _unless("channel_id", 0),
+    "replica_groups": _groups,
+    "source_target_pairs": _pairs,
+    "window": _window,
+    "dimension_numbers": _as("dim_labels"),
+    "feature_group_count": _unless("feature_group_count", 1),
+    "batch_group_count": _unless("batch_group_count", 1),
+    "dimensions": _dimensions,
+    "use_global_device_ids": _if_true("use_global_device_ids"),
+    "is_stable": _if_true("is_stable"),
+    "slice": _slice,
+    "padding": _padding,
+    "dynamic_slice_sizes": _list("dynamic_slice_sizes"),
+    "gather_dimensions": _record(("operand_batching_dims", "start_indices_batching_dims")),
+    "scatter_dimensions": _record(("input_batching_dims", "scatter_indices_batching_dims")),
+    "slice_sizes": _list("slice_sizes"),
+    "indices_are_sorted": _if_true("indices_are_sorted"),
+    "unique_indices": _if_true("unique_indices"),
+    "dot_dimensions": _dot_dimensions,
+    "algorithm": lambda i, v: [f"algorithm={v.removeprefix('ALG_').lower()}"] if v else [],
+    "comparison_direction": _as("direction"),
+    "comparison_type": _comparison_type,
+    "exponent_bits": _as("exponent_bits"),
+    "mantissa_bits": _as("mantissa_bits"),
+    "k": _as("k"),
+    "largest": lambda i, value: [f"largest={str(value).lower()}"],
+    "epsilon": _epsilon,
+    "feature_index": _as("feature_index"),
+    "distribution": lambda i, value: [f"distribution={value.lower()}"],
+    "rng_algorithm": lambda i, value: [f"algorithm={value.lower()}"],
+    "delta": _as("delta"),
+    "fusion_kind": _unless("kind", ""),
+}
+
+
+# ---- constants -----------------------------------------------------------------------------------
+
+
+def format_literal(value: ir.Literal, large: bool = True) -> str:
+    """A constant's value; beyond LARGE elements as `{...}` unless `large`."""
+    if not isinstance(value, ops.Bits):
+        return f"( {', '.join(format_literal(v, large) for v in value)} )"
     if value.data.size > LARGE and not large:
         return "{...}"
-    numbers = value.data.view(value.dtype.numpy)
-    return _nested(numbers, value.dtype.kind == "float", value.dtype)
+    return _nested(value.data, value.dtype)
 
 
-def _nested(numbers: Any, is_float: bool, dtype: dtypes.DType) -> str:
-    if numbers.ndim:
-        return "{ " + ", ".join(_nested(n, is_float, dtype) for n in numbers) + " }"
+def _nested(words: Any, dtype: dtypes.DType) -> str:
+    if words.ndim:
+        return "{ " + ", ".join(_nested(w, dtype) for w in words) + " }"
+    number = words.view(dtype.numpy)
     if dtype is dtypes.boolean:
-        return "true" if numbers else "false"
-    if is_float:
-        # Nine digits identify a float32, seventeen a float64, and so every narrower value.
-        text = f"{float(numbers):.{17 if dtype is dtypes.float64 else 9}g}"
-        return "-0.0" if text == "-0" else text  # a bare -0 is read as an integer
+        return "true" if number else "false"
+    if dtype.kind == "float":
+        with np.errstate(invalid="ignore"):  # a signalling NaN is only looked at
+            value = float(number)
+        return _nan(words, dtype) if math.isnan(value) else _real(value, dtype)
     if dtype.kind == "complex":
-        return f"({numbers.real}, {numbers.imag})"
-    return str(int(np.asarray(numbers)))
+        return f"({_real(float(number.real), dtype)}, {_real(float(number.imag), dtype)})"
+    return str(int(number))
+
+
+def _real(number: float, dtype: dtypes.DType) -> str:
+    """Nine digits identify a float32, seventeen a float64, and so every narrower value."""
+    digits = 17 if dtype in (dtypes.float64, dtypes.complex128) else 9
+    text = f"{number:.{digits}g}"
+    return "-0.0" if text == "-0" else text  # XLA takes a bare -0 for an integer
+
+
+def _nan(word: Any, dtype: dtypes.DType) -> str:
+    """With the bits of its mantissa where it is not the NaN that `nan` stands for."""
+    bits = int(word.view(f"u{dtype.itemsize}"))
+    mask = mantissa_mask(dtype)
+    sign = "-" if bits >> (8 * dtype.itemsize - 1) else ""
+    payload = bits & mask
+    return f"{sign}nan" + (f"(0x{payload:x})" if payload != (mask + 1) // 2 else "")

@@ -1,0 +1,691 @@
+"""HLO text in: both dialects of XLA, with and without sigils, operand shapes, layouts and metadata.
+
+>>> module = from_text("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+>>> module.root.opcode, module.root.operands
+('negate', ('x',))
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from neuronsim import ops
+from neuronsim.errors import InvalidModel, nearest
+from neuronsim.hlo import element_types
+from neuronsim.hlo.fields import DISTRIBUTIONS, DOT_ALGORITHMS, RNG_ALGORITHMS
+from neuronsim.hlo.lexer import (
+    Cursor,
+    accept,
+    accept_word,
+    expect,
+    fail,
+    found,
+    integer,
+    integers,
+    items,
+    located,
+    name,
+    peek,
+    skip_space,
+    skip_value,
+    string,
+    take,
+)
+from neuronsim.hlo.module import (
+    TOKEN,
+    Alias,
+    AnyShape,
+    Computation,
+    Instruction,
+    Literal,
+    Metadata,
+    Module,
+    Shape,
+    TupleShape,
+    fresh_name,
+    make_computation,
+    make_module,
+)
+from neuronsim.hlo.opcodes import ATTRIBUTES
+from neuronsim.hlo.parse_literal import parse_array
+from neuronsim.hlo.replica_groups import expand_iota
+from neuronsim.hlo.shapes import check_shape
+
+MAX_DEPTH = 64
+
+_TYPE = re.compile(r"([a-z][a-z0-9]*)\[")
+_OPCODE = re.compile(r"[a-z][a-z0-9\-]*")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+_WORD = re.compile(r"[^\s,{}()]+")
+_BOUND = re.compile(r"<=|\?")
+_LAYOUT = re.compile(r"\{[\s]*[0-9:}]")
+_ROW = re.compile(r"[0-9]+[ \t]")
+_DIM_LABELS = re.compile(r"([0-9bf]+)_([0-9io]+)->([0-9bf]+)")
+# Tables of where instructions come from, which XLA prints before the computations.
+_ORIGIN_TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+
+# What changes no value, or repeats what the operands and the shape say.
+_IGNORED = frozenset(
+    {
+        "sharding",
+        "frontend_attributes",
+        "control-predecessors",
+        "statistics",
+        "original_value",
+        "origin",
+    }
+    | {
+        "operand_precision",
+        "is_composite",
+        "parameter_replication",
+        "backend_config",
+        "constrain_layout",
+    }
+    | {"result_accuracy", "operand_layout_constraints", "custom_call_has_side_effect", "api_version"}
+    | {"output_to_operand_aliasing", "schedule", "padding_type", "custom_call_schedule", "mesh"}
+    | {"async_execution_thread", "execution_thread"}
+)
+
+
+@dataclass
+class _Reading:
+    """The computations found so far: an attribute may hold one in place of its name."""
+
+    computations: list[Computation] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
+    depth: int = 0
+
+
+def is_text(data: bytes) -> bool:
+    """Whether a file is HLO text rather than protobuf."""
+    start = data[:4096].lstrip()
+    return start.startswith((b"HloModule", b"//")) or start[:1] == b"/"
+
+
+def decode(data: bytes) -> str:
+    """The text of a file; bytes that are not UTF-8 can only stand in strings and are kept."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def from_text(text: str) -> Module:
+    """The module of HLO text as XLA prints it, in any dialect that keeps names and constants.
+
+    Raises InvalidModel with the line and column, and UnsupportedType for element types that neuronsim
+    does not have.
+    """
+    c, reading = Cursor(text), _Reading()
+    expect(c, "HloModule")
+    module_name = "" if peek(c) == "," else name(c)
+    aliases: tuple[Alias, ...] = ()
+    layout = None
+    while accept(c, ","):
+        key = take(c, _KEY, "an attribute")[0]
+        expect(c, "=")
+        if key == "input_output_alias":
+            aliases = tuple(items(c, "{", "}", _alias))
+        elif key == "entry_computation_layout":
+            expect(c, "{")
+            layout = _signature(c)
+            expect(c, "}")
+        else:
+            skip_value(c)
+    entry = _computations(c, reading)
+    return make_module(
+        module_name,
+        entry,
+        reading.computations,
+        input_output_alias=aliases,
+        entry_layout=layout,
+    )
+
+
+def _computations(c: Cursor, reading: _Reading) -> str:
+    """All computations of a module; gives the entry's name."""
+    entries: list[str] = []
+    while peek(c):
+        if any(accept_word(c, table) for table in _ORIGIN_TABLES):
+            _skip_rows(c)
+            continue
+        is_entry = accept_word(c, "ENTRY")
+        found_name = _computation(c, reading)
+        if is_entry:
+            entries.append(found_name)
+    if not entries and len(reading.computations) == 1:
+        return reading.computations[0].name
+    if len(entries) != 1:
+        fail(c, f"the module has {len(entries)} computations marked ENTRY, one is expected")
+    return entries[0]
+
+
+def _skip_rows(c: Cursor) -> None:
+    skip_space(c)
+    while _ROW.match(c.text, c.at):
+        end = c.text.find("\n", c.at)
+        c.at = len(c.text) if end < 0 else end
+        skip_space(c)
+
+
+# ---- shapes --------------------------------------------------------------------------------------
+
+
+def parse_shape(c: Cursor, depth: int = 0) -> AnyShape:
+    """A shape with or without a layout."""
+    if depth > MAX_DEPTH:
+        fail(c, f"tuples are nested deeper than {MAX_DEPTH}")
+    if peek(c) == "(":
+        elements = items(c, "(", ")", lambda inner: parse_shape(inner, depth + 1))
+        return TupleShape(tuple(elements))
+    start = c.at
+    kind = take(c, _TYPE, "a shape")[1]
+    if kind == "token":
+        expect(c, "]")
+        return TOKEN
+    is_dynamic = False
+    dims: list[int] = []
+    while not accept(c, "]"):
+        if dims:
+            expect(c, ",")
+        skip_space(c)
+        bound = _BOUND.match(c.text, c.at)
+        if bound:
+            is_dynamic = True
+            c.at = bound.end()
+        dims.append(0 if bound and bound[0] == "?" else integer(c))
+    layout = _layout(c)
+    with located(Cursor(c.text, start)):
+        row = element_types.by_name(kind)
+        return check_shape(row.dtype, tuple(dims), is_dynamic=is_dynamic, layout=layout)
+
+
+def _layout(c: Cursor) -> tuple[int, ...]:
+    """`{1,0}`, perhaps with tiles or a memory space after a colon, which change no value."""
+    at = c.at
+    skip_space(c)
+    if not _LAYOUT.match(c.text, c.at):  # it is the brace of a body
+        c.at = at
+        return ()
+    expect(c, "{")
+    order: list[int] = []
+    while peek(c) not in (":", "}"):
+        if order:
+            expect(c, ",")
+        order.append(integer(c))
+    if accept(c, ":"):
+        while peek(c) != "}":
+            if not skip_value(c) and not accept(c, ","):
+                fail(c, f"'}}' is expected, not {found(c)}")
+    expect(c, "}")
+    return tuple(order)
+
+
+def _signature(c: Cursor) -> tuple[tuple[AnyShape, ...], AnyShape]:
+    """`(f32[2], s32[])->f32[2]`."""
+    parameters = tuple(items(c, "(", ")", parse_shape))
+    expect(c, "->")
+    return parameters, parse_shape(c)
+
+
+def _alias(c: Cursor) -> Alias:
+    """`{0}: (1, {}, may-alias)`."""
+    output = integers(c)
+    expect(c, ":")
+    expect(c, "(")
+    number = integer(c)
+    expect(c, ",")
+    index = integers(c)
+    kind = "may-alias"
+    if accept(c, ","):
+        kind = name(c)
+    expect(c, ")")
+    if kind not in ("may-alias", "must-alias"):
+        fail(c, f"{kind!r} is neither may-alias nor must-alias")
+    return output, number, index, kind.upper().replace("-", "_")
+
+
+# ---- computations and instructions ---------------------------------------------------------------
+
+
+def _computation(c: Cursor, reading: _Reading) -> str:
+    given = "computation" if peek(c) in ("{", "(") else name(c)
+    if peek(c) == "(":
+        items(c, "(", ")", _declared_parameter)
+        expect(c, "->")
+        parse_shape(c)
+    found_name = _body(c, reading, given)
+    while accept(c, ","):
+        take(c, _KEY, "an attribute")
+        expect(c, "=")
+        skip_value(c)
+    return found_name
+
+
+def _declared_parameter(c: Cursor) -> None:
+    name(c)
+    expect(c, ":")
+    parse_shape(c)
+
+
+def _body(c: Cursor, reading: _Reading, given: str) -> str:
+    """`{ instructions }`; gives the computation's name."""
+    reading.depth += 1
+    if reading.depth > MAX_DEPTH:
+        fail(c, f"computations are nested deeper than {MAX_DEPTH}")
+    start = c.at
+    expect(c, "{")
+    instructions: dict[str, Instruction] = {}
+    root = ""
+    while not accept(c, "}"):
+        is_root = accept_word(c, "ROOT")
+        at = c.at
+        i = _instruction(c, reading, instructions)
+        if i.name in instructions:
+            fail(c, f"two instructions of {given} are named {i.name!r}", at)
+        if is_root and root:
+            fail(c, f"{given} has two roots, {root!r} and {i.name!r}", at)
+        root = i.name if is_root else root
+        instructions[i.name] = i
+    if not instructions:
+        fail(c, f"the computation {given!r} is empty", start)
+    if reading.depth == 1 and given != "computation":
+        if given in reading.taken:
+            fail(c, f"two computations are named {given!r}", start)
+        reading.taken.add(given)
+    else:
+        given = fresh_name(given, reading.taken)
+    with located(Cursor(c.text, start)):
+        body = make_computation(given, instructions.values(), root or next(reversed(instructions)))
+    reading.computations.append(body)
+    reading.depth -= 1
+    return given
+
+
+def _instruction(c: Cursor, reading: _Reading, earlier: Mapping[str, Instruction]) -> Instruction:
+    own_name = name(c)
+    expect(c, "=")
+    shape = parse_shape(c)
+    start = c.at
+    opcode = take(c, _OPCODE, "an opcode")[0]
+    raw: dict[str, Any] = {}
+    operands: tuple[str, ...] = ()
+    if opcode == "parameter":
+        expect(c, "(")
+        raw["number"] = integer(c)
+        expect(c, ")")
+    elif opcode == "constant":
+        expect(c, "(")
+        raw["literal"] = _literal(c, shape)
+        expect(c, ")")
+    else:
+        operands = tuple(items(c, "(", ")", _operand))
+    metadata = Metadata()
+    is_known = opcode in ATTRIBUTES or opcode in ops.OPCODES
+    while accept(c, ","):
+        at = c.at
+        key = take(c, _KEY, "an attribute")[0]
+        expect(c, "=")
+        if key == "metadata":
+            metadata = _metadata(c)
+        elif key in _COMPUTATIONS:
+            value = _called(c, reading, f"{own_name}.{key}")
+            raw.setdefault("called", {})[key] = value
+        elif key in _IGNORED and not (key == "backend_config" and opcode == "custom-call"):
+            skip_value(c)
+        elif key in _VALUES and is_known:
+            raw[key] = _VALUES[key](c)
+        elif is_known and opcode != "custom-call":
+            fail(c, f"{opcode} has no attribute {key!r}{nearest(key, _VALUES)}", at)
+        else:
+            skip_value(c)
+    with located(Cursor(c.text, start)):
+        attributes = _attributes(opcode, raw, operands, earlier)
+    return Instruction(own_name, opcode, shape, operands, attributes, metadata)
+
+
+def _operand(c: Cursor) -> str:
+    """A name, perhaps after its shape."""
+    if accept(c, "..."):
+        fail(c, "the text leaves operands out (`...`): print it with all of them")
+    if peek(c) == "(" or _TYPE.match(c.text, c.at):
+        parse_shape(c)
+        if peek(c) in (",", ")"):
+            fail(c, "the text has no names of operands: print it with them")
+    return name(c)
+
+
+def _literal(c: Cursor, shape: AnyShape) -> Literal:
+    if isinstance(shape, Shape):
+        if peek(c) and _TYPE.match(c.text, c.at):
+            parse_shape(c)  # older XLA repeats it here
+        return parse_array(c, shape)
+    if peek(c) == "{":
+        return parse_array(c, Shape(element_types.BY_NAME["f32"].dtype))  # can only be elided
+    elements = iter(shape.elements)
+
+    def element(inner: Cursor) -> Literal:
+        following = next(elements, None)
+        if following is None:
+            fail(inner, f"the literal has more than {len(shape.elements)} elements")
+        return _literal(inner, following)
+
+    found_elements = tuple(items(c, "(", ")", element))
+    if len(found_elements) != len(shape.elements):
+        fail(c, f"the literal has {len(found_elements)} elements, not {len(shape.elements)}")
+    return found_elements
+
+
+def _metadata(c: Cursor) -> Metadata:
+    values: dict[str, Any] = {}
+    expect(c, "{")
+    while not accept(c, "}"):
+        key = take(c, _KEY, "a field of metadata")[0]
+        expect(c, "=")
+        if peek(c) == '"':
+            values[key] = string(c).decode("utf-8", "replace")
+        elif peek(c) == "{":
+            skip_group(c)
+        else:
+            word = take(c, _WORD, "a value")[0]
+            values[key] = int(word) if word.isascii() and word.isdecimal() and len(word) < 10 else 0
+        accept(c, ",")
+    texts = {
+        k: values[k] for k in ("op_type", "op_name", "source_file") if isinstance(values.get(k), str)
+    }
+    line = values.get("source_line", 0)
+    return Metadata(**texts, source_line=line if isinstance(line, int) else 0)
+
+
+def skip_group(c: Cursor) -> None:
+    """Go past a value in braces that another may follow without a comma."""
+    depth = 0
+    for match in re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL).finditer(c.text, c.at):
+        depth += (match[0] == "{") - (match[0] == "}")
+        if depth == 0:
+            c.at = match.end()
+            return
+    fail(c, "a bracket is not closed")
+
+
+# ---- values of attributes ------------------------------------------------------------------------
+
+_COMPUTATIONS = frozenset(
+    {"to_apply", "calls", "body", "condition", "select", "scatter", "true_computation"}
+    | {"false_computation", "branch_computations", "called_computations"}
+)
+
+
+def _called(c: Cursor, reading: _Reading, own: str) -> tuple[str, ...]:
+    """A computation's name, a computation in place of its name, or a list of them in braces."""
+
+    def one(inner: Cursor) -> str:
+        return _body(inner, reading, own) if peek(inner) == "{" else name(inner)
+
+    if peek(c) != "{":
+        return (name(c),)
+    # A list holds names or bodies; a body holds instructions, `name = ...` or `ROOT name = ...`.
+    ahead = Cursor(c.text, c.at + 1)
+    is_body = peek(ahead) not in ("{", "}") and (
+        accept_word(ahead, "ROOT") or (bool(name(ahead)) and peek(ahead) == "=")
+    )
+    return (one(c),) if is_body else tuple(items(c, "{", "}", one))
+
+
+def _flag(c: Cursor) -> bool:
+    word = take(c, _WORD, "true or false")[0]
+    if word not in ("true", "false"):
+        fail(c, f"true or false is expected, not {word!r}", c.at - len(word))
+    return word == "true"
+
+
+def _word(c: Cursor) -> str:
+    return take(c, _WORD, "a word")[0]
+
+
+def _float(c: Cursor) -> float:
+    word = take(c, _WORD, "a number")[0]
+    try:
+        value = float(np.float32(float(word)))
+    except ValueError:
+        fail(c, f"{word[:24]!r} is no number", c.at - len(word))
+    return value
+
+
+def _text(c: Cursor) -> str:
+    return string(c).decode("utf-8", "replace")
+
+
+def _backend_config(c: Cursor) -> bytes:
+    if peek(c) == '"':
+        return string(c)
+    return skip_value(c).encode("utf-8", "surrogateescape")
+
+
+def _groups(c: Cursor) -> tuple[tuple[int, ...], ...]:
+    if peek(c) == "{":
+        return tuple(items(c, "{", "}", integers))
+    if peek(c) != "[":
+        fail(c, f"replica groups of this form are not read: {found(c)}")
+    sizes = items(c, "[", "]", integer)
+    expect(c, "<=")
+    dims = items(c, "[", "]", integer)
+    permutation = items(c, "(", ")", integer) if accept(c, "T") else []
+    if len(sizes) != 2:
+        fail(c, f"replica groups have two sizes, not {len(sizes)}")
+    with located(c):
+        return expand_iota(sizes[0], sizes[1], dims, permutation)
+
+
+def _pairs(c: Cursor) -> tuple[tuple[int, ...], ...]:
+    pairs = tuple(items(c, "{", "}", integers))
+    if any(len(p) != 2 for p in pairs):
+        fail(c, "pairs of two devices are expected")
+    return pairs
+
+
+def _slice(c: Cursor) -> tuple[tuple[int, int, int], ...]:
+    """`{[0:2], [1:7:3]}`."""
+
+    def one(inner: Cursor) -> tuple[int, int, int]:
+        expect(inner, "[")
+        start = integer(inner)
+        expect(inner, ":")
+        limit = integer(inner)
+        stride = integer(inner) if accept(inner, ":") else 1
+        expect(inner, "]")
+        return start, limit, stride
+
+    return tuple(items(c, "{", "}", one))
+
+
+def _padding(c: Cursor) -> tuple[tuple[int, int, int], ...]:
+    """`1_2x0_0_3`: low, high and, where there is any, interior."""
+    if peek(c) in (",", "") or c.text[c.at - 1 : c.at] == "\n":
+        return ()
+    rows = _by_dimension(c, _word(c), "_", (2, 3))
+    return tuple((r[0], r[1], r[2] if len(r) == 3 else 0) for r in rows)
+
+
+def _by_dimension(c: Cursor, word: str, separator: str, counts: tuple[int, ...]) -> list[list[int]]:
+    """`1_2x3_4` as integers by dimension."""
+    rows = [part.split(separator) for part in word.split("x")]
+    legal = all(re.fullmatch(r"-?[0-9]{1,19}", n) for row in rows for n in row)
+    if not legal or any(len(row) not in counts for row in rows) or len(rows) > MAX_DEPTH:
+        fail(c, f"{word[:24]!r} is not of the form that is expected here", c.at - len(word))
+    return [[int(n) for n in row] for row in rows]
+
+
+def _window(c: Cursor) -> tuple[ops.WindowDimension, ...]:
+    """`{size=2x3 stride=1x2 pad=0_1x1_1 lhs_dilate=... rhs_dilate=... rhs_reversal=...}`."""
+    columns: dict[str, list[list[int]]] = {}
+    expect(c, "{")
+    while not accept(c, "}"):
+        key = take(c, _KEY, "a part of a window")[0]
+        expect(c, "=")
+        if key not in ("size", "stride", "pad", "lhs_dilate", "rhs_dilate", "rhs_reversal"):
+            fail(c, f"a window has no {key!r}", c.at - len(key) - 1)
+        columns[key] = _by_dimension(c, _word(c), "_", (2,) if key == "pad" else (1,))
+    rank = max(map(len, columns.values()), default=0)
+    if any(len(column) != rank for column in columns.values()):
+        fail(c, "the parts of the window have different numbers of dimensions")
+
+    def column(key: str, idle: list[int]) -> list[list[int]]:
+        return columns.get(key, [idle] * rank)
+
+    return tuple(
+        ops.WindowDimension(
+            size=column("size", [1])[n][0],
+            stride=column("stride", [1])[n][0],
+            padding=(column("pad", [0, 0])[n][0], column("pad", [0, 0])[n][1]),
+            base_dilation=column("lhs_dilate", [1])[n][0],
+            window_dilation=column("rhs_dilate", [1])[n][0],
+            reversal=bool(column("rhs_reversal", [0])[n][0]),
+        )
+        for n in range(rank)
+    )
+
+
+def _dim_labels(c: Cursor) -> ops.ConvolutionDimensions:
+    """`b01f_01io->b01f`."""
+    match = take(c, _DIM_LABELS, "dim_labels such as b01f_01io->b01f")
+    sides = []
+    for labels, letters in zip(match.groups(), ("bf", "io", "bf"), strict=True):
+        spatial = "".join(str(n) for n in range(len(labels) - 2))
+        if sorted(labels) != sorted(spatial + letters):
+            fail(c, f"dim_labels {labels!r} do not name each dimension once", match.start())
+        sides.append([labels.index(k) for k in letters + spatial])
+    lhs, kernel, out = sides
+    return ops.ConvolutionDimensions(
+        *(lhs[0], lhs[1], tuple(lhs[2:])),
+        *(kernel[0], kernel[1], tuple(kernel[2:])),
+        *(out[0], out[1], tuple(out[2:])),
+    )
+
+
+_INTS = (
+    *("dimensions", "dynamic_slice_sizes", "slice_sizes"),
+    *("lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims"),
+    *("offset_dims", "collapsed_slice_dims", "start_index_map"),
+    *("operand_batching_dims", "start_indices_batching_dims"),
+    *("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims"),
+    *("input_batching_dims", "scatter_indices_batching_dims"),
+)
+_INTEGERS = (
+    *("iota_dimension", "index", "index_vector_dim", "feature_group_count", "batch_group_count"),
+    *("exponent_bits", "mantissa_bits", "feature_index", "k", "delta", "channel_id"),
+)
+_FLAGS = ("indices_are_sorted", "unique_indices", "is_stable", "largest", "use_global_device_ids")
+_VALUES: dict[str, Callable[[Cursor], Any]] = {
+    **dict.fromkeys(_INTS, integers),
+    **dict.fromkeys(_INTEGERS, integer),
+    **dict.fromkeys(_FLAGS, _flag),
+    **dict.fromkeys(("distribution", "algorithm", "direction", "type", "kind"), _word),
+    "custom_call_target": _text,
+    "backend_config": _backend_config,
+    "epsilon": _float,
+    "padding": _padding,
+    "slice": _slice,
+    "window": _window,
+    "dim_labels": _dim_labels,
+    "replica_groups": _groups,
+    "source_target_pairs": _pairs,
+}
+
+# ---- from values to attributes -------------------------------------------------------------------
+
+_SPELLING = {  # where the text calls an attribute otherwise
+    "tuple_index": "index",
+    "fusion_kind": "kind",
+    "comparison_direction": "direction",
+    "comparison_type": "type",
+    "rng_algorithm": "algorithm",
+    "dimension_numbers": "dim_labels",
+}
+_ABSENT: dict[str, Any] = {
+    **dict.fromkeys(
+        ("dimensions", "dynamic_slice_sizes", "slice_sizes", "slice", "padding", "window"), ()
+    ),
+    **dict.fromkeys(("replica_groups", "source_target_pairs"), ()),
+    **dict.fromkeys(("exponent_bits", "mantissa_bits", "feature_index", "k", "delta", "channel_id"), 0),
+    **dict.fromkeys(_FLAGS, False),
+    **dict.fromkeys(("feature_group_count", "batch_group_count"), 1),
+    **dict.fromkeys(("fusion_kind", "custom_call_target", "algorithm", "comparison_type"), ""),
+    "backend_config": b"",
+    "epsilon": 0.0,
+    "rng_algorithm": "RNG_DEFAULT",
+}
+# The order in which the file's list of called computations has them.
+_CALLED = (
+    *("to_apply", "calls", "body", "condition", "select", "scatter", "true_computation"),
+    *("false_computation", "branch_computations", "called_computations"),
+)
+
+
+def _attributes(
+    opcode: str, raw: dict[str, Any], operands: tuple[str, ...], earlier: Mapping[str, Instruction]
+) -> dict[str, Any]:
+    """The attributes that an opcode carries, from what its line of text says."""
+    attributes: dict[str, Any] = {}
+    called = raw.pop("called", {})
+    if called:
+        attributes["called"] = tuple(n for key in _CALLED for n in called.get(key, ()))
+    for attribute in ATTRIBUTES.get(opcode, ()):
+        key = _SPELLING.get(attribute, attribute)
+        if attribute == "called":
+            if not called:
+                raise InvalidModel(f"{opcode} calls no computation")
+        elif attribute in ("dot_dimensions", "gather_dimensions", "scatter_dimensions"):
+            attributes[attribute] = _dimension_record(attribute, raw)
+        elif attribute == "dimensions" and "iota_dimension" in raw:
+            attributes[attribute] = (raw.pop("iota_dimension"),)
+        elif attribute == "algorithm" and key in raw:
+            attributes[attribute] = _enumerated(raw.pop(key), "alg_", DOT_ALGORITHMS.values())
+        elif attribute == "rng_algorithm" and key in raw:
+            attributes[attribute] = _enumerated(raw.pop(key), "", RNG_ALGORITHMS.values())
+        elif attribute == "distribution" and key in raw:
+            attributes[attribute] = _enumerated(raw.pop(key), "", DISTRIBUTIONS.values())
+        elif attribute == "comparison_type" and key not in raw:
+            attributes[attribute] = _comparison_type(operands, earlier)
+        elif key in raw:
+            attributes[attribute] = raw.pop(key)
+        elif attribute in _ABSENT:
+            attributes[attribute] = _ABSENT[attribute]
+        else:
+            raise InvalidModel(f"{opcode} needs the attribute {key!r}")
+    for key in raw:
+        if opcode != "custom-call":
+            raise InvalidModel(f"{opcode} has no attribute {key!r}")
+    return attributes
+
+
+def _enumerated(word: str, prefix: str, known: Any) -> str:
+    value = (prefix + word).upper()
+    if value not in known:
+        raise InvalidModel(f"{word[:40]!r} is not one of {', '.join(k.lower() for k in known if k)}")
+    return value
+
+
+_RECORDS: dict[str, tuple[type, str]] = {
+    "dot_dimensions": (ops.DotDimensions, "_dims"),
+    "gather_dimensions": (ops.GatherDimensions, ""),
+    "scatter_dimensions": (ops.ScatterDimensions, ""),
+}
+
+
+def _dimension_record(attribute: str, raw: dict[str, Any]) -> Any:
+    kind, suffix = _RECORDS[attribute]
+    names = list(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+    absent = {"index_vector_dim": 0}
+    return kind(**{n: raw.pop(n + suffix, absent.get(n, ())) for n in names})
+
+
+def _comparison_type(operands: tuple[str, ...], earlier: Mapping[str, Instruction]) -> str:
+    """What XLA does not print: the comparison that the operands' type implies."""
+    operand = earlier.get(operands[0]) if operands else None
+    if operand is None or not isinstance(operand.shape, Shape):
+        return ""
+    kind = operand.shape.dtype.kind
+    return {"signed": "SIGNED", "unsigned": "UNSIGNED", "bool": "UNSIGNED"}.get(kind, "FLOAT")

@@ -1,0 +1,32 @@
+"""The shapes that a file may give an array."""
+
+from __future__ import annotations
+
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidModel
+from neuronsim.hlo.module import Shape
+
+MAX_RANK = 64
+MAX_DIMENSION = 2**62
+
+
+def check_shape(
+    dtype: DType, dims: tuple[int, ...], *, is_dynamic: bool, layout: tuple[int, ...]
+) -> Shape:
+    """The shape of an array; `layout` may be empty. Raises InvalidModel for one that cannot be.
+
+    The product of the dimensions may be any: what does not fit into memory is refused where it would be
+    allocated.
+    """
+    if len(dims) > MAX_RANK:
+        raise InvalidModel(f"an array of {len(dims)} dimensions: neuronsim reads up to {MAX_RANK}")
+    if is_dynamic:
+        raise InvalidModel(
+            f"[NCC_EMOD025] dynamic shape {dims} is not supported: export the model with fixed sizes"
+        )
+    if any(not 0 <= d <= MAX_DIMENSION for d in dims):
+        raise InvalidModel(f"{dims[:8]} are not dimensions of an array")
+    if layout and sorted(layout) != list(range(len(dims))):
+        raise InvalidModel(f"layout {layout[:8]} does not order {len(dims)} dimensions")
+    row_major = tuple(reversed(range(len(dims))))
+    return Shape(dtype, dims, layout if layout and layout != row_major else None)
