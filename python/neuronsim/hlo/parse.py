@@ -138,7 +138,7 @@ def from_text(text: str) -> Module:
     return make_module(
         module_name,
         entry,
-        reading.computations,
+        _with_unique_names(reading.computations, entry),
         input_output_alias=aliases,
         entry_layout=layout,
     )
@@ -160,6 +160,22 @@ def _computations(c: Cursor, reading: _Reading) -> str:
     if len(entries) != 1:
         fail(c, f"the module has {len(entries)} computations marked ENTRY, one is expected")
     return entries[0]
+
+
+def _with_unique_names(computations: list[Computation], entry: str) -> list[Computation]:
+    """Text may use a name once in each computation, a file only once; the entry keeps its names."""
+    taken: set[str] = set()
+    found = {}
+    for computation in sorted(computations, key=lambda x: x.name != entry):
+        new = {i.name: fresh_name(i.name, taken) for i in computation.instructions}
+        renamed = [
+            i.replace(name=new[i.name], operands=tuple(new[o] for o in i.operands))
+            if new[i.name] != i.name or any(new[o] != o for o in i.operands)
+            else i
+            for i in computation.instructions
+        ]
+        found[computation.name] = Computation(computation.name, tuple(renamed), new[computation.root])
+    return [found[computation.name] for computation in computations]
 
 
 def _skip_rows(c: Cursor) -> None:

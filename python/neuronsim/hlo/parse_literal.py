@@ -22,9 +22,8 @@ _NAN = re.compile(r"-?nan\(0x([0-9a-fA-F]{1,13})\)")
 _BRACE = re.compile(r"[{}]|/\*.*?\*/", re.DOTALL)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _COMPLEX = re.compile(r"\(([^,()]+),([^,()]+)\)")
-_STRUCTURE = np.zeros(256, np.uint8)  # what a character means outside numbers; 0 inside
-_STRUCTURE[[*b"{},"]] = [*b"{},"]
-_STRUCTURE[[*b" \t\r\n"]] = ord(" ")
+# What a character means outside numbers; 0 inside.
+_STRUCTURE = bytes(n if n in b"{}," else 32 if n in b" \t\r\n" else 0 for n in range(256))
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -78,7 +77,7 @@ def _check_nesting(c: Cursor, content: str, dims: tuple[int, ...], size: int, st
     if skeleton.count(b"{") == opened:
         expected = b"x"
         for d in reversed(dims):
-            expected = b"{" + b",".join([expected] * d) + b"}"
+            expected = b"{" + ((expected + b",") * d)[:-1] + b"}"
         if skeleton == expected:
             return
     fail(c, f"the literal's braces do not nest as the dimensions {dims[:8]} do", start)
@@ -86,11 +85,13 @@ def _check_nesting(c: Cursor, content: str, dims: tuple[int, ...], size: int, st
 
 def _skeleton(content: str) -> bytes:
     """The braces and commas, with an `x` for every number."""
-    raw = np.frombuffer(content.encode(), np.uint8)
-    structure = _STRUCTURE[raw]
+    data = content.encode()
+    raw = np.frombuffer(data, np.uint8)
+    structure = np.frombuffer(data.translate(_STRUCTURE), np.uint8)
     outside = structure != 0
     if "(" in content:  # the commas of complex numbers stand inside them
-        outside &= np.cumsum((raw == ord("(")).astype(np.int8) - (raw == ord(")")), dtype=np.int32) == 0
+        steps = (raw == ord("(")).view(np.int8) - (raw == ord(")")).view(np.int8)
+        outside &= np.cumsum(steps, dtype=np.int8) == 0
         outside &= raw != ord(")")
     starts = ~outside
     starts[1:] &= outside[:-1]

@@ -221,7 +221,9 @@ def _record(optional: Sequence[str]) -> Spelling:
 
 
 def _slice(i: Instruction, value: Sequence[tuple[int, int, int]]) -> list[str]:
-    ranges = (f"[{a}:{b}]" if s == 1 else f"[{a}:{b}:{s}]" for a, b, s in value)
+    """As XLA prints it: the strides are left out where all are 1."""
+    strided = any(s != 1 for _, _, s in value)
+    ranges = (f"[{a}:{b}:{s}]" if strided else f"[{a}:{b}]" for a, b, s in value)
     return [f"slice={{{', '.join(ranges)}}}"]
 
 
@@ -266,7 +268,10 @@ def _comparison_type(i: Instruction, value: str) -> list[str]:
 
 
 def _epsilon(i: Instruction, value: float) -> list[str]:
-    return [f"epsilon={np.float32(value):.9g}"]
+    """In the fewest digits that give the float32 back."""
+    texts = (f"{value:.{digits}g}" for digits in range(6, 10))
+    shortest = next((t for t in texts if np.float32(t) == np.float32(value)), str(value))
+    return [f"epsilon={shortest}"]
 
 
 _SPELLED: dict[str, Spelling] = {
@@ -316,28 +321,43 @@ def format_literal(value: ir.Literal, large: bool = True) -> str:
         return f"( {', '.join(format_literal(v, large) for v in value)} )"
     if value.data.size > LARGE and not large:
         return "{...}"
-    return _nested(value.data, value.dtype)
+    parts = _elements(value)
+    dims = value.data.shape
+    for axis in reversed(range(len(dims))):
+        inner = ("{", "}") if len(dims) == 1 else ("{ ", " }")
+        parts = _join(parts, dims[axis], math.prod(dims[:axis]), *inner)
+    return parts[0]
 
 
-def _nested(words: Any, dtype: dtypes.DType) -> str:
-    if words.ndim:
-        return "{ " + ", ".join(_nested(w, dtype) for w in words) + " }"
-    number = words.view(dtype.numpy)
-    if dtype is dtypes.boolean:
-        return "true" if number else "false"
-    if dtype.kind == "float":
-        with np.errstate(invalid="ignore"):  # a signalling NaN is only looked at
-            value = float(number)
-        return _nan(words, dtype) if math.isnan(value) else _real(value, dtype)
+def _join(parts: list[str], size: int, count: int, open_: str, close: str) -> list[str]:
+    rows = (parts[n * size : (n + 1) * size] for n in range(count))
+    return [f"{open_}{', '.join(row)}{close}" for row in rows]
+
+
+def _elements(value: ops.Bits) -> list[str]:
+    """The elements in row-major order."""
+    dtype = value.dtype
+    words = np.ascontiguousarray(value.data).ravel()
+    numbers = words.view(dtype.numpy)
+    if dtype is dtypes.boolean and value.data.ndim:
+        return ["1" if n else "0" for n in numbers]
+    if dtype.kind == "bool":
+        return ["true" if n else "false" for n in numbers]
     if dtype.kind == "complex":
-        return f"({_real(float(number.real), dtype)}, {_real(float(number.imag), dtype)})"
-    return str(int(number))
+        return [f"({_real(n.real, dtype)}, {_real(n.imag, dtype)})" for n in numbers.tolist()]
+    if dtype.kind != "float":
+        return list(map(str, numbers.tolist()))
+    with np.errstate(invalid="ignore"):  # a signalling NaN is only looked at
+        reals = numbers.astype(np.float64)
+    texts = [_real(n, dtype) for n in reals.tolist()]
+    for at in np.flatnonzero(np.isnan(reals)):
+        texts[at] = _nan(words[at], dtype)
+    return texts
 
 
 def _real(number: float, dtype: dtypes.DType) -> str:
     """Nine digits identify a float32, seventeen a float64, and so every narrower value."""
-    digits = 17 if dtype in (dtypes.float64, dtypes.complex128) else 9
-    text = f"{number:.{digits}g}"
+    text = f"{number:.17g}" if dtype in (dtypes.float64, dtypes.complex128) else f"{number:.9g}"
     return "-0.0" if text == "-0" else text  # XLA takes a bare -0 for an integer
 
 
