@@ -1,25 +1,35 @@
 """Applying a plan: the module rewritten with converts at the borders, each shared by its readers.
 
-A type without an HLO name, tfloat32, is `reduce-precision(8, 10)` on float32 (C9).
+Parameters and results of the entry computation, of the bodies and conditions of loops and of branches
+keep the model's types, and so do tuples: a value that was rounded is the same in float32 (A2).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from neuronsim import dtypes
+from neuronsim.casting.conversions import carrier, convert, retyped, short_name, works_on_float32
 from neuronsim.casting.plan import Decision, Plan, check_plan
+from neuronsim.casting.scalars import retype_scalars
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, fresh_name, inline_calls
-from neuronsim.hlo.opcodes import row
+from neuronsim.hlo.module import (
+    AnyShape,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    TupleShape,
+    fresh_name,
+    graph_computations,
+    inline_calls,
+)
+from neuronsim.hlo.opcodes import APPLIES_SCALARS, row
 
-_SHORT = {
-    dtypes.float32: "f32",
-    dtypes.tfloat32: "tf32",
-    dtypes.bfloat16: "bf16",
-    dtypes.float16: "f16",
-    dtypes.float8_e4m3: "f8e4m3",
-}
+# The planned type of a value: of an array, or of each element of a tuple.
+Planned: TypeAlias = "DType | tuple[Planned, ...]"
 
 
 def apply_plan(module: Module, plan: Plan) -> Module:
@@ -27,138 +37,204 @@ def apply_plan(module: Module, plan: Plan) -> Module:
     plan does not fit the module.
     """
     check_plan(plan, module)
-    return _Rewriter(inline_calls(module), plan).run()
+    flat = inline_calls(module)
+    shared = _Shared(flat)
+    rewritten = {c.name: _Rewriter(c, plan.decisions, shared).run() for c in graph_computations(flat)}
+    computations = (rewritten.get(c.name, c) for c in flat.computations)
+    return dataclasses.replace(flat, computations=(*shared.new_computations(), *computations))
 
 
-def _carrier(dtype: DType) -> DType:
-    """The HLO element type that carries a planned type."""
-    return dtypes.float32 if dtype is dtypes.tfloat32 else dtype
+class _Shared:
+    """What the computations of a module share: its names, and computations of scalars in other types,
+    each made once.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.by_name = module.by_name
+        self.taken = {i.name for c in module.computations for i in c.instructions} | set(module.by_name)
+        self.scalars: dict[tuple[str, str, DType], Computation] = {}
+
+    def fresh(self, name: str) -> str:
+        return fresh_name(name, self.taken)
+
+    def retyped(self, name: str, opcode: str, dtype: DType) -> str:
+        """The name of a computation that an instruction with this opcode applies, in another type."""
+        if dtype is dtypes.float32:
+            return name
+        # Only tfloat32 depends on what applies the computation.
+        key = (name, opcode if dtype is dtypes.tfloat32 else "", dtype)
+        if key not in self.scalars:
+            self.scalars[key] = retype_scalars(self.by_name[name], opcode, dtype, self.fresh)
+        return self.scalars[key].name
+
+    def new_computations(self) -> list[Computation]:
+        return [c for c in self.scalars.values() if c.name not in self.by_name]
 
 
 class _Rewriter:
-    """Builds the new entry computation in one pass over the old."""
+    """Builds one computation anew in one pass over the old."""
 
-    def __init__(self, module: Module, plan: Plan) -> None:
-        self.module = module
-        self.plan = plan
+    def __init__(
+        self,
+        computation: Computation,
+        decisions: Mapping[str, Decision],
+        shared: _Shared,
+    ) -> None:
+        self.computation = computation
+        self.decisions = decisions
+        self.shared = shared
         self.body: dict[str, Instruction] = {}
-        self.types: dict[str, DType] = {}  # the planned type of every float value
-        self.converted: dict[tuple[str, DType], str] = {}
-        self.reducers: dict[tuple[str, DType], Computation] = {}
-        self.taken = {i.name for c in module.computations for i in c.instructions}
-        self.taken |= set(module.by_name)
+        self.types: dict[str, Planned] = {}
+        self.converted: dict[tuple[str, DType | None], str] = {}  # None: a tuple in the model's types
 
-    def run(self) -> Module:
-        entry = self.module.entry_computation
-        for i in entry.instructions:
-            decision = self.plan.decisions.get(i.name)
-            if decision is None:
+    def run(self) -> Computation:
+        for i in self.computation.instructions:
+            decision = self.decisions.get(i.name)
+            if i.opcode == "get-tuple-element":
+                self._take(i)
+            elif decision is None or i.opcode == "constant":
                 self._keep(i)
-            elif i.opcode == "constant":
-                self._emit(i, dtypes.float32)
-                self.types[i.name] = dtypes.float32
             else:
                 self._lower(i, decision)
-        root = self._read(entry.root, entry.by_name[entry.root])
-        others = [c for c in self.module.computations if c.name != entry.name]
-        computation = Computation(entry.name, tuple(self.body.values()), root)
-        return dataclasses.replace(
-            self.module, computations=(*others, *self.reducers.values(), computation)
+        root = self._in_model_types(self.computation.root)
+        body = tuple(self.body.values())
+        old = self.computation
+        same = len(body) == len(old.instructions) and all(
+            a is b for a, b in zip(body, old.instructions, strict=True)
         )
+        return old if same else Computation(old.name, body, root)
 
-    def _fresh(self, name: str) -> str:
-        return fresh_name(name, self.taken)
-
-    def _emit(self, i: Instruction, dtype: DType | None) -> None:
+    def _emit(self, i: Instruction, planned: Planned) -> str:
         self.body[i.name] = i
-        if dtype is not None:
-            self.types[i.name] = dtype
+        self.types[i.name] = planned
+        return i.name
 
     def _keep(self, i: Instruction) -> None:
         """An instruction that the plan leaves alone reads its operands in the model's types."""
-        by_name = self.module.entry_computation.by_name
-        operands = tuple(self._read(o, by_name[o]) for o in i.operands)
-        self._emit(i.replace(operands=operands), i.shape.dtype if isinstance(i.shape, Shape) else None)
+        operands = tuple(map(self._in_model_types, i.operands))
+        self._emit(i if operands == i.operands else i.replace(operands=operands), _own_types(i.shape))
 
-    def _read(self, name: str, original: Instruction) -> str:
-        if not isinstance(original.shape, Shape):
+    def _take(self, i: Instruction) -> None:
+        """An element of a tuple has the type that it has there."""
+        (source,) = i.operands
+        shape = self.body[source].shape
+        assert isinstance(shape, TupleShape)
+        element = shape.elements[i.attributes["tuple_index"]]
+        same = [s.dtype for s in element.arrays()] == [s.dtype for s in i.shape.arrays()]
+        planned = self.types[source]
+        assert isinstance(planned, tuple)
+        taken = i if same else i.replace(shape=element)
+        self._emit(taken, planned[i.attributes["tuple_index"]])
+
+    def _element(self, source: str, index: int) -> str:
+        """The name of a new instruction that takes an element of a tuple."""
+        shape = self.body[source].shape
+        planned = self.types[source]
+        assert isinstance(shape, TupleShape)
+        assert isinstance(planned, tuple)
+        name = self.shared.fresh(f"{source}.{index}")
+        attributes = {"tuple_index": index}
+        taken = Instruction(name, "get-tuple-element", shape.elements[index], (source,), attributes)
+        return self._emit(taken, planned[index])
+
+    def _in_model_types(self, name: str) -> str:
+        """The name of this value in the types that the model gives it."""
+        return self._in_types_of(name, self.computation.by_name[name].shape)
+
+    def _in_types_of(self, name: str, shape: AnyShape) -> str:
+        if isinstance(shape, Shape):
+            return self._as(name, shape.dtype)
+        have = [s.dtype for s in self.body[name].shape.arrays()]
+        if have == [s.dtype for s in shape.arrays()]:
             return name
-        return self._as(name, original.shape.dtype)
+        if (name, None) not in self.converted:
+            elements = [(self._element(name, n), e) for n, e in enumerate(shape.elements)]
+            parts = tuple(self._in_types_of(part, e) for part, e in elements)
+            whole = Instruction(self.shared.fresh(f"{name}.to_f32"), "tuple", shape, parts)
+            self.converted[name, None] = self._emit(whole, _own_types(shape))
+        return self.converted[name, None]
 
     def _as(self, name: str, wanted: DType) -> str:
-        """The name of this value in another type, converted where it is read first."""
+        """The name of this array in another float type, converted where it is read first."""
         have = self.types[name]
+        assert isinstance(have, DType)
         if have is wanted or wanted.kind != "float" or have.kind != "float":
             return name
-        if _carrier(wanted) is _carrier(have) and wanted is dtypes.float32:
+        if carrier(wanted) is carrier(have) and wanted is dtypes.float32:
             return name  # every tfloat32 is a float32
         key = (name, wanted)
         if key not in self.converted:
-            new = self._fresh(f"{name}.to_{_SHORT.get(wanted, wanted.name)}")
-            self._emit(_convert(new, name, self.body[name].array, wanted), wanted)
-            self.converted[key] = new
+            new = self.shared.fresh(f"{name}.to_{short_name(wanted)}")
+            self.converted[key] = self._emit(convert(new, name, self.body[name].array, wanted), wanted)
         return self.converted[key]
 
+    def _operand(self, name: str, dtype: DType, *, wide: bool) -> str:
+        if not _is_float32(self.computation.by_name[name].shape):
+            return self._in_model_types(name)
+        rounded = self._as(name, dtype)
+        return self._as(rounded, dtypes.float32) if wide else rounded
+
     def _lower(self, i: Instruction, d: Decision) -> None:
-        by_name = self.module.entry_computation.by_name
-        operands = tuple(
-            self._as(o, d.operand)
-            if by_name[o].array.dtype is dtypes.float32
-            else self._read(o, by_name[o])
-            for o in i.operands
-        )
-        if i.opcode == "reduce-precision" and d.operand is not dtypes.float32:
-            # It rounds a float32 (C9), whatever the types around it are.
-            raw = i.replace(
-                name=self._fresh(f"{i.name}.f32"),
-                operands=tuple(self._as(o, dtypes.float32) for o in operands),
-            )
-            self._emit(raw, dtypes.float32)
-            self._emit(_convert(i.name, raw.name, raw.array, d.output), d.output)
-            return
-        changes: dict[str, object] = {"operands": operands}
-        carrier = _carrier(d.output) if i.array.dtype is dtypes.float32 else i.array.dtype
-        changes["shape"] = dataclasses.replace(i.array, dtype=carrier)
-        if i.opcode == "reduce":
-            reducer = self._retyped(i.called[0], _carrier(d.operand))
-            changes["attributes"] = {**i.attributes, "called": (reducer,)}
-        if d.output is dtypes.tfloat32 and row(i).cast != "movement":
-            # The engine rounds on store: the float32 result is rounded to tfloat32 (E1).
-            raw = i.replace(**changes, name=self._fresh(f"{i.name}.f32"))
-            self._emit(raw, dtypes.float32)
-            rounded = _convert(i.name, raw.name, raw.array, dtypes.tfloat32)
-            self._emit(rounded.replace(metadata=i.metadata), dtypes.tfloat32)
-            return
-        self._emit(i.replace(**changes), d.output)
+        wide = _runs_in_float32(i, d)
+        read, given = (dtypes.float32, dtypes.float32) if wide else (d.operand, carrier(d.output))
+        operands = tuple(self._operand(o, d.operand, wide=wide) for o in i.operands)
+        lowered = i.replace(operands=operands, shape=retyped(i.shape, given))
+        if i.opcode in APPLIES_SCALARS:
+            called = tuple(self.shared.retyped(n, i.opcode, read) for n in i.called)
+            lowered = lowered.replace(attributes={**i.attributes, "called": called})
+        planned = _planned(i.shape, d.output)
+        if _rounds_on_store(i, d, wide=wide):
+            self._emit_rounded(lowered, d.output, planned)
+        else:
+            self._emit(lowered, planned)
 
-    def _retyped(self, name: str, dtype: DType) -> str:
-        """The reducer with its float32 parameters and instructions in another type."""
-        if dtype is dtypes.float32:
-            return name
-        if (name, dtype) in self.reducers:
-            return self.reducers[name, dtype].name
-        old = self.module.by_name[name]
-        suffix = _SHORT.get(dtype, dtype.name)
-        names = {i.name: self._fresh(f"{i.name}.{suffix}") for i in old.instructions}
-        body = tuple(
-            i.replace(
-                name=names[i.name],
-                operands=tuple(names[o] for o in i.operands),
-                shape=dataclasses.replace(
-                    i.array, dtype=dtype if i.array.dtype is dtypes.float32 else i.array.dtype
-                ),
-            )
-            for i in old.instructions
-        )
-        new = Computation(self._fresh(f"{name}.{suffix}"), body, names[old.root])
-        self.reducers[name, dtype] = new
-        return new.name
+    def _emit_rounded(self, i: Instruction, dtype: DType, planned: Planned) -> None:
+        """The instruction under another name, and its float32 results rounded (E1) under its own."""
+        raw = i.replace(name=self.shared.fresh(f"{i.name}.f32"))
+        self._emit(raw, _own_types(raw.shape))
+        if isinstance(raw.shape, Shape):
+            rounded = convert(i.name, raw.name, raw.shape, dtype)
+        else:
+            parts = []
+            for n, e in enumerate(raw.shape.elements):
+                part = self._element(raw.name, n)
+                parts.append(self._as(part, dtype) if _is_float32(e) else part)
+            elements = tuple(self.body[p].shape for p in parts)
+            rounded = Instruction(i.name, "tuple", TupleShape(elements), tuple(parts))
+        self._emit(rounded.replace(metadata=i.metadata), planned)
 
 
-def _convert(name: str, operand: str, source: Shape, wanted: DType) -> Instruction:
-    shape = dataclasses.replace(source, dtype=_carrier(wanted))
-    if wanted is dtypes.tfloat32:
-        bits = {"exponent_bits": wanted.exponent_bits, "mantissa_bits": wanted.mantissa_bits}
-        if source.dtype is dtypes.float32:
-            return Instruction(name, "reduce-precision", shape, (operand,), bits)
-    return Instruction(name, "convert", shape, (operand,))
+def _is_float32(shape: AnyShape) -> bool:
+    return isinstance(shape, Shape) and shape.dtype is dtypes.float32
+
+
+def _gives_float32(i: Instruction) -> bool:
+    return any(s.dtype is dtypes.float32 for s in i.shape.arrays())
+
+
+def _runs_in_float32(i: Instruction, d: Decision) -> bool:
+    """Whether it reads the rounded operands as float32 and its result is rounded after it (E1): where
+    its meaning hangs on float32, or it has no form with two types. Products and converts do have one.
+    """
+    two_types = _gives_float32(i) and carrier(d.operand) is not carrier(d.output)
+    has_form = i.opcode == "convert" or row(i).cast == "matmult"
+    return works_on_float32(i) or (two_types and not has_form)
+
+
+def _rounds_on_store(i: Instruction, d: Decision, *, wide: bool) -> bool:
+    """Whether a float32 result needs an instruction that rounds it to the planned type."""
+    if d.output is dtypes.float32 or not _gives_float32(i):
+        return False
+    moved = row(i).cast == "movement" and d.operand is d.output
+    return wide or (d.output is dtypes.tfloat32 and not moved)
+
+
+def _planned(shape: AnyShape, dtype: DType) -> Planned:
+    """The planned types of a result whose float32 arrays are this type."""
+    if isinstance(shape, Shape):
+        return dtype if shape.dtype is dtypes.float32 else shape.dtype
+    return tuple(_planned(e, dtype) for e in shape.elements)
+
+
+def _own_types(shape: AnyShape) -> Planned:
+    return _planned(shape, dtypes.float32)

@@ -5,17 +5,26 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neuronsim import dtypes
+import numpy as np
+
+from neuronsim import dtypes, ops
 from neuronsim.casting.policy import Policy
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, NeuronSimError
-from neuronsim.hlo import proto
-from neuronsim.hlo.module import Instruction, Module, Shape, inline_calls
+from neuronsim.hlo.module import (
+    CONTROL_FLOW,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    graph_computations,
+    inline_calls,
+)
 from neuronsim.hlo.opcodes import STRUCTURE, row
 
 SCHEMA = "neuronsim.plan/1"
@@ -103,43 +112,96 @@ class Plan:
 
 
 def fingerprint(module: Module) -> str:
-    """A hash of the module, by which a plan knows the one that it was made for."""
-    return hashlib.sha256(proto.to_bytes(module)).hexdigest()[:16]
+    """A hash of the module, by which a plan knows the one that it was made for: of its instructions,
+    their types and attributes, the constants' bits; not of layouts and metadata, which change no value.
+    """
+    digest = hashlib.sha256(repr((module.name, module.entry)).encode())
+    for c in module.computations:
+        digest.update(repr((c.name, c.root)).encode())
+        for i in c.instructions:
+            literal = i.attributes.get("literal")
+            attributes = _stated(i.attributes) if literal is None else []
+            types = [(s.dtype.name, s.dims) for s in i.shape.arrays()]
+            digest.update(repr((i.name, i.opcode, types, i.operands, attributes)).encode())
+            for bits in _arrays(literal):
+                digest.update(np.ascontiguousarray(bits.data).data)
+    return digest.hexdigest()[:16]
+
+
+def _stated(attributes: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The attributes as a file keeps them: one that is not there reads as its default, and numbers with
+    a fraction are float32.
+    """
+    default = {"feature_group_count": 1, "batch_group_count": 1}
+    return sorted(
+        (name, float(np.float32(value)) if isinstance(value, float) else value)
+        for name, value in attributes.items()
+        if value and value != default.get(name)
+    )
+
+
+def _arrays(literal: Any) -> Iterator[ops.Bits]:
+    """The arrays of a constant: one, those of a tuple, or none where there is no literal."""
+    if isinstance(literal, ops.Bits):
+        yield literal
+    elif literal is not None:
+        for part in literal:
+            yield from _arrays(part)
 
 
 def make_plan(module: Module, policy: Policy) -> Plan:
-    """What a policy decides for a module. The instructions are those after `inline_calls`."""
-    flat = inline_calls(module)
+    """What a policy decides for a module. The instructions are those after `inline_calls`, in every
+    computation that is executed instruction by instruction.
+    """
     decisions = {}
-    for i in flat.entry_computation.instructions:
-        decision = _decide(flat, i, policy)
-        if decision is not None:
-            decisions[i.name] = decision
+    for c in graph_computations(inline_calls(module)):
+        for i in c.instructions:
+            decision = _decide(c, i, policy)
+            if decision is not None:
+                decisions[i.name] = decision
     return Plan(policy.name, module.name, fingerprint(module), decisions)
 
 
-def _decide(module: Module, i: Instruction, policy: Policy) -> Decision | None:
-    if not isinstance(i.shape, Shape):
+def _decide(computation: Computation, i: Instruction, policy: Policy) -> Decision | None:
+    if not policy.low or not _is_castable(computation, i):
         return None
-    gives_float32 = i.shape.dtype is dtypes.float32
-    if i.opcode == "constant" and gives_float32 and "compute" in policy.low:
-        low = policy.low["compute"].output
-        return Decision(low, dtypes.float32, low, "A2: constants are converted once")
-    if i.opcode in STRUCTURE:
-        return None
+    if i.opcode == "constant":
+        low = policy.low.get("compute")
+        reason = "A2: constants are converted once"
+        return low and Decision(low.output, dtypes.float32, low.output, reason)
     op = row(i)
-    by_name = module.entry_computation.by_name
-    shapes = [by_name[o].shape for o in i.operands]
-    reads_float32 = any(isinstance(s, Shape) and s.dtype is dtypes.float32 for s in shapes)
     lowering = policy.low.get(op.cast)
-    if lowering is None or not (reads_float32 or gives_float32):
+    if lowering is None:
         return None
-    if op.cast == "matmult" and not all(
-        isinstance(s, Shape) and s.dtype is dtypes.float32 for s in shapes
-    ):
+    if op.cast == "matmult" and any(t.dtype is not dtypes.float32 for t in _reads(computation, i)):
         return None  # a product of narrower operands is no float32 product (A1)
-    output = lowering.output if gives_float32 else i.shape.dtype
+    own = _own_type(i)
+    output = lowering.output if own is dtypes.float32 else own
     return Decision(lowering.operand, lowering.accumulate, output, lowering.reason)
+
+
+def _is_castable(computation: Computation, i: Instruction) -> bool:
+    """Whether a plan may decide an instruction (A2): one that reads or gives float32 arrays on an
+    engine. What only passes values on keeps the model's types, complex numbers are the host's (H1).
+    """
+    if i.opcode == "constant":
+        return isinstance(i.shape, Shape) and i.shape.dtype is dtypes.float32
+    if i.opcode in STRUCTURE or i.opcode in CONTROL_FLOW:
+        return False
+    types = [s.dtype for s in (*i.shape.arrays(), *_reads(computation, i))]
+    return dtypes.float32 in types and all(t.kind != "complex" for t in types)
+
+
+def _reads(computation: Computation, i: Instruction) -> list[Shape]:
+    """The shapes of the operands that are arrays."""
+    shapes = (computation.by_name[o].shape for o in i.operands)
+    return [s for s in shapes if isinstance(s, Shape)]
+
+
+def _own_type(i: Instruction) -> DType:
+    """The type that the model gives what a decision's output is about: float32 where there is any."""
+    types = [s.dtype for s in i.shape.arrays()]
+    return dtypes.float32 if dtypes.float32 in types or not types else types[0]
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -156,22 +218,23 @@ def check_plan(plan: Plan, module: Module) -> None:
     """Raises InvalidArgument, with all problems, if the plan was made for another module, names what
     it lacks, or asks for types that cannot be.
     """
-    names = inline_calls(module).entry_computation.by_name
-    problems = [f"it has no instruction {n!r}" for n in plan.decisions if n not in names]
+    graphs = graph_computations(inline_calls(module))
+    found = {i.name: (c, i) for c in graphs for i in c.instructions if i.name in plan.decisions}
+    problems = [f"it has no instruction {n!r}" for n in plan.decisions if n not in found]
     for name, d in plan.decisions.items():
-        if name in names:
-            problems += _type_problems(names[name], d)
+        if name in found:
+            problems += _type_problems(*found[name], d)
     if plan.fingerprint != fingerprint(module):
         problems.insert(0, f"the plan was made for {plan.module!r} ({plan.fingerprint})")
     if problems:
         raise InvalidArgument(f"the plan does not fit module {module.name!r}: {'; '.join(problems)}")
 
 
-def _type_problems(i: Instruction, d: Decision) -> list[str]:
+def _type_problems(computation: Computation, i: Instruction, d: Decision) -> list[str]:
+    if not _is_castable(computation, i):
+        return [f"{i.name} is a {i.opcode} that keeps the types of the model (A2)"]
     found = []
-    if not isinstance(i.shape, Shape):
-        return [f"{i.name} gives a tuple"]
-    own = i.shape.dtype
+    own = _own_type(i)
     if d.operand.kind != "float" or not d.operand.device:
         found.append(f"{i.name} cannot read {d.operand.name}")
     fits = d.output.kind == "float" and d.output.device if own is dtypes.float32 else d.output is own

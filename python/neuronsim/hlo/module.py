@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -326,53 +327,113 @@ def _holds(wide: DType, narrow: DType) -> bool:
     )
 
 
-def inline_calls(module: Module) -> Module:
-    """The module with every `call` of its entry computation replaced by the callee's instructions.
+# Opcodes whose computation is executed instruction by instruction. Of these `inline_calls` puts the
+# instructions of the first two in place; the others stay calls. Every other opcode that calls applies
+# its computation to elements.
+INLINED = frozenset({"call", "fusion"})
+CONTROL_FLOW = frozenset({"while", "conditional"})
+MAX_CALL_DEPTH = 100
 
-    An inlined instruction is named `call.instruction`, so that its origin stays visible. Raises
-    InvalidModel if more than MAX_INSTRUCTIONS would result.
+
+def graph_computations(module: Module) -> tuple[Computation, ...]:
+    """The computations that are executed instruction by instruction, in the module's order: the
+    entry's, bodies and conditions of loops, branches, and what these call.
     """
-    _check_inlined_size(module)
-    taken = {i.name for c in module.computations for i in c.instructions}
+    found = {module.entry}
+    for c in reversed(module.computations):  # callers first
+        if c.name in found:
+            found.update(
+                n for i in c.instructions if i.opcode in CONTROL_FLOW | INLINED for n in i.called
+            )
+    return tuple(c for c in module.computations if c.name in found)
+
+
+def inline_calls(module: Module) -> Module:
+    """The module with every `call` and `fusion` replaced by the callee's instructions, in all of its
+    computations; those that are then not reachable are left out.
+
+    An inlined instruction is named `call.instruction`, so that its origin stays visible. What is
+    executed instruction by instruction has names that are unique in the result: where hand-written text
+    repeats one, the entry computation keeps it and another becomes `computation.instruction`. Raises
+    InvalidModel if more than MAX_INSTRUCTIONS would result, or calls are nested deeper than
+    MAX_CALL_DEPTH.
+    """
+    reachable = _reachable(module.entry, module.by_name)
+    computations = [c for c in module.computations if c.name in reachable]  # callees come first
+    _check_inlined_size(module, computations)
+    taken = {i.name for c in computations for i in c.instructions}
     inlined: dict[str, Computation] = {}
-    for computation in module.computations:  # callees come first
-        body: list[Instruction] = []
-        renamed: dict[str, str] = {}
-        for i in computation.instructions:
-            operands = tuple(renamed.get(o, o) for o in i.operands)
-            if i.opcode != "call":
-                body.append(i.replace(operands=operands))
+    for c in computations:
+        calls = any(i.opcode in INLINED for i in c.instructions)
+        inlined[c.name] = _with_inlined(c, inlined, taken) if calls else c
+    reachable = _reachable(module.entry, inlined)
+    kept = tuple(c for c in inlined.values() if c.name in reachable)
+    kept = _with_unique_names(dataclasses.replace(module, computations=kept), taken)
+    same = len(kept) == len(module.computations) and all(map(operator.is_, kept, module.computations))
+    return module if same else dataclasses.replace(module, computations=kept)
+
+
+def _with_inlined(
+    computation: Computation, inlined: Mapping[str, Computation], taken: set[str]
+) -> Computation:
+    body: list[Instruction] = []
+    renamed: dict[str, str] = {}
+    for i in computation.instructions:
+        operands = tuple(renamed.get(o, o) for o in i.operands)
+        if i.opcode not in INLINED:
+            body.append(i if operands == i.operands else i.replace(operands=operands))
+            continue
+        callee = inlined[i.called[0]]
+        local: dict[str, str] = {}
+        for inner in callee.instructions:
+            if inner.opcode == "parameter":
+                local[inner.name] = operands[int(inner.attributes["number"])]
                 continue
-            callee = inlined[i.called[0]]
-            local: dict[str, str] = {}
-            for inner in callee.instructions:
-                if inner.opcode == "parameter":
-                    local[inner.name] = operands[int(inner.attributes["number"])]
-                    continue
-                local[inner.name] = fresh_name(f"{i.name}.{inner.name}", taken)
-                body.append(
-                    inner.replace(
-                        name=local[inner.name], operands=tuple(local[o] for o in inner.operands)
-                    )
-                )
-            renamed[i.name] = local[callee.root]
-        root = renamed.get(computation.root, computation.root)
-        inlined[computation.name] = Computation(computation.name, tuple(body), root)
-    computations = tuple(inlined[c.name] for c in module.computations)
-    reachable = _reachable(module.entry, {c.name: c for c in computations})
-    kept = tuple(c for c in computations if c.name in reachable)
-    return dataclasses.replace(module, computations=kept)
+            local[inner.name] = fresh_name(f"{i.name}.{inner.name}", taken)
+            body.append(
+                inner.replace(name=local[inner.name], operands=tuple(local[o] for o in inner.operands))
+            )
+        renamed[i.name] = local[callee.root]
+    root = renamed.get(computation.root, computation.root)
+    return Computation(computation.name, tuple(body), root)
 
 
-def _check_inlined_size(module: Module) -> None:
+def _with_unique_names(module: Module, taken: set[str]) -> tuple[Computation, ...]:
+    """The computations, with the names that occur in two graphs changed in one of them."""
+    seen: set[str] = set()
+    changed: dict[str, Computation] = {}
+    for c in reversed(graph_computations(module)):  # the entry is last
+        new = {i.name: i.name for i in c.instructions}
+        twice = seen & new.keys()
+        seen |= new.keys()
+        if twice:
+            new |= {n: fresh_name(f"{c.name}.{n}", taken) for n in new if n in twice}
+            body = tuple(
+                i.replace(name=new[i.name], operands=tuple(new[o] for o in i.operands))
+                for i in c.instructions
+            )
+            changed[c.name] = Computation(c.name, body, new[c.root])
+    return tuple(changed.get(c.name, c) for c in module.computations)
+
+
+def _check_inlined_size(module: Module, computations: Iterable[Computation]) -> None:
     sizes: dict[str, int] = {}
-    for c in module.computations:
-        calls = sum(sizes[i.called[0]] for i in c.instructions if i.opcode == "call")
-        sizes[c.name] = len(c.instructions) + calls
-    if sizes[module.entry] > MAX_INSTRUCTIONS:
+    depths: dict[str, int] = {}
+    kept = {module.entry}
+    for c in computations:
+        callees = [i.called[0] for i in c.instructions if i.opcode in INLINED]
+        sizes[c.name] = len(c.instructions) + sum(sizes[n] for n in callees)
+        depths[c.name] = 1 + max((depths[n] for n in callees), default=-1)
+        kept.update(n for i in c.instructions if i.opcode not in INLINED for n in i.called)
+    total, depth = sum(sizes[n] for n in kept), max(depths.values())
+    if total > MAX_INSTRUCTIONS:
         raise InvalidModel(
-            f"[NCC_EVRF007] {module.name!r} has {sizes[module.entry]} instructions when its calls are "
+            f"[NCC_EVRF007] {module.name!r} has {total} instructions when its calls are "
             f"inlined: neuronsim executes up to {MAX_INSTRUCTIONS}"
+        )
+    if depth > MAX_CALL_DEPTH:
+        raise InvalidModel(
+            f"{module.name!r} nests calls {depth} deep: neuronsim inlines up to {MAX_CALL_DEPTH} levels"
         )
 
 
