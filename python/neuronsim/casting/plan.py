@@ -166,9 +166,10 @@ def _decide(computation: Computation, i: Instruction, policy: Policy) -> Decisio
     if not policy.low or not _is_castable(computation, i):
         return None
     if i.opcode == "constant":
-        low = policy.low.get("compute")
-        reason = "A2: constants are converted once"
-        return low and Decision(low.output, dtypes.float32, low.output, reason)
+        if "compute" not in policy.low:
+            return None
+        low = policy.low["compute"].output
+        return Decision(low, dtypes.float32, low, "A2: constants are converted once")
     op = row(i)
     lowering = policy.low.get(op.cast)
     if lowering is None:

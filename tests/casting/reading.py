@@ -1,0 +1,115 @@
+"""Rules A1 and A2 read off a model, op by op in NumPy: every decided instruction reads float32 operands
+rounded to the type and rounds its float32 results to it; all else keeps the types of the model.
+
+It shares no code with the planner, the rewriter or the executor, and knows control flow and tuples.
+Values are float32, integer or bool ndarrays; a rounded value is kept as the float32 that it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import dtypes
+from neuronsim.dtypes import DType
+from neuronsim.hlo.module import Computation, Instruction, Module
+
+Array = npt.NDArray[Any]
+Value = Any  # an Array, or a tuple of values
+Function = Callable[[Instruction, list[Array]], Value]
+
+F32 = dtypes.float32
+PASSES_ON = {"tuple", "get-tuple-element", "opt-barrier", "copy-tuple"}
+
+
+def rounded(x: Array, low: DType) -> Array:
+    """A float32 array rounded to a type, as float32; other arrays as they are."""
+    if x.dtype != np.float32 or low is F32:
+        return x
+    if low is dtypes.tfloat32:
+        bits = x.view(np.uint32).astype(np.uint64)
+        even = bits + 0xFFF + (bits >> np.uint64(13) & np.uint64(1))  # no NaN in these tests
+        return (even & np.uint64(0xFFFFE000)).astype(np.uint32).view(np.float32)
+    return x.astype(low.numpy).astype(np.float32)
+
+
+def _compare(i: Instruction, v: list[Array]) -> Array:
+    ordered = {"LT": np.less, "GT": np.greater, "GE": np.greater_equal, "EQ": np.equal}
+    return np.asarray(ordered[i.attributes["comparison_direction"]](*v))
+
+
+def _broadcast(i: Instruction, v: list[Array]) -> Array:
+    shape = [1] * len(i.array.dims)
+    for axis, size in zip(i.attributes["dimensions"], v[0].shape, strict=True):
+        shape[axis] = size
+    return np.broadcast_to(v[0].reshape(shape), i.array.dims)
+
+
+# Operations that NumPy computes as the contract does: exactly, or rounded once (E2).
+FUNCTIONS: dict[str, Function] = {
+    "add": lambda i, v: v[0] + v[1],
+    "subtract": lambda i, v: v[0] - v[1],
+    "multiply": lambda i, v: v[0] * v[1],
+    "divide": lambda i, v: v[0] / v[1],
+    "maximum": lambda i, v: np.maximum(*v),
+    "minimum": lambda i, v: np.minimum(*v),
+    "negate": lambda i, v: -v[0],
+    "sqrt": lambda i, v: np.sqrt(v[0]),
+    "select": lambda i, v: np.where(v[0], v[1], v[2]),
+    "compare": _compare,
+    "broadcast": _broadcast,
+    "reshape": lambda i, v: v[0].reshape(i.array.dims),
+    "convert": lambda i, v: v[0].astype(i.array.dtype.numpy),
+}
+
+
+def read_module(
+    module: Module, inputs: list[Value], low: DType, auto_cast: str, **more: Function
+) -> Value:
+    """What the module gives under `auto_cast` to `low`; `more` has functions of further opcodes."""
+    functions = FUNCTIONS | {name.replace("_", "-"): f for name, f in more.items()}
+
+    def run(computation: Computation, arguments: list[Value]) -> Value:
+        values: dict[str, Value] = {}
+        for i in computation.instructions:
+            operands = [values[o] for o in i.operands]
+            values[i.name] = one(i, operands, arguments)
+        return values[computation.root]
+
+    def one(i: Instruction, operands: list[Value], arguments: list[Value]) -> Value:
+        called = [module.by_name[n] for n in i.called]
+        if i.opcode == "parameter":
+            return arguments[i.attributes["number"]]
+        if i.opcode == "constant":
+            return i.attributes["literal"].data
+        if i.opcode == "tuple":
+            return tuple(operands)
+        if i.opcode == "get-tuple-element":
+            return operands[0][i.attributes["tuple_index"]]
+        if i.opcode == "opt-barrier":
+            return operands[0]
+        if i.opcode in ("call", "fusion"):
+            return run(called[0], operands)
+        if i.opcode == "while":
+            (state,) = operands
+            condition, body = called
+            while run(condition, [state]):
+                state = run(body, [state])
+            return state
+        if i.opcode == "conditional":
+            index = int(operands[0])
+            if operands[0].dtype == bool:
+                index = 1 - index  # the first branch is taken where the predicate is true
+            elif not 0 <= index < len(called):
+                index = len(called) - 1
+            return run(called[index], [operands[1 + index]])
+        cast = low if auto_cast == "all" else F32
+        result = functions[i.opcode](i, [rounded(v, cast) for v in operands])
+        if isinstance(result, tuple):
+            return tuple(rounded(r, cast) for r in result)
+        return rounded(np.asarray(result), cast)
+
+    return run(module.entry_computation, inputs)
