@@ -32,7 +32,7 @@ def rounded(x: Array, low: DType) -> Array:
     if low is dtypes.tfloat32:
         bits = x.view(np.uint32).astype(np.uint64)
         even = bits + 0xFFF + (bits >> np.uint64(13) & np.uint64(1))  # no NaN in these tests
-        return (even & np.uint64(0xFFFFE000)).astype(np.uint32).view(np.float32)
+        return np.asarray(even & np.uint64(0xFFFFE000), np.uint32).view(np.float32)
     return x.astype(low.numpy).astype(np.float32)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.reading import read_module
+from tests.casting.walking import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan
@@ -19,8 +20,6 @@ from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import text
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
-from neuronsim.hlo.opcodes import row, row_attributes
-from neuronsim.profiles import Profile
 
 F32, BF16, S32, PRED = dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.boolean
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
@@ -141,46 +140,6 @@ def branched() -> Module:
     )
     computations = (branch("b0", "add"), branch("b1", "multiply"), branch("b2", "divide"), inner, other)
     return Module("branched", "main", (*computations, entry))
-
-
-def execute(module: Module, inputs: list[Any]) -> Any:
-    """The module instruction by instruction, each by its row of the op table."""
-    setting = ops.Setting(Profile())
-
-    def run(computation: Computation, arguments: list[Any]) -> Any:
-        values: dict[str, Any] = {}
-        for i in computation.instructions:
-            values[i.name] = one(i, [values[o] for o in i.operands], arguments)
-        return values[computation.root]
-
-    def one(i: Instruction, operands: list[Any], arguments: list[Any]) -> Any:
-        called = [module.by_name[n] for n in i.called]
-        match i.opcode:
-            case "parameter":
-                value = arguments[i.attributes["number"]]
-                if isinstance(i.shape, Shape):
-                    assert value.type == i.shape.type
-                return value
-            case "constant":
-                return i.attributes["literal"]
-            case "tuple":
-                return tuple(operands)
-            case "get-tuple-element":
-                return operands[0][i.attributes["tuple_index"]]
-            case "while":
-                (state,) = operands
-                while run(called[0], [state]).data:
-                    state = run(called[1], [state])
-                return state
-            case "conditional":
-                index = int(operands[0].data)
-                index = 1 - index if operands[0].dtype is PRED else min(index, len(called) - 1)
-                return run(called[index], [operands[1 + index]])
-        attributes = row_attributes(module, i)
-        found = ops.evaluate_all(row(i), operands, attributes, setting, i.result)
-        return found[0] if isinstance(i.shape, Shape) else found
-
-    return run(module.entry_computation, inputs)
 
 
 def bits(x: Any, dtype: DType = F32) -> ops.Bits:
