@@ -25,7 +25,8 @@ from neuronsim.casting.plan import (
 )
 from neuronsim.casting.policy import neuron_policy
 from neuronsim.errors import InvalidArgument
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo import proto
+from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape
 
 F32, BF16, S32 = dtypes.float32, dtypes.bfloat16, dtypes.int32
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
@@ -153,6 +154,57 @@ def test_fingerprint_depends_on_the_constants(model: Module) -> None:
     body = tuple(other if i is eps else i for i in entry.instructions)
     changed = model.replace_entry(Computation("main", body, entry.root))
     assert fingerprint(changed) != fingerprint(model) == fingerprint(model)
+
+
+def changed(model: Module, name: str, **changes: Any) -> Module:
+    """The model with another instruction in the place of one."""
+    entry = model.entry_computation
+    body = tuple(i.replace(**changes) if i.name == name else i for i in entry.instructions)
+    return model.replace_entry(Computation(entry.name, body, entry.root))
+
+
+def test_fingerprint_depends_on_what_is_computed(model: Module) -> None:
+    entry = model.entry_computation.by_name
+    others = [
+        changed(model, "v", opcode="subtract"),
+        changed(model, "v", operands=("e", "r")),
+        changed(model, "r", attributes={**entry["r"].attributes, "dimensions": (0,)}),
+        changed(model, "c", attributes={"comparison_direction": "GE"}),
+        changed(model, "eps", attributes={"literal": ops.Bits(np.array(-1e-3, np.float32), F32)}),
+        changed(model, "nn", shape=Shape(S32, (4,))),
+        dataclasses.replace(model, name="another"),
+        model.replace_entry(dataclasses.replace(model.entry_computation, root="t")),
+        dataclasses.replace(model, computations=(model.entry_computation,)),
+    ]
+    assert len({fingerprint(m) for m in (model, *others)}) == 1 + len(others)
+
+
+def test_fingerprint_ignores_what_changes_no_value(model: Module) -> None:
+    others = [
+        changed(model, "s", metadata=Metadata(op_name="layer/add", source_line=7)),
+        changed(model, "s", unread=b"\x42\x00"),
+        changed(model, "s", shape=Shape(F32, (3, 4), (0, 1))),
+        changed(model, "s", shape=Shape(F32, (3, 4), (1, 0))),
+        # Attributes that a file leaves out where they are as usual.
+        changed(model, "c", attributes={"comparison_direction": "GT", "comparison_type": ""}),
+        changed(model, "x", attributes={}),
+        proto.from_bytes(proto.to_bytes(model)),
+    ]
+    assert {fingerprint(m) for m in others} == {fingerprint(model)}
+
+
+def test_fingerprint_takes_a_fraction_as_a_file_keeps_it(model: Module) -> None:
+    one, other, more = (
+        changed(model, "s", attributes={"epsilon": e}) for e in (1e-5, float(np.float32(1e-5)), 2e-5)
+    )
+    assert fingerprint(one) == fingerprint(other) != fingerprint(more)
+
+
+def test_fingerprint_reads_the_arrays_of_a_tuple(model: Module) -> None:
+    arrays = [ops.Bits(np.full(2, v, np.float32), F32) for v in (1, 2)]
+    pairs = [tuple(arrays), tuple(reversed(arrays)), (arrays[0], (arrays[0],))]
+    found = {fingerprint(changed(model, "w", attributes={"literal": p})) for p in pairs}
+    assert len(found) == 3
 
 
 def test_plan_for_another_module_lists_all_problems(model: Module) -> None:

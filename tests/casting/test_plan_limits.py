@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Callable
 
+import numpy as np
 import pytest
+from tests.casting.reading import rounded
+from tests.casting.walking import execute
 
-from neuronsim import dtypes
+from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.plan import Decision, make_plan
 from neuronsim.casting.policy import neuron_policy
+from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Module
+from neuronsim.hlo.module import Instruction, Module, Shape
+from neuronsim.hlo.verify import verify
+
+F32 = dtypes.float32
 
 LOW = Decision(dtypes.bfloat16, dtypes.bfloat16, dtypes.bfloat16, "by hand")
 
@@ -30,6 +39,64 @@ def test_plan_casts_float_instructions_only_A2(model: Module, name: str) -> None
     plan = make_plan(model, neuron_policy("none", "bf16"))
     with pytest.raises(InvalidArgument, match=rf"\b{name}\b"):
         apply_plan(model, dataclasses.replace(plan, decisions={name: LOW}))
+
+
+def vectors() -> list[Instruction]:
+    shape = Shape(F32, (3,))
+    return [Instruction(n, "parameter", shape, (), {"number": k}) for k, n in enumerate("xy")]
+
+
+@pytest.fixture(scope="module")
+def steps(module_of: Callable[..., Module]) -> Module:
+    """A product and a sum."""
+    shape = Shape(F32, (3,))
+    x, y = (Instruction(n, "parameter", shape, (), {"number": k}) for k, n in enumerate("xy"))
+    return module_of(
+        x,
+        y,
+        Instruction("m", "multiply", shape, ("x", "y")),
+        Instruction("s", "add", shape, ("m", "y")),
+    )
+
+
+X = np.array([1.2345678, -0.7654321, 3.1415927], np.float32)
+Y = np.array([0.87654321, 1.1111111, -0.33333334], np.float32)
+KINDS = (F32, dtypes.tfloat32, dtypes.bfloat16, dtypes.float16)
+PAIRS = list(itertools.product(KINDS, KINDS))
+
+
+@pytest.mark.parametrize(("operand", "output"), PAIRS)
+def test_an_instruction_may_read_one_type_and_give_another_E1(
+    steps: Module, operand: DType, output: DType
+) -> None:
+    plan = make_plan(steps, neuron_policy("none", "bf16"))
+    plan = dataclasses.replace(plan, decisions={"m": Decision(operand, F32, output, "by hand")})
+    result = apply_plan(steps, plan)
+    verify(result)
+    product = rounded(rounded(X, operand) * rounded(Y, operand), output)
+    got = execute(result, [ops.Bits(X, F32), ops.Bits(Y, F32)])
+    np.testing.assert_array_equal(got.data.view(np.uint32), (product + Y).view(np.uint32))
+
+
+@pytest.mark.parametrize(("operand", "output"), PAIRS)
+def test_a_dot_keeps_the_algorithm_that_it_states_A1(
+    module_of: Callable[..., Module], operand: DType, output: DType
+) -> None:
+    x, y = (
+        Instruction(n, "parameter", Shape(F32, (3,)), (), {"number": k}) for k, n in enumerate("xy")
+    )
+    dimensions = ops.DotDimensions((0,), (0,))
+    stated = {"dot_dimensions": dimensions, "algorithm": "ALG_DOT_F32_F32_F32"}
+    model = module_of(x, y, Instruction("d", "dot", Shape(F32), ("x", "y"), stated))
+    plan = make_plan(model, neuron_policy("none", "bf16"))
+    plan = dataclasses.replace(plan, decisions={"d": Decision(operand, F32, output, "by hand")})
+    result = apply_plan(model, plan)
+    verify(result)
+    dot = next(i for i in result.entry_computation.instructions if i.opcode == "dot")
+    by_name = result.entry_computation.by_name
+    assert dot.attributes == stated
+    assert [by_name[n].array.dtype for n in (dot.name, *dot.operands)] == [F32, F32, F32]
+    assert result.root.array.dtype is F32
 
 
 @pytest.mark.parametrize("auto_cast", ["none", "matmult", "all"])

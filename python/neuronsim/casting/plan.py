@@ -183,14 +183,16 @@ def _decide(computation: Computation, i: Instruction, policy: Policy) -> Decisio
 
 def _is_castable(computation: Computation, i: Instruction) -> bool:
     """Whether a plan may decide an instruction (A2): one that reads or gives float32 arrays on an
-    engine. What only passes values on keeps the model's types, complex numbers are the host's (H1).
+    engine. What only passes values on keeps the model's types, and so does the host's work (H1).
     """
     if i.opcode == "constant":
         return isinstance(i.shape, Shape) and i.shape.dtype is dtypes.float32
     if i.opcode in STRUCTURE or i.opcode in CONTROL_FLOW:
         return False
     types = [s.dtype for s in (*i.shape.arrays(), *_reads(computation, i))]
-    return dtypes.float32 in types and all(t.kind != "complex" for t in types)
+    if dtypes.float32 not in types or any(t.kind == "complex" for t in types):
+        return False
+    return row(i).cast != "host"
 
 
 def _reads(computation: Computation, i: Instruction) -> list[Shape]:
