@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,9 +14,10 @@ from tests.casting.walking import execute
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import make_plan
+from neuronsim.casting.plan import Decision, make_plan
 from neuronsim.casting.policy import neuron_policy
 from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 
@@ -74,7 +76,6 @@ GREATEST = computation(
     inst("n", "select", S32, "ge", "b", "d"),
     inst("t", "tuple", pair(Shape(F32), Shape(S32)), "x", "n"),
 )
-LESS = compared("less", "LT", F32, F32, S32, S32)
 GREATER = compared("greater", "GE", F32, F32)
 Function = Callable[[Instruction, list[Words]], Any]
 
@@ -263,39 +264,50 @@ def test_scatter_rounds_each_application_R5(cast_type: str, called: Computation)
     check(scatter_model(called), cast_type, *inputs, scatter=applications)
 
 
+def test_one_computation_may_be_a_reducer_and_a_scatters_R5() -> None:
+    old = scatter_model(SUM).entry_computation.instructions
+    r = inst("t", "reduce", (5,), "r", "zero", dimensions=(1,), called=("sum",))
+    result = applied(module(*old, ZERO, r, others=(SUM,)), "all", "tf32")
+    called = {i.opcode: i.called for i in result.entry_computation.instructions if i.called}
+    assert called == {"scatter": ("sum.tf32",), "reduce": ("sum",)}
+
+
 def test_matmult_leaves_scatter_alone_A1() -> None:
     assert applied(scatter_model(SUM), "matmult", "bf16") == scatter_model(SUM)
 
 
+@pytest.mark.parametrize("key", [0, 1])
 @TYPES
-def test_sort_compares_rounded_keys_and_is_stable_A2(cast_type: str) -> None:
+def test_sort_compares_rounded_keys_and_is_stable_A2(cast_type: str, key: int) -> None:
     low = CAST_TYPES[cast_type]
 
     def ordered(i: Instruction, v: list[Words]) -> tuple[Words, ...]:
-        order = np.argsort(v[0], axis=0, kind="stable")
+        order = np.argsort(v[key], axis=0, kind="stable")
         return tuple(np.take_along_axis(a, order, axis=0) for a in v)
 
     # Keys that differ by less than any of the types can tell, so that ties keep their order.
     keys = 1 + np.arange(12, 0, -1).reshape(6, 2).astype(np.float32) * 2**-20
     keys[::3] *= 2
     assert len(np.unique(rounded(keys, low))) == 2
-    n = np.arange(12, dtype=np.int32).reshape(6, 2)
-    s = inst(
-        "s",
-        "sort",
-        pair(Shape(F32, (6, 2)), Shape(S32, (6, 2))),
-        "k",
-        "n",
-        dimensions=(0,),
-        is_stable=True,
-        called=("less",),
-    )
-    k = inst("k", "parameter", (6, 2), number=0)
-    model = module(k, inst("n", "parameter", Shape(S32, (6, 2)), number=1), s, others=(LESS,))
-    result = check(model, cast_type, keys, n, sort=ordered)
+    operands = [("k", F32, keys), ("n", S32, np.arange(12, dtype=np.int32).reshape(6, 2))]
+    operands = operands[::-1] if key else operands
+    less = compared("less", "LT", *(t for _, t, _ in operands for _ in "xy"))
+    if key:
+        test = less.by_name["t"].replace(operands=("c", "d"))
+        less = computation("less", *less.parameters, test)
+    shapes = [Shape(t, (6, 2)) for _, t, _ in operands]
+    parameters = [
+        inst(n, "parameter", Shape(t, (6, 2)), number=k) for k, (n, t, _) in enumerate(operands)
+    ]
+    names = [p.name for p in parameters]
+    more = {"dimensions": (0,), "is_stable": True, "called": ("less",)}
+    s = inst("s", "sort", pair(*shapes), *names, **more)
+    inputs = [x for _, _, x in operands]
+    result = check(module(*parameters, s, others=(less,)), cast_type, *inputs, sort=ordered)
     if low is not TF32:
         called = result.by_name[result.entry_computation.by_name["s"].called[0]]
-        assert [p.array.dtype for p in called.parameters] == [low, low, S32, S32]
+        expected = [low if t is F32 else S32 for _, t, _ in operands for _ in "xy"]
+        assert [p.array.dtype for p in called.parameters] == expected
 
 
 @TYPES
@@ -391,6 +403,10 @@ def test_a_view_of_the_bits_reads_the_models_type() -> None:
     views = {"bitcast_convert": lambda i, v: v[0].view(i.array.dtype.numpy)}
     result = check(model, "bf16", normal(5, 7), **views)
     assert result.entry_computation.by_name["v"].operands == ("y.to_f32",)
+    plan = make_plan(model, neuron_policy("all", "bf16"))
+    by_hand = dataclasses.replace(plan, decisions={"b": plan.decisions["y"]})
+    with pytest.raises(InvalidArgument, match="b is a bitcast-convert that keeps"):
+        apply_plan(model, by_hand)
 
 
 # ---- what is left alone ----------------------------------------------------------------------------
@@ -410,3 +426,31 @@ def test_other_types_are_untouched_A2(cast_type: str, dtype: DType) -> None:
         others=(add, less),
     )
     assert applied(model, "all", cast_type) == model
+
+
+def test_complex_numbers_are_the_hosts_H1() -> None:
+    model = module(
+        inst("x", "parameter", Shape(dtypes.complex64, (3,)), number=0),
+        inst("a", "abs", (3,), "x"),
+        inst("y", "multiply", (3,), "a", "a"),
+    )
+    assert set(make_plan(model, neuron_policy("all", "bf16")).decisions) == {"y"}
+    assert (
+        applied(model, "all", "bf16").entry_computation.by_name["a"]
+        == model.entry_computation.by_name["a"]
+    )
+
+
+@pytest.mark.parametrize("output", [F32, BF16, F16, TF32])
+@pytest.mark.parametrize("operand", [F32, BF16, F16, TF32])
+def test_several_results_may_have_another_type_than_is_read_E1(operand: DType, output: DType) -> None:
+    model = argmax_model()
+    x = normal(5, 7)
+    plan = make_plan(model, neuron_policy("none", "bf16"))
+    decision = Decision(operand, F32, output, "by hand")
+    result = apply_plan(model, dataclasses.replace(plan, decisions={"r": decision}))
+    verify(result)
+    value, at = greatest(model.root, [rounded(x, operand), np.broadcast_to(np.arange(7), (5, 7)), x, x])
+    got = execute(result, [bits(x)])
+    np.testing.assert_array_equal(got[0].data, rounded(value, output))
+    np.testing.assert_array_equal(got[1].data, at)

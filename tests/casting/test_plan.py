@@ -188,6 +188,7 @@ def test_fingerprint_ignores_what_changes_no_value(model: Module) -> None:
         # Attributes that a file leaves out where they are as usual.
         changed(model, "c", attributes={"comparison_direction": "GT", "comparison_type": ""}),
         changed(model, "x", attributes={}),
+        changed(model, "s", attributes={"feature_group_count": 1, "channel_id": 0}),
         proto.from_bytes(proto.to_bytes(model)),
     ]
     assert {fingerprint(m) for m in others} == {fingerprint(model)}

@@ -79,6 +79,20 @@ def test_an_instruction_may_read_one_type_and_give_another_E1(
 
 
 @pytest.mark.parametrize(("operand", "output"), PAIRS)
+def test_movement_may_read_one_type_and_give_another_E1(
+    module_of: Callable[..., Module], operand: DType, output: DType
+) -> None:
+    x, _ = vectors()
+    model = module_of(x, Instruction("r", "reverse", x.shape, ("x",), {"dimensions": (0,)}))
+    plan = make_plan(model, neuron_policy("none", "bf16"))
+    plan = dataclasses.replace(plan, decisions={"r": Decision(operand, F32, output, "by hand")})
+    result = apply_plan(model, plan)
+    verify(result)
+    expected = rounded(rounded(X[::-1], operand), output)
+    np.testing.assert_array_equal(execute(result, [ops.Bits(X, F32)]).data, expected)
+
+
+@pytest.mark.parametrize(("operand", "output"), PAIRS)
 def test_a_dot_keeps_the_algorithm_that_it_states_A1(
     module_of: Callable[..., Module], operand: DType, output: DType
 ) -> None:

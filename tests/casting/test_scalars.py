@@ -196,6 +196,26 @@ def test_reduce_precision_rounds_a_float32_C9(cast_type: str) -> None:
     assert new.by_name[new.root].array.dtype is carried(low)
 
 
+@TYPES
+def test_a_view_of_the_bits_is_one_of_float32(cast_type: str) -> None:
+    low = CAST_TYPES[cast_type]
+    old = computation(
+        inst("a", "parameter", F32, number=0),
+        inst("n", "parameter", S32, number=1),
+        inst("v", "bitcast-convert", S32, "a"),
+        inst("u", "add", S32, "v", "n"),
+        inst("f", "bitcast-convert", F32, "u"),
+        name="g",
+    )
+    new = retyped(old, low)
+    stored = np.asarray(A.astype(carried(low).numpy)).view(carried(low).storage)
+    one = ops.Bits(np.asarray(3, np.int32), S32)
+    got = execute(Module("m", "g", (new,)).replace_entry(new), [ops.Bits(stored, carried(low)), one])
+    moved = np.asarray(stored.view(carried(low).numpy).astype(np.float32).view(np.int32) + 3)
+    assert got.dtype is carried(low)
+    assert np.float32(got.data.view(carried(low).numpy)) == rounded(moved.view(np.float32), low)
+
+
 def test_new_names_do_not_replace_others() -> None:
     taken = {"f.bf16", "a.bf16", "a", "b", "s", "f"}
 
