@@ -17,6 +17,7 @@
 #include "executable.h"
 #include "memory.h"
 #include "pool.h"
+#include "scatter.h"
 #include "sort.h"
 
 namespace py = pybind11;
@@ -106,6 +107,42 @@ void run_fold_windows(const TileProgram& computation, const WindowRows& rows,
     }
     const py::gil_scoped_release released;
     fold_windows(windows, computation, views, starts, targets);
+}
+
+void run_select_windows(const TileProgram& select, const WindowRows& rows, const py::array& input,
+                        py::array places) {
+    const Windows windows = make_windows(input, places, rows);
+    if (select.inputs().empty()) throw std::invalid_argument("a selection takes two elements");
+    const View view = view_of(input, select.inputs()[0]);
+    auto* target = reinterpret_cast<int64_t*>(output_data(places, DType::int64));
+    const py::gil_scoped_release released;
+    select_windows(windows, select, view, target);
+}
+
+void run_scatter(const TileProgram& computation, const py::array& places,
+                 const std::vector<py::array>& updates, std::vector<py::array> targets) {
+    const size_t n = targets.size();
+    if (n == 0 || updates.size() != n || computation.inputs().size() != 2 * n ||
+        computation.output_count() != n)
+        throw std::invalid_argument("the computation takes elements and updates, and gives elements");
+    const auto is_dense = [](const py::array& a) { return (a.flags() & py::array::c_style) != 0; };
+    const View where = view_of(places, DType::int64);
+    std::vector<const char*> sources;
+    std::vector<char*> outputs;
+    for (size_t i = 0; i < n; ++i) {
+        const DType type = computation.inputs()[i];
+        if (type != computation.output_dtype(i) || shape_of(targets[i]) != shape_of(targets[0]))
+            throw std::invalid_argument("the targets are not what the computation gives");
+        if (updates[i].size() != places.size() || !is_dense(updates[i]) || !is_dense(places))
+            throw std::invalid_argument("places and updates are as many, and dense");
+        sources.push_back(view_of(updates[i], computation.inputs()[n + i]).data);
+        outputs.push_back(output_data(targets[i], type));
+    }
+    const auto* first = reinterpret_cast<const int64_t*>(where.data);
+    const py::gil_scoped_release released;
+    if (std::any_of(first, first + places.size(), [&](int64_t p) { return p >= targets[0].size(); }))
+        throw std::invalid_argument("a place lies behind the target");
+    scatter(computation, places.size(), first, sources, outputs);
 }
 
 py::array run_sort(const TileProgram& comparator, const std::vector<py::array>& operands) {
@@ -232,6 +269,10 @@ PYBIND11_MODULE(_core, m) {
         py::arg("output"));
     m.def("fold_windows", &run_fold_windows, py::arg("computation"), py::arg("window"),
           py::arg("inputs"), py::arg("initial"), py::arg("outputs"));
+    m.def("select_windows", &run_select_windows, py::arg("select"), py::arg("window"), py::arg("input"),
+          py::arg("places"));
+    m.def("scatter", &run_scatter, py::arg("computation"), py::arg("places"), py::arg("updates"),
+          py::arg("targets"));
     m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));
     py::class_<PackedColumns>(m, "PackedColumns")
         .def(py::init([](int a_dtype, const py::array& b, int b_dtype, int b_vectors, int batch,

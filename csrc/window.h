@@ -29,4 +29,10 @@ void fold_windows(const Windows& windows, const TileProgram& computation,
                   const std::vector<View>& inputs, const std::vector<const char*>& initial,
                   const std::vector<char*>& outputs);
 
+// Where the element of every window lies that `select` keeps: the elements are scanned in row-major
+// order, and the current one stays while select(current, next) holds (R4). `places` receives its
+// number in the operand's row-major order, -1 for a window without elements.
+void select_windows(const Windows& windows, const TileProgram& select, const View& input,
+                    int64_t* places);
+
 }  // namespace neuronsim

@@ -89,6 +89,15 @@ def fold_windows(
     initial: list[_Array],
     outputs: list[_Array],
 ) -> None: ...
+def select_windows(
+    select: TileProgram, window: _Window, input: _Array, places: npt.NDArray[np.int64]
+) -> None: ...
+def scatter(
+    computation: TileProgram,
+    places: npt.NDArray[np.int64],
+    updates: list[_Array],
+    targets: list[_Array],
+) -> None: ...
 def sort(comparator: TileProgram, operands: list[_Array]) -> _Array: ...
 
 class PackedColumns:

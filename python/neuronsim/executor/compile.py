@@ -414,6 +414,4 @@ def _is_elementwise(i: Instruction, computation: Computation, profile: Profile) 
         return False  # each is counted on its own (C7)
     if ops.has_input_range(op, profile):
         return False  # counted likewise (E3)
-    return not any(
-        t.code is None or (op.core is not None and ops.is_host(t)) for t in types
-    )
+    return not any(t.code is None or (op.core is not None and ops.is_host(t)) for t in types)

@@ -317,7 +317,8 @@ class _Recorder:
             return False
         output = self._new(name, t, scope)
         operands = (Bits(array.array, t.dtype), Bits(more[0].array, t.dtype))
-        step = ops.record_reduce(action.op, operands, action.attributes, output, self.setting)
+        recorder = ops.record_reduce if action.op.name == "reduce" else ops.record_reduce_window
+        step = recorder(operands, action.attributes, output, self.setting)
         self._add(step, s.members, array.memory, more[0].memory, self.places[name].memory)
         return True
 

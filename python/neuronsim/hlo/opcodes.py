@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from neuronsim import ops
-from neuronsim.errors import UnsupportedOperator
+from neuronsim.errors import InvalidArgument, UnsupportedOperator
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
 
 # Opcodes that arrange values and compute nothing.
@@ -77,7 +77,7 @@ def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
         attributes["computations"] = tuple(
             scalar_computation(module, name, instruction.opcode) for name in instruction.called
         )
-        attributes["reducer"] = attributes["computations"][-1].reducer
+        attributes["reducer"] = next((c.reducer for c in attributes["computations"][-1:]), None)
     return attributes
 
 
@@ -95,6 +95,9 @@ def scalar_computation(module: Module, name: str, what: str) -> ops.ScalarComput
     found = module.scalar_computations.get(name)
     if found is None:
         computation = module.by_name[name]
+        for p in computation.parameters:
+            if p.array.dims != ():
+                raise InvalidArgument(f"its computation {name!r} takes {p.array.type}, not a scalar")
         types = tuple(p.array.dtype for p in computation.parameters)
         steps: list[ops.ScalarStep] = []
         arguments = [[n] for n in range(len(types))]

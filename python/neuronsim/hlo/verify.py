@@ -54,8 +54,8 @@ def _verify_instruction(module: Module, computation: Computation, i: Instruction
         raise InvalidArgument(f"takes {op.arity} operands, not {len(operands)}")
     if op.arity < 0 and not operands:
         raise InvalidArgument("takes at least one operand")
-    if i.opcode == "reduce":
-        _verify_reducer(module, i, operands[0])
+    if i.opcode == "bitcast":
+        _verify_layouts(i.array, operands[0].array)
     inferred = op.infer([o.array.type for o in operands], attributes)
     stated = i.result
     if inferred != stated:
@@ -68,11 +68,14 @@ def _listed(result: ops.Result) -> str:
     return str(result) if isinstance(result, ops.ArrayType) else f"({', '.join(map(str, result))})"
 
 
-def _verify_reducer(module: Module, i: Instruction, array: Instruction) -> None:
-    scalar = ops.ArrayType(array.array.dtype, ())
-    for parameter in module.by_name[i.called[0]].parameters:
-        if parameter.array.type != scalar:
-            raise InvalidArgument(f"its computation takes {parameter.array.type}, not {scalar}")
+def _verify_layouts(*shapes: Shape) -> None:
+    """A bitcast reads the same memory in another shape, which in row-major order is a reshape."""
+    for s in shapes:
+        if s.layout not in (None, tuple(reversed(range(len(s.dims))))):
+            raise UnsupportedOperator(
+                f"bitcast with the layout {s.layout}: neuronsim takes modules as they are before a "
+                "compiler chooses layouts, row-major"
+            )
 
 
 def _verify_structure(module: Module, i: Instruction, operands: list[Instruction]) -> None:

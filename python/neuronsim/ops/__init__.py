@@ -21,6 +21,7 @@ from neuronsim.ops.evaluation import (
     truncated,
     truncated_all,
 )
+from neuronsim.ops.folds import core_window
 from neuronsim.ops.order import order_keys
 from neuronsim.ops.products import (
     NO_FUSION,
@@ -52,7 +53,7 @@ from neuronsim.ops.programs import (
     step_tiles,
     tile_program,
 )
-from neuronsim.ops.reductions import MAX_WINDOW, core_window, record_reduce
+from neuronsim.ops.reductions import record_reduce
 from neuronsim.ops.rows import (
     MAX_ELEMENTS,
     OPS,
@@ -76,6 +77,7 @@ from neuronsim.ops.rows import (
     by_name,
 )
 from neuronsim.ops.table import FUNCTIONS_OF_FLOATS, OPCODES, by_opcode
+from neuronsim.ops.windows import MAX_WINDOW, record_reduce_window
 
 __all__ = [
     "CONVERT",
@@ -136,6 +138,7 @@ __all__ = [
     "pack_columns",
     "record_product",
     "record_reduce",
+    "record_reduce_window",
     "run_tile_program",
     "step_tiles",
     "tile_program",

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
-from neuronsim.errors import UnsupportedOperator
-from neuronsim.ops.programs import CONVERT, ProgramStep, TileProgram, core_code, lower, tile_program
-from neuronsim.ops.rows import Attributes, Op
+from neuronsim.errors import InvalidArgument, UnsupportedOperator
+from neuronsim.ops.programs import (
+    CONVERT,
+    ProgramStep,
+    TileProgram,
+    core_code,
+    is_host,
+    lower,
+    tile_program,
+)
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
 from neuronsim.profiles import Profile
 
 
@@ -40,6 +51,53 @@ class ScalarComputation:
         """The types of its results."""
         values = (*self.parameters, *(s.dtype for s in self.steps))
         return tuple(values[n] for n in self.results)
+
+
+def applied_computations(attributes: Attributes, count: int) -> tuple[ScalarComputation, ...]:
+    """The computations that an operation applies to elements; raises InvalidArgument for another number
+    of them.
+    """
+    computations: tuple[ScalarComputation, ...] = attributes["computations"]
+    if len(computations) != count:
+        raise InvalidArgument(f"applies {count} computations, and {len(computations)} are named")
+    return computations
+
+
+def check_computation(
+    computation: ScalarComputation, parameters: Sequence[DType], results: Sequence[DType]
+) -> None:
+    """Raises InvalidArgument for a computation that does not take these types and give those."""
+    for own, wanted, does in (
+        (computation.parameters, parameters, "takes"),
+        (computation.result_types, results, "gives"),
+    ):
+        if list(own) != list(wanted):
+            listed = [", ".join(t.name for t in types) for types in (own, wanted)]
+            raise InvalidArgument(
+                f"its computation {computation.name!r} {does} ({listed[0]}), not ({listed[1]})"
+            )
+
+
+def is_on_host(computation: ScalarComputation) -> bool:
+    """Whether the host computes it, since it has a type that the device has not (H1)."""
+    return any(is_host(t) for t in (*computation.parameters, *(s.dtype for s in computation.steps)))
+
+
+def evaluate_computation(
+    computation: ScalarComputation, operands: Sequence[Bits], setting: Setting
+) -> tuple[Bits, ...]:
+    """The results of a computation on the host, for arrays of one shape, row by row of the op table."""
+    values = list(operands)
+    dims = operands[0].data.shape
+    for s in computation.steps:
+        if s.op is None:
+            word = s.constant.to_bytes(16, "little")[: s.dtype.itemsize]
+            values.append(Bits(np.full(dims, np.frombuffer(word, s.dtype.storage)[0]), s.dtype))
+            continue
+        arguments = [values[n] for n in s.operands]
+        data = s.op.evaluate_array(arguments, s.attributes, ArrayType(s.dtype, dims), setting)
+        values.append(Bits(data, s.dtype))
+    return tuple(values[n] for n in computation.results)
 
 
 _NARROW = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}

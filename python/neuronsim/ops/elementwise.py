@@ -11,8 +11,22 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops.computations import (
+    applied_computations,
+    check_computation,
+    computation_program,
+    evaluate_computation,
+    is_on_host,
+)
 from neuronsim.ops.order import order_keys
-from neuronsim.ops.programs import CORE_KINDS, core_code, core_name, is_host, run_one
+from neuronsim.ops.programs import (
+    CORE_KINDS,
+    core_code,
+    core_name,
+    is_host,
+    run_one,
+    run_tile_program,
+)
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting, by_name, same_type
 
 
@@ -156,6 +170,26 @@ def _evaluate_on_host(op: Op, operands: Sequence[Bits]) -> BitsArray:
             )
         function = _ON_HOST.get(op.name) or getattr(np, op.name)
         return np.asarray(function(*values))
+
+
+def infer_map(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    dims = operands[0].dims
+    if any(t.dims != dims for t in operands):
+        raise InvalidArgument(f"arrays of different shapes: {', '.join(map(str, operands))}")
+    (computation,) = applied_computations(attributes, 1)
+    check_computation(computation, [t.dtype for t in operands], computation.result_types[:1])
+    return ArrayType(computation.result_types[0], dims)
+
+
+def evaluate_map(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    (computation,) = applied_computations(attributes, 1)
+    if is_on_host(computation):
+        (found,) = evaluate_computation(computation, operands, setting)
+        return found.data
+    program = computation_program(computation, setting.profile)
+    return run_tile_program(program, [x.data for x in operands], [result])[0]
 
 
 def evaluate_elementwise(

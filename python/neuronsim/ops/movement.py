@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from neuronsim import dtypes
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
 from neuronsim.ops.products import dot_kind, transpose_on_tensor_engine
 from neuronsim.ops.programs import run_one
 from neuronsim.ops.rows import (
@@ -83,6 +83,47 @@ def infer_iota(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTy
     return ArrayType(attributes["dtype"], dims)
 
 
+def infer_bitcast_convert(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    (x,), target = operands, attributes["dtype"]
+    if x.dtype is target:
+        return x
+    for t in (x.dtype, target):
+        if t in (dtypes.boolean, dtypes.tfloat32) or t.kind == "complex":
+            raise UnsupportedType(
+                f"bitcast-convert of {x.dtype.name} to {target.name}: not every bit pattern is a "
+                f"{t.name}, nor is it made of others"
+            )
+    source, size = x.dtype.itemsize, target.itemsize
+    if source > size:
+        return ArrayType(target, (*x.dims, source // size))
+    if source < size:
+        if x.dims[-1:] != (size // source,):
+            raise InvalidArgument(f"the last dimension of {x} does not make one {target.name}")
+        return ArrayType(target, x.dims[:-1])
+    return ArrayType(target, x.dims)
+
+
+def infer_bitcast(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    (x,), result = operands, ArrayType(attributes["dtype"], tuple(attributes["dims"]))
+    same_width = x.dtype is result.dtype or (x.dtype.itemsize == result.dtype.itemsize)
+    if not same_width or math.prod(x.dims) != math.prod(result.dims):
+        raise InvalidArgument(f"{result} is not the memory of {x}")
+    return result
+
+
+def infer_get_dimension_size(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    sole_axis(attributes, len(operands[0].dims))
+    return ArrayType(dtypes.int32, ())
+
+
+def infer_set_dimension_size(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    x, size = operands
+    sole_axis(attributes, len(x.dims))
+    if size != ArrayType(dtypes.int32, ()):
+        raise InvalidArgument(f"the size of a dimension is an int32 scalar, not {size}")
+    return x
+
+
 def evaluate_copy(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
@@ -145,3 +186,32 @@ def evaluate_iota(
     line_type = ArrayType(result.dtype, (result.dims[axis],))
     line = Bits(run_one(by_name("convert"), [count], {}, line_type, setting), result.dtype)
     return evaluate_broadcast(op, [line], {"dimensions": (axis,)}, result, setting)
+
+
+def evaluate_bitcast_convert(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    x = np.array(operands[0].data, order="C", copy=None)
+    # With a last axis whose elements are together as wide as one of the wider type.
+    wide = x if x.dtype.itemsize < result.dtype.itemsize else x[..., np.newaxis]
+    return np.ascontiguousarray(wide).view(result.dtype.storage).reshape(result.dims)
+
+
+def evaluate_get_dimension_size(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    (axis,) = attributes["dimensions"]
+    return np.array(operands[0].data.shape[axis], np.int32)
+
+
+def evaluate_set_dimension_size(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    x, size = operands
+    (axis,) = attributes["dimensions"]
+    if int(size.data) != result.dims[axis]:
+        raise UnsupportedOperator(
+            f"set-dimension-size to {int(size.data)} of {result.dims[axis]} elements along dimension "
+            f"{axis}: neuronsim executes static shapes"
+        )
+    return x.data

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 
-from neuronsim import dtypes
+from neuronsim import _core, dtypes
 from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops.computations import (
+    ScalarComputation,
+    applied_computations,
+    check_computation,
+    computation_program,
+    evaluate_computation,
+    is_on_host,
+)
 from neuronsim.ops.programs import is_host
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,
     Bits,
     BitsArray,
+    Data,
     Op,
+    Result,
     Setting,
     check_axes,
+    one_or_tuple,
     same_type,
+    sole_axis,
 )
 
 
@@ -46,6 +59,21 @@ def infer_top_k(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayT
     if not dims or type(k) is not int or not 0 <= k <= dims[-1]:
         raise InvalidArgument(f"{operands[0]} has no {k} largest along its last axis")
     return ArrayType(dtypes.int64, (*dims[:-1], k))
+
+
+def infer_topk(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
+    found = infer_top_k(operands, attributes)
+    return ArrayType(operands[0].dtype, found.dims), ArrayType(dtypes.int32, found.dims)
+
+
+def infer_sort(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
+    dims = operands[0].dims
+    if any(t.dims != dims for t in operands):
+        raise InvalidArgument(f"arrays of different shapes: {', '.join(map(str, operands))}")
+    sole_axis(attributes, len(dims))
+    (comparator,) = applied_computations(attributes, 1)
+    check_computation(comparator, [t.dtype for t in operands for _ in "lr"], [dtypes.boolean])
+    return one_or_tuple(operands)
 
 
 def order_keys(x: Bits, *, nan_last: bool = True) -> BitsArray:
@@ -93,12 +121,59 @@ def evaluate_argsort(
     return np.asarray(order, np.int64)
 
 
+def _first_indices(x: Bits, k: int, *, largest: bool) -> BitsArray:
+    """Those of the first k elements in TOTALORDER, equal ones by index."""
+    keys = order_keys(x, nan_last=False)
+    # ~key is in the opposite order, so that a stable sort leaves equal keys by index.
+    order = np.argsort(~keys if largest else keys, axis=-1, kind="stable")
+    return np.ascontiguousarray(order[..., :k], np.int64)
+
+
 def evaluate_top_k(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    # ~key is in the opposite order, so that a stable sort leaves equal keys by index.
-    order = np.argsort(~order_keys(operands[0], nan_last=False), axis=-1, kind="stable")
-    return np.ascontiguousarray(order[..., : attributes["k"]], np.int64)
+    return _first_indices(operands[0], attributes["k"], largest=True)
+
+
+def evaluate_topk(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
+) -> Data:
+    (x,) = operands
+    order = _first_indices(x, attributes["k"], largest=attributes["largest"])
+    return np.take_along_axis(x.data, order, -1), order.astype(np.int32)
+
+
+def evaluate_sort(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
+) -> Data:
+    (axis,) = attributes["dimensions"]
+    (comparator,) = applied_computations(attributes, 1)
+    moved = [Bits(np.moveaxis(x.data, axis, -1), x.dtype) for x in operands]
+    if is_on_host(comparator):
+        order = _order_on_host(comparator, moved, setting)
+    else:
+        program = computation_program(comparator, setting.profile)
+        order = _core.sort(program, [x.data for x in moved])
+    sorted_arrays = (np.take_along_axis(x.data, order, -1) for x in moved)
+    found = tuple(np.moveaxis(a, -1, axis) for a in sorted_arrays)
+    return found[0] if isinstance(result, ArrayType) else found
+
+
+def _order_on_host(
+    comparator: ScalarComputation, operands: Sequence[Bits], setting: Setting
+) -> BitsArray:
+    shape = operands[0].data.shape
+    order = np.empty(shape, np.int64)
+    for line in np.ndindex(shape[:-1]):
+
+        def compare(left: int, right: int, line: tuple[int, ...] = line) -> int:
+            at = ((*line, left), (*line, right))
+            pairs = [Bits(np.asarray(x.data[i]), x.dtype) for x in operands for i in at]
+            (comes_first,) = evaluate_computation(comparator, pairs, setting)
+            return -int(comes_first.data)
+
+        order[line] = sorted(range(shape[-1]), key=functools.cmp_to_key(compare))
+    return order
 
 
 def evaluate_nextafter(

@@ -24,7 +24,6 @@ from neuronsim.ops.programs import (
     run_tile_program,
     tile_program,
 )
-from neuronsim.ops.reductions import check_window
 from neuronsim.ops.rows import (
     MAX_ELEMENTS,
     ArrayType,
@@ -38,6 +37,7 @@ from neuronsim.ops.rows import (
     WindowDimension,
     check_axes,
 )
+from neuronsim.ops.windows import check_window
 from neuronsim.profiles import Profile
 
 

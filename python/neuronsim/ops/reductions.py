@@ -1,4 +1,4 @@
-"""Reductions, cumulative functions and windows: rules R1 to R4."""
+"""Reductions and cumulative functions: rules R1 to R4."""
 
 from __future__ import annotations
 
@@ -10,28 +10,54 @@ import numpy as np
 
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
+from neuronsim.errors import InvalidArgument, UnsupportedOperator
+from neuronsim.ops.computations import applied_computations, check_computation
+from neuronsim.ops.folds import fold_windows
 from neuronsim.ops.programs import CORE, core_code, core_name, empty, is_host, numerics
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,
     Bits,
     BitsArray,
+    Data,
     Op,
+    Result,
     Setting,
     WindowDimension,
     by_name,
     check_axes,
+    one_or_tuple,
 )
 
 
-def infer_reduce(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
-    array, initial = operands
-    if initial != ArrayType(array.dtype, ()):
-        raise InvalidArgument(f"the initial value of a reduction of {array} cannot be {initial}")
-    check_axes(attributes["dimensions"], len(array.dims), "dimensions")
-    kept = (n for d, n in enumerate(array.dims) if d not in attributes["dimensions"])
-    return ArrayType(array.dtype, tuple(kept))
+def infer_reduce(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
+    arrays = check_reduction(operands, attributes, "a reduction")
+    dims = arrays[0].dims
+    check_axes(attributes["dimensions"], len(dims), "dimensions")
+    kept = tuple(n for d, n in enumerate(dims) if d not in attributes["dimensions"])
+    return one_or_tuple([ArrayType(t.dtype, kept) for t in arrays])
+
+
+def check_reduction(
+    operands: Sequence[ArrayType], attributes: Attributes, what: str
+) -> Sequence[ArrayType]:
+    """The arrays among the operands of a reduction: they have one shape, an initial value each, and a
+    computation that goes with them.
+    """
+    count = len(operands) // 2
+    arrays, initial = operands[:count], operands[count:]
+    if count == 0 or len(initial) != count:
+        raise InvalidArgument("takes arrays and as many initial values")
+    for t, start in zip(arrays, initial, strict=True):
+        if t.dims != arrays[0].dims:
+            raise InvalidArgument(f"arrays of different shapes: {', '.join(map(str, arrays))}")
+        if start != ArrayType(t.dtype, ()):
+            raise InvalidArgument(f"the initial value of {what} of {t} cannot be {start}")
+    if "computations" in attributes:
+        (computation,) = applied_computations(attributes, 1)
+        types = [t.dtype for t in arrays]
+        check_computation(computation, types * 2, types)
+    return arrays
 
 
 def infer_cumulative(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -42,39 +68,12 @@ def infer_cumulative(operands: Sequence[ArrayType], attributes: Attributes) -> A
     return array
 
 
-MAX_WINDOW = 1 << 31
-
-
-def infer_reduce_window(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
-    array, initial = operands
-    window: Sequence[WindowDimension] = attributes["window"]
-    if initial != ArrayType(array.dtype, ()):
-        raise InvalidArgument(f"the initial value of windows of {array} cannot be {initial}")
-    if len(window) != len(array.dims):
-        raise InvalidArgument(f"a window over {array} has {len(array.dims)} dimensions")
-    check_window(window)
-    if any(d.reversal for d in window):
-        raise InvalidArgument("the window of a reduction is not reversed: only a convolution's is (M5)")
-    dims = tuple(d.output_size(n) for d, n in zip(window, array.dims, strict=True))
-    return ArrayType(array.dtype, dims)
-
-
-def check_window(window: Sequence[WindowDimension]) -> None:
-    for d in window:
-        if not isinstance(d, WindowDimension):
-            raise InvalidArgument(f"a window consists of WindowDimension, not {d!r}")
-        lengths = (d.size, d.stride, d.base_dilation, d.window_dilation)
-        if not all(isinstance(n, int) and 1 <= n <= MAX_WINDOW for n in lengths):
-            raise InvalidArgument(
-                f"sizes, strides and dilations of a window are from 1 to {MAX_WINDOW}: {d}"
-            )
-        if not all(isinstance(n, int) and abs(n) <= MAX_WINDOW for n in d.padding):
-            raise InvalidArgument(f"the padding of a window is at most {MAX_WINDOW} either way: {d}")
-
-
 def evaluate_reduce(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
+) -> Data:
+    if attributes["reducer"] is None:
+        return _fold(operands, attributes, result, setting)
+    assert isinstance(result, ArrayType)
     array, initial = operands
     reducer = by_name(attributes["reducer"])
     if is_host(array.dtype):
@@ -95,22 +94,36 @@ def _reduce_call(
     depth = math.prod(array.data.shape[d] for d in reduced)
     moved = array.data.transpose(kept + reduced)
     reducer = by_name(attributes["reducer"])
-    reduction = _reduction(reducer, array.dtype, attributes, depth, setting)
-    return reduction, moved, len(kept), initial.data, output
+    settled = reduction(reducer, array.dtype, attributes, depth, setting)
+    return settled, moved, len(kept), initial.data, output
 
 
 def record_reduce(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
+    operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
 ) -> _core.Step:
-    """A simple reduce or reduce-window as a step of a compiled program that stores into `output`. The
-    arrays only stand for memory.
+    """A simple reduce as a step of a compiled program that stores into `output`. The arrays only stand
+    for memory.
     """
-    if op.name == "reduce":
-        return _core.record_reduce(*_reduce_call(operands, attributes, output, setting))
-    return _core.record_reduce_windows(*_window_call(operands, attributes, output, setting))
+    return _core.record_reduce(*_reduce_call(operands, attributes, output, setting))
 
 
-def _reduction(
+def _fold(
+    operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
+) -> tuple[BitsArray, ...]:
+    """A reduction by any computation: one window spans the reduced dimensions."""
+    arrays, initial = operands[: len(operands) // 2], operands[len(operands) // 2 :]
+    reduced = attributes["dimensions"]
+    shape = arrays[0].data.shape
+    window = [WindowDimension(n if d in reduced else 1) for d, n in enumerate(shape)]
+    dims = tuple(1 if d in reduced else n for d, n in enumerate(shape))
+    types = (result,) if isinstance(result, ArrayType) else result
+    wide = [ArrayType(t.dtype, dims) for t in types]
+    (computation,) = applied_computations(attributes, 1)
+    found = fold_windows(computation, window, arrays, initial, wide, setting)
+    return tuple(a.reshape(t.dims) for a, t in zip(found, types, strict=True))
+
+
+def reduction(
     reducer: Op, dtype: DType, attributes: Attributes, depth: int, setting: Setting
 ) -> _core.Reduction:
     """Rules R1-R3 as the core takes them; `accumulate` is the plan's type of every step (R1)."""
@@ -151,34 +164,7 @@ def evaluate_cumulative(
         return np.asarray(host(host.accumulate(array.data, axis=axis), initial.data))
     moved = np.moveaxis(array.data, axis, -1)
     output = empty(ArrayType(result.dtype, moved.shape))
-    reduction = _reduction(reducer, array.dtype, attributes, moved.shape[-1], setting)
+    settled = reduction(reducer, array.dtype, attributes, moved.shape[-1], setting)
     inner = math.prod(array.data.shape[axis + 1 :])
-    _core.reduce(reduction, moved, moved.ndim - 1, initial.data, output, max(inner, 1))
+    _core.reduce(settled, moved, moved.ndim - 1, initial.data, output, max(inner, 1))
     return np.moveaxis(output, -1, axis)
-
-
-def evaluate_reduce_window(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    array = operands[0]
-    if is_host(array.dtype):
-        raise UnsupportedType(f"reduce-window of {array.dtype.name}: the device has no such type")
-    output = empty(result)
-    _core.reduce_windows(*_window_call(operands, attributes, output, setting))
-    return output
-
-
-def _window_call(
-    operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
-) -> tuple[Any, ...]:
-    array, initial = operands
-    window: tuple[WindowDimension, ...] = attributes["window"]
-    reducer = by_name(attributes["reducer"])
-    elements = min(math.prod(d.size for d in window), array.data.size)
-    reduction = _reduction(reducer, array.dtype, attributes, elements, setting)
-    return reduction, core_window(window), array.data, initial.data, output
-
-
-def core_window(window: Sequence[WindowDimension]) -> list[tuple[int, int, int, int, int]]:
-    """A window as the core takes it: the high padding is in the output's shape."""
-    return [(d.size, d.stride, d.padding[0], d.base_dilation, d.window_dilation) for d in window]

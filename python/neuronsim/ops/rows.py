@@ -218,6 +218,11 @@ def same_type(operands: Sequence[ArrayType], what: str) -> ArrayType:
     return operands[0]
 
 
+def one_or_tuple(types: Sequence[ArrayType]) -> Result:
+    """The result's type of an operation that gives one array, or several."""
+    return types[0] if len(types) == 1 else tuple(types)
+
+
 def infer_same(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     return same_type(operands, "operands")
 

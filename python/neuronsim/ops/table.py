@@ -16,28 +16,49 @@ from neuronsim.ops.composites import (
 from neuronsim.ops.elementwise import (
     evaluate_convert,
     evaluate_elementwise,
+    evaluate_map,
     infer_abs,
     infer_clamp,
     infer_comparison,
     infer_convert,
+    infer_map,
     infer_predicate,
     infer_reduce_precision,
     infer_select,
 )
+from neuronsim.ops.indexing import (
+    evaluate_dynamic_slice,
+    evaluate_dynamic_update_slice,
+    evaluate_gather,
+    evaluate_pad,
+    evaluate_scatter,
+    infer_dynamic_slice,
+    infer_dynamic_update_slice,
+    infer_gather,
+    infer_pad,
+    infer_scatter,
+)
 from neuronsim.ops.movement import (
+    evaluate_bitcast_convert,
     evaluate_broadcast,
     evaluate_concatenate,
     evaluate_copy,
+    evaluate_get_dimension_size,
     evaluate_iota,
     evaluate_reshape,
     evaluate_reverse,
+    evaluate_set_dimension_size,
     evaluate_slice,
     evaluate_transpose,
+    infer_bitcast,
+    infer_bitcast_convert,
     infer_broadcast,
     infer_concatenate,
+    infer_get_dimension_size,
     infer_iota,
     infer_reshape,
     infer_reverse,
+    infer_set_dimension_size,
     infer_slice,
     infer_transpose,
 )
@@ -45,23 +66,31 @@ from neuronsim.ops.order import (
     evaluate_argsort,
     evaluate_argument,
     evaluate_nextafter,
+    evaluate_sort,
     evaluate_top_k,
+    evaluate_topk,
     infer_argsort,
     infer_argument,
     infer_nextafter,
+    infer_sort,
     infer_top_k,
+    infer_topk,
 )
 from neuronsim.ops.products import evaluate_convolution, evaluate_dot, infer_convolution, infer_dot
 from neuronsim.ops.programs import CORE_KINDS
 from neuronsim.ops.reductions import (
     evaluate_cumulative,
     evaluate_reduce,
-    evaluate_reduce_window,
     infer_cumulative,
     infer_reduce,
-    infer_reduce_window,
 )
 from neuronsim.ops.rows import OPS, Attributes, CastClass, Engine, Evaluate, Infer, Op, infer_same
+from neuronsim.ops.windows import (
+    evaluate_reduce_window,
+    evaluate_select_and_scatter,
+    infer_reduce_window,
+    infer_select_and_scatter,
+)
 
 
 def _elementwise(
@@ -193,13 +222,17 @@ _elementwise("select",        "select",  "Select", 3, "vector", "copy_predicated
 
 _other("convert",   "convert",   "ConvertElementType", 1, "vector", "compute",  "tensor_copy",   infer_convert, evaluate_convert)
 _other("reduce_precision", "reduce-precision", "ReducePrecision", 1, "vector", "compute", "tensor_copy", infer_reduce_precision, evaluate_elementwise)
-_other("reduce",    "reduce",    "Reduce",         2, "vector", "compute",  "tensor_reduce", infer_reduce,    evaluate_reduce)
+_other("map",       "map",       "Map",           -1, "vector", "compute",  "tensor_tensor", infer_map,       evaluate_map)
+_other("reduce",    "reduce",    "Reduce",        -1, "vector", "compute",  "tensor_reduce", infer_reduce,    evaluate_reduce)
 _other("cumulative", "",         "",               2, "vector", "compute",  "tensor_reduce", infer_cumulative, evaluate_cumulative)
-_other("reduce_window", "",      "",               2, "vector", "compute",  "tensor_reduce", infer_reduce_window, evaluate_reduce_window)
+_other("reduce_window", "reduce-window", "ReduceWindow", -1, "vector", "compute", "tensor_reduce", infer_reduce_window, evaluate_reduce_window)
+_other("select_and_scatter", "select-and-scatter", "SelectAndScatter", 3, "gpsimd", "compute", "tensor_tensor", infer_select_and_scatter, evaluate_select_and_scatter)
 _other("argmax",    "",          "",               1, "vector", "movement", "tensor_reduce", infer_argument, evaluate_argument)
 _other("argmin",    "",          "",               1, "vector", "movement", "tensor_reduce", infer_argument, evaluate_argument)
 _other("argsort",   "",          "",               1, "gpsimd", "movement", "tensor_copy",   infer_argsort,  evaluate_argsort)
 _other("top_k",     "",          "",               1, "gpsimd", "movement", "tensor_copy",   infer_top_k,    evaluate_top_k)
+_other("topk",      "topk",      "TopK",           1, "gpsimd", "movement", "tensor_copy",   infer_topk,     evaluate_topk)
+_other("sort",      "sort",      "Sort",          -1, "gpsimd", "movement", "tensor_copy",   infer_sort,     evaluate_sort)
 _other("nextafter", "",          "",               2, "gpsimd", "compute",  "tensor_tensor", infer_nextafter, evaluate_nextafter)
 _other("dot",       "dot",       "DotGeneral",     2, "tensor", "matmult",  "nc_matmul",     infer_dot,       evaluate_dot)
 _other("convolution", "convolution", "ConvGeneralDilated", 2, "tensor", "matmult", "nc_matmul", infer_convolution, evaluate_convolution)
@@ -211,6 +244,16 @@ _other("reverse",   "reverse",   "Rev",            1, "dma",    "movement", "dma
 _other("slice",     "slice",     "Slice",          1, "none",   "movement", "none",          infer_slice,     evaluate_slice)
 _other("concatenate", "concatenate", "Concatenate", -1, "dma",  "movement", "dma",           infer_concatenate, evaluate_concatenate)
 _other("iota",      "iota",      "Iota",           0, "gpsimd", "compute",  "iota",          infer_iota,      evaluate_iota)
+_other("pad",       "pad",       "Pad",            2, "dma",    "movement", "dma",           infer_pad,       evaluate_pad)
+_other("dynamic_slice", "dynamic-slice", "DynamicSlice", -1, "dma", "movement", "dma", infer_dynamic_slice, evaluate_dynamic_slice)
+_other("dynamic_update_slice", "dynamic-update-slice", "DynamicUpdateSlice", -1, "dma", "movement", "dma", infer_dynamic_update_slice, evaluate_dynamic_update_slice)
+_other("gather",    "gather",    "Gather",         2, "dma",    "movement", "dma",           infer_gather,    evaluate_gather)
+_other("scatter",   "scatter",   "Scatter",       -1, "gpsimd", "compute",  "tensor_tensor", infer_scatter,   evaluate_scatter)
+# Of the class `host`: their operand's own bits and shape are what they are about, so no cast may touch it.
+_other("bitcast_convert", "bitcast-convert", "BitcastConvertType", 1, "none", "host", "none", infer_bitcast_convert, evaluate_bitcast_convert)
+_other("bitcast",   "bitcast",   "Bitcast",        1, "none",   "host",     "none",          infer_bitcast,   evaluate_bitcast_convert)
+_other("get_dimension_size", "get-dimension-size", "GetDimensionSize", 1, "none", "host", "none", infer_get_dimension_size, evaluate_get_dimension_size)
+_other("set_dimension_size", "set-dimension-size", "SetDimensionSize", 2, "none", "movement", "none", infer_set_dimension_size, evaluate_set_dimension_size)
 _other("softmax",     "",        "",               1, "scalar", "compute",  "activation",    infer_by_rows,   evaluate_composite)
 _other("log_softmax", "",        "",               1, "scalar", "compute",  "activation",    infer_by_rows,   evaluate_composite)
 _other("logsumexp",   "",        "",               1, "scalar", "compute",  "activation",    infer_statistic, evaluate_composite)

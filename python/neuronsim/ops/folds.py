@@ -1,0 +1,93 @@
+"""Folds of any computation over windows of arrays (the second half of R2)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import _core
+from neuronsim.ops.computations import (
+    ScalarComputation,
+    computation_program,
+    evaluate_computation,
+    is_on_host,
+)
+from neuronsim.ops.programs import empty
+from neuronsim.ops.rows import ArrayType, Bits, BitsArray, Setting, WindowDimension
+
+# A step of a fold on arrays: the accumulators and the elements give the new accumulators.
+FoldStep = Callable[[Sequence[BitsArray], Sequence[BitsArray]], Sequence[BitsArray]]
+
+
+def core_window(window: Sequence[WindowDimension]) -> list[tuple[int, int, int, int, int]]:
+    """A window as the core takes it: the high padding is in the output's shape."""
+    return [(d.size, d.stride, d.padding[0], d.base_dilation, d.window_dilation) for d in window]
+
+
+def fold_windows(
+    computation: ScalarComputation,
+    window: Sequence[WindowDimension],
+    arrays: Sequence[Bits],
+    initial: Sequence[Bits],
+    results: Sequence[ArrayType],
+    setting: Setting,
+) -> tuple[BitsArray, ...]:
+    """Acc = initial, then acc = computation(acc, element) in row-major order of each window's elements,
+    each instruction rounded as it is typed.
+    """
+    if is_on_host(computation):
+        types = computation.parameters
+
+        def step(acc: Sequence[BitsArray], elements: Sequence[BitsArray]) -> list[BitsArray]:
+            pairs = zip((*acc, *elements), types, strict=True)
+            operands = [Bits(np.asarray(data), t) for data, t in pairs]
+            return [b.data for b in evaluate_computation(computation, operands, setting)]
+
+        return fold_on_host(step, window, arrays, initial, results[0].dims)
+    program = computation_program(computation, setting.profile)
+    outputs = tuple(empty(t) for t in results)
+    inputs, starts = [x.data for x in arrays], [x.data for x in initial]
+    _core.fold_windows(program, core_window(window), inputs, starts, list(outputs))
+    return outputs
+
+
+def fold_on_host(
+    step: FoldStep,
+    window: Sequence[WindowDimension],
+    arrays: Sequence[Bits],
+    initial: Sequence[Bits],
+    dims: tuple[int, ...],
+) -> tuple[BitsArray, ...]:
+    """The fold of the host's types (H1), all outputs side by side."""
+    acc = [np.broadcast_to(x.data, dims) for x in initial]
+    for present, places in window_elements(window, arrays[0].data.shape, dims):
+        found = step(acc, [x.data[places] for x in arrays])
+        acc = [np.where(present, new, old) for new, old in zip(found, acc, strict=True)]
+    return tuple(np.array(a) for a in acc)
+
+
+def window_elements(
+    window: Sequence[WindowDimension], shape: tuple[int, ...], outputs: tuple[int, ...]
+) -> Iterator[tuple[npt.NDArray[np.bool_], tuple[npt.NDArray[np.int64], ...]]]:
+    """For each position of the windows, row-major: which outputs have an element there (R4), and its
+    place along each axis of the operand.
+    """
+    axes = []
+    for d, n, size in zip(window, shape, outputs, strict=True):
+        origin = np.arange(size) * d.stride - d.padding[0]
+        reach = (np.arange(n) * d.base_dilation)[:, np.newaxis] - origin
+        meets = (reach >= 0) & (reach % d.window_dilation == 0) & (reach < d.size * d.window_dilation)
+        lines = []
+        for position in np.unique(reach[meets]):
+            index, hole = np.divmod(origin + position, d.base_dilation)
+            present = (hole == 0) & (index >= 0) & (index < n)
+            lines.append((present, np.where(present, index, 0)))
+        axes.append(lines)
+    for position in itertools.product(*axes):
+        present = np.ones(outputs, np.bool_)
+        for axis, (line, _) in enumerate(position):
+            present &= line.reshape([-1 if a == axis else 1 for a in range(len(outputs))])
+        yield present, np.ix_(*(index for _, index in position))

@@ -1,0 +1,162 @@
+"""Windows over arrays: reduce-window and select-and-scatter (R4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import _core, dtypes
+from neuronsim.errors import InvalidArgument
+from neuronsim.ops.computations import (
+    ScalarComputation,
+    applied_computations,
+    check_computation,
+    computation_program,
+    evaluate_computation,
+    is_on_host,
+)
+from neuronsim.ops.folds import core_window, fold_on_host, fold_windows, window_elements
+from neuronsim.ops.indexing import apply_updates
+from neuronsim.ops.programs import empty, is_host
+from neuronsim.ops.reductions import check_reduction, reduction
+from neuronsim.ops.rows import (
+    ArrayType,
+    Attributes,
+    Bits,
+    BitsArray,
+    Data,
+    Op,
+    Result,
+    Setting,
+    WindowDimension,
+    by_name,
+    one_or_tuple,
+)
+
+MAX_WINDOW = 1 << 31
+
+
+def infer_reduce_window(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
+    arrays = check_reduction(operands, attributes, "windows")
+    dims = _output_dims(arrays[0], attributes["window"])
+    return one_or_tuple([ArrayType(t.dtype, dims) for t in arrays])
+
+
+def _output_dims(array: ArrayType, window: Sequence[WindowDimension]) -> tuple[int, ...]:
+    if len(window) != len(array.dims):
+        raise InvalidArgument(f"a window over {array} has {len(array.dims)} dimensions")
+    check_window(window)
+    if any(d.reversal for d in window):
+        raise InvalidArgument("the window of a reduction is not reversed: only a convolution's is (M5)")
+    return tuple(d.output_size(n) for d, n in zip(window, array.dims, strict=True))
+
+
+def check_window(window: Sequence[WindowDimension]) -> None:
+    for d in window:
+        if not isinstance(d, WindowDimension):
+            raise InvalidArgument(f"a window consists of WindowDimension, not {d!r}")
+        lengths = (d.size, d.stride, d.base_dilation, d.window_dilation)
+        if not all(isinstance(n, int) and 1 <= n <= MAX_WINDOW for n in lengths):
+            raise InvalidArgument(
+                f"sizes, strides and dilations of a window are from 1 to {MAX_WINDOW}: {d}"
+            )
+        if not all(isinstance(n, int) and abs(n) <= MAX_WINDOW for n in d.padding):
+            raise InvalidArgument(f"the padding of a window is at most {MAX_WINDOW} either way: {d}")
+
+
+def evaluate_reduce_window(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
+) -> Data:
+    window: tuple[WindowDimension, ...] = attributes["window"]
+    if attributes["reducer"] is None:
+        arrays, initial = operands[: len(operands) // 2], operands[len(operands) // 2 :]
+        types = (result,) if isinstance(result, ArrayType) else result
+        (computation,) = applied_computations(attributes, 1)
+        return fold_windows(computation, window, arrays, initial, types, setting)
+    assert isinstance(result, ArrayType)
+    array, start = operands
+    reducer = by_name(attributes["reducer"])
+    if is_host(array.dtype):
+        host: np.ufunc = getattr(np, reducer.name)
+        (found,) = fold_on_host(
+            lambda acc, elements: [host(acc[0], elements[0])], window, [array], [start], result.dims
+        )
+        return found
+    output = empty(result)
+    _core.reduce_windows(*_window_call(operands, attributes, output, setting))
+    return output
+
+
+def _window_call(
+    operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
+) -> tuple[Any, ...]:
+    array, start = operands
+    window: tuple[WindowDimension, ...] = attributes["window"]
+    elements = min(math.prod(d.size for d in window), array.data.size)
+    settled = reduction(by_name(attributes["reducer"]), array.dtype, attributes, elements, setting)
+    return settled, core_window(window), array.data, start.data, output
+
+
+def record_reduce_window(
+    operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
+) -> _core.Step:
+    """A simple reduce-window as a step of a compiled program that stores into `output`. The arrays only
+    stand for memory.
+    """
+    return _core.record_reduce_windows(*_window_call(operands, attributes, output, setting))
+
+
+def infer_select_and_scatter(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    x, source, initial = operands
+    dims = _output_dims(x, attributes["window"])
+    if source != ArrayType(x.dtype, dims) or initial != ArrayType(x.dtype, ()):
+        raise InvalidArgument(
+            f"the windows of {x} take {ArrayType(x.dtype, dims)} and an initial value, not {source} "
+            f"and {initial}"
+        )
+    select, scatter = applied_computations(attributes, 2)
+    check_computation(select, [x.dtype] * 2, [dtypes.boolean])
+    check_computation(scatter, [x.dtype] * 2, [x.dtype])
+    return x
+
+
+def evaluate_select_and_scatter(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    x, source, initial = operands
+    select, scatter = applied_computations(attributes, 2)
+    window: Sequence[WindowDimension] = attributes["window"]
+    output = np.full(result.dims, initial.data, x.data.dtype)
+    if is_on_host(select):
+        places = _select_on_host(select, window, x, source.data.shape, setting)
+    else:
+        places = np.empty(source.data.shape, np.int64)
+        program = computation_program(select, setting.profile)
+        _core.select_windows(program, core_window(window), x.data, places)
+    apply_updates(scatter, places, [source], [output], setting)
+    return output
+
+
+def _select_on_host(
+    select: ScalarComputation,
+    window: Sequence[WindowDimension],
+    x: Bits,
+    dims: tuple[int, ...],
+    setting: Setting,
+) -> npt.NDArray[np.int64]:
+    places = np.full(dims, -1, np.int64)
+    numbers = np.arange(x.data.size).reshape(x.data.shape)
+    current = np.zeros(dims, x.data.dtype)
+    for present, at in window_elements(window, x.data.shape, dims):
+        following = x.data[at]
+        (keeps,) = evaluate_computation(
+            select, [Bits(current, x.dtype), Bits(following, x.dtype)], setting
+        )
+        taken = present & ((places < 0) | ~keeps.data)
+        current = np.where(taken, following, current)
+        places = np.where(taken, numbers[at], places)
+    return places
