@@ -252,8 +252,13 @@ def evaluate_gather(
     # Every slice is a row of a view with an axis for where it begins and one for what lies in it.
     view = np.lib.stride_tricks.sliding_window_view(x, [sizes[a] for a in partial], tuple(partial))
     view = view.transpose(*indexed, *spans, *range(x.ndim, view.ndim))
-    if indexed:
-        slices = view[tuple(np.broadcast_to(starts[a], batch) for a in indexed)]
+    numbers = tuple(np.broadcast_to(starts[a], batch) for a in indexed)
+    if indexed and view.flags.c_contiguous:  # rows side by side, as in a table of embeddings
+        count = len(indexed)
+        rows = view.reshape(-1, *view.shape[count:])
+        slices = rows.take(np.ravel_multi_index(numbers, view.shape[:count]), axis=0)
+    elif indexed:
+        slices = view[numbers]
     else:
         slices = np.broadcast_to(view, batch + view.shape)
     axes = [*spans, *partial]
