@@ -268,7 +268,7 @@ def evaluate_gather(
     kept = [n for a, n in enumerate(sizes) if a not in dropped]
     rest, offsets = iter(range(len(batch))), iter(range(len(batch), len(result.dims)))
     where = [next(offsets) if a in d.offset_dims else next(rest) for a in range(len(result.dims))]
-    result_data: BitsArray = ordered.reshape(*batch, *kept).transpose(where)
+    result_data: BitsArray = ordered.reshape((*batch, *kept)).transpose(where)
     return result_data
 
 
@@ -342,7 +342,7 @@ def _update_places(
     offsets = np.zeros([window.get(a, 1) for a in window_axes], np.int64)
     for n, a in enumerate(window_axes):
         offsets += _along(np.arange(window[a]) * strides[a], n, len(window_axes))
-    places = np.where(inside, first, -1).reshape(*batch, *(1 for _ in window_axes))
+    places = np.where(inside, first, -1).reshape((*batch, *(1 for _ in window_axes)))
     places = np.where(places < 0, -1, places + offsets)
     rest, inner = iter(range(len(batch))), iter(range(len(batch), places.ndim))
     order = [next(inner) if u in d.update_window_dims else next(rest) for u in range(len(dims))]
