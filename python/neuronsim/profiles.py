@@ -111,6 +111,18 @@ class Profile:
         ("on", "off"),
         "--enable-mixed-precision-accumulation, on from SDK 2.27.",
     )
+    batch_norm: str = _choice(
+        "R7",
+        "inferred",
+        ("two_pass", "xla"),
+        "bn_stats and bn_aggr take the variance about the mean; XLA subtracts squares.",
+    )
+    rng_seed: str = _choice(
+        "S2",
+        "documented",
+        ("use", "ignore"),
+        'RngBitGenerator honours the seed from compiler 2.9.0.16; before, it "ignores user seed".',
+    )
     fp32_matmul: str = _choice(
         "M3", "assumed", ("fma",), "The four-pass algorithm of FP32 products is not public."
     )

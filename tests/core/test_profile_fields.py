@@ -186,6 +186,9 @@ CHANGES: list[tuple[str, str, set[str]]] = [
     ("int64", "truncate", set()),
     ("scalar", "float32_immediate", set()),
     ("auto_cast_all", "observed", set()),
+    # And these by operations of several results: test_random_numbers.py, test_batch_norm.py.
+    ("batch_norm", "xla", set()),
+    ("rng_seed", "ignore", set()),
 ]  # fmt: skip
 # What a value does not take (M6).
 REFUSED = {("product_bf16", "dot float32")}

@@ -66,13 +66,15 @@ def row(instruction: Instruction) -> ops.Op:
 
 def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
     """An instruction's attributes as the row takes them: with what HLO leaves to the result's shape
-    (`dims`, `dtype`), the computations that it applies to elements (`computations`), and the simple
-    reducer that the last of them is, or None (`reducer`).
+    (`dims` and `dtype`, or `results`, the types of several), the computations that it applies to
+    elements (`computations`), and the simple reducer that the last of them is, or None (`reducer`).
     """
     attributes = {k: v for k, v in instruction.attributes.items() if k != "called"}
     if isinstance(instruction.shape, Shape):
         attributes["dims"] = instruction.shape.dims
         attributes["dtype"] = instruction.shape.dtype
+    else:
+        attributes["results"] = instruction.result
     if instruction.opcode in APPLIES_SCALARS:
         attributes["computations"] = tuple(
             scalar_computation(module, name, instruction.opcode) for name in instruction.called

@@ -56,7 +56,7 @@ def infer_batch_norm(operands: Sequence[ArrayType], attributes: Attributes) -> A
     return x
 
 
-class _Steps:
+class ArraySteps:
     """The steps of a composite's formula over some axes: float32, or float64 on the host."""
 
     def __init__(self, dtype: DType, axes: Sequence[int], setting: Setting) -> None:
@@ -100,7 +100,7 @@ def evaluate_formula(
     own = [n if d in axes else 1 for d, n in enumerate(x.data.shape)]
     values = [x, *(Bits(t.data.reshape(own), t.dtype) for t in others)]
     values = [converted(v, dtype, setting) for v in values]
-    steps = _Steps(dtype, axes, setting)
+    steps = ArraySteps(dtype, axes, setting)
     found: Bits = FORMULAS[op.name](steps, values, attributes)
     if steps.outside:
         warnings.warn(outside_range_warning(op.name, steps.outside), RuntimeWarning, stacklevel=7)

@@ -53,9 +53,11 @@ class Setting(NamedTuple):
     path: str = ""
 
     def identifier(self, tile: str = "") -> int:
-        """The id of the operation's random words: 8 bytes of a SHA-256 (S2)."""
-        if self.profile.rounding != "stochastic":
-            return 0
+        """The id of the words by which the operation rounds (S2); 0 where rounding draws none."""
+        return self.place(tile) if self.profile.rounding == "stochastic" else 0
+
+    def place(self, tile: str = "") -> int:
+        """The id of what stands at this place: 8 bytes of a SHA-256 (S2)."""
         digest = hashlib.sha256(f"{self.path}/{tile}".encode()).digest()
         return int.from_bytes(digest[:8], "little")
 
@@ -171,7 +173,8 @@ class Op:
     """One operation. `core` names the row of `csrc/ops.def` that an elementwise operation runs,
     `on_bool` the row that takes its place on bool (E8); `identity` starts a reduction by it; `cost`
     names the instruction of the Neuron Kernel Interface whose documented formula prices it. An
-    operation of arrays that HLO does not have has the opcode "".
+    operation of arrays that HLO does not have has the opcode "". A `stateful` operation gives other
+    values in each call of a program, whatever its operands: it is not folded.
     """
 
     name: str
@@ -189,6 +192,7 @@ class Op:
     identity: float | None = None
     operator: str | None = None
     total_order: bool = False
+    stateful: bool = False
 
     def infer_array(self, operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
         """The type of the result of an operation that gives one array."""
