@@ -88,16 +88,27 @@ def _vector_norm(step: Steps, operands: Sequence[Value], attributes: Mapping[str
     return step.reduce(reducer, step("abs", x))
 
 
+def _scaled(
+    step: Steps,
+    centred: Value,
+    variance: Value,
+    terms: Sequence[Value],
+    attributes: Mapping[str, Any],
+) -> Value:
+    """By a variance: centred * rsqrt(variance + epsilon), then * weight + bias."""
+    scale = step("rsqrt", step("add", variance, attributes["epsilon"]))
+    result = step("multiply", centred, scale)
+    for name, term in zip(attributes.get("terms", ("weight", "bias")), terms, strict=True):
+        result = step("multiply" if name == "weight" else "add", result, term)
+    return result
+
+
 def _normalized(
     step: Steps, centred: Value, terms: Sequence[Value], attributes: Mapping[str, Any]
 ) -> Value:
     """By its root mean square: centred * rsqrt(mean of centred^2 + epsilon), then * weight + bias."""
     mean_square = step("divide", _sum_of_squares(step, centred), step.count(centred))
-    scale = step("rsqrt", step("add", mean_square, attributes["epsilon"]))
-    result = step("multiply", centred, scale)
-    for name, term in zip(attributes["terms"], terms, strict=True):
-        result = step("multiply" if name == "weight" else "add", result, term)
-    return result
+    return _scaled(step, centred, mean_square, terms, attributes)
 
 
 def _layer_norm(step: Steps, operands: Sequence[Value], attributes: Mapping[str, Any]) -> Value:
@@ -116,11 +127,59 @@ def _rms_norm(step: Steps, operands: Sequence[Value], attributes: Mapping[str, A
 def _batch_norm(step: Steps, operands: Sequence[Value], attributes: Mapping[str, Any]) -> Value:
     """(x - mean) * rsqrt(var + epsilon) * weight + bias with statistics that are given."""
     x, mean, variance, *terms = operands
+    return _scaled(step, step("subtract", x, mean), variance, terms, attributes)
+
+
+def _xla_batch_norm(step: Steps, operands: Sequence[Value], attributes: Mapping[str, Any]) -> Value:
+    """The row x * s + (bias - mean * s), where s is weight * rsqrt(var + epsilon)."""
+    x, mean, variance, *terms = operands
+    named = dict(zip(attributes["terms"], terms, strict=True))
     scale = step("rsqrt", step("add", variance, attributes["epsilon"]))
-    result = step("multiply", step("subtract", x, mean), scale)
-    for name, term in zip(attributes["terms"], terms, strict=True):
-        result = step("multiply" if name == "weight" else "add", result, term)
-    return result
+    scale = step("multiply", named["weight"], scale) if "weight" in named else scale
+    moved = step("multiply", mean, scale)
+    shift = step("subtract", named.get("bias", 0.0), moved)
+    return step("add", step("multiply", x, scale), shift)
+
+
+def _batch_norm_training(
+    step: Steps, operands: Sequence[Value], attributes: Mapping[str, Any]
+) -> tuple[Value, ...]:
+    """The batch norm with the mean and variance of each channel, and these."""
+    x, *terms = operands
+    mean = _mean(step, [x], attributes)
+    centred = step("subtract", x, mean)
+    variance = step("divide", _sum_of_squares(step, centred), step.count(x))
+    return _scaled(step, centred, variance, terms, attributes), mean, variance
+
+
+def _xla_batch_norm_training(
+    step: Steps, operands: Sequence[Value], attributes: Mapping[str, Any]
+) -> tuple[Value, ...]:
+    """The same, the variance in one pass: mean of x^2 - mean^2."""
+    x, *terms = operands
+    mean = _mean(step, [x], attributes)
+    squares = step("divide", _sum_of_squares(step, x), step.count(x))
+    variance = step("subtract", squares, step("multiply", mean, mean))
+    return _scaled(step, step("subtract", x, mean), variance, terms, attributes), mean, variance
+
+
+def _batch_norm_grad(
+    step: Steps, operands: Sequence[Value], attributes: Mapping[str, Any]
+) -> tuple[Value, ...]:
+    """With c = x - mean, v = var + epsilon, n elements and t = sum(grad * c), the gradients weight *
+    rsqrt(v) / n * (grad * n - sum(grad) - t * c / v), t * rsqrt(v) and sum(grad), as XLA has them.
+    """
+    x, weight, mean, variance, grad = operands
+    count, centred = step.count(x), step("subtract", x, mean)
+    spread = step("add", variance, attributes["epsilon"])
+    inverse = step("rsqrt", spread)
+    total = step.reduce("add", step("multiply", grad, centred))
+    grad_bias = step.reduce("add", grad)
+    factor = step("divide", step("multiply", weight, inverse), count)
+    along = step("divide", step("multiply", total, centred), spread)
+    across = step("subtract", step("multiply", grad, count), grad_bias)
+    grad_x = step("multiply", factor, step("subtract", across, along))
+    return grad_x, step("multiply", total, inverse), grad_bias
 
 
 FORMULAS: dict[str, Formula] = {
@@ -134,4 +193,11 @@ FORMULAS: dict[str, Formula] = {
     "var": _variance,
     "std": _standard_deviation,
     "vector_norm": _vector_norm,
+    "batch_norm_training": _batch_norm_training,
+    "batch_norm_grad": _batch_norm_grad,
+}
+# What takes its place under `batch_norm: xla` (xla/service/batchnorm_expander.cc).
+XLA_FORMULAS: dict[str, Formula] = {
+    "batch_norm": _xla_batch_norm,
+    "batch_norm_training": _xla_batch_norm_training,
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from neuronsim import _core, dtypes
-from neuronsim.composites import FORMULAS
+from neuronsim.composites import FORMULAS, XLA_FORMULAS
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops.elementwise import converted
@@ -90,21 +91,37 @@ class ArraySteps:
         return math.prod(x.data.shape[d] for d in self.axes)
 
 
+def run_formula(
+    op: Op,
+    x: Bits,
+    others: Sequence[Bits],
+    axes: Sequence[int],
+    attributes: Attributes,
+    setting: Setting,
+) -> Any:
+    """What the formula gives, in the type of its steps; `others` have the dimensions of x or 1."""
+    dtype = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
+    steps = ArraySteps(dtype, axes, setting)
+    values = [converted(v, dtype, setting) for v in (x, *others)]
+    formula = FORMULAS[op.name]
+    if setting.profile.batch_norm == "xla":
+        formula = XLA_FORMULAS.get(op.name, formula)
+    found = formula(steps, values, attributes)
+    if steps.outside:
+        warnings.warn(outside_range_warning(op.name, steps.outside), RuntimeWarning, stacklevel=8)
+    return found
+
+
 def evaluate_formula(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     """A composite by its formula, each step over the whole array."""
     x, *others = operands
     axes = sorted(attributes["dimensions"])
-    dtype = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
     own = [n if d in axes else 1 for d, n in enumerate(x.data.shape)]
-    values = [x, *(Bits(t.data.reshape(own), t.dtype) for t in others)]
-    values = [converted(v, dtype, setting) for v in values]
-    steps = ArraySteps(dtype, axes, setting)
-    found: Bits = FORMULAS[op.name](steps, values, attributes)
-    if steps.outside:
-        warnings.warn(outside_range_warning(op.name, steps.outside), RuntimeWarning, stacklevel=7)
-    return converted(Bits(found.data.reshape(result.dims), dtype), result.dtype, setting).data
+    terms = [Bits(t.data.reshape(own), t.dtype) for t in others]
+    found: Bits = run_formula(op, x, terms, axes, attributes, setting)
+    return converted(Bits(found.data.reshape(result.dims), found.dtype), result.dtype, setting).data
 
 
 _LONGEST_ROW, _LONGEST_COLUMN = 1 << 16, 1 << 12

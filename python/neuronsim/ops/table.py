@@ -62,6 +62,13 @@ from neuronsim.ops.movement import (
     infer_slice,
     infer_transpose,
 )
+from neuronsim.ops.normalization import (
+    evaluate_batch_norm,
+    evaluate_batch_norm_inference,
+    infer_batch_norm_grad,
+    infer_batch_norm_inference,
+    infer_batch_norm_training,
+)
 from neuronsim.ops.order import (
     evaluate_argsort,
     evaluate_argument,
@@ -269,6 +276,9 @@ _other("logsumexp",   "",        "",               1, "scalar", "compute",  "act
 _other("layer_norm",  "",        "",              -1, "vector", "compute",  "tensor_tensor", infer_by_rows,   evaluate_composite)
 _other("rms_norm",    "",        "",              -1, "vector", "compute",  "tensor_tensor", infer_by_rows,   evaluate_composite)
 _other("batch_norm",  "",        "",              -1, "vector", "compute",  "tensor_tensor", infer_batch_norm, evaluate_formula)
+_other("batch_norm_training",  "batch-norm-training",  "BatchNormTraining",  3, "vector", "compute", "tensor_tensor", infer_batch_norm_training,  evaluate_batch_norm)
+_other("batch_norm_inference", "batch-norm-inference", "BatchNormInference", 5, "vector", "compute", "tensor_tensor", infer_batch_norm_inference, evaluate_batch_norm_inference)
+_other("batch_norm_grad",      "batch-norm-grad",      "BatchNormGrad",      5, "vector", "compute", "tensor_tensor", infer_batch_norm_grad,      evaluate_batch_norm)
 _other("mean",        "",        "",               1, "vector", "compute",  "tensor_tensor", infer_statistic, evaluate_composite)
 _other("var",         "",        "",               1, "vector", "compute",  "tensor_tensor", infer_statistic, evaluate_composite)
 _other("std",         "",        "",               1, "vector", "compute",  "tensor_tensor", infer_statistic, evaluate_composite)

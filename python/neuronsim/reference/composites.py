@@ -112,6 +112,74 @@ def batch_norm(
     return _rounded(format_name, _affine(result, _repeated(weight, row), _repeated(bias, row)))
 
 
+def xla_batch_norm(
+    format_name: str,
+    row: Row,
+    mean: int,
+    variance: int,
+    weight: int,
+    bias: int,
+    *,
+    epsilon: float = 1e-5,
+) -> list[int]:
+    """The same by XLA's formula: x * s + (bias - mean * s), s being weight * rsqrt(var + epsilon)."""
+    times, plus = FLOAT["multiply"], FLOAT["add"]
+    scale = times(weight, FLOAT["rsqrt"](plus(variance, from_float("float32", epsilon))))
+    shift = _subtract(bias, times(mean, scale))
+    return _rounded(format_name, [plus(times(x, scale), shift) for x in _widened(format_name, row)])
+
+
+def batch_norm_training(
+    format_name: str,
+    row: Row,
+    weight: int,
+    bias: int,
+    *,
+    epsilon: float = 1e-5,
+    one_pass: bool = False,
+    tile: int = 512,
+) -> tuple[list[int], int, int]:
+    """The elements of one channel by their own statistics, and these; in one pass, as XLA has it, the
+    variance is mean x^2 - mean^2.
+    """
+    wide = _widened(format_name, row)
+    middle, spread = _mean(wide, tile), _variance(wide, 0, tile)
+    if one_pass:
+        squares = _divide(_squares(wide, tile), from_float("float32", len(wide)))
+        spread = _subtract(squares, FLOAT["multiply"](middle, middle))
+    out = batch_norm("float32", wide, middle, spread, weight, bias, epsilon=epsilon)
+    ((mean,), (variance,)) = (_rounded(format_name, [x]) for x in (middle, spread))
+    return _rounded(format_name, out), mean, variance
+
+
+def batch_norm_grad(
+    format_name: str,
+    row: Row,
+    weight: int,
+    mean: int,
+    variance: int,
+    grad: Row,
+    *,
+    epsilon: float = 1e-5,
+    tile: int = 512,
+) -> tuple[list[int], int, int]:
+    """The gradients of one channel's elements, weight and bias; the statistics are float32."""
+    times, number = FLOAT["multiply"], from_float("float32", len(row))
+    centred = [_subtract(x, mean) for x in _widened(format_name, row)]
+    wide = _widened(format_name, grad)
+    spread = FLOAT["add"](variance, from_float("float32", epsilon))
+    inverse = FLOAT["rsqrt"](spread)
+    total = _sum([times(g, c) for g, c in zip(wide, centred, strict=True)], tile)
+    of_bias = _sum(wide, tile)
+    factor = _divide(times(weight, inverse), number)
+    out = []
+    for g, c in zip(wide, centred, strict=True):
+        along = _divide(times(total, c), spread)
+        out.append(times(factor, _subtract(_subtract(times(g, number), of_bias), along)))
+    of_terms = _rounded(format_name, [times(total, inverse), of_bias])
+    return _rounded(format_name, out), of_terms[0], of_terms[1]
+
+
 def _repeated(term: int | None, row: Row) -> Row | None:
     return None if term is None else [term] * len(row)
 
