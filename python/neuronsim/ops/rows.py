@@ -173,8 +173,7 @@ class Op:
     """One operation. `core` names the row of `csrc/ops.def` that an elementwise operation runs,
     `on_bool` the row that takes its place on bool (E8); `identity` starts a reduction by it; `cost`
     names the instruction of the Neuron Kernel Interface whose documented formula prices it. An
-    operation of arrays that HLO does not have has the opcode "". A `stateful` operation gives other
-    values in each call of a program, whatever its operands: it is not folded.
+    operation of arrays that HLO does not have has the opcode "".
     """
 
     name: str
@@ -192,7 +191,6 @@ class Op:
     identity: float | None = None
     operator: str | None = None
     total_order: bool = False
-    stateful: bool = False
 
     def infer_array(self, operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
         """The type of the result of an operation that gives one array."""

@@ -144,9 +144,8 @@ def _other(
     cost: str,
     infer: Infer,
     evaluate: Evaluate,
-    **more: Any,
 ) -> None:
-    OPS[name] = Op(name, opcode, xla_builder, arity, engine, cast, cost, infer, evaluate, **more)
+    OPS[name] = Op(name, opcode, xla_builder, arity, engine, cast, cost, infer, evaluate)
 
 
 # A wrong column is easier to see when the table stays a table.
@@ -284,8 +283,8 @@ _other("var",         "",        "",               1, "vector", "compute",  "ten
 _other("std",         "",        "",               1, "vector", "compute",  "tensor_tensor", infer_statistic, evaluate_composite)
 _other("vector_norm", "",        "",               1, "vector", "compute",  "tensor_tensor", infer_statistic, evaluate_composite)
 _other("rng_bit_generator", "rng-bit-generator", "RngBitGenerator", 1, "gpsimd", "movement", "iota", infer_rng_bit_generator, evaluate_rng_bit_generator)
-_other("rng",         "rng",     "RngUniform",     2, "gpsimd", "compute",  "iota",          infer_rng,       evaluate_rng, stateful=True)
-_other("rng_state",   "rng-get-and-update-state", "RngGetAndUpdateState", 0, "gpsimd", "movement", "iota", infer_rng_state, evaluate_rng_state, stateful=True)
+_other("rng",         "rng",     "RngUniform",     2, "gpsimd", "compute",  "iota",          infer_rng,       evaluate_rng)
+_other("rng_state",   "rng-get-and-update-state", "RngGetAndUpdateState", 0, "gpsimd", "movement", "iota", infer_rng_state, evaluate_rng_state)
 # fmt: on
 
 _BY_OPCODE = {(op.opcode, op.direction, op.total_order): op for op in OPS.values() if op.opcode}
