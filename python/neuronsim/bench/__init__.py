@@ -5,17 +5,20 @@ An absolute time says little on a shared machine; a ratio measured in one run do
 
 from neuronsim.bench.kernels import kernel_names
 from neuronsim.bench.layer import Layer, parse_layer
-from neuronsim.bench.measure import Measurement, measure
+from neuronsim.bench.measure import SETTLE_SECONDS, Measurement, alternate, measure
 from neuronsim.bench.memory import MemoryUse, measure_memory
-from neuronsim.bench.peers import PEERS
+from neuronsim.bench.peers import PEERS, timer
 
 __all__ = [
     "PEERS",
+    "SETTLE_SECONDS",
     "Layer",
     "Measurement",
     "MemoryUse",
+    "alternate",
     "kernel_names",
     "measure",
     "measure_memory",
     "parse_layer",
+    "timer",
 ]

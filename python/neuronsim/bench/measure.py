@@ -18,7 +18,7 @@ from neuronsim.errors import InvalidArgument
 
 _CHAIN_STEPS = 20_000
 # For so long the threads of OpenBLAS, torch and onnxruntime wait in a loop for more work.
-_SETTLE_SECONDS = 0.1
+SETTLE_SECONDS = 0.1
 # How long a turn lasts at least, in seconds: threads that slept take their time to wake.
 _TURN, _WARM_TURN = 2e-4, 4e-3
 _WARM_SECONDS = 0.05  # a run that takes longer fills the cache itself
@@ -146,7 +146,7 @@ def measure(
         if peer is not None:
             theirs, detail = stack.enter_context(open_peer(peer, case, threads, touched))
             timers.append(theirs)
-        best = _alternate(timers, repeats, op in PRODUCTS, _SETTLE_SECONDS if threads > 1 else 0)
+        best = alternate(timers, repeats, op in PRODUCTS, SETTLE_SECONDS if threads > 1 else 0)
         work = case.flops / threads
         return Measurement(
             op=op,
@@ -170,7 +170,7 @@ def measure(
         )
 
 
-def _alternate(timers: Sequence[Timer], repeats: int, warm: bool, settle: float) -> list[float]:
+def alternate(timers: Sequence[Timer], repeats: int, warm: bool, settle: float) -> list[float]:
     """The shortest time of one run of each, all taking turns, short ones repeated within a turn.
 
     A turn begins after `settle` seconds, in which the threads of the one before fall asleep, and if

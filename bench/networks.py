@@ -1,0 +1,296 @@
+"""Whole networks against XLA, torch and onnxruntime: speed, compile time, memory, steps.
+
+pip install ".[peers]" torch
+python -m bench.networks [--only NETWORK]... [--threads 1|2] [--rounds N] [--json FILE]
+
+Each number of threads has a process of its own, held to so many processors: XLA sizes its pool when it
+starts. In it all contenders take turns with the same weights and input; a figure is the best of the
+rounds, a ratio a peer's time over ours (above 1 neuronsim is faster). What each computes is compared
+with XLA's float32 results first. torch runs in eager mode, its images channels-last; under autocast
+its weights stay cast between the runs. A machine that is busy with something else measures nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from bench.network_peers import in_onnxruntime, in_torch
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from tests.data.make_networks import Network, make_network, to_hlo
+
+import neuronsim
+from neuronsim.bench import SETTLE_SECONDS, alternate, timer
+from neuronsim.errors import NeuronSimError
+
+Run = Callable[[], Any]
+
+NETWORKS = ("transformer", "resnet18", "lstm")
+SETTINGS: dict[str, dict[str, str]] = {
+    "none": {"auto_cast": "none"},
+    "matmult/bf16": {"auto_cast": "matmult", "auto_cast_type": "bf16"},
+    "all/bf16": {"auto_cast": "all", "auto_cast_type": "bf16"},
+}
+XLA, TORCH, ONNX, AUTOCAST = "XLA", "torch", "onnxruntime", "torch bfloat16"
+# How far from XLA's float32 results a peer may be, relative to their Frobenius norm.
+TOLERANCES = {
+    TORCH: 1e-5,
+    ONNX: 1e-5,
+    AUTOCAST: 2e-2,
+    "none": 1e-5,
+    "matmult/bf16": 2e-2,
+    "all/bf16": 5e-2,
+}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the geometric mean over the networks of peer time over ours should reach."""
+
+    setting: str
+    peers: tuple[str, ...]
+    least: float
+
+
+GOALS = (
+    Goal("none", (XLA, TORCH), 1.0),
+    Goal("matmult/bf16", (XLA, TORCH), 1.7),
+    Goal("all/bf16", (XLA, TORCH), 1.2),
+    Goal("none", (ONNX,), 0.95),
+    Goal("matmult/bf16", (ONNX,), 1.6),
+    Goal("matmult/bf16", (AUTOCAST,), 1.0),
+)
+
+
+# ---- one process: one number of threads ----------------------------------------------------------
+
+
+def measure_network(name: str, threads: int, rounds: int) -> dict[str, Any]:
+    """The figures of one network: times by contender, compile times, memory, steps."""
+    network = make_network(name)
+    module = to_hlo(network)
+    torch.set_num_threads(threads)
+    lowered = jax.jit(network.callable).lower(*network.examples)
+    executable = lowered.compile()
+    held = [jax.device_put(x) for x in network.examples]
+    runs: dict[str, Run] = {
+        XLA: lambda: jax.block_until_ready(executable(*held)),
+        TORCH: in_torch(network, autocast=False),
+        AUTOCAST: in_torch(network, autocast=True),
+        ONNX: in_onnxruntime(network, threads),
+    }
+    found: dict[str, Any] = {"network": name, "threads": threads, "left_out": {}, "memory": {}}
+    for setting, choice in SETTINGS.items():
+        try:
+            program = neuronsim.compile(module, threads=threads, **choice)
+        except NeuronSimError as error:
+            found["left_out"][setting] = str(error)
+            continue
+        runs[setting] = lambda program=program: program(*network.inputs)  # type: ignore[misc]
+        found["memory"][setting] = dict(getattr(program, "memory", {}))
+    found["differences"] = differences(runs)
+    settle = SETTLE_SECONDS if threads > 1 else 0
+    times = alternate([timer(run) for run in runs.values()], rounds, warm=True, settle=settle)
+    found["seconds"] = dict(zip(runs, times, strict=True))
+    found["compile_seconds"] = compile_seconds(network, module, found["memory"])
+    found["xla_temporaries"] = executable.memory_analysis().temp_size_in_bytes
+    return found
+
+
+def differences(runs: Mapping[str, Run]) -> dict[str, float]:
+    """How far each contender is from XLA's float32 results; raises ValueError for too far."""
+    expected = arrays(runs[XLA]())
+    found = {}
+    for name, run in runs.items():
+        pairs = list(zip(arrays(run()), expected, strict=True))
+        found[name] = max(float(np.linalg.norm(a - e) / np.linalg.norm(e)) for a, e in pairs)
+        if found[name] > TOLERANCES.get(name, 0.0):
+            raise ValueError(f"{name} is {found[name]:.1e} away from XLA's results")
+    return found
+
+
+def arrays(results: Any) -> list[Any]:
+    """The results of any contender as float32 arrays."""
+    leaves = results if isinstance(results, tuple | list) else [results]
+    return [np.asarray(r.float() if isinstance(r, torch.Tensor) else r, np.float32) for r in leaves]
+
+
+def compile_seconds(network: Network, module: bytes, settings: Iterable[str]) -> dict[str, float]:
+    """The best of three, from HLO: XLA's from a lowered function, ours from the serialized module."""
+    best = dict.fromkeys((XLA, *settings), float("inf"))
+    for _ in range(3):
+        lowered = jax.jit(network.callable).lower(*network.examples)
+        best[XLA] = min(best[XLA], timer(lowered.compile)(1))
+        for setting in settings:
+            compiling = partial(neuronsim.compile, module, **SETTINGS[setting])  # type: ignore[arg-type]
+            best[setting] = min(best[setting], timer(compiling)(1))
+    return best
+
+
+def measure_overhead(threads: int) -> dict[str, float]:
+    """Seconds a call and an instruction of a transformer so small that arithmetic takes no time."""
+    network = make_network("transformer", reduced=True)
+    program = neuronsim.compile(to_hlo(network), auto_cast="none", threads=threads)
+    live = [
+        i
+        for i in program.module.entry_computation.instructions
+        if i.opcode not in ("parameter", "constant")
+    ]
+    (seconds,) = alternate([timer(lambda: program(*network.inputs))], 20, warm=True, settle=0)
+    return {"call": seconds, "instructions": len(live), "instruction": seconds / len(live)}
+
+
+def worker(names: list[str], threads: int, rounds: int, file: str) -> None:
+    figures = {
+        "networks": [measure_network(name, threads, rounds) for name in names],
+        "overhead": measure_overhead(threads),
+    }
+    Path(file).write_text(json.dumps(figures))
+
+
+# ---- all processes -------------------------------------------------------------------------------
+
+
+def in_process(names: list[str], threads: int, rounds: int) -> dict[str, Any]:
+    """The figures of a process that is held to as many processors as it has threads."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        environment[variable] = str(threads)
+    available = os.sched_getaffinity(0)
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/figures.json"
+        command = [sys.executable, "-m", "bench.networks", "--worker", file, "--threads", str(threads)]
+        command += ["--rounds", str(rounds), *(word for name in names for word in ("--only", name))]
+        os.sched_setaffinity(0, sorted(available)[-threads:])
+        try:
+            subprocess.run(command, env=environment, check=True)
+        finally:
+            os.sched_setaffinity(0, available)
+        figures: dict[str, Any] = json.loads(Path(file).read_text())
+    return figures
+
+
+def ratio(figures: Mapping[str, Any], goal: Goal) -> float | None:
+    """The time of the best of the goal's peers over ours."""
+    seconds = figures["seconds"]
+    if goal.setting not in seconds:
+        return None
+    return float(min(seconds[peer] for peer in goal.peers) / seconds[goal.setting])
+
+
+def summaries(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """For each number of threads and goal the geometric mean over the networks, if all of them ran."""
+    for threads in sorted({f["threads"] for f in found}):
+        for goal in GOALS:
+            ratios = {f["network"]: ratio(f, goal) for f in found if f["threads"] == threads}
+            known = [r for r in ratios.values() if r is not None]
+            whole = len(known) == len(ratios)
+            yield {
+                "threads": threads,
+                "setting": goal.setting,
+                "peers": list(goal.peers),
+                "ratios": ratios,
+                "mean": math.exp(math.fsum(map(math.log, known)) / len(known)) if whole else None,
+                "goal": goal.least,
+            }
+
+
+def table_of(first: str, columns: list[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def shown(value: float | None, scale: float = 1.0, digits: int = 2) -> str:
+    return "" if value is None else f"{value * scale:.{digits}f}"
+
+
+def print_figures(console: Console, processes: list[dict[str, Any]]) -> None:
+    found = [f for p in processes for f in p["networks"]]
+    contenders = [XLA, TORCH, ONNX, AUTOCAST, *SETTINGS]
+    times = table_of("ms", ["threads", *contenders])
+    for f in found:
+        seconds = [shown(f["seconds"].get(c), 1e3) for c in contenders]
+        times.add_row(f["network"], str(f["threads"]), *seconds)
+    console.print(times)
+    names = list(dict.fromkeys(f["network"] for f in found))
+    ratios = table_of("ratio", ["threads", *names, "mean", "goal"])
+    for row in summaries(found):
+        label = f"{row['setting']} against {' or '.join(row['peers'])}"
+        each = [shown(row["ratios"][n]) for n in names]
+        ratios.add_row(label, str(row["threads"]), *each, shown(row["mean"]), shown(row["goal"]))
+    console.print(ratios)
+    compiling = table_of("compile, ms", ["threads", XLA, *SETTINGS])
+    for f in found:
+        each = [shown(f["compile_seconds"].get(c), 1e3, 0) for c in (XLA, *SETTINGS)]
+        compiling.add_row(f["network"], str(f["threads"]), *each)
+    console.print(compiling)
+    memory = table_of("temporaries, MiB", ["threads", XLA, *SETTINGS])
+    for f in found:
+        planned = [f["memory"].get(s, {}).get("temporaries") for s in SETTINGS]
+        each = [shown(m, 2.0**-20) for m in (f["xla_temporaries"], *planned)]
+        memory.add_row(f["network"], str(f["threads"]), *each)
+    console.print(memory)
+    for p in processes:
+        o = p["overhead"]
+        console.print(
+            f"{p['networks'][0]['threads']} threads: {1e6 * o['instruction']:.2f} us an instruction in a "
+            f"network of {o['instructions']} instructions on small arrays"
+        )
+    for f in found:
+        for setting, why in f["left_out"].items():
+            console.print(
+                f"left out: {f['network']} under {setting}: {why}", highlight=False, markup=False
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", action="append", choices=NETWORKS, metavar="NETWORK")
+    parser.add_argument("--threads", type=int, choices=(1, 2), help="default: both")
+    parser.add_argument("--rounds", type=int, default=15, help="default: 15")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--worker", metavar="FILE", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    names = options.only or list(NETWORKS)
+    if options.worker:
+        worker(names, options.threads, options.rounds, options.worker)
+        return
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        console.print(f"the load average is {load:.1f}: something else runs here", style="red")
+    began = time.time()
+    threads = (1, 2) if options.threads is None else (options.threads,)
+    processes = [in_process(names, n, options.rounds) for n in threads]
+    print_figures(console, processes)
+    if options.json:
+        figures = {
+            "began": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(began)),
+            "load_average": load,
+            "summary": list(summaries([f for p in processes for f in p["networks"]])),
+            "processes": processes,
+        }
+        Path(options.json).write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
