@@ -35,7 +35,7 @@ def in_torch(network: Network, autocast: bool) -> Callable[[], Any]:
                 return forward(x)
 
         return run
-    torch.autocast_increment_nesting()  # type: ignore[no-untyped-call] # else the cast weights are dropped
+    torch.autocast_increment_nesting()  # else the end of autocast drops the cast weights
 
     def run_autocast() -> Any:
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
@@ -50,7 +50,7 @@ def weight(values: Values) -> torch.nn.Parameter:
 
 
 def _torch_transformer(parameters: Any) -> Callable[[Any], Any]:
-    layers = [
+    layers: list[dict[str, Any]] = [
         {
             "norm1": [weight(p["norm1"][k]) for k in ("scale", "bias")],
             "norm2": [weight(p["norm2"][k]) for k in ("scale", "bias")],
@@ -90,8 +90,8 @@ def _torch_resnet18(parameters: Any) -> Callable[[Any], Any]:
         x = functional.conv2d(x, kernel, None, stride, kernel.shape[-1] // 2)
         return functional.batch_norm(x, *norm, eps=BATCH_NORM_EPSILON)
 
-    stem = kernel(parameters["stem"]["kernel"]), norm(parameters["stem"]["norm"])
-    blocks = [
+    stem: Any = kernel(parameters["stem"]["kernel"]), norm(parameters["stem"]["norm"])
+    blocks: list[dict[str, Any]] = [
         {k: (kernel(v) if k.startswith("kernel") else norm(v)) for k, v in p.items()}
         for name, p in parameters.items()
         if name.startswith("stage")
@@ -114,7 +114,7 @@ def _torch_resnet18(parameters: Any) -> Callable[[Any], Any]:
 
 def _torch_lstm(parameters: Any) -> Callable[[Any], Any]:
     width = len(parameters["recurrent"])
-    module = torch.nn.LSTM(width, width)
+    module: Any = torch.nn.LSTM(width, width)
     with torch.no_grad():
         module.weight_ih_l0.copy_(torch.from_numpy(parameters["input"].T.copy()))
         module.weight_hh_l0.copy_(torch.from_numpy(parameters["recurrent"].T.copy()))
@@ -178,7 +178,7 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
-    def node(self, op: str, *operands: str | Values, results: int = 1, **attributes: Any) -> Any:
+    def node(self, op: str, *operands: Any, results: int = 1, **attributes: Any) -> Any:
         """The name of the result, or a list of names of several."""
         inputs = [o if isinstance(o, str) else self.constant(o) for o in operands]
         names = [f"{op}{len(self.nodes)}_{n}" for n in range(results)]

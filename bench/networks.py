@@ -39,7 +39,7 @@ import neuronsim
 from neuronsim.bench import SETTLE_SECONDS, alternate, timer
 from neuronsim.errors import NeuronSimError
 
-Run = Callable[[], Any]
+Run = Callable[..., Any]
 
 NETWORKS = ("transformer", "resnet18", "lstm")
 SETTINGS: dict[str, dict[str, str]] = {
@@ -89,8 +89,9 @@ def measure_network(name: str, threads: int, rounds: int) -> dict[str, Any]:
     lowered = jax.jit(network.callable).lower(*network.examples)
     executable = lowered.compile()
     held = [jax.device_put(x) for x in network.examples]
+    wait: Run = jax.block_until_ready
     runs: dict[str, Run] = {
-        XLA: lambda: jax.block_until_ready(executable(*held)),
+        XLA: lambda: wait(executable(*held)),
         TORCH: in_torch(network, autocast=False),
         AUTOCAST: in_torch(network, autocast=True),
         ONNX: in_onnxruntime(network, threads),
@@ -102,14 +103,15 @@ def measure_network(name: str, threads: int, rounds: int) -> dict[str, Any]:
         except NeuronSimError as error:
             found["left_out"][setting] = str(error)
             continue
-        runs[setting] = lambda program=program: program(*network.inputs)  # type: ignore[misc]
+        runs[setting] = lambda program=program: program(*network.inputs)
         found["memory"][setting] = dict(getattr(program, "memory", {}))
     found["differences"] = differences(runs)
     settle = SETTLE_SECONDS if threads > 1 else 0
     times = alternate([timer(run) for run in runs.values()], rounds, warm=True, settle=settle)
     found["seconds"] = dict(zip(runs, times, strict=True))
     found["compile_seconds"] = compile_seconds(network, module, found["memory"])
-    found["xla_temporaries"] = executable.memory_analysis().temp_size_in_bytes
+    memory: Any = executable.memory_analysis()
+    found["xla_temporaries"] = memory.temp_size_in_bytes
     return found
 
 
@@ -138,7 +140,7 @@ def compile_seconds(network: Network, module: bytes, settings: Iterable[str]) ->
         lowered = jax.jit(network.callable).lower(*network.examples)
         best[XLA] = min(best[XLA], timer(lowered.compile)(1))
         for setting in settings:
-            compiling = partial(neuronsim.compile, module, **SETTINGS[setting])  # type: ignore[arg-type]
+            compiling = partial(neuronsim.compile, module, **SETTINGS[setting])
             best[setting] = min(best[setting], timer(compiling)(1))
     return best
 
@@ -250,16 +252,13 @@ def print_figures(console: Console, processes: list[dict[str, Any]]) -> None:
         memory.add_row(f["network"], str(f["threads"]), *each)
     console.print(memory)
     for p in processes:
-        o = p["overhead"]
+        threads, o = p["networks"][0]["threads"], p["overhead"]
         console.print(
-            f"{p['networks'][0]['threads']} threads: {1e6 * o['instruction']:.2f} us an instruction in a "
-            f"network of {o['instructions']} instructions on small arrays"
+            f"{threads} threads: {1e6 * o['instruction']:.2f} us an instruction in a network of "
+            f"{o['instructions']} instructions on small arrays"
         )
-    for f in found:
-        for setting, why in f["left_out"].items():
-            console.print(
-                f"left out: {f['network']} under {setting}: {why}", highlight=False, markup=False
-            )
+    for network, why in dict.fromkeys((f["network"], w) for f in found for w in f["left_out"].values()):
+        console.print(f"left out: {network}: {why}", highlight=False, markup=False)
 
 
 def main() -> None:
