@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import neuronsim
 
 jax = pytest.importorskip("jax", reason="the peer JAX is not installed (extra `peers`)")
 
+from jaxlib import _hlo  # noqa: E402
 from tests.data import make_networks  # noqa: E402
 
+FILES = Path(__file__).parents[1] / "data" / "networks"
 # Of the Frobenius norm: a sum of n float32 terms in another order differs by about sqrt(n) 2^-24 of
 # their norm, 4e-6 for the longest here (4,608 products), and few layers add up.
 TOLERANCE = 1e-5
@@ -47,6 +50,13 @@ def run(network: make_networks.Network) -> Any:
     return [np.asarray(r) for r in (results if isinstance(results, tuple) else (results,))]
 
 
+def as_text(module: bytes) -> str:
+    """All but the ids, which count what one process has made."""
+    options = _hlo.HloPrintOptions()
+    options.print_large_constants = True
+    return str(_hlo.HloModule.from_serialized_hlo_module_proto(module).to_string(options))
+
+
 @pytest.mark.parametrize("name", make_networks.NETWORKS)
 def test_reduced_network_agrees_with_xla(name: str) -> None:
     network = make_networks.make_network(name, reduced=True)
@@ -58,6 +68,12 @@ def test_reduced_network_agrees_with_xla(name: str) -> None:
 def test_full_network_agrees_with_xla(name: str) -> None:
     network = make_networks.make_network(name)
     assert max(differences(network, run(network))) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", make_networks.NETWORKS)
+def test_network_file_is_what_the_script_makes(name: str) -> None:
+    made = make_networks.to_hlo(make_networks.make_network(name, reduced=True))
+    assert as_text((FILES / f"{name}.hlo.pb").read_bytes()) == as_text(made)
 
 
 @pytest.mark.parametrize("name", make_networks.NETWORKS)
