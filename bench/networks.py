@@ -7,7 +7,8 @@ Each number of threads has a process of its own, held to so many processors: XLA
 starts. In it all contenders take turns with the same weights and input; a figure is the best of the
 rounds, a ratio a peer's time over ours (above 1 neuronsim is faster). What each computes is compared
 with XLA's float32 results first. torch runs in eager mode, its images channels-last; under autocast
-its weights stay cast between the runs. A machine that is busy with something else measures nothing.
+its weights stay cast between the runs. A machine that is busy with something else measures nothing:
+`others` is how many processors other processes kept busy meanwhile.
 """
 
 from __future__ import annotations
@@ -107,12 +108,24 @@ def measure_network(name: str, threads: int, rounds: int) -> dict[str, Any]:
         found["memory"][setting] = dict(getattr(program, "memory", {}))
     found["differences"] = differences(runs)
     settle = SETTLE_SECONDS if threads > 1 else 0
+    before = busy_seconds()
     times = alternate([timer(run) for run in runs.values()], rounds, warm=True, settle=settle)
+    everyone, own, passed = (b - a for a, b in zip(before, busy_seconds(), strict=True))
+    found["others"] = max(everyone - own, 0.0) / passed
     found["seconds"] = dict(zip(runs, times, strict=True))
     found["compile_seconds"] = compile_seconds(network, module, found["memory"])
     memory: Any = executable.memory_analysis()
     found["xla_temporaries"] = memory.temp_size_in_bytes
+    found["weights"] = sum(leaf.nbytes for leaf in jax.tree.leaves(network.parameters))
     return found
+
+
+def busy_seconds() -> tuple[float, float, float]:
+    """The processors' busy time since the machine started, this process's own, and the clock."""
+    user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
+    mine = os.times()
+    everyone = (user + nice + system) / os.sysconf("SC_CLK_TCK")
+    return everyone, mine.user + mine.system, time.perf_counter()
 
 
 def differences(runs: Mapping[str, Run]) -> dict[str, float]:
@@ -225,13 +238,17 @@ def shown(value: float | None, scale: float = 1.0, digits: int = 2) -> str:
     return "" if value is None else f"{value * scale:.{digits}f}"
 
 
+def mebibytes(*sizes: int | None) -> list[str]:
+    return [shown(size, 2.0**-20) for size in sizes]
+
+
 def print_figures(console: Console, processes: list[dict[str, Any]]) -> None:
     found = [f for p in processes for f in p["networks"]]
     contenders = [XLA, TORCH, ONNX, AUTOCAST, *SETTINGS]
-    times = table_of("ms", ["threads", *contenders])
+    times = table_of("ms", ["threads", "others", *contenders])
     for f in found:
         seconds = [shown(f["seconds"].get(c), 1e3) for c in contenders]
-        times.add_row(f["network"], str(f["threads"]), *seconds)
+        times.add_row(f["network"], str(f["threads"]), shown(f["others"]), *seconds)
     console.print(times)
     names = list(dict.fromkeys(f["network"] for f in found))
     ratios = table_of("ratio", ["threads", *names, "mean", "goal"])
@@ -245,11 +262,14 @@ def print_figures(console: Console, processes: list[dict[str, Any]]) -> None:
         each = [shown(f["compile_seconds"].get(c), 1e3, 0) for c in (XLA, *SETTINGS)]
         compiling.add_row(f["network"], str(f["threads"]), *each)
     console.print(compiling)
-    memory = table_of("temporaries, MiB", ["threads", XLA, *SETTINGS])
+    memory = table_of("memory, MiB", ["threads", XLA, *SETTINGS])
     for f in found:
+        label, count = f["network"], str(f["threads"])
         planned = [f["memory"].get(s, {}).get("temporaries") for s in SETTINGS]
-        each = [shown(m, 2.0**-20) for m in (f["xla_temporaries"], *planned)]
-        memory.add_row(f["network"], str(f["threads"]), *each)
+        memory.add_row(f"{label} temporaries", count, *mebibytes(f["xla_temporaries"], *planned))
+        kept = [f["memory"].get(s, {}) for s in SETTINGS]
+        sums = [k["constants"] + k["packed"] if k else None for k in kept]
+        memory.add_row(f"{label} weights", count, *mebibytes(f["weights"], *sums))
     console.print(memory)
     for p in processes:
         threads, o = p["networks"][0]["threads"], p["overhead"]
