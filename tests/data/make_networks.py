@@ -40,7 +40,7 @@ class Network:
     """A function of `parameters` and `inputs`, with example values of both.
 
     With `closed` the parameters are constants of the module, else its first inputs. With `replicas`
-    above 1 the module is one replica's program, and every input has a leading axis of replicas.
+    above 1 the module is one replica's program, and the examples have a leading axis of replicas.
     """
 
     name: str
@@ -81,14 +81,10 @@ def to_hlo(network: Network) -> bytes:
 
 def _replica_program(network: Network) -> bytes:
     """What one device of a data-parallel step is given: the body of its shard_map, as an entry."""
-
-    def step(*examples: Tree) -> Tree:
-        own = jax.tree.map(lambda x: x[0], examples)
-        return jax.tree.map(lambda x: x[None], network.function(*own))
-
     mesh = AbstractMesh((network.replicas,), (REPLICA,), axis_types=(jax.sharding.AxisType.Auto,))
-    mapped = jax.shard_map(step, mesh=mesh, in_specs=P(REPLICA), out_specs=P(REPLICA), check_vma=False)
-    lowered = jax.jit(mapped).trace(*network.examples).lower(lowering_platforms=("cpu",))
+    mapped = jax.shard_map(network.function, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
+    own = jax.tree.map(lambda x: x[0], network.examples)
+    lowered = jax.jit(mapped).trace(*own).lower(lowering_platforms=("cpu",))
     options = _hlo.HloPrintOptions()
     options.print_metadata, options.print_large_constants = False, True
     text = lowered.compiler_ir("hlo").get_hlo_module().to_string(options)
