@@ -161,13 +161,15 @@ def evaluate_transpose(
 def evaluate_reverse(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    return np.flip(operands[0].data, tuple(attributes["dimensions"]))
+    # NumPy flips an array without dimensions to a scalar that is no array.
+    return np.asarray(np.flip(operands[0].data, tuple(attributes["dimensions"])))
 
 
 def evaluate_slice(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    return operands[0].data[tuple(slice(*r) for r in attributes["slice"])]
+    # With the ellipsis the slice of a scalar is an array as well.
+    return operands[0].data[(*(slice(*r) for r in attributes["slice"]), ...)]
 
 
 def evaluate_concatenate(

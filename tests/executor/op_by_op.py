@@ -1,0 +1,112 @@
+"""A module evaluated instruction by instruction through the op table: nothing is fused, folded or
+reused, and control flow is Python's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from neuronsim import ops
+from neuronsim.hlo.module import Instruction, Module
+from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
+from neuronsim.profiles import Profile
+
+Value: TypeAlias = "ops.Bits | tuple[Value, ...]"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """One application of an instruction's row: the arrays that it read and gave."""
+
+    module: Module
+    instruction: Instruction
+    operands: tuple[ops.Bits, ...]
+    results: tuple[ops.Bits, ...]
+
+
+def leaves(value: Value) -> list[ops.Bits]:
+    """The arrays of a value, in order."""
+    return [value] if isinstance(value, ops.Bits) else [leaf for v in value for leaf in leaves(v)]
+
+
+def evaluate(
+    module: Module, inputs: Sequence[ops.Bits], profile: Profile
+) -> tuple[Value, list[Applied]]:
+    """The root's value, and every application of a row on the way, in order."""
+    applied: list[Applied] = []
+    value = _computation(module, module.entry, inputs, ops.Setting(profile), applied)
+    return value, applied
+
+
+def _computation(
+    module: Module, name: str, arguments: Sequence[Value], setting: ops.Setting, applied: list[Applied]
+) -> Value:
+    values: dict[str, Value] = {}
+    computation = module.by_name[name]
+    for i in computation.instructions:
+        operands = [values[o] for o in i.operands]
+        if i.opcode == "parameter":
+            values[i.name] = arguments[i.attributes["number"]]
+        elif i.opcode in STRUCTURE:
+            values[i.name] = _structure(module, i, operands, setting, applied)
+        else:
+            read = tuple(leaf for o in operands for leaf in leaves(o))
+            own = setting._replace(path=f"0/{name}/{i.name}/")
+            given = ops.evaluate_all(row(i), read, row_attributes(module, i), own, i.result)
+            applied.append(Applied(module, i, read, given))
+            values[i.name] = given[0] if isinstance(i.result, ops.ArrayType) else given
+    return values[computation.root]
+
+
+def _structure(
+    module: Module,
+    i: Instruction,
+    operands: list[Value],
+    setting: ops.Setting,
+    applied: list[Applied],
+) -> Value:
+    def run(name: str, arguments: Sequence[Value]) -> Value:
+        return _computation(module, name, arguments, setting, applied)
+
+    match i.opcode:
+        case "constant":
+            literal: ops.Bits = i.attributes["literal"]
+            return literal
+        case "tuple":
+            return tuple(operands)
+        case "after-all":
+            return ()
+        case "get-tuple-element":
+            (source,) = operands
+            assert isinstance(source, tuple)
+            return source[i.attributes["tuple_index"]]
+        case "opt-barrier":
+            return operands[0]
+        case "call" | "fusion":
+            return run(i.called[0], operands)
+        case "while":
+            body, condition = i.called
+            (state,) = operands
+            while _scalar(run(condition, [state])):
+                state = run(body, [state])
+            return state
+        case "conditional":
+            branch = _branch(operands[0], len(i.called))
+            return run(i.called[branch], [operands[1 + branch]])
+    raise AssertionError(f"{i.opcode} has no evaluation here")
+
+
+def _scalar(value: Value) -> int:
+    assert isinstance(value, ops.Bits)
+    return int(value.data)
+
+
+def _branch(selector: Value, count: int) -> int:
+    """By pred the first branch is that of true; an index outside takes the last (XLA)."""
+    assert isinstance(selector, ops.Bits)
+    number = _scalar(selector)
+    if selector.data.dtype == bool:
+        return 0 if number else 1
+    return number if 0 <= number < count else count - 1

@@ -1,0 +1,93 @@
+"""Instructions run alone by XLA (jaxlib) on the operands that they had here.
+
+Many are compiled at once: a module of instructions with parameters of their own, which no value joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jaxlib import _jax, xla_client
+
+from neuronsim import ops
+from neuronsim.hlo import proto
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from tests.executor.op_by_op import Applied
+
+BATCH = 48
+OPTIONS = {"xla_allow_excess_precision": False, "xla_backend_optimization_level": 0}
+
+
+def as_numpy(x: ops.Bits) -> np.ndarray:
+    """The array with its own NumPy type in place of its storage type."""
+    data = np.ascontiguousarray(x.data).reshape(x.data.shape)
+    return data if x.dtype.numpy is x.dtype.storage else data.view(x.dtype.numpy)
+
+
+def joined(applied: Sequence[Applied]) -> Module:
+    """A module of these instructions, each on parameters of its own."""
+    computations: dict[str, Computation] = {}
+    parameters: list[Instruction] = []
+    body: list[Instruction] = []
+    for n, a in enumerate(applied):
+        names = []
+        for x in a.operands:
+            shape = Shape(x.dtype, x.data.shape)
+            number = len(parameters)
+            names.append(f"x{number}")
+            parameters.append(Instruction(names[-1], "parameter", shape, (), {"number": number}))
+        attributes = dict(a.instruction.attributes)
+        if a.instruction.called:
+            called = tuple(f"m{n}.{c}" for c in a.instruction.called)
+            attributes["called"] = called
+            for c in a.instruction.called:
+                _include(a.module, c, f"m{n}.", computations)
+        body.append(
+            Instruction(f"y{n}", a.instruction.opcode, a.instruction.shape, tuple(names), attributes)
+        )
+    root = Instruction("all", "tuple", TupleShape(tuple(i.shape for i in body)), tuple(i.name for i in body))
+    entry = Computation("main", (*parameters, *body, root), "all")
+    return Module("alone", "main", (*computations.values(), entry))
+
+
+def _include(module: Module, name: str, prefix: str, found: dict[str, Computation]) -> None:
+    """Adds a computation and those that it calls, with a prefix before every name."""
+    if prefix + name in found:
+        return
+    computation = module.by_name[name]
+    instructions = []
+    for i in computation.instructions:
+        attributes = dict(i.attributes)
+        if i.called:
+            for c in i.called:
+                _include(module, c, prefix, found)
+            attributes["called"] = tuple(prefix + c for c in i.called)
+        operands = tuple(prefix + o for o in i.operands)
+        instructions.append(i.replace(name=prefix + i.name, operands=operands, attributes=attributes))
+    found[prefix + name] = Computation(prefix + name, tuple(instructions), prefix + computation.root)
+
+
+def execute(module: Module, inputs: Sequence[ops.Bits]) -> list[np.ndarray]:
+    """The arrays of the root, in order."""
+    options = xla_client.CompileOptions()
+    options.env_option_overrides = list(OPTIONS.items())
+    device = jax.devices("cpu")[0]
+    stable = _jax.mlir.hlo_to_stablehlo(proto.to_bytes(module))
+    devices = _jax.DeviceList((device,))
+    program = device.client.compile_and_load(stable, devices, options)
+    with jax.enable_x64(True):
+        arrays = [jax.device_put(as_numpy(x), device) for x in inputs]
+        shards = program.execute_sharded(arrays).disassemble_into_single_device_arrays()
+        return [np.asarray(s[0]) for s in shards]
+
+
+def alone(applied: Sequence[Applied]) -> list[tuple[np.ndarray, ...]]:
+    """XLA's results of each instruction on its own operands."""
+    found: list[tuple[np.ndarray, ...]] = []
+    for start in range(0, len(applied), BATCH):
+        batch = applied[start : start + BATCH]
+        arrays = iter(execute(joined(batch), [x for a in batch for x in a.operands]))
+        found += [tuple(next(arrays) for _ in a.results) for a in batch]
+    return found
