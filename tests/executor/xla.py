@@ -16,7 +16,7 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from tests.executor.op_by_op import Applied
 
-BATCH = 48
+BATCH = 150
 OPTIONS = {"xla_allow_excess_precision": False, "xla_backend_optimization_level": 0}
 
 
