@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from neuronsim import ops
 from neuronsim.hlo.module import Instruction, Module
 from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
@@ -29,6 +31,12 @@ class Applied:
 def leaves(value: Value) -> list[ops.Bits]:
     """The arrays of a value, in order."""
     return [value] if isinstance(value, ops.Bits) else [leaf for v in value for leaf in leaves(v)]
+
+
+def as_numpy(x: ops.Bits) -> np.ndarray:
+    """The array with its own NumPy type in place of its storage type."""
+    data = np.ascontiguousarray(x.data).reshape(x.data.shape)
+    return data if x.dtype.numpy is x.dtype.storage else data.view(x.dtype.numpy)
 
 
 def evaluate(

@@ -626,7 +626,7 @@ def reduce(b: Builder) -> Instruction:
     if GENERAL and b.chance(4):
         operands.append(b.value(b.dtype(ALL), dims))
     types = tuple(o.array.dtype for o in operands)
-    initial = [b.value(t, ()) for t in types]
+    initial = [b.scalar(0, t) if b.chance(2) else b.value(t, ()) for t in types]
     kept = tuple(n for a, n in enumerate(dims) if a not in axes)
     shapes = tuple(Shape(t, kept) for t in types)
     called = reducer(b, types)

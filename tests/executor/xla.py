@@ -14,16 +14,10 @@ from jaxlib import _jax, xla_client
 from neuronsim import ops
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
-from tests.executor.op_by_op import Applied
+from tests.executor.op_by_op import Applied, as_numpy
 
 BATCH = 150
 OPTIONS = {"xla_allow_excess_precision": False, "xla_backend_optimization_level": 0}
-
-
-def as_numpy(x: ops.Bits) -> np.ndarray:
-    """The array with its own NumPy type in place of its storage type."""
-    data = np.ascontiguousarray(x.data).reshape(x.data.shape)
-    return data if x.dtype.numpy is x.dtype.storage else data.view(x.dtype.numpy)
 
 
 def joined(applied: Sequence[Applied]) -> Module:
