@@ -35,7 +35,12 @@ def examples(count: int) -> tuple[Example, ...]:
     found: list[Example] = []
 
     @settings(
-        max_examples=count, phases=[Phase.generate], database=None, suppress_health_check=HEALTH
+        max_examples=count,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=HEALTH,
     )
     @given(modules())
     def collect(example: Example) -> None:
