@@ -12,12 +12,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+from tests.executor import agreement, op_by_op, xla
+from tests.executor.random_modules import ELEMENTWISE, FLOATS
 
 from neuronsim import dtypes, ops
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.profiles import Profile
-from tests.executor import agreement, op_by_op, xla
-from tests.executor.random_modules import ELEMENTWISE, FLOATS
 
 COUNT = 1 << 18
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from tests.executor.op_by_op import Applied, as_numpy
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
@@ -18,7 +19,6 @@ from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.profiles import Profile
 from neuronsim.reference import formats
 from neuronsim.reference.elementwise import FLOAT
-from tests.executor.op_by_op import Applied, as_numpy
 
 # Units in the last place, by opcode and type, for the functions that XLA does not round correctly.
 BOUNDS: dict[str, dict[str, int]] = json.loads(
@@ -216,7 +216,9 @@ EXCLUSIONS: tuple[Callable[[Applied, ops.Bits], Mask], ...] = (
 # ---- the comparison ------------------------------------------------------------------------------
 
 
-def differences(applied: Applied, theirs: tuple[np.ndarray, ...], bounds: bool = True) -> list[Difference]:
+def differences(
+    applied: Applied, theirs: tuple[np.ndarray, ...], bounds: bool = True
+) -> list[Difference]:
     """The results that are farther from XLA's than rule and bound allow. Without `bounds` a function
     has none.
     """
@@ -291,9 +293,10 @@ def _terms(a: Applied) -> int:
     if i.opcode == "dot":
         return math.prod(dims[0][d] for d in i.attributes["dot_dimensions"].lhs_contracting)
     if i.opcode == "convolution":
-        return math.prod(w.size for w in i.attributes["window"]) * dims[1][
-            i.attributes["dimension_numbers"].kernel_input_feature
-        ]
+        return (
+            math.prod(w.size for w in i.attributes["window"])
+            * dims[1][i.attributes["dimension_numbers"].kernel_input_feature]
+        )
     return max(math.prod(d) for d in dims) + 1
 
 

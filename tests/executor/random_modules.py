@@ -184,17 +184,13 @@ class Builder:
             return self.add("convert", Shape(dtype, dims), [self.one_of(others[:8])])
         scalars = self.found(lambda s: s.dims == () and s.dtype is dtype) if dims else []
         if scalars and self.chance(3):
-            return self.add(
-                "broadcast", Shape(dtype, dims), [self.one_of(scalars[:8])], dimensions=()
-            )
+            return self.add("broadcast", Shape(dtype, dims), [self.one_of(scalars[:8])], dimensions=())
         return self.leaf(dtype, dims)
 
     def array(self, allowed: Types, least: int = 0, most: int = 5, size: int = MAX_SIZE) -> Instruction:
         """A value of any of these types with so many dimensions and at most `size` elements."""
         same = self.found(
-            lambda s: s.dtype in allowed
-            and least <= len(s.dims) <= most
-            and math.prod(s.dims) <= size
+            lambda s: s.dtype in allowed and least <= len(s.dims) <= most and math.prod(s.dims) <= size
         )
         if same and not self.chance(3):
             return self.one_of(same[:12])
@@ -412,9 +408,7 @@ def dynamic_slice(b: Builder) -> Instruction:
     x = b.array(MOVABLE)
     sizes = tuple(b.between(0, n) for n in x.array.dims)
     starts = _starts(b, x.array.dims)
-    return b.add(
-        "dynamic-slice", Shape(x.array.dtype, sizes), [x, *starts], dynamic_slice_sizes=sizes
-    )
+    return b.add("dynamic-slice", Shape(x.array.dtype, sizes), [x, *starts], dynamic_slice_sizes=sizes)
 
 
 def dynamic_update_slice(b: Builder) -> Instruction:
@@ -800,9 +794,7 @@ def batch_norm_grad(b: Builder) -> Instruction:
     x, lines, axis = _channels(b, 3)
     gradient = b.value(x.array.dtype, x.array.dims)
     shape = TupleShape((x.shape, lines[0].shape, lines[0].shape))
-    return b.add(
-        "batch-norm-grad", shape, [x, *lines, gradient], epsilon=EPSILON, feature_index=axis
-    )
+    return b.add("batch-norm-grad", shape, [x, *lines, gradient], epsilon=EPSILON, feature_index=axis)
 
 
 def rng_bit_generator(b: Builder) -> Instruction:
@@ -898,9 +890,7 @@ def fusion(b: Builder) -> Instruction:
     arguments = [b.array(ALL) for _ in range(b.between(1, 2))]
     fused = [o for o in b.state.opcodes if o in FUSED]
     called = _body(b, arguments, "fused", fused)
-    return b.add(
-        *("fusion", _root(b, called).shape, arguments), called=(called,), fusion_kind="kLoop"
-    )
+    return b.add(*("fusion", _root(b, called).shape, arguments), called=(called,), fusion_kind="kLoop")
 
 
 def _like(b: Builder, shape: Shape) -> Instruction:

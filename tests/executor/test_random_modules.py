@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from tests.executor import agreement, op_by_op
+from tests.executor.op_by_op import Applied
+from tests.executor.random_modules import CASES, EXECUTED, Example, modules
 
 from neuronsim import api, ops
 from neuronsim.arrays.array import Array
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
-from tests.executor import agreement, op_by_op
-from tests.executor.op_by_op import Applied
-from tests.executor.random_modules import CASES, EXECUTED, Example, modules
 
 PROFILE = Profile(int64="keep")
 MODULES = 300

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 from jaxlib import _jax, xla_client
+from tests.executor.op_by_op import Applied, as_numpy
 
 from neuronsim import ops
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
-from tests.executor.op_by_op import Applied, as_numpy
 
 BATCH = 150
 OPTIONS = {"xla_allow_excess_precision": False, "xla_backend_optimization_level": 0}
@@ -41,7 +41,9 @@ def joined(applied: Sequence[Applied]) -> Module:
         body.append(
             Instruction(f"y{n}", a.instruction.opcode, a.instruction.shape, tuple(names), attributes)
         )
-    root = Instruction("all", "tuple", TupleShape(tuple(i.shape for i in body)), tuple(i.name for i in body))
+    root = Instruction(
+        "all", "tuple", TupleShape(tuple(i.shape for i in body)), tuple(i.name for i in body)
+    )
     entry = Computation("main", (*parameters, *body, root), "all")
     return Module("alone", "main", (*computations.values(), entry))
 

@@ -310,16 +310,17 @@ class _Recorder:
         self._add(step, s.members, *touched, *(self.places[name].memory for name, _ in s.results))
 
     def _record_reduce(self, s: Step, action: Call, scope: _Scope) -> bool:
-        array, *more = (self.places[o] for o in s.operands)
+        if len(s.operands) != 2 or action.attributes["reducer"] is None:
+            return False
+        array, initial = (self.places[o] for o in s.operands)
         ((name, t),) = s.results
-        is_simple = len(more) == 1 and action.attributes["reducer"] is not None
-        if not is_simple or ops.is_host(t.dtype) or self._truncates(t):
+        if ops.is_host(t.dtype) or self._truncates(t):
             return False
         output = self._new(name, t, scope)
-        operands = (Bits(array.array, t.dtype), Bits(more[0].array, t.dtype))
+        operands = (Bits(array.array, t.dtype), Bits(initial.array, t.dtype))
         recorder = ops.record_reduce if action.op.name == "reduce" else ops.record_reduce_window
         step = recorder(operands, action.attributes, output, self.setting)
-        self._add(step, s.members, array.memory, more[0].memory, self.places[name].memory)
+        self._add(step, s.members, array.memory, initial.memory, self.places[name].memory)
         return True
 
     def _truncates(self, t: ArrayType) -> bool:
@@ -350,11 +351,13 @@ class _Recorder:
         target = self.places[name].memory
         fill = np.broadcast_to(value.array, t.dims)
         self._add(_core.record_copy(fill, output), s.members, value.memory, target)
-        inside = tuple(
+        inside: list[Any] = [
             slice(low, low + (n - 1) * (interior + 1) + 1, interior + 1)
             for n, (low, _, interior) in zip(array.array.shape, padding, strict=True)
-        )
-        self._add(_core.record_copy(array.array, output[inside]), s.members, array.memory, target)
+        ]
+        # With the ellipsis the part of a scalar is an array as well.
+        step = _core.record_copy(array.array, output[(*inside, ...)])
+        self._add(step, s.members, array.memory, target)
         return True
 
     def _starts(self, names: Sequence[str], rank: int) -> list[tuple[BitsArray, int]] | None:

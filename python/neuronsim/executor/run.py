@@ -99,20 +99,19 @@ def run_program(
     counts = Counts() if counts is None else counts
     counts.add(program.of_constants)
     context = Context(seed, call, counts)
-    recorded = program.recorded
-    outputs = [_empty(t) for _, t in program.results]
     try:
-        arena = program.arenas.pop()
-    except IndexError:
-        arena = _empty_bytes(recorded.arena_bytes)
-    given = (_dense(name, inputs[name], program.profile, counts) for name, _ in program.inputs)
-    memories = [arena, *given, *outputs]
-    try:
-        found = recorded.executable.run(memories, context, times is not None)
+        recorded = program.recorded
+        outputs = [_empty(t) for _, t in program.results]
+        arena = program.arenas.pop() if program.arenas else np.empty(recorded.arena_bytes, np.uint8)
+        given = (_dense(name, inputs[name], program.profile, counts) for name, _ in program.inputs)
+        found = recorded.executable.run([arena, *given, *outputs], context, times is not None)
     except MemoryError as error:
-        raise OutOfMemory(f"a step does not fit in this machine's memory: {error}") from error
-    finally:
-        program.arenas.append(arena)
+        largest = max(all_steps(program.steps), key=_result_bytes)
+        raise OutOfMemory(
+            f"the program does not fit in this machine's memory: {error}. Its largest array is "
+            f"{largest.name}, {' and '.join(str(t) for _, t in largest.results)}"
+        ) from error
+    program.arenas.append(arena)
     if times is not None:
         times.extend(found)
     pairs = zip(outputs, program.results, strict=True)
@@ -131,8 +130,8 @@ def _empty(t: ArrayType) -> BitsArray:
     return np.empty(t.dims, t.dtype.storage) if t.dtype.code is None else ops.empty(t)
 
 
-def _empty_bytes(count: int) -> BitsArray:
-    return np.empty(count, np.uint8)
+def _result_bytes(step: Step) -> int:
+    return sum(math.prod(t.dims) * t.dtype.itemsize for _, t in step.results)
 
 
 def step_names(program: Program) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ from neuronsim.errors import InvalidArgument, UnsupportedOperator
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
 
 # Opcodes that arrange values and compute nothing.
-STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "call"})
+STRUCTURE = frozenset(
+    {"parameter", "constant", "tuple", "get-tuple-element", "call", "fusion", "while", "conditional"}
+    | {"opt-barrier", "after-all", "add-dependency"}
+)
 
 # The attributes that each opcode carries, beside its shape and operands. `called` names computations in
 # the file's order: a while's body and condition, a conditional's branches, select and scatter.

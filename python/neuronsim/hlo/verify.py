@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from neuronsim import ops
+from collections.abc import Sequence
+
+from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidArgument, InvalidModel, UnsupportedOperator, UnsupportedType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
@@ -99,13 +101,64 @@ def _verify_structure(module: Module, i: Instruction, operands: list[Instruction
         if not 0 <= index < len(shapes):
             raise InvalidArgument(f"element {index} of a value that has {len(shapes)}")
         _require_same_type(shapes[index], i)
-    elif i.opcode == "call":
-        callee = module.by_name[i.called[0]]
+    elif i.opcode in ("call", "fusion"):
+        _verify_called(module, i, i.called[:1], operands)
+    elif i.opcode == "while":
+        _verify_while(module, i, operands)
+    elif i.opcode == "conditional":
+        _verify_conditional(module, i, operands)
+    elif i.opcode in ("opt-barrier", "add-dependency"):
+        if not operands:
+            raise InvalidArgument("takes an operand")
+        _require_same_type(operands[0].shape, i)
+    elif i.opcode == "after-all" and i.shape.arrays():
+        raise InvalidArgument("gives a token")
+
+
+def _verify_called(
+    module: Module, i: Instruction, called: Sequence[str], operands: Sequence[Instruction]
+) -> None:
+    """That the computations take these operands and give what the instruction does."""
+    for name in called:
+        callee = module.by_name[name]
         if len(callee.parameters) != len(operands):
-            raise InvalidArgument(f"{callee.name!r} takes {len(callee.parameters)} arguments")
+            raise InvalidArgument(
+                f"{callee.name!r} takes {len(callee.parameters)} arguments, not {len(operands)}"
+            )
         for parameter, operand in zip(callee.parameters, operands, strict=True):
             _require_equal(parameter.shape, operand)
         _require_equal(i.shape, callee.by_name[callee.root])
+
+
+def _verify_while(module: Module, i: Instruction, operands: list[Instruction]) -> None:
+    if len(operands) != 1 or len(i.called) != 2:
+        raise InvalidArgument("takes one operand, and calls a body and a condition")
+    body, condition = i.called
+    _require_same_type(operands[0].shape, i)
+    _verify_called(module, i, [body], operands)
+    goes_on = module.by_name[condition]
+    root = goes_on.by_name[goes_on.root]
+    if root.result != ops.ArrayType(dtypes.boolean, ()):
+        raise InvalidArgument(f"its condition {condition!r} gives {_listed(root.result)}, not one bool")
+    if len(goes_on.parameters) != 1:
+        raise InvalidArgument(f"its condition {condition!r} takes {len(goes_on.parameters)} arguments")
+    _require_equal(goes_on.parameters[0].shape, operands[0])
+
+
+def _verify_conditional(module: Module, i: Instruction, operands: list[Instruction]) -> None:
+    if not operands or len(operands) != len(i.called) + 1:
+        raise InvalidArgument(
+            f"{len(i.called)} branches take an operand each, after the one that chooses: there are "
+            f"{len(operands)} operands"
+        )
+    index = operands[0].array.type
+    is_predicate = index == ops.ArrayType(dtypes.boolean, ())
+    if not is_predicate and index != ops.ArrayType(dtypes.int32, ()):
+        raise InvalidArgument(f"one bool or int32 chooses a branch, not {index}")
+    if is_predicate and len(i.called) != 2:
+        raise InvalidArgument(f"a bool chooses between two branches, not {len(i.called)}")
+    for name, operand in zip(i.called, operands[1:], strict=True):
+        _verify_called(module, i, [name], [operand])
 
 
 def _types(shape: Shape | TupleShape) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -169,7 +170,8 @@ def evaluate_slice(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     # With the ellipsis the slice of a scalar is an array as well.
-    return operands[0].data[(*(slice(*r) for r in attributes["slice"]), ...)]
+    ranges: list[Any] = [slice(*r) for r in attributes["slice"]]
+    return operands[0].data[(*ranges, ...)]
 
 
 def evaluate_concatenate(
