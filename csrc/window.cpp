@@ -101,6 +101,108 @@ void copy_lane(Tile& to, const Tile& from, int lane, int size) {
                      reinterpret_cast<const char*>(&from) + lane * size, static_cast<size_t>(size));
 }
 
+// Whether the windows of a row of neighbouring outputs move together along the operand's last
+// dimension, and none is longer than a tile.
+bool lies_in_rows(const Windows& w, int64_t tile) {
+    int64_t positions = 1;
+    for (const WindowDimension& d : w.dimensions) {
+        if (d.size > tile) return false;
+        positions *= d.size;
+        if (positions > tile) return false;
+    }
+    return !w.dimensions.empty() && w.dimensions.back().base_dilation == 1;
+}
+
+// `n` neighbouring outputs from the flat index `first` on, all in one row of the last dimension.
+struct WindowRow {
+    const Windows& w;
+    const View& input;
+    int64_t first, column;  // the first output's index in the array, and in its row
+    int n;
+    const int64_t* origin;  // of the row's windows, in the other dimensions
+    mutable char has_element[tile_elements];
+
+    // How many outputs from `at` on have all had an element, or none.
+    int run(int at, int end) const {
+        int to = at + 1;
+        while (to < end && has_element[to] == has_element[at]) ++to;
+        return to - at;
+    }
+
+    // Calls body(data, stride, begin, end) for the window's positions in row-major order: the elements
+    // of outputs [begin, end) at that position lie `stride` bytes apart.
+    template <class Body>
+    void visit(const Body& body) const {
+        const size_t rank = w.dimensions.size();
+        const WindowDimension& last = w.dimensions.back();
+        const int64_t length = w.input_shape.back(), step = last.stride * input.strides.back();
+        for (int lane = 0; lane < n; ++lane) has_element[lane] = 0;
+        std::vector<int64_t> position(rank, 0);
+        for (;;) {
+            int64_t offset = 0;
+            if (outer_offset(position, offset)) {
+                for (int64_t p = 0; p < last.size; ++p) {
+                    // Output j reads the element j * stride + shift.
+                    const int64_t shift =
+                        column * last.stride - last.padding_low + p * last.window_dilation;
+                    const int64_t low = -floor_divide(shift, last.stride);
+                    const int64_t high = floor_divide(length - 1 - shift, last.stride) + 1;
+                    const int begin = static_cast<int>(low > 0 ? low : 0);
+                    const int end = static_cast<int>(high < n ? high : n);
+                    if (begin >= end) continue;
+                    const char* data =
+                        input.data + offset + shift * input.strides.back() + begin * step;
+                    body(data, step, begin, end);
+                    for (int lane = begin; lane < end; ++lane) has_element[lane] = 1;
+                }
+            }
+            size_t d = rank - 1;
+            while (d-- > 0 && ++position[d] == w.dimensions[d].size) position[d] = 0;
+            if (d == static_cast<size_t>(-1)) return;
+        }
+    }
+
+private:
+    bool outer_offset(const std::vector<int64_t>& position, int64_t& offset) const {
+        for (size_t d = 0; d + 1 < w.dimensions.size(); ++d) {
+            const WindowDimension& dimension = w.dimensions[d];
+            int64_t at = origin[d] + position[d] * dimension.window_dilation;
+            if (at < 0 || at % dimension.base_dilation != 0) return false;
+            at /= dimension.base_dilation;
+            if (at >= w.input_shape[d]) return false;
+            offset += at * input.strides[d];
+        }
+        return w.input_shape.back() > 0;
+    }
+};
+
+// Calls body(row, tiles) for every row of outputs, cut where a tile ends; it has two tiles of its own.
+template <class Body>
+void reduce_rows(const Windows& w, const View& input, const Body& body) {
+    const size_t rank = w.dimensions.size();
+    const int64_t length = w.output_shape.back();
+    if (length == 0) return;
+    const int64_t pieces = blocks(length, tile_elements), rows = element_count(w.output_shape) / length;
+    const int64_t grain = blocks(tile_elements, length < tile_elements ? length : tile_elements);
+    parallel_for(rows * pieces, grain, [&](int64_t begin, int64_t end) {
+        const std::unique_ptr<Tile[]> tiles(new Tile[2]());
+        std::vector<int64_t> origin(rank);
+        for (int64_t job = begin; job < end; ++job) {
+            int64_t rest = job / pieces;
+            const int64_t column = job % pieces * tile_elements, first = rest * length + column;
+            for (size_t d = rank - 1; d-- > 0;) {
+                origin[d] =
+                    rest % w.output_shape[d] * w.dimensions[d].stride - w.dimensions[d].padding_low;
+                rest /= w.output_shape[d];
+            }
+            const int n =
+                static_cast<int>(length - column < tile_elements ? length - column : tile_elements);
+            WindowRow row{w, input, first, column, n, origin.data(), {}};
+            body(row, tiles.get());
+        }
+    });
+}
+
 }  // namespace
 
 void reduce_windows(const Windows& w, const Reduction& r, const View& input, const char* initial,
@@ -114,17 +216,50 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
         throw std::invalid_argument("stochastic rounding needs an id for each rounding");
     const bool is_wide = is_device_float(r.dtype) && formats[type].exponent_bits == 8;
     const bool flushes = r.numerics.flush_subnormals && is_device_float(r.dtype);
-    const auto settle = [&](Tile& t, int n) {
-        if (flushes) k.flush(&t, &t, n);
+    const auto settle = [&](void* t, int n) {
+        if (flushes) k.flush(t, t, n);
         if (r.accumulate != DType::float32 && is_device_float(r.dtype))
-            round_values(k, r.accumulate, r.numerics, {}, 0, &t, n, false);
+            round_values(k, r.accumulate, r.numerics, {}, 0, t, n, false);
     };
     const auto round_tile = [&](Tile& t, int n, size_t tile, int64_t first) {
         const bool has_id = r.numerics.stochastic && 1 + tile < r.ids.size();
         if (r.round_tiles)
             round_values(k, r.dtype, r.numerics, {r.seed, has_id ? r.ids[1 + tile] : 0}, first, &t, n);
     };
+    const Draw last{r.seed, r.numerics.stochastic ? r.ids[0] : 0};
     const int64_t outputs = element_count(w.output_shape);
+    if (lies_in_rows(w, r.tile))
+        return reduce_rows(w, input, [&](const WindowRow& row, Tile* tiles) {
+            Tile &acc = tiles[0], &element = tiles[1];
+            row.visit([&](const char* data, int64_t stride, int begin, int end) {
+                const int n = end - begin;
+                k.load[type](data, stride, n, &element);
+                if (flushes && is_wide) k.flush(&element, &element, n);
+                for (int at = begin; at < end;) {
+                    const int run = row.run(at, end);
+                    char* const sums = reinterpret_cast<char*>(&acc) + at * size;
+                    const char* const values =
+                        reinterpret_cast<const char*>(&element) + (at - begin) * size;
+                    if (row.has_element[at]) {
+                        fold(sums, values, run);
+                        settle(sums, run);
+                    } else {
+                        __builtin_memcpy(sums, values, static_cast<size_t>(run * size));
+                    }
+                    at += run;
+                }
+            });
+            round_tile(acc, row.n, 0, row.first);
+            k.load[type](initial, 0, row.n, &element);
+            if (flushes && is_wide) k.flush(&element, &element, row.n);
+            fold(&acc, &element, row.n);
+            settle(&acc, row.n);
+            round_values(k, r.dtype, r.numerics, last, row.first, &acc, row.n);
+            k.load[type](initial, 0, row.n, &element);
+            for (int lane = 0; lane < row.n; ++lane)
+                if (!row.has_element[lane]) copy_lane(acc, element, lane, size);
+            k.store[type](&acc, row.n, output + row.first * storage_bytes(r.dtype));
+        });
     parallel_for(blocks(outputs, lanes), 4, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> tiles(new Tile[5]);
         Tile &element = tiles[0], &next = tiles[1], &acc = tiles[2], &total = tiles[3],
@@ -144,7 +279,7 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
                 if (tile > 0) {
                     __builtin_memcpy(&closed, target, static_cast<size_t>(size));
                     fold(&closed, &one, 1);
-                    settle(closed, 1);
+                    settle(&closed, 1);
                     __builtin_memcpy(target, &closed, static_cast<size_t>(size));
                 } else {
                     __builtin_memcpy(target, &one, static_cast<size_t>(size));
@@ -162,7 +297,7 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
                     if (flushes && is_wide) k.flush(&element, &element, n);
                     __builtin_memcpy(&next, &acc, static_cast<size_t>(n * size));
                     fold(&next, &element, n);
-                    settle(next, n);
+                    settle(&next, n);
                     for (int lane = 0; lane < n; ++lane) {
                         if (!present[lane]) continue;
                         const bool starts = count[lane] % r.tile == 0;
@@ -176,9 +311,8 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
             k.load[type](initial, 0, n, &element);
             if (flushes && is_wide) k.flush(&element, &element, n);
             fold(&total, &element, n);
-            settle(total, n);
-            round_values(k, r.dtype, r.numerics, {r.seed, r.numerics.stochastic ? r.ids[0] : 0}, first,
-                         &total, n);
+            settle(&total, n);
+            round_values(k, r.dtype, r.numerics, last, first, &total, n);
             k.load[type](initial, 0, n, &element);
             for (int lane = 0; lane < n; ++lane)
                 if (count[lane] == 0) copy_lane(total, element, lane, size);
