@@ -40,6 +40,7 @@ from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import Program, run_program
 from neuronsim.executor.steps import Counts, TupleValue, Value
 from neuronsim.hlo import conformance, proto
+from neuronsim.hlo.cache import cached_flags
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify
@@ -309,14 +310,17 @@ def compile(  # noqa: A001 (the public API's name)
 ) -> CompiledProgram:
     """Compile a model under a setting of the Neuron compiler.
 
-    `model` is an `.hlo.pb` file, its bytes or a Module. The casts are those of `plan`, else of
-    `policy`, else of `flags` (a `neuronx-cc` option line) and of `auto_cast` ("none", "matmult", "all")
-    and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of the release `sdk`.
+    `model` is a file of `HloModuleProto` or HLO text, its bytes, a folder of AWS's compile cache or a
+    Module. The casts are those of `plan`, else of `policy`, else of `flags` (a `neuronx-cc` option
+    line) and of `auto_cast` ("none", "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32",
+    "fp8_e4m3"), with the defaults of the release `sdk`; a folder's own flags count where none is given.
     `threads` is `set_num_threads`, for the whole process. What the model breaks of AWS's documented
     constraints is in the program's `conformance`; `strict` makes it an error.
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, NonconformingModel, InvalidFlag or
     InvalidArgument.
     """
+    if auto_cast is None and auto_cast_type is None:
+        flags = flags or _folder_flags(model)
     setup = resolve(flags, auto_cast, auto_cast_type, sdk, target, profile)
     if threads is not None:
         processor.set_num_threads(threads)
@@ -357,6 +361,12 @@ def lint(
     return conformance.check(module, release, device)
 
 
+def _folder_flags(model: str | Path | bytes | Module) -> list[str]:
+    """The flags that lie beside the model in a folder of AWS's compile cache."""
+    is_folder = isinstance(model, str | Path) and Path(model).is_dir()
+    return cached_flags(Path(str(model))) if is_folder else []
+
+
 def _policy(setup: Setup) -> Policy:
     s = setup.settings
     return neuron_policy(s.auto_cast, s.auto_cast_type, setup.profile.auto_cast_all)
@@ -372,6 +382,8 @@ def plan(
     policy: Policy | None = None,
 ) -> Plan:
     """What a setting casts in a model, and why; see `compile` for the arguments."""
+    if auto_cast is None and auto_cast_type is None:
+        flags = flags or _folder_flags(model)
     setup = resolve(flags, auto_cast, auto_cast_type, sdk, "trn1", None)
     return make_plan(read_model(model), policy or _policy(setup))
 

@@ -183,6 +183,12 @@ MODULE = {
     6: Field("entry_computation_id", "int"),
     8: _message("input_output_alias", {1: _message("entries", ALIAS, repeated=True)}),
 }
+# For reading: messages are much larger than what they become, so computations and instructions are read
+# one by one.
+COMPUTATIONS, INSTRUCTIONS = 3, 2
+MODULE_HEAD = {n: f for n, f in MODULE.items() if n != COMPUTATIONS}
+COMPUTATION_HEAD = {n: COMPUTATION[n] for n in (1, 5, 6)}
+INSTRUCTION_HEAD = {n: INSTRUCTION[n] for n in (1, 2, 35)}
 
 # Enumerations: the name of each number.
 DISTRIBUTIONS = {1: "RNG_UNIFORM", 2: "RNG_NORMAL"}

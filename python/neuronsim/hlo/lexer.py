@@ -17,12 +17,16 @@ from neuronsim.errors import InvalidModel, NeuronSimError
 
 T = TypeVar("T")
 
-_SPACE = re.compile(r"(?:\s+|/\*.*?\*/|//[^\n]*)*", re.DOTALL)
+# A comment that does not end takes all that follows: looking for its end again and again would take
+# quadratic time. Possessive repeats keep no memory of where they could go back to.
+_SPACE = re.compile(r"(?:\s+|/\*.*?(?:\*/|\Z)|//[^\n]*)*+", re.DOTALL)
 _NAME = re.compile(r"%?([A-Za-z0-9_.\-]+)")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
-_SKIPPED = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|[{}()\[\],\n]|[^"{}()\[\],\n/]+|/', re.DOTALL)
+_SKIPPED = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"|/\*.*?(?:\*/|\Z)|[{}()\[\],\n]|[^"{}()\[\],\n/]++|/', re.DOTALL
+)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _MAX_DIGITS = 20  # of the largest 64-bit integer
 

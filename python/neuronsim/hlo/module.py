@@ -22,7 +22,7 @@ from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Shape:
     """Element type, dimensions and layout (minor-most dimension first; None is row-major)."""
 
@@ -40,7 +40,7 @@ class Shape:
         return (self,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TupleShape:
     """The shape of a tuple. A token is an empty one of its own kind."""
 
@@ -61,7 +61,7 @@ Alias: TypeAlias = tuple[tuple[int, ...], int, tuple[int, ...], str]
 MAX_INSTRUCTIONS = 1_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Metadata:
     """Where an instruction came from."""
 
@@ -71,7 +71,7 @@ class Metadata:
     source_line: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Instruction:
     """One operation. Operands are names in the same computation, defined before it.
 
@@ -439,10 +439,16 @@ def _check_inlined_size(module: Module, computations: Iterable[Computation]) -> 
 
 def fresh_name(name: str, taken: set[str]) -> str:
     """The name, with a number if it is taken; then it is."""
-    found, number = name, 0
-    while found in taken:
-        number += 1
-        found = f"{name}.{number}"
+    if name not in taken:
+        taken.add(name)
+        return name
+    below, number = 0, 1  # numbers are given in order, so the first free one can be searched for
+    while f"{name}.{number}" in taken:
+        below, number = number, 2 * number
+    while number - below > 1:
+        middle = (below + number) // 2
+        below, number = (middle, number) if f"{name}.{middle}" in taken else (below, middle)
+    found = f"{name}.{number}"
     taken.add(found)
     return found
 

@@ -57,6 +57,7 @@ from neuronsim.hlo.replica_groups import expand_iota
 from neuronsim.hlo.shapes import check_shape
 
 MAX_DEPTH = 64
+_NO_METADATA = Metadata()
 
 _TYPE = re.compile(r"([a-z][a-z0-9]*)\[")
 _OPCODE = re.compile(r"[a-z][a-z0-9\-]*")
@@ -64,6 +65,7 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 _WORD = re.compile(r"[^\s,{}()]+")
 _BOUND = re.compile(r"<=|\?")
 _LAYOUT = re.compile(r"\{[\s]*[0-9:}]")
+_GROUP = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}]', re.DOTALL)
 _ROW = re.compile(r"[0-9]+[ \t]")
 _DIM_LABELS = re.compile(r"([0-9bf]+)_([0-9io]+)->([0-9bf]+)")
 # Tables of where instructions come from, which XLA prints before the computations.
@@ -103,8 +105,7 @@ class _Reading:
 
 def is_text(data: bytes) -> bool:
     """Whether a file is HLO text rather than protobuf."""
-    start = data[:4096].lstrip()
-    return start.startswith((b"HloModule", b"//")) or start[:1] == b"/"
+    return data[:4096].lstrip().startswith((b"HloModule", b"//", b"/*"))
 
 
 def decode(data: bytes) -> str:
@@ -337,8 +338,9 @@ def _instruction(c: Cursor, reading: _Reading, earlier: Mapping[str, Instruction
         raw["literal"] = _literal(c, shape)
         expect(c, ")")
     else:
-        operands = tuple(items(c, "(", ")", _operand))
-    metadata = Metadata()
+        given = items(c, "(", ")", _operand)
+        operands = tuple(earlier[o].name if o in earlier else o for o in given)  # one string each
+    metadata = _NO_METADATA
     is_known = opcode in ATTRIBUTES or opcode in ops.OPCODES
     while accept(c, ","):
         at = c.at
@@ -418,7 +420,7 @@ def _metadata(c: Cursor) -> Metadata:
 def skip_group(c: Cursor) -> None:
     """Go past a value in braces that another may follow without a comma."""
     depth = 0
-    for match in re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL).finditer(c.text, c.at):
+    for match in _GROUP.finditer(c.text, c.at):
         depth += (match[0] == "{") - (match[0] == "}")
         if depth == 0:
             c.at = match.end()

@@ -19,8 +19,8 @@ CHUNK = 1 << 16  # characters whose numbers exist as Python objects at once
 
 _SCALAR = re.compile(r"\([^()]*\)|[^\s,{}()]+(?:\([^()]*\))?")
 _NAN = re.compile(r"-?nan\(0x([0-9a-fA-F]{1,13})\)")
-_BRACE = re.compile(r"[{}]|/\*.*?\*/", re.DOTALL)
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_BRACE = re.compile(rf"[{{}}]|{_COMMENT.pattern}", re.DOTALL)
 _COMPLEX = re.compile(r"\(([^,()]+),([^,()]+)\)")
 # What a character means outside numbers; 0 inside.
 _STRUCTURE = bytes(n if n in b"{}," else 32 if n in b" \t\r\n" else 0 for n in range(256))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,15 @@ from neuronsim.hlo import element_types, parse
 from neuronsim.hlo.cache import MODULE_FILE
 from neuronsim.hlo.fields import (
     ALIAS_KINDS,
+    COMPUTATION_HEAD,
+    COMPUTATIONS,
     DISTRIBUTIONS,
     DOT_ALGORITHMS,
     INSTRUCTION,
+    INSTRUCTION_HEAD,
+    INSTRUCTIONS,
     MODULE,
+    MODULE_HEAD,
     RNG_ALGORITHMS,
 )
 from neuronsim.hlo.module import (
@@ -44,7 +48,15 @@ from neuronsim.hlo.module import (
 from neuronsim.hlo.opcodes import ATTRIBUTES
 from neuronsim.hlo.replica_groups import expand_iota
 from neuronsim.hlo.shapes import check_shape
-from neuronsim.hlo.wire import Message, read_field, read_message, write_length, write_message
+from neuronsim.hlo.wire import (
+    Field,
+    Message,
+    parts,
+    read_field,
+    read_message,
+    write_length,
+    write_message,
+)
 
 # ---- attributes ----------------------------------------------------------------------------------
 
@@ -244,41 +256,51 @@ def from_bytes(data: bytes) -> Module:
             raise InvalidModel(f"not an HloModuleProto but {what}")
     if parse.is_text(data):
         return parse.from_text(parse.decode(data))
+    view = memoryview(data)
     try:
-        message = _wrapped(memoryview(data)) or read_message(memoryview(data), MODULE)
+        return _module(_wrapped(view) or view)
     except InvalidModel as error:
         raise InvalidModel(f"not an HloModuleProto: {error}") from error
-    if not message.get("computations"):
-        raise InvalidModel("not an HloModuleProto: it has no computations")
-    return _module(message)
 
 
-def _wrapped(view: memoryview) -> Message | None:
+def _wrapped(view: memoryview) -> memoryview | None:
     """The module inside an `HloProto`, whose field 1 it is; in a module field 1 is the name."""
     try:
         number, wire, value, _ = read_field(view, 0)
-        message = read_message(value, MODULE) if (number, wire) == (1, 2) else {}
+        if (number, wire) != (1, 2) or not any(parts(value, COMPUTATIONS)):
+            return None
     except InvalidModel:
         return None
-    return message if message.get("computations") else None
+    module: memoryview = value
+    return module
 
 
-def _by_id(messages: list[Message], what: str) -> dict[int, Message]:
-    found = {m.get("id", 0): m for m in messages}
-    if len(found) != len(messages):
-        twice = Counter(m.get("id", 0) for m in messages).most_common(1)[0][0]
-        raise InvalidModel(f"two {what} have the same id {twice}")
+def _heads(views: Iterator[memoryview], table: Mapping[int, Field], what: str) -> dict[int, Message]:
+    """What tells messages apart, by id."""
+    found: dict[int, Message] = {}
+    for view in views:
+        head = read_message(view, table, keep_unread=False)
+        id_ = head.get("id", 0)
+        if id_ in found:
+            raise InvalidModel(f"two {what} have the same id {id_}")
+        found[id_] = head
     return found
 
 
-def _module(message: Message) -> Module:
-    protos = _by_id(message["computations"], "computations")
-    names = {id_: c.get("name", f"computation.{id_}") for id_, c in protos.items()}
+def _module(view: memoryview) -> Module:
+    message = read_message(view, MODULE_HEAD, keep_unread=False)
+    heads = _heads(parts(view, COMPUTATIONS), COMPUTATION_HEAD, "computations")
+    if not heads:
+        raise InvalidModel("it has no computations")
+    names = {id_: c.get("name", f"computation.{id_}") for id_, c in heads.items()}
     entry: str = message.get("entry_computation_name", "")
     if "entry_computation_id" in message:
         entry = names.get(message["entry_computation_id"], entry)
     shape = message.get("host_program_shape", {})
-    computations = [_computation(c, names[id_], names) for id_, c in protos.items()]
+    computations = [
+        _computation(part, head.get("root_id", 0), names[id_], names)
+        for (id_, head), part in zip(heads.items(), parts(view, COMPUTATIONS), strict=True)
+    ]
     layout = None
     if "result" in shape:
         parameters = tuple(map(_shape, shape.get("parameters", ())))
@@ -302,23 +324,28 @@ def _alias(message: Message) -> Alias:
     )
 
 
-def _computation(message: Message, name: str, computation_names: Mapping[int, str]) -> Computation:
-    protos = _by_id(message.get("instructions", []), f"instructions of {name}")
-    names: dict[int, str] = {
-        id_: i.get("name", f"{i.get('opcode')}.{id_}") for id_, i in protos.items()
+def _computation(
+    view: memoryview, root: int, name: str, computation_names: Mapping[int, str]
+) -> Computation:
+    names = {
+        id_: head.get("name", f"{head.get('opcode')}.{id_}")
+        for id_, head in _heads(
+            parts(view, INSTRUCTIONS), INSTRUCTION_HEAD, f"instructions of {name}"
+        ).items()
     }
     instructions = []
-    for id_, proto in protos.items():
+    for id_, part in zip(names, parts(view, INSTRUCTIONS), strict=True):
         try:
-            instructions.append(_instruction(proto, names[id_], names, computation_names))
+            message = read_message(part, INSTRUCTION, depth=2)
+            instructions.append(_instruction(message, names[id_], names, computation_names))
         except NeuronSimError as error:
             raise type(error)(f"{name}/{names[id_]}: {error}") from error
-    root = message.get("root_id", 0)
     if root not in names:
         raise InvalidModel(f"{name}: its root does not exist")
     return make_computation(name, instructions, names[root])
 
 
+_NO_METADATA = Metadata()
 # What every instruction has. Control dependencies order instructions and change no value.
 _OF_ALL = frozenset(
     {"name", "opcode", "shape", "metadata", "literal", "id", "operand_ids", "called_computation_ids"}
@@ -376,6 +403,8 @@ def _unread(message: Message, held: frozenset[str]) -> bytes:
 
 
 def _metadata(message: Message) -> Metadata:
+    if not message:
+        return _NO_METADATA
     return Metadata(**{k: v for k, v in message.items() if k != "unread"})
 
 
@@ -511,7 +540,7 @@ def _instruction_message(
         "name": i.name,
         "opcode": i.opcode,
         "shape": _shape_message(i.shape),
-        "metadata": {k: v for k, v in vars(i.metadata).items() if v},
+        "metadata": {k: v for k, v in dataclasses.asdict(i.metadata).items() if v},
         "id": ids[i.name],
         "operand_ids": [ids[o] for o in i.operands],
         "called_computation_ids": [computations[c] for c in i.called],

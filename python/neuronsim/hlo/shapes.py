@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
 from neuronsim.hlo.module import Shape
@@ -10,6 +12,7 @@ MAX_RANK = 64
 MAX_DIMENSION = 2**62
 
 
+@lru_cache(maxsize=4096)  # a module has few shapes, and they are one object each
 def check_shape(
     dtype: DType, dims: tuple[int, ...], *, is_dynamic: bool, layout: tuple[int, ...]
 ) -> Shape:

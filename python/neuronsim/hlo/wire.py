@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -106,12 +106,26 @@ def read_field(data: memoryview, at: int) -> tuple[int, int, Any, int]:
     return number, wire, data[at : at + length], at + length
 
 
-def read_message(data: memoryview, table: Mapping[int, Field], depth: int = 0) -> Message:
-    """The fields of a message by name; what the table does not know is under `unread`."""
+def parts(data: memoryview, number: int) -> Iterator[memoryview]:
+    """The messages of a repeated field, not read yet."""
+    at = 0
+    while at < len(data):
+        found, wire, value, at = read_field(data, at)
+        if found == number:
+            if wire != 2:
+                raise InvalidModel(f"field {number} has wire type {wire}")
+            yield value
+
+
+def read_message(
+    data: memoryview, table: Mapping[int, Field], depth: int = 0, *, keep_unread: bool = True
+) -> Message:
+    """The fields of a message by name; what the table does not know is under `unread`, if kept."""
     if depth > MAX_DEPTH:
         raise InvalidModel(f"messages are nested deeper than {MAX_DEPTH}")
     message: Message = {}
     elements: dict[str, bytearray] = {}
+    messages: dict[str, tuple[Field, list[memoryview]]] = {}
     unread = bytearray()
     at = 0
     while at < len(data):
@@ -119,13 +133,19 @@ def read_message(data: memoryview, table: Mapping[int, Field], depth: int = 0) -
         number, wire, value, at = read_field(data, at)
         f = table.get(number)
         if f is None:
-            unread += data[start:at]
+            if keep_unread:
+                unread += data[start:at]
         elif f.element:
             elements.setdefault(f.name, bytearray()).extend(_element_bytes(f, wire, value))
+        elif f.kind == "message" and not f.repeated and wire == 2:
+            messages.setdefault(f.name, (f, []))[1].append(value)
         else:
             _store(message, f, wire, value, depth)
     if unread:
         message["unread"] = bytes(unread)
+    for name, (f, pieces) in messages.items():  # protobuf's rule: a message that occurs twice is joined
+        whole = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+        message[name] = read_message(whole, f.table or {}, depth + 1)
     if elements:
         kinds = {f.name: f for f in table.values() if f.element}
         for name, raw in elements.items():
@@ -167,31 +187,12 @@ def _store(message: Message, f: Field, wire: int, value: Any, depth: int) -> Non
     elif f.kind == "message" and wire == 2:
         assert f.table is not None
         decoded = read_message(value, f.table, depth + 1)
-        if not f.repeated and f.name in message:
-            decoded = _merge(message[f.name], decoded, f.table)
     else:
         raise InvalidModel(f"field {f.name!r} has wire type {wire}")
     if f.repeated:
         message.setdefault(f.name, []).append(decoded)
     else:
         message[f.name] = decoded
-
-
-def _merge(first: Message, second: Message, table: Mapping[int, Field]) -> Message:
-    """Protobuf's rule for a message that occurs twice: lists join, of the rest the last counts."""
-    merged = {**first, **second}
-    for f in table.values():
-        if f.name not in first or f.name not in second:
-            continue
-        if f.repeated:
-            merged[f.name] = first[f.name] + second[f.name]
-        elif f.element:
-            merged[f.name] = np.concatenate([first[f.name], second[f.name]])
-        elif f.kind == "message":
-            merged[f.name] = _merge(first[f.name], second[f.name], f.table or {})
-    if "unread" in merged:
-        merged["unread"] = first.get("unread", b"") + second.get("unread", b"")
-    return merged
 
 
 # ---- writing -----------------------------------------------------------------------------------

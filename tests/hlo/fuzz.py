@@ -1,0 +1,561 @@
+"""Fuzzing of what reads files: protobuf, HLO text, the verifier, and saved programs.
+
+    python -m tests.hlo.fuzz --minutes 60
+
+Every input is a mutant of the corpus in tests/data/fuzz (which `--make-corpus` writes). It must give a
+module or a NeuronSimError, within 2 s of processor time and 64 MiB plus ten times its size of memory.
+Mutants whose error is new join the pool. A finding is kept as a file, and the command ends with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from neuronsim import api, processor
+from neuronsim.errors import NeuronSimError
+from neuronsim.hlo import fields, parse, proto, text, wire
+from neuronsim.hlo.opcodes import ATTRIBUTES
+from neuronsim.hlo.verify import verify
+from neuronsim.ops import OPCODES
+
+CORPUS = Path(__file__).parents[1] / "data" / "fuzz"
+SECONDS = 2.0
+FREE_BYTES = 64 << 20
+BYTES_PER_BYTE = 10
+TARGETS = ("proto", "text", "nsim")
+MAX_INPUT = 1 << 16
+POOL = 400
+
+# ---- the corpus ----------------------------------------------------------------------------------
+
+SOURCES = {
+    "dense": """\
+HloModule dense
+
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY main {
+  x = f32[2,3] parameter(0)
+  w = bf16[3,4] constant({ { 1, 2, 3, 0.5 }, { nan, -inf, -0.0, 7 }, { 1e-3, 3e38, 9, 0 } })
+  wide = f32[3,4] convert(w)
+  d = f32[2,4] dot(x, wide), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  zero = f32[] constant(0)
+  zeros = f32[2,4] broadcast(zero), dimensions={}
+  p = pred[2,4] compare(d, zeros), direction=GT
+  relu = f32[2,4] select(p, d, zeros)
+  n = s32[2,4] iota(), iota_dimension=1
+  f = f32[2,4] convert(n)
+  sum = f32[2,4] add(relu, f)
+  total = f32[2] reduce(sum, zero), dimensions={1}, to_apply=add
+  t = f32[4,2] transpose(sum), dimensions={1,0}
+  s = f32[2,2] slice(t), slice={[0:4:2], [0:2:1]}
+  both = f32[4,2] concatenate(s, s), dimensions={0}
+  b = (f32[4,2], f32[2]) tuple(both, total)
+  g = f32[4,2] get-tuple-element(b), index=0
+  ROOT y = f32[4,2] tanh(g), metadata={op_type="Tanh" op_name="f/\\"g\\"" source_line=3}
+}
+""",
+    "control": """\
+HloModule control, input_output_alias={ {1}: (0, {}, may-alias) }
+
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+body {
+  t = (s32[], f32[4]) parameter(0)
+  n = s32[] get-tuple-element(t), index=0
+  one = s32[] constant(1)
+  m = s32[] add(n, one)
+  v = f32[4] get-tuple-element(t), index=1
+  w = f32[4] exponential(v)
+  ROOT r = (s32[], f32[4]) tuple(m, w)
+}
+
+less {
+  t = (s32[], f32[4]) parameter(0)
+  n = s32[] get-tuple-element(t), index=0
+  five = s32[] constant(5)
+  ROOT p = pred[] compare(n, five), direction=LT
+}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  zero = s32[] constant(0)
+  start = (s32[], f32[4]) tuple(zero, x)
+  loop = (s32[], f32[4]) while(start), condition=less, body=body
+  y = f32[4] get-tuple-element(loop), index=1
+  low = f32[] constant(-inf)
+  sum = f32[] reduce(y, low), dimensions={0}, to_apply=add
+  p = pred[] compare(sum, low), direction=GT
+  z = f32[] conditional(p, sum, low), true_computation=double, false_computation=double
+  ROOT r = (f32[], f32[4]) tuple(z, y)
+}
+
+double { a = f32[] parameter(0)  ROOT b = f32[] call(a, a), to_apply=add }
+""",
+    "network": """\
+HloModule network
+
+max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+
+ENTRY main {
+  image = f32[1,4,4,2] parameter(0)
+  k = f32[8] constant({1, -2.5, 0, nan, 1e-3, 3, 4, inf})
+  kernel = f32[2,2,2,1] reshape(k)
+  c = f32[1,4,4,1] convolution(image, kernel), window={size=2x2 pad=0_1x1_0}, dim_labels=b01f_01io->b01f
+  low = f32[] constant(-inf)
+  pooled = f32[1,2,2,1] reduce-window(c, low), window={size=1x2x2x1 stride=1x2x2x1}, to_apply=max
+  flat = f32[1,4] reshape(pooled)
+  w = bf16[4,3] constant({ { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 }, { 0, -1, 0.5 } })
+  wide = f32[4,3] convert(w)
+  dot = f32[1,3] dot(flat, wide), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  bias = f32[3] constant({0.5, -0.0, 2})
+  all = f32[1,3] broadcast(bias), dimensions={1}
+  ROOT y = f32[1,3] add(dot, all), metadata={op_type="Add" op_name="f/\\"g\\"" source_line=3}
+}
+""",
+    "movement": """\
+HloModule movement
+
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY main {
+  x = f32[4,4]{0,1} parameter(0)
+  i = s32[2,1] constant({ {3}, {0} })
+  zero = f32[] constant(0)
+  g = f32[2,4] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, \
+index_vector_dim=1, slice_sizes={1,4}
+  s = f32[4,4] scatter(x, i, g), update_window_dims={1}, inserted_window_dims={0}, \
+scatter_dims_to_operand_dims={0}, index_vector_dim=1, unique_indices=true, to_apply=add
+  p = f32[6,9] pad(s, zero), padding=1_1_0x0_2_1
+  t = f32[9,6] transpose(p), dimensions={1,0}
+  u = f32[5,3] slice(t), slice={[0:9:2], [1:4:1]}
+  v = f32[5,6] concatenate(u, u), dimensions={1}
+  n = s32[] constant(1)
+  d = f32[2,2] dynamic-slice(v, n, n), dynamic_slice_sizes={2,2}
+  r = f32[2,2] all-reduce(d), replica_groups=[1,2]<=[2], to_apply=add
+  k = (f32[2,1], s32[2,1]) topk(r), k=1, largest=true
+  c = (u8[3], (pred[2], c64[])) constant(( {1, 2, 255}, ( {1, 0}, (1, -2) ) ))
+  f = f32[2,2] custom-call(d), custom_call_target="AwsNeuronGelu", backend_config="\\001{"
+  ROOT y = ((f32[2,1], s32[2,1]), f32[2,2]) tuple(k, f)
+}
+""",
+}
+
+
+def make_corpus() -> None:
+    """Write the corpus: each source as text in both dialects and as protobuf, one of them wrapped."""
+    CORPUS.mkdir(exist_ok=True)
+    for name, source in SOURCES.items():
+        module = parse.from_text(source)
+        (CORPUS / f"{name}.short.txt").write_text(text.to_text(module, dialect="short"))
+        (CORPUS / f"{name}.long.txt").write_text(text.to_text(module, dialect="long"))
+        (CORPUS / f"{name}.pb").write_bytes(proto.to_bytes(module, wrap=name == "movement"))
+
+
+def saved_program() -> bytes:
+    """A `.nsim` file of today's format."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "saved.nsim"
+        api.compile(SAVED.encode(), auto_cast="all").save(path)
+        return path.read_bytes()
+
+
+SAVED = """\
+HloModule saved
+ENTRY main {
+  x = f32[2,3] parameter(0)
+  w = f32[3,2] constant({ { 1, 2 }, { 3, 4 }, { 5, 6 } })
+  d = f32[2,2] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT y = f32[2,2] tanh(d)
+}
+"""
+
+
+def corpus(target: str) -> list[bytes]:
+    if target == "nsim":
+        return [saved_program()]
+    pattern = "*.pb" if target == "proto" else "*.txt"
+    return [path.read_bytes() for path in sorted(CORPUS.glob(pattern))]
+
+
+# ---- mutations -----------------------------------------------------------------------------------
+
+NUMBERS = (0, 1, 2, 3, 7, 13, 16, 63, 64, 65, 127, 128, 255, 1 << 16, (1 << 31) - 1, 1 << 31, 1 << 32,
+           1 << 40, 1 << 61, 1 << 62, (1 << 63) - 1, -1, -2, -(1 << 31), -(1 << 63))  # fmt: skip
+WORDS = (
+    *("", "x", "add", "main", "%", "\x00", "ROOT", "ENTRY", "é", "a" * 300, "{" * 200, "(" * 200),
+    *sorted(ATTRIBUTES),
+    *sorted(OPCODES),
+)
+TOKENS = (
+    *("{", "}", "(", ")", "[", "]", ",", "=", "%", ":", "->", "<=", "/*", "*/", "//", '"', "\\", "\n"),
+    *(
+        "f32[2,3]",
+        "f32[]",
+        "s32[2]{0}",
+        "token[]",
+        "bf16[0]",
+        "f8e4m3fnuz[1]",
+        "f32[<=4]",
+        "{{0}}",
+    ),
+    *("nan", "-nan", "nan(0x1)", "inf", "0x1.8p3", "1e400", "-0", "true", "...", "{...}", "1_2x0_0_3"),
+    *map(str, NUMBERS),
+    *(
+        "to_apply=",
+        "condition=",
+        "body=",
+        "calls=",
+        "dimensions=",
+        "index=",
+        "window={size=2}",
+        "slice=",
+    ),
+    *WORDS,
+)
+
+
+def mutate_bytes(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 4, 8))):
+        at = rng.randrange(len(changed) + 1)
+        match rng.randrange(8):
+            case 0 if changed:
+                changed[at - 1] ^= 1 << rng.randrange(8)
+            case 1 if changed:
+                changed[at - 1] = rng.randrange(256)
+            case 2:
+                del changed[at : at + rng.randrange(1, 40)]
+            case 3:
+                changed[at:at] = rng.randbytes(rng.randrange(1, 20))
+            case 4:
+                source = rng.randrange(len(changed) + 1)
+                changed[at:at] = changed[source : source + rng.randrange(1, 60)]
+            case 5:
+                changed[at : at + 9] = b"\xff" * 9
+            case 6:
+                other = rng.choice(pool)
+                source = rng.randrange(len(other) + 1)
+                changed[at:] = other[source:]
+            case _:
+                changed[at:at] = changed[at : at + 8] * rng.choice((2, 50, 500))
+    return bytes(changed[:MAX_INPUT])
+
+
+def mutate_text(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
+    if rng.random() < 0.2:
+        return mutate_bytes(data, rng, pool)
+    tokens = re.findall(r"\s+|[\w.\-%]+|.", data.decode("utf-8", "replace"), re.DOTALL)
+    for _ in range(rng.choice((1, 1, 2, 3, 6))):
+        at = rng.randrange(len(tokens) + 1)
+        match rng.randrange(6):
+            case 0:
+                del tokens[at : at + rng.choice((1, 1, 2, 10))]
+            case 1:
+                tokens.insert(at, rng.choice(TOKENS))
+            case 2:
+                tokens[at : at + 1] = [rng.choice(TOKENS)]
+            case 3:
+                source = rng.randrange(len(tokens) + 1)
+                tokens[at:at] = tokens[source : source + rng.choice((1, 3, 20))]
+            case 4 if tokens:
+                tokens[at % len(tokens)] = rng.choice(tokens)
+            case _:
+                tokens.insert(at, rng.choice(TOKENS) * rng.choice((2, 100, 3000)))
+    return "".join(tokens).encode("utf-8", "replace")[:MAX_INPUT]
+
+
+def places(node: Any, table: Mapping[int, wire.Field]) -> Iterator[tuple[Any, wire.Field]]:
+    """Every message inside a message, each with a field of its table."""
+    for f in table.values():
+        yield node, f
+        value = node.get(f.name)
+        if f.kind == "message" and value:
+            for inside in value if f.repeated else [value]:
+                yield from places(inside, f.table or {})
+
+
+def mutate_message(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
+    """Fields changed where they mean something, the lengths around them right."""
+    if rng.random() < 0.25:
+        return mutate_bytes(data, rng, pool)
+    try:
+        message = wire.read_message(memoryview(data), fields.MODULE)
+        if "computations" not in message:  # an HloProto, or damaged already
+            message = wire.read_message(wire.read_field(memoryview(data), 0)[2], fields.MODULE)
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            present = [(m, f) for m, f in places(message, fields.MODULE) if f.name in m]
+            if not present:
+                break
+            mutate_field(*rng.choice(present), rng)
+        return wire.write_message(message, fields.MODULE)[:MAX_INPUT]
+    except (NeuronSimError, TypeError, ValueError, IndexError):
+        return mutate_bytes(data, rng, pool)
+
+
+def mutate_field(message: dict[str, Any], f: wire.Field, rng: random.Random) -> None:
+    value = message[f.name]
+    if rng.random() < 0.15:
+        del message[f.name]
+    elif f.element:
+        message[f.name] = value[: rng.randrange(len(value) + 1)]
+    elif f.repeated:
+        at = rng.randrange(len(value) + 1)
+        match rng.randrange(4):
+            case 0:
+                del value[at : at + 1]
+            case 1 if value:
+                value.insert(at, rng.choice(value))
+            case 2 if f.kind == "int":
+                value[at : at + 1] = [rng.choice(NUMBERS)] * rng.choice((1, 1, 1, 70))
+            case 3 if value:
+                other = rng.randrange(len(value))
+                value[at % len(value)], value[other] = value[other], value[at % len(value)]
+            case _:
+                value.extend(value[:1] * rng.choice((1, 100)))
+    elif f.kind == "int":
+        message[f.name] = rng.choice((*NUMBERS, rng.randrange(32), value + 1, value - 1))
+    elif f.kind == "float":
+        message[f.name] = rng.choice((0.0, -1.0, float("nan"), float("inf")))
+    elif f.kind == "string":
+        message[f.name] = rng.choice(WORDS)
+    elif f.kind == "bytes":
+        message[f.name] = rng.randbytes(rng.randrange(20))
+    elif isinstance(value, dict) and f.table:
+        absent = [g for g in f.table.values() if g.name not in value and g.kind == "int"]
+        if absent:
+            g = rng.choice(absent)
+            value[g.name] = [rng.choice(NUMBERS)] if g.repeated else rng.choice(NUMBERS)
+
+
+def mutate_archive(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
+    """One member of the archive changed, or the archive itself."""
+    if rng.random() < 0.3:
+        return mutate_bytes(data, rng, pool)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = {n: archive.read(n) for n in archive.namelist()}
+    except Exception:  # a mutant's archive may fail in any way
+        return mutate_bytes(data, rng, pool)
+    if members:
+        name = rng.choice(list(members))
+        is_text = name.endswith(".json")
+        mutate = mutate_json if is_text else mutate_message if name.endswith(".pb") else mutate_bytes
+        members[name] = mutate(members[name], rng, [data])
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in members.items():
+            if rng.random() > 0.02:
+                archive.writestr(zipfile.ZipInfo(name), content)
+    return out.getvalue()
+
+
+def mutate_json(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
+    try:
+        document = json.loads(data)
+    except ValueError:
+        return mutate_text(data, rng, pool)
+    if rng.random() < 0.3:
+        return mutate_text(data, rng, pool)
+    holders: list[Any] = []
+    pending = [document]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict | list) and node:
+            holders.append(node)
+            pending += node.values() if isinstance(node, dict) else node
+    if holders:
+        holder = rng.choice(holders)
+        key = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
+        if isinstance(holder, dict) and rng.random() < 0.2:
+            holder[rng.choice(WORDS)] = holder.pop(key)
+        else:
+            values = (None, True, -1, 0, 1e400, "", "x", [], {}, [[]], {"x": 1}, 1 << 70, *WORDS[:20])
+            holder[key] = rng.choice(values)
+    return json.dumps(document).encode("utf-8", "replace")
+
+
+# ---- one input -----------------------------------------------------------------------------------
+
+
+class TooSlow(BaseException):
+    """An input took longer than SECONDS; no handler of the package catches it."""
+
+
+def read_and_verify(data: bytes) -> None:
+    module = proto.from_bytes(data)
+    proto.to_bytes(module)
+    verify(module)
+    for dialect in ("long", "short"):
+        parse.from_text(text.to_text(module, dialect=dialect))
+
+
+def load_saved(data: bytes) -> None:
+    folder = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+    path = folder / f"neuronsim-fuzz-{os.getpid()}.nsim"
+    try:
+        path.write_bytes(data)
+        api.load(path)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def mapped_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def try_one(data: bytes, run: Callable[[bytes], None]) -> tuple[str, str]:
+    """What became of an input: "ok", "refused" or "finding", and the error."""
+
+    def ring(number: int, frame: Any) -> None:
+        raise TooSlow
+
+    bound = mapped_bytes() + FREE_BYTES + BYTES_PER_BYTE * len(data)
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    signal.signal(signal.SIGPROF, ring)
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        run(data)
+    except NeuronSimError as error:
+        message = str(error)
+        return ("refused", message) if message.strip() else ("finding", f"{error!r} without words")
+    except BaseException:
+        return "finding", traceback.format_exc()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    return "ok", ""
+
+
+# ---- many inputs ---------------------------------------------------------------------------------
+
+MUTATE = {"proto": mutate_message, "text": mutate_text, "nsim": mutate_archive}
+RUN = {"proto": read_and_verify, "text": read_and_verify, "nsim": load_saved}
+
+
+@dataclass
+class Outcome:
+    """What became of all inputs."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    findings: list[tuple[bytes, str]] = field(default_factory=list)
+    errors: set[str] = field(default_factory=set)
+
+
+def fuzz(
+    target: str,
+    seed: int,
+    inputs: int,
+    *,
+    seconds: float = 1e9,
+    before: Callable[[bytes], object] = lambda data: None,
+) -> Outcome:
+    """Try mutants of a target's corpus until there were `inputs` or the time is over."""
+    rng, pool, outcome = random.Random(f"{target}/{seed}"), corpus(target), Outcome()
+    originals = len(pool)
+    for data in pool:
+        result, error = try_one(data, RUN[target])
+        if result == "finding":
+            outcome.findings.append((data, error))
+    end = time.monotonic() + seconds
+    for _ in range(inputs):
+        if time.monotonic() > end:
+            break
+        # Mutants of mutants are mostly refused at the same place: half start from the corpus.
+        parent = rng.choice(pool[:originals] if rng.random() < 0.5 else pool)
+        data = MUTATE[target](parent, rng, pool)
+        before(data)
+        result, error = try_one(data, RUN[target])
+        outcome.counts[result] += 1
+        kind = re.sub(r"'[^']*'|[0-9]+", "_", error)[:120]
+        if result == "finding":
+            outcome.findings.append((data, error))
+        elif kind not in outcome.errors and len(pool) < POOL:
+            pool.insert(rng.randrange(originals, len(pool) + 1), data)
+        outcome.errors.add(kind)
+    return outcome
+
+
+def worker(target: str, seed: int, seconds: float, folder: Path) -> None:
+    """A process of its own: the input that ends it is left in a file."""
+    processor.set_num_threads(1)
+    current = folder / f"current-{target}"
+    outcome = fuzz(target, seed, 10**9, seconds=seconds, before=current.write_bytes)
+    current.unlink(missing_ok=True)
+    for n, (data, error) in enumerate(outcome.findings[:50]):
+        (folder / f"{target}-{seed}-{n}.bin").write_bytes(data)
+        (folder / f"{target}-{seed}-{n}.txt").write_text(error)
+    report = {**outcome.counts, "finding": len(outcome.findings), "errors": len(outcome.errors)}
+    print(json.dumps(report), flush=True)
+
+
+def campaign(targets: list[str], minutes: float, seed: int, folder: Path) -> int:
+    """Workers one after another, a minute each, until the time is over; gives the exit code."""
+    folder.mkdir(parents=True, exist_ok=True)
+    total: Counter[str] = Counter()
+    end = time.monotonic() + 60 * minutes
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "NEURONSIM_NUM_THREADS": "1"}
+    while (left := end - time.monotonic()) > 0:
+        for target in targets:
+            seconds = min(60.0, max(1.0, left / len(targets)))
+            command = [sys.executable, "-m", "tests.hlo.fuzz", "--worker", target, "--seed", str(seed)]
+            command += ["--seconds", str(seconds), "--findings", str(folder)]
+            run = subprocess.run(command, capture_output=True, text=True, env=environment)
+            if run.returncode:
+                total["finding"] += 1
+                current = folder / f"current-{target}"
+                if current.exists():
+                    current.rename(folder / f"{target}-{seed}-ended-the-process.bin")
+                (folder / f"{target}-{seed}-ended-the-process.txt").write_text(
+                    f"exit code {run.returncode}\n{run.stderr[-4000:]}"
+                )
+                continue
+            report = json.loads(run.stdout.splitlines()[-1])
+            total.update({k: v for k, v in report.items() if k != "errors"})
+            print(f"{target} seed {seed}: {report}", flush=True)
+        seed += 1
+    print(f"{dict(total)}; findings are in {folder}" if total["finding"] else f"{dict(total)}")
+    return 1 if total["finding"] else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", choices=TARGETS, action="append")
+    parser.add_argument("--findings", type=Path, default=Path(tempfile.gettempdir()) / "neuronsim-fuzz")
+    parser.add_argument("--make-corpus", action="store_true")
+    parser.add_argument("--worker", choices=TARGETS, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.make_corpus:
+        make_corpus()
+        return 0
+    if arguments.worker:
+        worker(arguments.worker, arguments.seed, arguments.seconds, arguments.findings)
+        return 0
+    targets = arguments.target or list(TARGETS)
+    return campaign(targets, arguments.minutes, arguments.seed, arguments.findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
