@@ -392,9 +392,10 @@ def load(path: str | Path) -> CompiledProgram:
     """The program that `CompiledProgram.save` wrote. Raises InvalidModel for any other file."""
     try:
         with zipfile.ZipFile(path) as archive:
-            header = json.loads(archive.read("program.json"))
-            plan_text = archive.read("plan.json").decode()
-            model = archive.read("model.hlo.pb")
+            size = Path(path).stat().st_size
+            header = json.loads(_member(archive, "program.json", size))
+            plan_text = _member(archive, "plan.json", size).decode()
+            model = _member(archive, "model.hlo.pb", size)
         if header["version"] != SAVED_VERSION:
             raise InvalidModel(
                 f"{path} has version {header['version']}, this neuronsim reads {SAVED_VERSION}: "
@@ -413,6 +414,14 @@ def load(path: str | Path) -> CompiledProgram:
     except (*DAMAGED_ZIP, KeyError, TypeError, NeuronSimError) as error:
         raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
     return CompiledProgram(read_model(model), saved_plan, setup)
+
+
+def _member(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
+    """A member of a saved program, which never compresses: no claim of a size beyond the file's."""
+    info = archive.getinfo(name)
+    if info.compress_type != zipfile.ZIP_STORED or not info.file_size == info.compress_size <= size:
+        raise InvalidModel(f"its member {name!r} is not as save wrote it")
+    return archive.read(name)
 
 
 def tune(

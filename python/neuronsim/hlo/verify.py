@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidArgument, InvalidModel, UnsupportedOperator, UnsupportedType
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Computation, Instruction, Literal, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
 
 
@@ -58,7 +58,12 @@ def _verify_instruction(module: Module, computation: Computation, i: Instruction
         raise InvalidArgument("takes at least one operand")
     if i.opcode == "bitcast":
         _verify_layouts(i.array, operands[0].array)
-    inferred = op.infer([o.array.type for o in operands], attributes)
+    try:
+        inferred = op.infer([o.array.type for o in operands], attributes)
+    except KeyError as missing:  # what only an array's shape says
+        if missing.args[0] not in ("dims", "dtype"):
+            raise
+        raise InvalidArgument("it gives one array, the file says a tuple") from missing
     stated = i.result
     if inferred != stated:
         raise InvalidArgument(f"its operands give {_listed(inferred)}, the file says {_listed(stated)}")
@@ -84,8 +89,8 @@ def _verify_structure(module: Module, i: Instruction, operands: list[Instruction
     if i.opcode in ("parameter", "constant"):
         if operands:
             raise InvalidArgument("takes no operands")
-        if i.opcode == "constant" and i.attributes["literal"].type != i.array.type:
-            raise InvalidArgument(f"its literal is {i.attributes['literal'].type}, not {i.array.type}")
+        if i.opcode == "constant" and _literal_types(i.attributes["literal"]) != _types(i.shape):
+            raise InvalidArgument("its literal has another shape than the constant")
     elif i.opcode == "tuple":
         if not isinstance(i.shape, TupleShape) or len(i.shape.elements) != len(operands):
             raise InvalidArgument("its shape is not the tuple of its operands' shapes")
@@ -159,6 +164,10 @@ def _verify_conditional(module: Module, i: Instruction, operands: list[Instructi
         raise InvalidArgument(f"a bool chooses between two branches, not {len(i.called)}")
     for name, operand in zip(i.called, operands[1:], strict=True):
         _verify_called(module, i, [name], [operand])
+
+
+def _literal_types(literal: Literal) -> object:
+    return literal.type if isinstance(literal, ops.Bits) else tuple(map(_literal_types, literal))
 
 
 def _types(shape: Shape | TupleShape) -> object:
