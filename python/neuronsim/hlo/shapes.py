@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from neuronsim.dtypes import DType
@@ -18,7 +19,7 @@ def check_shape(
 ) -> Shape:
     """The shape of an array; `layout` may be empty. Raises InvalidModel for one that cannot be.
 
-    The product of the dimensions may be any: what does not fit into memory is refused where it would be
+    The size may be any that 63 bits count: what does not fit into memory is refused where it would be
     allocated.
     """
     if len(dims) > MAX_RANK:
@@ -29,6 +30,8 @@ def check_shape(
         )
     if any(not 0 <= d <= MAX_DIMENSION for d in dims):
         raise InvalidModel(f"{dims[:8]} are not dimensions of an array")
+    if math.prod(filter(None, dims)) * dtype.itemsize >= 2**63:  # even where a 0 makes it empty
+        raise InvalidModel(f"dimensions {dims[:8]} overflow: no memory has so many bytes")
     if layout and sorted(layout) != list(range(len(dims))):
         raise InvalidModel(f"layout {layout[:8]} does not order {len(dims)} dimensions")
     row_major = tuple(reversed(range(len(dims))))
