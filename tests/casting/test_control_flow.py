@@ -182,24 +182,24 @@ def test_every_graph_is_planned(looped: Module, branched: Module) -> None:
 
 
 def test_a_loop_as_text(looped: Module) -> None:
-    lines = text.to_text(planned(looped)).split("\n\n")
-    assert [c.split(" {")[0] for c in lines[1:]] == ["%cond", "%body", "ENTRY %main"]
+    lines = text.to_text(planned(looped), dialect="short").split("\n\n")
+    assert [c.split(" {")[0] for c in lines[1:]] == ["cond", "body", "ENTRY main"]
     assert lines[2].splitlines() == [
-        "%body {",
-        "  %b.s = (s32[], f32[3]{0}, f32[3]{0}) parameter(0)",
-        "  %b.n = s32[] get-tuple-element(%b.s), index=0",
-        "  %b.x = f32[3]{0} get-tuple-element(%b.s), index=1",
-        "  %b.w = f32[3]{0} get-tuple-element(%b.s), index=2",
-        "  %b.one = s32[] constant(1)",
-        "  %b.n1 = s32[] add(%b.n, %b.one)",
-        "  %b.third = f32[3]{0} constant({ 0.333333343, 0.333333343, 0.333333343 })",
-        "  %b.x.to_bf16 = bf16[3]{0} convert(%b.x)",
-        "  %b.w.to_bf16 = bf16[3]{0} convert(%b.w)",
-        "  %b.m = bf16[3]{0} multiply(%b.x.to_bf16, %b.w.to_bf16)",
-        "  %b.third.to_bf16 = bf16[3]{0} convert(%b.third)",
-        "  %b.x1 = bf16[3]{0} add(%b.m, %b.third.to_bf16)",
-        "  %b.x1.to_f32 = f32[3]{0} convert(%b.x1)",
-        "  ROOT %b.out = (s32[], f32[3]{0}, f32[3]{0}) tuple(%b.n1, %b.x1.to_f32, %b.w)",
+        "body {",
+        "  b.s = (s32[], f32[3]{0}, f32[3]{0}) parameter(0)",
+        "  b.n = s32[] get-tuple-element(b.s), index=0",
+        "  b.x = f32[3]{0} get-tuple-element(b.s), index=1",
+        "  b.w = f32[3]{0} get-tuple-element(b.s), index=2",
+        "  b.one = s32[] constant(1)",
+        "  b.n1 = s32[] add(b.n, b.one)",
+        "  b.third = f32[3]{0} constant({0.333333343, 0.333333343, 0.333333343})",
+        "  b.x.to_bf16 = bf16[3]{0} convert(b.x)",
+        "  b.w.to_bf16 = bf16[3]{0} convert(b.w)",
+        "  b.m = bf16[3]{0} multiply(b.x.to_bf16, b.w.to_bf16)",
+        "  b.third.to_bf16 = bf16[3]{0} convert(b.third)",
+        "  b.x1 = bf16[3]{0} add(b.m, b.third.to_bf16)",
+        "  b.x1.to_f32 = f32[3]{0} convert(b.x1)",
+        "  ROOT b.out = (s32[], f32[3]{0}, f32[3]{0}) tuple(b.n1, b.x1.to_f32, b.w)",
         "}",
     ]
 
