@@ -87,6 +87,10 @@ MALFORMED = {
     "braces without end": (entry("x = f32[2] constant({" + "{" * 100_000), "not closed"),
     "operands left out": (entry("x = f32[] parameter(0)", "y = f32[] add(x, ...)"), "leaves operands"),
     "operands without names": (entry("y = f32[] add(f32[], f32[])"), "no names of operands"),
+    "a word that is not ASCII": (
+        entry("x = f32[] parameter(0)", "y = pred[] compare(x, x), direction=L\u0442"),
+        "an attribute|'}' is|a name",
+    ),
     "no shape": (entry("y = parameter(0)"), "a shape is expected"),
 }
 
