@@ -371,7 +371,7 @@ def mutate_archive(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
 def mutate_json(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
     try:
         document = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return mutate_text(data, rng, pool)
     if rng.random() < 0.3:
         return mutate_text(data, rng, pool)
