@@ -53,7 +53,8 @@ def evaluate_all(
     data = op.evaluate(op, operands, attributes, result, setting)
     types = (result,) if isinstance(result, ArrayType) else result
     arrays = data if isinstance(data, tuple) else (data,)
-    return tuple(Bits(a, t.dtype) for a, t in zip(arrays, types, strict=True))
+    # Of an array without dimensions NumPy's indexing makes a scalar.
+    return tuple(Bits(np.asarray(a), t.dtype) for a, t in zip(arrays, types, strict=True))
 
 
 def evaluate_product(

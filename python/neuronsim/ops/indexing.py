@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -120,7 +121,8 @@ def _clamped_slice(x: BitsArray, sizes: Sequence[int], starts: Sequence[Bits]) -
     """The part of an array that begins at the starts, moved to where it fits."""
     places = [int(n) for b in starts for n in b.data.reshape(-1)]
     clamped = [min(max(at, 0), n - size) for at, n, size in zip(places, x.shape, sizes, strict=True)]
-    return x[tuple(slice(at, at + size) for at, size in zip(clamped, sizes, strict=True))]
+    parts: list[Any] = [slice(at, at + size) for at, size in zip(clamped, sizes, strict=True)]
+    return x[(*parts, ...)]  # a view, also of an array without dimensions
 
 
 def evaluate_dynamic_slice(
