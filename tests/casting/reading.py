@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuronsim import dtypes
+from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Module
 
@@ -22,7 +22,8 @@ Value = Any  # an Array, or a tuple of values
 Function = Callable[[Instruction, list[Array]], Value]
 
 F32 = dtypes.float32
-PASSES_ON = {"tuple", "get-tuple-element", "opt-barrier", "copy-tuple"}
+# What is about its operand's own bits or shape, and is on no engine.
+ON_NO_ENGINE = {"bitcast-convert", "bitcast", "get-dimension-size", "real", "imag", "complex"}
 
 
 def rounded(x: Array, low: DType) -> Array:
@@ -33,7 +34,8 @@ def rounded(x: Array, low: DType) -> Array:
         bits = x.view(np.uint32).astype(np.uint64)
         even = bits + 0xFFF + (bits >> np.uint64(13) & np.uint64(1))  # no NaN in these tests
         return np.asarray(even & np.uint64(0xFFFFE000), np.uint32).view(np.float32)
-    return x.astype(low.numpy).astype(np.float32)
+    with np.errstate(over="ignore"):
+        return x.astype(low.numpy).astype(np.float32)
 
 
 def _compare(i: Instruction, v: list[Array]) -> Array:
@@ -84,18 +86,21 @@ def read_module(
         if i.opcode == "parameter":
             return arguments[i.attributes["number"]]
         if i.opcode == "constant":
-            return i.attributes["literal"].data
+            literal: ops.Bits = i.attributes["literal"]
+            return literal.data.view(literal.dtype.numpy)
         if i.opcode == "tuple":
             return tuple(operands)
         if i.opcode == "get-tuple-element":
             return operands[0][i.attributes["tuple_index"]]
-        if i.opcode == "opt-barrier":
+        if i.opcode in ("opt-barrier", "add-dependency"):
             return operands[0]
+        if i.opcode == "after-all":
+            return ()
         if i.opcode in ("call", "fusion"):
             return run(called[0], operands)
         if i.opcode == "while":
             (state,) = operands
-            condition, body = called
+            body, condition = called
             while run(condition, [state]):
                 state = run(body, [state])
             return state
@@ -106,10 +111,21 @@ def read_module(
             elif not 0 <= index < len(called):
                 index = len(called) - 1
             return run(called[index], [operands[1 + index]])
-        cast = low if auto_cast == "all" else F32
-        result = functions[i.opcode](i, [rounded(v, cast) for v in operands])
+        reads, gives = types(i, operands)
+        result = functions[i.opcode](i, [rounded(v, reads) for v in operands])
         if isinstance(result, tuple):
-            return tuple(rounded(r, cast) for r in result)
-        return rounded(np.asarray(result), cast)
+            return tuple(rounded(r, gives) for r in result)
+        return rounded(np.asarray(result), gives)
+
+    def types(i: Instruction, operands: list[Array]) -> tuple[DType, DType]:
+        """What float32 operands and results are rounded to."""
+        is_complex = any(s.dtype.kind == "complex" for s in i.shape.arrays())
+        if i.opcode in ON_NO_ENGINE or is_complex or any(v.dtype.kind == "c" for v in operands):
+            return F32, F32
+        if i.opcode in ("dot", "convolution"):
+            if any(v.dtype != np.float32 for v in operands) or auto_cast == "none":
+                return F32, F32  # no float32 product (A1)
+            return low, low if auto_cast == "all" else F32
+        return (low, low) if auto_cast == "all" else (F32, F32)
 
     return run(module.entry_computation, inputs)

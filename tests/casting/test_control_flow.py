@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.reading import read_module
-from tests.casting.walking import execute
+from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import Decision, Plan, check_plan, make_plan
+from neuronsim.casting.plan import Decision, Plan, check_plan, fingerprint, make_plan
 from neuronsim.casting.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
-from neuronsim.hlo import text
+from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 
 F32, BF16, S32, PRED = dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.boolean
@@ -91,7 +91,7 @@ def loop(*before: Instruction, x: str = "x") -> tuple[Instruction, ...]:
         *before,
         constant("zero", 0, S32),
         inst("s", "tuple", STATE, "zero", x, "w"),
-        inst("loop", "while", STATE, "s", called=("cond", "body")),
+        inst("loop", "while", STATE, "s", called=("body", "cond")),
         element("got", "loop", 1),
         inst("y", "multiply", (3,), "got", "got"),
     )
@@ -181,27 +181,58 @@ def test_every_graph_is_planned(looped: Module, branched: Module) -> None:
     assert plan_of(looped, "matmult").decisions == {}
 
 
-def test_a_loop_as_text(looped: Module) -> None:
-    lines = text.to_text(planned(looped), dialect="short").split("\n\n")
-    assert [c.split(" {")[0] for c in lines[1:]] == ["cond", "body", "ENTRY main"]
-    assert lines[2].splitlines() == [
-        "body {",
-        "  b.s = (s32[], f32[3]{0}, f32[3]{0}) parameter(0)",
-        "  b.n = s32[] get-tuple-element(b.s), index=0",
-        "  b.x = f32[3]{0} get-tuple-element(b.s), index=1",
-        "  b.w = f32[3]{0} get-tuple-element(b.s), index=2",
-        "  b.one = s32[] constant(1)",
-        "  b.n1 = s32[] add(b.n, b.one)",
-        "  b.third = f32[3]{0} constant({0.333333343, 0.333333343, 0.333333343})",
-        "  b.x.to_bf16 = bf16[3]{0} convert(b.x)",
-        "  b.w.to_bf16 = bf16[3]{0} convert(b.w)",
-        "  b.m = bf16[3]{0} multiply(b.x.to_bf16, b.w.to_bf16)",
-        "  b.third.to_bf16 = bf16[3]{0} convert(b.third)",
-        "  b.x1 = bf16[3]{0} add(b.m, b.third.to_bf16)",
-        "  b.x1.to_f32 = f32[3]{0} convert(b.x1)",
-        "  ROOT b.out = (s32[], f32[3]{0}, f32[3]{0}) tuple(b.n1, b.x1.to_f32, b.w)",
-        "}",
+def listed(c: Computation) -> list[str]:
+    """The instructions of a computation, but for parameters and elements of tuples."""
+    left_out = ("parameter", "get-tuple-element")
+
+    def types(i: Instruction) -> str:
+        return "/".join(s.dtype.name for s in i.shape.arrays())
+
+    return [
+        f"{i.name} = {types(i)} {i.opcode}({', '.join(i.operands)})"
+        for i in c.instructions
+        if i.opcode not in left_out
     ]
+
+
+def test_converts_stand_at_the_borders_of_a_loop_A2(looped: Module) -> None:
+    result = planned(looped)
+    assert result.by_name["cond"] is looped.by_name["cond"]
+    assert listed(result.by_name["body"]) == [
+        "b.one = int32 constant()",
+        "b.n1 = int32 add(b.n, b.one)",
+        "b.third = float32 constant()",
+        "b.x.to_bf16 = bfloat16 convert(b.x)",
+        "b.w.to_bf16 = bfloat16 convert(b.w)",
+        "b.m = bfloat16 multiply(b.x.to_bf16, b.w.to_bf16)",
+        "b.third.to_bf16 = bfloat16 convert(b.third)",
+        "b.x1 = bfloat16 add(b.m, b.third.to_bf16)",
+        "b.x1.to_f32 = float32 convert(b.x1)",
+        "b.out = int32/float32/float32 tuple(b.n1, b.x1.to_f32, b.w)",
+    ]
+    assert listed(result.entry_computation) == [
+        "x.to_bf16 = bfloat16 convert(x)",
+        "neg = bfloat16 negate(x.to_bf16)",
+        "zero = int32 constant()",
+        "neg.to_f32 = float32 convert(neg)",
+        "s = int32/float32/float32 tuple(zero, neg.to_f32, w)",
+        "loop = int32/float32/float32 while(s)",
+        "got.to_bf16 = bfloat16 convert(got)",
+        "y = bfloat16 multiply(got.to_bf16, got.to_bf16)",
+        "y.to_f32 = float32 convert(y)",
+    ]
+
+
+@TYPES
+def test_a_planned_loop_survives_writing_and_reading(looped: Module, cast_type: str) -> None:
+    result = planned(looped, "all", cast_type)
+    again = proto.from_bytes(proto.to_bytes(result))
+    assert fingerprint(again) == fingerprint(result)
+    got, expected = (execute(m, [bits(X), bits(W)]).data for m in (again, result))
+    np.testing.assert_array_equal(got, expected)
+    # The plan of the model fits the model that was written and read.
+    same = apply_plan(proto.from_bytes(proto.to_bytes(looped)), plan_of(looped, "all", cast_type))
+    assert fingerprint(same) == fingerprint(result)
 
 
 def test_borders_keep_the_types_of_the_model_A2(looped: Module, branched: Module) -> None:
@@ -296,7 +327,7 @@ def test_a_loop_over_one_array_keeps_its_type_A2() -> None:
     entry = computation(
         "main",
         inst("x", "parameter", (), number=0),
-        inst("l", "while", (), "x", called=("above", "halve")),
+        inst("l", "while", (), "x", called=("halve", "above")),
     )
     model = Module("m", "main", (above, halve, entry))
     result = planned(model)

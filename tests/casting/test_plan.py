@@ -170,6 +170,7 @@ def test_fingerprint_depends_on_what_is_computed(model: Module) -> None:
         changed(model, "v", operands=("e", "r")),
         changed(model, "r", attributes={**entry["r"].attributes, "dimensions": (0,)}),
         changed(model, "c", attributes={"comparison_direction": "GE"}),
+        changed(model, "c", attributes={"comparison_direction": "GT", "comparison_type": "TOTALORDER"}),
         changed(model, "eps", attributes={"literal": ops.Bits(np.array(-1e-3, np.float32), F32)}),
         changed(model, "nn", shape=Shape(S32, (4,))),
         dataclasses.replace(model, name="another"),
@@ -187,6 +188,7 @@ def test_fingerprint_ignores_what_changes_no_value(model: Module) -> None:
         changed(model, "s", shape=Shape(F32, (3, 4), (1, 0))),
         # Attributes that a file leaves out where they are as usual.
         changed(model, "c", attributes={"comparison_direction": "GT", "comparison_type": ""}),
+        changed(model, "c", attributes={"comparison_direction": "GT", "comparison_type": "FLOAT"}),
         changed(model, "x", attributes={}),
         changed(model, "s", attributes={"feature_group_count": 1, "channel_id": 0}),
         proto.from_bytes(proto.to_bytes(model)),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from tests.casting.reading import rounded
-from tests.casting.walking import execute
+from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan

@@ -55,14 +55,14 @@ def test_calls_and_fusions_are_inlined_where_a_loop_calls_them(opcode: str) -> N
         inst("g", opcode, "c", called=("square",)),
         inst("t", "is-finite", "g", dtype=PRED),
     )
-    loop = inst("w", "while", "x", called=("cond", "body"))
+    loop = inst("w", "while", "x", called=("body", "cond"))
     result = inline_calls(module(square(), body, condition, computation("main", x(), loop)))
     assert [c.name for c in result.computations] == ["body", "cond", "main"]
     assert names(result.by_name["body"]) == ["b", "f.q"]
     assert result.by_name["body"].root == "f.q"
     assert result.by_name["body"].by_name["f.q"].operands == ("b", "b")
     assert names(result.by_name["cond"]) == ["c", "g.q", "t"]
-    assert result.root.called == ("cond", "body")
+    assert result.root.called == ("body", "cond")
 
 
 def test_a_fusion_of_several_results_becomes_its_tuple() -> None:
@@ -106,14 +106,14 @@ def test_computations_of_elements_stay_called_and_their_calls_are_inlined() -> N
 def test_a_module_without_calls_is_itself() -> None:
     body = computation("body", x("b"), inst("n", "negate", "b"))
     condition = computation("cond", x("c"), inst("t", "is-finite", "c", dtype=PRED))
-    loop = inst("w", "while", "x", called=("cond", "body"))
+    loop = inst("w", "while", "x", called=("body", "cond"))
     given = module(body, condition, computation("main", x(), loop))
     assert inline_calls(given) is given
     assert [c.name for c in graph_computations(given)] == ["body", "cond", "main"]
 
 
 def test_graph_computations_reach_through_calls() -> None:
-    inner = computation("inner", x("p"), inst("w", "while", "p", called=("cond", "body")))
+    inner = computation("inner", x("p"), inst("w", "while", "p", called=("body", "cond")))
     body = computation("body", x("b"), inst("n", "negate", "b"))
     condition = computation("cond", x("c"), inst("t", "is-finite", "c", dtype=PRED))
     unused = square("unused")
@@ -127,7 +127,7 @@ def test_graph_computations_reach_through_calls() -> None:
 def test_names_are_unique_among_graphs_and_the_entry_keeps_its_own() -> None:
     body = computation("body", x(), inst("y", "negate", "x"), inst("body.y", "add", "y", "x"))
     condition = computation("cond", x(), inst("y", "is-finite", "x", dtype=PRED))
-    loop = inst("w", "while", "x", called=("cond", "body"))
+    loop = inst("w", "while", "x", called=("body", "cond"))
     entry = computation("main", x(), loop, inst("y", "negate", "w"))
     result = inline_calls(module(body, condition, entry))
     assert result.entry_computation is entry
@@ -172,7 +172,7 @@ def test_the_instructions_of_loops_count_too(monkeypatch: pytest.MonkeyPatch) ->
         square(),
         body,
         condition,
-        computation("main", x(), inst("w", "while", "x", called=("cond", "body"))),
+        computation("main", x(), inst("w", "while", "x", called=("body", "cond"))),
     )
     monkeypatch.setattr(ir, "MAX_INSTRUCTIONS", 17)  # 5 and 4 times 2, 2, 2
     inline_calls(given)

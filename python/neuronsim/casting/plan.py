@@ -17,7 +17,6 @@ from neuronsim.casting.policy import Policy
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, NeuronSimError
 from neuronsim.hlo.module import (
-    CONTROL_FLOW,
     Computation,
     Instruction,
     Module,
@@ -25,7 +24,7 @@ from neuronsim.hlo.module import (
     graph_computations,
     inline_calls,
 )
-from neuronsim.hlo.opcodes import STRUCTURE, row
+from neuronsim.hlo.opcodes import row
 
 SCHEMA = "neuronsim.plan/1"
 
@@ -128,15 +127,22 @@ def fingerprint(module: Module) -> str:
     return digest.hexdigest()[:16]
 
 
+# What an attribute says that a file need not say.
+_USUAL = {
+    "feature_group_count": (1,),
+    "batch_group_count": (1,),
+    "comparison_type": ("FLOAT", "SIGNED", "UNSIGNED"),
+}
+
+
 def _stated(attributes: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The attributes as a file keeps them: one that is not there reads as its default, and numbers with
-    a fraction are float32.
+    """The attributes as every file keeps them: without those that are as usual, and with fractions as
+    float32.
     """
-    default = {"feature_group_count": 1, "batch_group_count": 1}
     return sorted(
         (name, float(np.float32(value)) if isinstance(value, float) else value)
         for name, value in attributes.items()
-        if value and value != default.get(name)
+        if value and value not in _USUAL.get(name, ())
     )
 
 
@@ -183,11 +189,12 @@ def _decide(computation: Computation, i: Instruction, policy: Policy) -> Decisio
 
 def _is_castable(computation: Computation, i: Instruction) -> bool:
     """Whether a plan may decide an instruction (A2): one that reads or gives float32 arrays on an
-    engine. What only passes values on keeps the model's types, and so does the host's work (H1).
+    engine. What has no row only passes values on and keeps the model's types; so does the host's work
+    (H1).
     """
     if i.opcode == "constant":
         return isinstance(i.shape, Shape) and i.shape.dtype is dtypes.float32
-    if i.opcode in STRUCTURE or i.opcode in CONTROL_FLOW:
+    if i.opcode not in ops.OPCODES:
         return False
     types = [s.dtype for s in (*i.shape.arrays(), *_reads(computation, i))]
     if dtypes.float32 not in types or any(t.kind == "complex" for t in types):

@@ -1,0 +1,25 @@
+"""A module compiled and run, with values by position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neuronsim import ops
+from neuronsim.executor.compile import compile_module
+from neuronsim.executor.run import run_program
+from neuronsim.executor.steps import TupleValue, Value
+from neuronsim.hlo.module import Module
+from neuronsim.profiles import Profile
+from neuronsim.targets import find_target
+
+
+def execute(module: Module, inputs: Sequence[ops.Bits]) -> Any:
+    """What the module gives: an array, or a tuple of what it holds."""
+    program = compile_module(module, Profile(), find_target("host"))
+    names = (p.name for p in module.parameters)
+    return _unpacked(run_program(program, dict(zip(names, inputs, strict=True))))
+
+
+def _unpacked(value: Value) -> Any:
+    return tuple(map(_unpacked, value.elements)) if isinstance(value, TupleValue) else value

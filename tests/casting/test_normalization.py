@@ -1,0 +1,111 @@
+"""Plans of batch norms, which give several results, and of random numbers (A2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.casting.reading import read_module, rounded
+from tests.casting.running import execute
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.flags import CAST_TYPES
+from neuronsim.casting.plan import make_plan
+from neuronsim.casting.policy import neuron_policy
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.opcodes import row, row_attributes
+from neuronsim.hlo.verify import verify
+from neuronsim.profiles import Profile
+
+F32, BF16, TF32, U32, U64 = (
+    dtypes.float32, dtypes.bfloat16, dtypes.tfloat32, dtypes.uint32, dtypes.uint64,
+)  # fmt: skip
+TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
+IMAGES, CHANNELS = Shape(F32, (6, 4, 3)), Shape(F32, (3,))
+SEVERAL = TupleShape((IMAGES, CHANNELS, CHANNELS))
+
+
+def module(opcode: str, shape: Any, *operands: Shape) -> Module:
+    names = [f"p{n}" for n in range(len(operands))]
+    parameters = [
+        Instruction(name, "parameter", s, (), {"number": n})
+        for n, (name, s) in enumerate(zip(names, operands, strict=True))
+    ]
+    attributes = {"epsilon": float(np.float32(1e-3)), "feature_index": 2}
+    norm = Instruction("norm", opcode, shape, tuple(names), attributes)
+    model = Module("m", "main", (Computation("main", (*parameters, norm), "norm"),))
+    verify(model)
+    return model
+
+
+def applied(model: Module, auto_cast: str, cast_type: str) -> Module:
+    result = apply_plan(model, make_plan(model, neuron_policy(auto_cast, cast_type)))  # type: ignore[arg-type]
+    verify(result)
+    return result
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(module("batch-norm-training", SEVERAL, IMAGES, CHANNELS, CHANNELS), id="training"),
+        pytest.param(module("batch-norm-inference", IMAGES, IMAGES, *[CHANNELS] * 4), id="inference"),
+        pytest.param(module("batch-norm-grad", SEVERAL, IMAGES, *[CHANNELS] * 3, IMAGES), id="grad"),
+    ],
+)
+@TYPES
+def test_batch_norm_reads_and_gives_rounded_values_A2(model: Module, cast_type: str) -> None:
+    rng = np.random.default_rng(7)
+    inputs = [rng.uniform(0.5, 2, p.array.dims).astype(np.float32) for p in model.parameters]
+
+    def in_float32(i: Instruction, v: list[Any]) -> Any:
+        """R7: float32 steps, each result rounded once."""
+        operands, setting = [ops.Bits(x, F32) for x in v], ops.Setting(Profile())
+        found = ops.evaluate_all(row(i), operands, row_attributes(model, i), setting, i.result)
+        return tuple(b.data for b in found) if isinstance(i.shape, TupleShape) else found[0].data
+
+    low = CAST_TYPES[cast_type]
+    functions = {model.root.opcode: in_float32}
+    expected = read_module(model, inputs, low, "all", **functions)
+    result = applied(model, "all", cast_type)
+    got = execute(result, [ops.Bits(x, F32) for x in inputs])
+    values = zip(got, expected, strict=True) if isinstance(got, tuple) else [(got, expected)]
+    for x, y in values:
+        assert x.dtype is F32
+        np.testing.assert_array_equal(x.data, y)
+    types = {s.dtype for i in result.entry_computation.instructions for s in i.shape.arrays()}
+    assert types == ({F32} if low is TF32 else {F32, low})
+    assert applied(model, "matmult", cast_type) == model
+
+
+@TYPES
+def test_random_numbers_are_rounded_and_generators_keep_their_bits_A2(cast_type: str) -> None:
+    low, scalar, vector = CAST_TYPES[cast_type], Shape(F32), Shape(F32, (64,))
+    state, words = Shape(U64, (2,)), Shape(U32, (8,))
+    body = (
+        Instruction("a", "parameter", scalar, (), {"number": 0}),
+        Instruction("b", "parameter", scalar, (), {"number": 1}),
+        Instruction("s", "parameter", state, (), {"number": 2}),
+        Instruction("u", "rng", vector, ("a", "b"), {"distribution": "RNG_UNIFORM"}),
+        Instruction(
+            "g",
+            "rng-bit-generator",
+            TupleShape((state, words)),
+            ("s",),
+            {"rng_algorithm": "RNG_PHILOX"},
+        ),
+        Instruction("out", "tuple", TupleShape((vector, TupleShape((state, words)))), ("u", "g")),
+    )
+    model = Module("m", "main", (Computation("main", body, "out"),))
+    verify(model)
+    result = applied(model, "all", cast_type)
+    by_name = result.entry_computation.by_name
+    assert by_name["g"] is model.entry_computation.by_name["g"]
+    assert by_name["u"].array.dtype is (F32 if low is TF32 else low)
+    assert result.root.shape == model.root.shape
+    inputs = [ops.Bits(np.asarray(v, np.float32), F32) for v in (-1.0, 1.0)]
+    inputs.append(ops.Bits(np.array([1, 2], np.uint64), U64))
+    drawn, _ = execute(result, inputs)
+    np.testing.assert_array_equal(drawn.data, rounded(drawn.data, low))
+    assert len(np.unique(drawn.data)) > 8
