@@ -365,9 +365,9 @@ def apply_updates(
     if is_on_host(computation):
         _apply_on_host(computation, places, updates, targets, setting)
     elif computation.results == tuple(range(count, 2 * count)):  # assignment: bits move, the last wins
-        kept = places >= 0
+        kept = np.flatnonzero(places.reshape(-1) >= 0)
         for target, update in zip(targets, updates, strict=True):
-            target.reshape(-1)[places[kept]] = update.data[kept]
+            target.reshape(-1)[places.reshape(-1)[kept]] = update.data.reshape(-1)[kept]
     else:
         program = computation_program(computation, setting.profile)
         dense = [np.ascontiguousarray(u.data) for u in updates]
