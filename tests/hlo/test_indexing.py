@@ -144,8 +144,9 @@ def random_scatter(
     dims = random_dims(rng, rank, 4)
     axes = list(range(rank))
     batching = sorted(subset(rng, axes, 1))
-    mapped = subset(rng, [a for a in axes if a not in batching], rank)
-    inserted = sorted(subset(rng, [a for a in axes if a not in batching], 2))
+    others = [a for a in axes if a not in batching]
+    mapped = subset(rng, others, rank) or others[:1]
+    inserted = sorted(subset(rng, others, 2))
     window = [
         int(rng.integers(1, n + 1)) for a, n in enumerate(dims) if a not in (*batching, *inserted)
     ]
