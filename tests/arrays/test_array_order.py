@@ -13,7 +13,7 @@ import pytest
 import neuronsim as np
 from neuronsim.arrays import functions
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
+from neuronsim.errors import InvalidArgument, UnsupportedOperator
 from neuronsim.ops import Bits
 
 FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
@@ -297,8 +297,13 @@ def test_reduce_window_refuses_what_does_not_fit() -> None:
         np.reduce_window(x, "add", [np.WindowDimension(0), np.WindowDimension(1)])
     with pytest.raises(InvalidArgument, match="initial"):
         np.reduce_window(x, "add", pair, initial=[1.0, 2.0])
-    with pytest.raises(UnsupportedType, match="float64"):
-        np.reduce_window(np.ones(3, dtype="float64"), "add", pair[:1])
+
+
+def test_reduce_window_H1_of_float64_is_on_the_host() -> None:
+    x = np.array([1.0, 2**-40, 4.0], dtype="float64")
+    found = np.reduce_window(x, "add", [np.WindowDimension(2)])
+    assert found.dtype is np.float64
+    assert found.tolist() == [1 + 2**-40, 4 + 2**-40]
 
 
 def test_window_larger_than_the_array_has_no_output() -> None:

@@ -392,9 +392,13 @@ def test_windows_refuse_other_types(evaluate: Evaluate) -> None:
         evaluate("reduce_window", x, zero, window=window, reducer="bitwise_or")
     with pytest.raises(ValueError, match="not a reduction"):
         evaluate("reduce_window", x, zero, window=window, reducer="less")
-    host = ("float64", np.zeros(3, np.uint64)), ("float64", np.zeros((), np.uint64))
-    with pytest.raises(UnsupportedType, match="float64"):
-        evaluate("reduce_window", *host, window=window, reducer="add")
+
+
+def test_windows_H1_of_float64_are_numpys(evaluate: Evaluate) -> None:
+    x = np.array([1.0, 2**-40, 4.0])
+    operands = ("float64", x.view(np.uint64)), ("float64", np.array(0, np.uint64))
+    found = evaluate("reduce_window", *operands, window=(WindowDimension(2),), reducer="add")
+    assert found.view(np.float64).tolist() == [1 + 2**-40, 4 + 2**-40]
 
 
 def test_core_refuses_what_is_no_window() -> None:

@@ -23,17 +23,17 @@ import pytest
 from neuronsim import api, ops
 from neuronsim.errors import NeuronSimError, UnsupportedOperator
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.module import Module, inline_calls, simple_reducer
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
-from neuronsim.reference import elementwise, formats, sums
+from neuronsim.reference import elementwise, formats, sums, windows
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = ROOT.parent / "shared" / "data" / "hlo_cases.zip"
 EXAMPLE = ROOT / "examples" / "digits" / "model.hlo.pb"
 PROFILE = Profile(int64="keep", mixed_precision_accumulation="on")
-EXECUTED_AT_LEAST = 321
+EXECUTED_AT_LEAST = 891
 
 pytestmark = pytest.mark.skipif(not ARCHIVE.exists(), reason=f"no {ARCHIVE.name} beside the repository")
 
@@ -213,6 +213,44 @@ def is_within_the_rounding_of_its_terms(
     return True
 
 
+# ---- the explained differences: XLA adds the elements of a window in another order or precision ------
+
+
+def is_the_sum_of_its_window(case: Case, results: tuple[Any, ...], where: np.ndarray) -> bool:
+    """Whether our value of each element is the twin's (R4), and nearer to the exact sum than XLA's or,
+    of float32, as near as float32 additions in any order bring it.
+    """
+    flat = inline_calls(case.module)
+    found = [i for i in flat.entry_computation.instructions if i.opcode == "reduce-window"]
+    if len(found) != 1 or len(results) != 1:
+        return False
+    (i,) = found
+    if simple_reducer(flat.by_name[i.called[0]]) != "add":
+        return False
+    array, initial = (
+        run(flat.replace_entry(dataclasses.replace(flat.entry_computation, root=o)))[0]
+        for o in i.operands
+    )
+    window = [
+        sums.WindowAxis(w.size, w.stride, w.padding[0], w.base_dilation, w.window_dilation)
+        for w in i.attributes["window"]
+    ]
+    name, words, start = array.dtype.name, bits(array.bits), int(bits(initial.bits).ravel()[0])
+    theirs = np.ascontiguousarray(case.expected[0]).view(words.dtype)
+    for index in where:
+        at = tuple(int(n) for n in np.unravel_index(index, results[0].shape))
+        elements = [int(words[p]) for p in windows.window_elements(words.shape, window, at)]
+        ours = int(bits(results[0].bits)[at])
+        if ours != sums.reduce_float("add", name, elements, start):
+            return False
+        terms = [formats.decode(name, x).value for x in (*elements, start)]
+        errors = [abs(formats.decode(name, int(w)).value - sum(terms)) for w in (ours, theirs[at])]
+        bound = len(terms) * sum(map(abs, terms)) / 2**24 if name == "float32" else errors[1]
+        if errors[0] > bound:
+            return False
+    return True
+
+
 # ---- the tests -----------------------------------------------------------------------------------
 
 
@@ -223,18 +261,24 @@ def test_every_executed_case_agrees_with_xla_or_is_nearer_to_the_exact_value() -
             if n == 0 and (
                 is_ours_correctly_rounded(case, results, where)
                 or is_within_the_rounding_of_its_terms(case, results, where)
+                or is_the_sum_of_its_window(case, results, where)
             ):
                 explained.append(case.name)
             else:
                 wrong.append(f"{case.name}: result {n} at {where[:5].tolist()}")
     assert wrong == []
-    # XLA's tanh is off by up to 3 units in the last place, and the sums of two of the six convolutions
-    # cancel, so that the order of their additions shows.
+    # XLA's tanh is off by up to 3 units in the last place; the sums of two of the six convolutions and
+    # of two of the windows cancel, so that the order of their additions shows; and XLA rounds each
+    # addition of the float16 sums, which R1 rounds once.
     assert sorted(explained) == [
         "conv_general_dilated_float32_1_16_16_2_float32_2_3_2_2",
         "conv_general_dilated_float32_1_16_2_float32_3_2_2",
+        "cumsum_float16_8_9",
+        "reduce_window_add_float32_112_112",
+        "reduce_window_add_float32_12_12",
         "tanh_float32_20_20",
     ]
+    assert len(explained) <= 0.03 * len(cases())
 
 
 def test_the_number_of_executed_cases_does_not_fall(record_property: Any) -> None:
