@@ -211,6 +211,14 @@ def test_reduce_window_H1_of_several_operations_agrees_with_the_device() -> None
         np.testing.assert_array_equal(found[0], found[1])
 
 
+def test_reduce_window_H1_of_an_empty_array_is_the_initial_value() -> None:
+    body = computation("h", [F64] * 2, [("subtract", F64, (0, 1), {})], [2])
+    inputs = [bits(np.zeros((0, 3)), F64), bits(5, F64)]
+    window = (WindowDimension(2, padding=(3, 0)), WindowDimension(1))
+    module = module_of("reduce-window", [b.type for b in inputs], {"window": window}, [body])
+    assert ours(module, inputs)[0].view(np.float64).tolist() == [[5.0] * 3] * 2
+
+
 PEER_WINDOW = (
     WindowDimension(3, 2, (1, 1)), WindowDimension(2, 1, (0, 1), window_dilation=2)
 )  # fmt: skip

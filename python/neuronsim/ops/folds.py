@@ -78,11 +78,13 @@ def window_elements(
     axes = []
     for d, n, size in zip(window, shape, outputs, strict=True):
         origin = np.arange(size) * d.stride - d.padding[0]
-        reach = (np.arange(n) * d.base_dilation)[:, np.newaxis] - origin
-        meets = (reach >= 0) & (reach % d.window_dilation == 0) & (reach < d.size * d.window_dilation)
+        # Only the positions where some window can meet the operand.
+        last = (n - 1) * d.base_dilation
+        begin = max(-(int(origin.max(initial=0)) // d.window_dilation), 0)
+        end = min((last - int(origin.min(initial=0))) // d.window_dilation + 1, d.size) if n else 0
         lines = []
-        for position in np.unique(reach[meets]):
-            index, hole = np.divmod(origin + position, d.base_dilation)
+        for at in range(begin, end):
+            index, hole = np.divmod(origin + at * d.window_dilation, d.base_dilation)
             present = (hole == 0) & (index >= 0) & (index < n)
             lines.append((present, np.where(present, index, 0)))
         axes.append(lines)
