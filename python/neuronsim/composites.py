@@ -182,6 +182,25 @@ def _batch_norm_grad(
     return grad_x, step("multiply", total, inverse), grad_bias
 
 
+def _gelu_backward(step: Steps, operands: Sequence[Value], attributes: Mapping[str, Any]) -> Value:
+    """The gradient times gelu'(x)."""
+    grad, x = operands
+    return step("multiply", grad, step("gelu_dx", x))
+
+
+def _silu_backward(step: Steps, operands: Sequence[Value], attributes: Mapping[str, Any]) -> Value:
+    """The gradient times silu'(x)."""
+    grad, x = operands
+    return step("multiply", grad, step("silu_dx", x))
+
+
+def _softmax_backward(step: Steps, operands: Sequence[Value], attributes: Mapping[str, Any]) -> Value:
+    """The softmax y times grad - sum(grad * y)."""
+    grad, y = operands
+    total = step.reduce("add", step("multiply", grad, y))
+    return step("multiply", y, step("subtract", grad, total))
+
+
 FORMULAS: dict[str, Formula] = {
     "softmax": _softmax,
     "log_softmax": _log_softmax,
@@ -195,6 +214,9 @@ FORMULAS: dict[str, Formula] = {
     "vector_norm": _vector_norm,
     "batch_norm_training": _batch_norm_training,
     "batch_norm_grad": _batch_norm_grad,
+    "gelu_backward": _gelu_backward,
+    "silu_backward": _silu_backward,
+    "softmax_backward": _softmax_backward,
 }
 # What takes its place under `batch_norm: xla` (xla/service/batchnorm_expander.cc).
 XLA_FORMULAS: dict[str, Formula] = {

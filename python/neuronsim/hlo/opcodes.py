@@ -78,6 +78,9 @@ def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
         attributes["dtype"] = instruction.shape.dtype
     else:
         attributes["results"] = instruction.result
+    if instruction.opcode == "custom-call":
+        target, config = attributes["custom_call_target"], attributes.get("backend_config", b"")
+        attributes |= ops.custom_call_attributes(target, config, instruction.result)
     if instruction.opcode in APPLIES_SCALARS:
         attributes["computations"] = tuple(
             scalar_computation(module, name, instruction.opcode) for name in instruction.called

@@ -9,6 +9,7 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 """
 
 from neuronsim.ops.computations import ScalarComputation, ScalarStep, computation_program
+from neuronsim.ops.custom_calls import custom_call_attributes
 from neuronsim.ops.elementwise import check_elementwise
 from neuronsim.ops.evaluation import (
     apply,
@@ -121,6 +122,7 @@ __all__ = [
     "core_code",
     "core_window",
     "count_outside_range",
+    "custom_call_attributes",
     "draws",
     "elementwise_program",
     "empty",

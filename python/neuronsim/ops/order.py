@@ -46,7 +46,7 @@ def infer_argument(operands: Sequence[ArrayType], attributes: Attributes) -> Arr
     check_axes([axis], len(dims), "axis")
     if dims[axis] == 0:
         raise InvalidArgument(f"{operands[0]} has no element along axis {axis}")
-    return ArrayType(dtypes.int64, (*dims[:axis], *dims[axis + 1 :]))
+    return ArrayType(attributes.get("dtype") or dtypes.int64, (*dims[:axis], *dims[axis + 1 :]))
 
 
 def infer_argsort(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -111,7 +111,7 @@ def evaluate_argument(
         # The first NaN wins here too: it becomes the smallest key.
         key = np.where(key == np.iinfo(key.dtype).max, np.iinfo(key.dtype).min, key)
     find = np.argmax if op.name == "argmax" else np.argmin
-    return np.asarray(find(key, axis=attributes["axis"]), np.int64)
+    return np.asarray(find(key, axis=attributes["axis"])).astype(result.dtype.storage)
 
 
 def evaluate_argsort(

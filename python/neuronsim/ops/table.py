@@ -13,6 +13,20 @@ from neuronsim.ops.composites import (
     infer_by_rows,
     infer_statistic,
 )
+from neuronsim.ops.custom_calls import (
+    custom_call_row,
+    evaluate_backward,
+    evaluate_neuron_rms_norm,
+    evaluate_neuron_top_k,
+    evaluate_pass_through,
+    evaluate_resize_bilinear,
+    evaluate_resize_nearest,
+    infer_backward,
+    infer_neuron_rms_norm,
+    infer_neuron_top_k,
+    infer_pass_through,
+    infer_resize,
+)
 from neuronsim.ops.elementwise import (
     evaluate_convert,
     evaluate_elementwise,
@@ -285,10 +299,18 @@ _other("vector_norm", "",        "",               1, "vector", "compute",  "ten
 _other("rng_bit_generator", "rng-bit-generator", "RngBitGenerator", 1, "gpsimd", "movement", "iota", infer_rng_bit_generator, evaluate_rng_bit_generator)
 _other("rng",         "rng",     "RngUniform",     2, "gpsimd", "compute",  "iota",          infer_rng,       evaluate_rng)
 _other("rng_state",   "rng-get-and-update-state", "RngGetAndUpdateState", 0, "gpsimd", "movement", "iota", infer_rng_state, evaluate_rng_state)
+_other("gelu_backward",    "",   "",               2, "scalar", "compute",  "activation",    infer_backward,  evaluate_backward)
+_other("silu_backward",    "",   "",               2, "scalar", "compute",  "activation",    infer_backward,  evaluate_backward)
+_other("softmax_backward", "",   "",               2, "vector", "compute",  "tensor_tensor", infer_backward,  evaluate_backward)
+_other("neuron_rms_norm",  "",   "",               3, "vector", "compute",  "tensor_tensor", infer_neuron_rms_norm, evaluate_neuron_rms_norm)
+_other("neuron_top_k",     "",   "",               1, "gpsimd", "movement", "tensor_copy",   infer_neuron_top_k, evaluate_neuron_top_k)
+_other("resize_nearest",   "",   "",               1, "gpsimd", "movement", "tensor_copy",   infer_resize,    evaluate_resize_nearest)
+_other("resize_bilinear",  "",   "",               1, "vector", "compute",  "tensor_tensor", infer_resize,    evaluate_resize_bilinear)
+_other("pass_through",     "",   "",              -1, "none",   "movement", "none",          infer_pass_through, evaluate_pass_through)
 # fmt: on
 
 _BY_OPCODE = {(op.opcode, op.direction, op.total_order): op for op in OPS.values() if op.opcode}
-OPCODES = frozenset(op.opcode for op in OPS.values() if op.opcode)
+OPCODES = frozenset(op.opcode for op in OPS.values() if op.opcode) | {"custom-call"}
 # Arrays of integers take the default float type first: NumPy's functions give them floats.
 FUNCTIONS_OF_FLOATS = frozenset(
     op.name for op in OPS.values() if op.core is not None and CORE_KINDS[op.core] == "function"
@@ -296,9 +318,11 @@ FUNCTIONS_OF_FLOATS = frozenset(
 
 
 def by_opcode(opcode: str, attributes: Attributes) -> Op:
-    """The row of an HLO opcode; a compare's direction and order choose among
-    twelve.
+    """The row of an HLO opcode; a compare's direction and order choose among twelve, a custom call's
+    target among `CUSTOM_CALLS`.
     """
+    if opcode == "custom-call":
+        return OPS[custom_call_row(attributes.get("custom_call_target", ""))]
     total_order = attributes.get("comparison_type") == "TOTALORDER"
     row = _BY_OPCODE.get((opcode, attributes.get("comparison_direction"), total_order))
     if row is None:

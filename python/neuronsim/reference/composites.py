@@ -180,6 +180,29 @@ def batch_norm_grad(
     return _rounded(format_name, out), of_terms[0], of_terms[1]
 
 
+def gelu_backward(format_name: str, grad: Row, row: Row) -> list[int]:
+    """The gradient times gelu'(x)."""
+    return _rounded(format_name, _times_slope(format_name, "gelu_dx", grad, row))
+
+
+def silu_backward(format_name: str, grad: Row, row: Row) -> list[int]:
+    """The gradient times silu'(x)."""
+    return _rounded(format_name, _times_slope(format_name, "silu_dx", grad, row))
+
+
+def _times_slope(format_name: str, slope: str, grad: Row, row: Row) -> list[int]:
+    pairs = zip(_widened(format_name, grad), _widened(format_name, row), strict=True)
+    return [FLOAT["multiply"](g, FLOAT[slope](x)) for g, x in pairs]
+
+
+def softmax_backward(format_name: str, grad: Row, row: Row, *, tile: int = 512) -> list[int]:
+    """The softmax y, a row, times grad - sum(grad * y)."""
+    grads, ys = _widened(format_name, grad), _widened(format_name, row)
+    total = _sum([FLOAT["multiply"](g, y) for g, y in zip(grads, ys, strict=True)], tile)
+    found = [FLOAT["multiply"](y, _subtract(g, total)) for g, y in zip(grads, ys, strict=True)]
+    return _rounded(format_name, found)
+
+
 def _repeated(term: int | None, row: Row) -> Row | None:
     return None if term is None else [term] * len(row)
 
