@@ -315,8 +315,9 @@ def test_operators_refuse_shapes_and_types_that_do_not_meet(symbol: str) -> None
         op(np.ones(1, dtype="uint64"), np.ones(1, dtype="int64"))
     with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
         op(np.ones(1, dtype="float8_e4m3fn"), np.ones(1, dtype="float8_e4m3fn"))
-    with pytest.raises(UnsupportedType, match="complex64"):
-        op(np.asarray([1j]), np.asarray([1j]))
+    if symbol != "**":  # which NumPy has (H1)
+        with pytest.raises(UnsupportedType, match="complex64"):
+            op(np.asarray([1j]), np.asarray([1j]))
     with pytest.raises(OverflowError, match="int8"):
         op(np.ones(1, dtype="int8"), 300)
 

@@ -78,6 +78,8 @@ def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
         attributes["dtype"] = instruction.shape.dtype
     else:
         attributes["results"] = instruction.result
+    if instruction.opcode == "dot":
+        attributes |= ops.algorithm_attributes(attributes.get("algorithm", ""))
     if instruction.opcode == "custom-call":
         target, config = attributes["custom_call_target"], attributes.get("backend_config", b"")
         attributes |= ops.custom_call_attributes(target, config, instruction.result)

@@ -69,6 +69,42 @@ def infer_convert(operands: Sequence[ArrayType], attributes: Attributes) -> Arra
     return ArrayType(target, operands[0].dims)
 
 
+_OF_PARTS = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}
+_PARTS = {whole: part for part, whole in _OF_PARTS.items()}
+
+
+def infer_complex(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    part = same_type(operands, "real and imaginary parts")
+    if part.dtype not in _OF_PARTS:
+        raise UnsupportedType(f"complex of {part.dtype.name}: the parts are float32 or float64 (H1)")
+    return part._replace(dtype=_OF_PARTS[part.dtype])
+
+
+def infer_part(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
+    """The type of a part; of a float its real part is itself."""
+    x = operands[0]
+    if x.dtype.kind not in ("complex", "float"):
+        raise UnsupportedType(f"a part of {x.dtype.name}: a complex or a float type is needed")
+    return x._replace(dtype=_PARTS.get(x.dtype, x.dtype))
+
+
+def evaluate_complex(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    found = np.empty(result.dims, result.dtype.storage)
+    found.real, found.imag = (x.data for x in operands)
+    return found
+
+
+def evaluate_part(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
+) -> BitsArray:
+    (x,) = operands
+    if x.dtype.kind == "complex":
+        return np.ascontiguousarray(x.data.real if op.name == "real" else x.data.imag)
+    return x.data if op.name == "real" else np.zeros(result.dims, result.dtype.storage)
+
+
 def infer_reduce_precision(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     exponent_bits, mantissa_bits = attributes["exponent_bits"], attributes["mantissa_bits"]
     if exponent_bits < 1 or mantissa_bits < 0:
@@ -81,8 +117,13 @@ def infer_reduce_precision(operands: Sequence[ArrayType], attributes: Attributes
     return operands[0]
 
 
+# What XLA has on complex types, and NumPy computes (H1).
 _ON_COMPLEX = frozenset(
-    {"add", "subtract", "multiply", "divide", "negative", "abs", "equal", "not_equal"}
+    {
+        *("add", "subtract", "multiply", "divide", "negative", "abs", "equal", "not_equal", "select"),
+        *("power", "sqrt", "rsqrt", "exp", "expm1", "log", "log1p", "sigmoid", "sign"),
+        *("sin", "cos", "tan", "asin", "acos", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+    }
 )
 
 
@@ -93,7 +134,7 @@ def check_elementwise(op: Op, operand: DType, result: DType) -> None:
         core_code(result, op.label)
         return
     integral = op.core is not None and CORE_KINDS[op.core] == "integral"
-    if integral or (operand.kind == "complex" and op.name not in (*_ON_COMPLEX, "select")):
+    if integral or (operand.kind == "complex" and op.name not in _ON_COMPLEX):
         raise UnsupportedType(f"{op.label} is not defined for {operand.name}")
 
 

@@ -75,6 +75,41 @@ def _product_type(what: str, lhs: DType, rhs: DType, dtype: DType | None) -> DTy
     return dtype
 
 
+# What each algorithm of a dot (PrecisionConfig.Algorithm) rounds the operands to and sums in; of
+# float8 every sum is float32's here, PSUM's, fast or not.
+_ALGORITHMS: dict[str, tuple[DType | None, DType | None]] = {
+    "": (None, None),
+    "ALG_UNSET": (None, None),
+    "ALG_DOT_F32_F32_F32": (None, None),
+    "ALG_DOT_F64_F64_F64": (None, None),
+    "ALG_DOT_ANY_F8_ANY_F8_F32": (None, None),
+    "ALG_DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM": (None, None),
+    "ALG_DOT_TF32_TF32_F32": (dtypes.tfloat32, None),
+    "ALG_DOT_BF16_BF16_F32": (dtypes.bfloat16, None),
+    "ALG_DOT_BF16_BF16_BF16": (dtypes.bfloat16, dtypes.bfloat16),
+    "ALG_DOT_F16_F16_F32": (dtypes.float16, None),
+    "ALG_DOT_F16_F16_F16": (dtypes.float16, dtypes.float16),
+}
+
+
+def algorithm_attributes(algorithm: str) -> dict[str, DType]:
+    """The row's attributes for a dot's algorithm; raises UnsupportedOperator for one that the tensor
+    engine does not have.
+
+    >>> algorithm_attributes("ALG_DOT_BF16_BF16_F32")
+    {'cast': neuronsim.bfloat16}
+    """
+    if algorithm not in _ALGORITHMS:
+        raise UnsupportedOperator(
+            f"a dot with algorithm={algorithm}: neuronsim executes "
+            f"{', '.join(a for a in _ALGORITHMS if a)}. In place of one of several products of "
+            "narrower operands (_X3, _X6, _X9) take ALG_DOT_F32_F32_F32"
+        )
+    cast, accumulate = _ALGORITHMS[algorithm]
+    named = {"cast": cast, "accumulate": accumulate}
+    return {name: dtype for name, dtype in named.items() if dtype is not None}
+
+
 def dot_kind(dtype: DType) -> str:
     if dtype.kind in ("signed", "unsigned", "bool"):
         return "integer"

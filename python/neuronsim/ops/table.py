@@ -28,14 +28,18 @@ from neuronsim.ops.custom_calls import (
     infer_resize,
 )
 from neuronsim.ops.elementwise import (
+    evaluate_complex,
     evaluate_convert,
     evaluate_elementwise,
     evaluate_map,
+    evaluate_part,
     infer_abs,
     infer_clamp,
     infer_comparison,
+    infer_complex,
     infer_convert,
     infer_map,
+    infer_part,
     infer_predicate,
     infer_reduce_precision,
     infer_select,
@@ -250,6 +254,9 @@ _elementwise("signbit",  "",          "",         1, "vector", "tensor_scalar", 
 _elementwise("select",        "select",  "Select", 3, "vector", "copy_predicated", infer_select)
 
 _other("convert",   "convert",   "ConvertElementType", 1, "vector", "compute",  "tensor_copy",   infer_convert, evaluate_convert)
+_other("complex",   "complex",   "Complex",        2, "none",   "host",     "none",          infer_complex,   evaluate_complex)
+_other("real",      "real",      "Real",           1, "none",   "host",     "none",          infer_part,      evaluate_part)
+_other("imag",      "imag",      "Imag",           1, "none",   "host",     "none",          infer_part,      evaluate_part)
 _other("reduce_precision", "reduce-precision", "ReducePrecision", 1, "vector", "compute", "tensor_copy", infer_reduce_precision, evaluate_elementwise)
 _other("map",       "map",       "Map",           -1, "vector", "compute",  "tensor_tensor", infer_map,       evaluate_map)
 _other("reduce",    "reduce",    "Reduce",        -1, "vector", "compute",  "tensor_reduce", infer_reduce,    evaluate_reduce)

@@ -1,0 +1,84 @@
+"""Complex values in a graph (H1): parts move bits, arithmetic is NumPy's and agrees with XLA's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from neuronsim import api, dtypes, ops
+from neuronsim.errors import InvalidModel, UnsupportedType
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.profiles import Profile
+
+if TYPE_CHECKING:
+    from tests.hlo.conftest import RunByXla
+
+F32, F64, C64, C128 = dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128
+NAMES = {F32: "f32", F64: "f64", C64: "c64", C128: "c128"}
+
+
+def run(opcode: str, result: dtypes.DType, *operands: tuple[dtypes.DType, Any]) -> np.ndarray:
+    arrays = [np.asarray(a, t.numpy) for t, a in operands]
+    parameters = [
+        Instruction(f"p{n}", "parameter", Shape(t, a.shape), (), {"number": n})
+        for n, ((t, _), a) in enumerate(zip(operands, arrays, strict=True))
+    ]
+    names = tuple(p.name for p in parameters)
+    body = (*parameters, Instruction("y", opcode, Shape(result, arrays[0].shape), names))
+    module = Module("m", "main", (Computation("main", body, "y"),))
+    found = api.compile(module, auto_cast="none", target="host", profile=Profile())(*arrays)
+    return np.asarray(found)
+
+
+SPECIAL = [0.0, -0.0, 1.5, np.inf, -np.inf, np.nan, 1e-45]
+
+
+@pytest.mark.parametrize(("part", "whole"), [(F32, C64), (F64, C128)])
+def test_parts_H1_keep_their_bits(part: dtypes.DType, whole: dtypes.DType) -> None:
+    real, imag = (np.array(x, part.numpy) for x in (SPECIAL, SPECIAL[::-1]))
+    z = run("complex", whole, (part, real), (part, imag))
+    assert z.dtype == whole.numpy
+    for name, expected in (("real", real), ("imag", imag)):
+        assert run(name, part, (whole, z)).tobytes() == expected.tobytes()
+    assert run("real", part, (part, real)).tobytes() == real.tobytes()
+    assert run("imag", part, (part, real)).tobytes() == np.zeros_like(real).tobytes()
+
+
+@pytest.mark.parametrize(
+    "opcode",
+    [
+        *("add", "subtract", "multiply", "divide", "power", "negate", "exponential", "log", "sqrt"),
+        *("rsqrt", "sine", "cosine", "tan", "tanh", "logistic", "sign", "abs"),
+        *("exponential-minus-one", "log-plus-one"),
+    ],
+)
+def test_arithmetic_H1_agrees_with_xla(opcode: str, run_by_xla: RunByXla) -> None:
+    rng = np.random.default_rng(len(opcode))
+    arity = 2 if opcode in ("add", "subtract", "multiply", "divide", "power") else 1
+    arrays = [
+        (rng.uniform(-1.5, 1.5, 50) + 1j * rng.uniform(-1.5, 1.5, 50)).astype(np.complex128)
+        for _ in range(arity)
+    ]
+    result = F64 if opcode == "abs" else C128
+    lines = [f"p{n} = c128[50] parameter({n})" for n in range(arity)]
+    call = f"ROOT y = {NAMES[result]}[50] {opcode}({', '.join(f'p{n}' for n in range(arity))})"
+    text = "\n".join(["HloModule m", "ENTRY main {", *lines, call, "}"])
+    (theirs,) = run_by_xla(text, *arrays)
+    ours = run(opcode, result, *((C128, a) for a in arrays))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_complex_of_other_types_is_refused() -> None:
+    for types, error in (
+        ([F32, F64], InvalidModel),
+        ([dtypes.bfloat16, dtypes.bfloat16], UnsupportedType),
+    ):
+        with pytest.raises(error):
+            run("complex", C64, *((t, [1, 2]) for t in types))
+    with pytest.raises(UnsupportedType, match="int32"):
+        run("real", F32, (dtypes.int32, [1, 2]))
+    with pytest.raises(UnsupportedType, match="floor is not defined for complex64"):
+        run("floor", C64, (C64, [1, 2]))
+    assert ops.by_opcode("complex", {}).cast == "host"
