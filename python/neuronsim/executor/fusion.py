@@ -92,6 +92,8 @@ def _with_prologue(
     maker = makers.get(s.operands[side])
     if maker is None or not isinstance(maker.action, Chain) or uses[maker.output] > 1:
         return s
+    if "cast" in s.action.attributes:
+        return s  # a dot's algorithm rounds what the chain gives
     taken = maker.output in absorbed or maker.output in done
     if taken or len(maker.operands) != 1 or len(maker.action.steps) > MAX_PROLOGUE:
         return s
