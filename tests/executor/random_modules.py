@@ -818,6 +818,27 @@ def rng_get_and_update_state(b: Builder) -> Instruction:
     return b.add("rng-get-and-update-state", Shape(dtypes.uint64, (2,)), delta=b.between(1, 9))
 
 
+def complex_(b: Builder) -> Instruction:
+    parts = b.value(dtypes.float32, b.dims(0, 3))
+    whole = Shape(dtypes.complex64, parts.array.dims)
+    return b.add("complex", whole, [parts, b.value(dtypes.float32, whole.dims)])
+
+
+def part(opcode: str) -> Case:
+    def add(b: Builder) -> Instruction:
+        whole = complex_(b)
+        return b.add(opcode, Shape(dtypes.float32, whole.array.dims), [whole])
+
+    return add
+
+
+def custom_call(b: Builder) -> Instruction:
+    """A row of another opcode, and one of custom calls alone."""
+    target = b.one_of(("AwsNeuronGelu", "AwsNeuronSoftmax", "AwsNeuronModuleMarkerStart-Forward"))
+    x = b.value(b.dtype((dtypes.float32, dtypes.bfloat16)), b.dims(1, 3))
+    return b.add("custom-call", x.shape, [x], custom_call_target=target, backend_config=b"")
+
+
 # ---- structure and control flow ------------------------------------------------------------------
 
 
@@ -965,12 +986,14 @@ CASES: dict[str, Case] = {
     "bitcast-convert": bitcast_convert,
     "broadcast": broadcast,
     "call": call,
+    "complex": complex_,
     "concatenate": concatenate,
     "conditional": conditional,
     "constant": constant,
     "convert": convert,
     "convolution": convolution,
     "copy": copy,
+    "custom-call": custom_call,
     "dot": dot,
     "dynamic-slice": dynamic_slice,
     "dynamic-update-slice": dynamic_update_slice,
@@ -978,11 +1001,13 @@ CASES: dict[str, Case] = {
     "gather": gather,
     "get-dimension-size": get_dimension_size,
     "get-tuple-element": get_tuple_element,
+    "imag": part("imag"),
     "iota": iota,
     "map": map_,
     "opt-barrier": opt_barrier,
     "pad": pad,
     "parameter": parameter,
+    "real": part("real"),
     "reduce": reduce,
     "reduce-precision": reduce_precision,
     "reduce-window": reduce_window,

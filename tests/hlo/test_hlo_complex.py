@@ -42,6 +42,8 @@ def test_parts_H1_keep_their_bits(part: dtypes.DType, whole: dtypes.DType) -> No
     assert z.dtype == whole.numpy
     for name, expected in (("real", real), ("imag", imag)):
         assert run(name, part, (whole, z)).tobytes() == expected.tobytes()
+        # Of a scalar the part is one.
+        assert run(name, part, (whole, z[2])).shape == ()
     assert run("real", part, (part, real)).tobytes() == real.tobytes()
     assert run("imag", part, (part, real)).tobytes() == np.zeros_like(real).tobytes()
 

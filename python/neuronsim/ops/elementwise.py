@@ -101,7 +101,7 @@ def evaluate_part(
 ) -> BitsArray:
     (x,) = operands
     if x.dtype.kind == "complex":
-        return np.ascontiguousarray(x.data.real if op.name == "real" else x.data.imag)
+        return np.array(x.data.real if op.name == "real" else x.data.imag, order="C")
     return x.data if op.name == "real" else np.zeros(result.dims, result.dtype.storage)
 
 

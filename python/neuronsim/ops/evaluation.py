@@ -155,7 +155,7 @@ def truncated(
 
 
 # C7: what gives 64-bit words that are no numbers.
-_KEEPS_64_BITS = frozenset({"bitcast_convert", "rng_bit_generator"})
+_KEEPS_64_BITS = frozenset({"bitcast_convert", "rng_bit_generator", "rng_state"})
 
 
 def truncated_all(
