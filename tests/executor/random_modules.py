@@ -466,7 +466,7 @@ def _indexing(b: Builder, dims: tuple[int, ...]) -> Indexing:
     batching = tuple(b.subset(range(rank))[:1]) if b.chance(4) else ()
     free = [a for a in range(rank) if a not in batching]
     indexed = tuple(b.shuffled(b.subset(free)))
-    sizes = [1 if a in batching else min(dims[a], b.between(1, 3)) for a in range(rank)]
+    sizes = [min(dims[a], 1 if a in batching else b.between(1, 3)) for a in range(rank)]
     left_out = tuple(a for a in free if sizes[a] == 1 and b.chance(2))
     batch = (*(dims[a] for a in batching), *(b.between(1, 3) for _ in range(b.between(0, 2))))
     window = [sizes[a] for a in range(rank) if a not in left_out + batching]

@@ -348,7 +348,7 @@ def _update_places(
     places = np.where(places < 0, -1, places + offsets)
     rest, inner = iter(range(len(batch))), iter(range(len(batch), places.ndim))
     order = [next(inner) if u in d.update_window_dims else next(rest) for u in range(len(dims))]
-    return np.ascontiguousarray(places.transpose(order))
+    return np.ascontiguousarray(places.transpose(order)).reshape(dims)  # it adds one to no dimensions
 
 
 def apply_updates(
