@@ -544,6 +544,8 @@ void dot(const DotOperand& a_given, const DotOperand& b_given, const PackedColum
         throw std::invalid_argument("each of an epilogue's roundings would draw words of its own (S2)");
     if (how.model == Accumulate::exact) return dot_exact(a, b, result, numerics, draw);
     if (packed != nullptr && !packed->fits(a, b, how, numerics)) packed = nullptr;
+    if (packed == nullptr && b.data == nullptr)
+        throw std::logic_error("packed columns do not fit, and the operand itself is gone");
     const bool plain = packed == nullptr && result.epilogue == nullptr && numerics.plain() &&
                        how.model == Accumulate::fma && how.type == DType::float32 &&
                        a.program == nullptr && b.program == nullptr && !a.holds_pairs;

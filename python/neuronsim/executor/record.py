@@ -30,8 +30,9 @@ from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
 
 ALIGNMENT = 64  # bytes: a cache line
-# The memories of a run: 0 is where constants lie, 1 the arena, then the inputs and the outputs.
-ARENA, FIRST_INPUT = 1, 2
+# The memories of a run: 0 is everything, so that offsets in it are addresses, 1 the arena, then come
+# the inputs and the outputs. What is NOWHERE is at no address.
+CONSTANTS, NOWHERE, ARENA, FIRST_INPUT = 0, -1, 1, 2
 
 
 @dataclass(eq=False)
@@ -80,6 +81,7 @@ class Recorded:
     executable: _core.Executable
     names: tuple[tuple[str, ...], ...]
     arena_bytes: int
+    constants: tuple[BitsArray, ...]  # kept: the executable has their addresses
 
 
 @dataclass
@@ -129,7 +131,7 @@ class _Recorder:
             data = value.data
             if any(s < 0 for s in data.strides):
                 data = np.ascontiguousarray(data)
-            self.places[name] = Place(data, Memory(data, 0, 0, slot=0))
+            self.places[name] = Place(data, Memory(data, 0, 0, slot=CONSTANTS))
             self.memories.append(self.places[name].memory)
             self.types[name] = value.type
 
@@ -148,11 +150,12 @@ class _Recorder:
             self._add(_core.record_copy(place.array, output.standin), (name,), place.memory, output)
         offsets, size = _plan([m for m in self.memories if m.slot == ARENA])
         standins = [
-            (m.standin, m.slot, _begin(m.standin) if m.slot == 0 else offsets.get(m, 0))
+            (m.standin, max(m.slot, 0), _begin(m.standin) if m.slot == CONSTANTS else offsets.get(m, 0))
             for m in self.memories
         ]
         executable = _core.Executable(self.recorded, standins)
-        return Recorded(executable, tuple(self.names), size)
+        constants = tuple(m.standin for m in self.memories if m.slot == CONSTANTS)
+        return Recorded(executable, tuple(self.names), size, constants)
 
     # ---- memory --------------------------------------------------------------------------------
 
@@ -216,7 +219,7 @@ class _Recorder:
         if isinstance(action, Product) and s.operands[1] not in self.places:
             # Its elements are in the packed columns: the array only says its shape.
             nothing = np.empty(action.rhs.dims, action.rhs.dtype.storage)
-            self.places[s.operands[1]] = Place(nothing, Memory(nothing, 0, 0, slot=0))
+            self.places[s.operands[1]] = Place(nothing, Memory(nothing, 0, 0, slot=NOWHERE))
             self.memories.append(self.places[s.operands[1]].memory)
             self.types[s.operands[1]] = action.rhs
         if isinstance(action, While):

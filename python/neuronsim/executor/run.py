@@ -58,7 +58,7 @@ class Program:
         packed = {
             s.operands[1]: s.action.rhs
             for s in all_steps(self.steps)
-            if isinstance(s.action, Product) and s.action.fusion.packed is not None
+            if isinstance(s.action, Product) and s.action.reads_packed
         }
         sizes = (
             math.prod(t.dims) * t.dtype.itemsize for n, t in packed.items() if n not in self.constants

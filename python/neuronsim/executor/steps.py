@@ -70,6 +70,18 @@ class Product:
     result: ArrayType
     fusion: ops.Fusion
 
+    @property
+    def reads_packed(self) -> bool:
+        """Whether the core takes all of its right operand's elements from the packed columns: it may
+        turn a convolution of an odd number of features to another form.
+        """
+        if self.fusion.packed is None:
+            return False
+        if self.op.name == "dot":
+            return True
+        numbers: ops.ConvolutionDimensions = self.attributes["dimension_numbers"]
+        return self.rhs.dims[numbers.kernel_input_feature] % 2 == 0
+
 
 @dataclass(frozen=True)
 class Region:
@@ -139,7 +151,7 @@ class Step:
         """The arrays whose elements it and its regions read from around it: a right operand that is
         packed is not read.
         """
-        packed = isinstance(self.action, Product) and self.action.fusion.packed is not None
+        packed = isinstance(self.action, Product) and self.action.reads_packed
         operands = (self.operands[0], *self.operands[2:]) if packed else self.operands
         return tuple(dict.fromkeys((*operands, *self.inner_reads)))
 
