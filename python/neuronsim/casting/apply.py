@@ -1,7 +1,7 @@
 """Applying a plan: the module rewritten with converts at the borders, each shared by its readers.
 
-Parameters and results of the entry computation, of the bodies and conditions of loops and of branches
-keep the model's types, and so do tuples: a value that was rounded is the same in float32 (A2).
+Parameters and results of the entry computation and of branches keep the model's types, and so do
+tuples: a value that was rounded is the same in float32 (A2). A loop carries what its decision says.
 """
 
 from __future__ import annotations
@@ -38,10 +38,24 @@ def apply_plan(module: Module, plan: Plan) -> Module:
     """
     check_plan(plan, module)
     flat = inline_calls(module)
-    shared = _Shared(flat)
+    shared = _Shared(flat, _carried(flat, plan.decisions))
     rewritten = {c.name: _Rewriter(c, plan.decisions, shared).run() for c in graph_computations(flat)}
     computations = (rewritten.get(c.name, c) for c in flat.computations)
     return dataclasses.replace(flat, computations=(*shared.new_computations(), *computations))
+
+
+def _carried(module: Module, decisions: Mapping[str, Decision]) -> dict[str, DType]:
+    """The types in which loops carry float32 values, by the names of their bodies and conditions; a
+    computation of several loops has one if they agree.
+    """
+    found: dict[str, set[DType]] = {}
+    for c in graph_computations(module):
+        for i in c.instructions:
+            if i.opcode == "while":
+                d = decisions.get(i.name)
+                for name in i.called:
+                    found.setdefault(name, set()).add(d.output if d else dtypes.float32)
+    return {name: types.pop() for name, types in found.items() if len(types) == 1}
 
 
 class _Shared:
@@ -49,8 +63,9 @@ class _Shared:
     each made once.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, carried: Mapping[str, DType]) -> None:
         self.by_name = module.by_name
+        self.carried = carried
         self.taken = {i.name for c in module.computations for i in c.instructions} | set(module.by_name)
         self.scalars: dict[tuple[str, str, DType], Computation] = {}
 
@@ -85,18 +100,27 @@ class _Rewriter:
         self.shared = shared
         self.body: dict[str, Instruction] = {}
         self.types: dict[str, Planned] = {}
-        self.converted: dict[tuple[str, DType | None], str] = {}  # None: a tuple in the model's types
+        self.tuples: dict[str, Instruction] = {}
+        self.converted: dict[tuple[str, object], str] = {}  # by type, a tuple by those of its arrays
 
     def run(self) -> Computation:
         for i in self.computation.instructions:
             decision = self.decisions.get(i.name)
             if i.opcode == "get-tuple-element":
                 self._take(i)
+            elif i.opcode == "parameter" and self.computation.name in self.shared.carried:
+                self._receive(i)
+            elif i.opcode == "while":
+                self._loop(i)
+            elif i.opcode == "tuple":
+                self.tuples[i.name] = i  # made where its readers say of which types
             elif decision is None or i.opcode == "constant":
                 self._keep(i)
             else:
                 self._lower(i, decision)
-        root = self._in_model_types(self.computation.root)
+        result = self.computation.by_name[self.computation.root].shape
+        low = self.shared.carried.get(self.computation.name, dtypes.float32)
+        root = self._in_types_of(self.computation.root, retyped(result, carrier(low)))
         body = tuple(self.body.values())
         old = self.computation
         same = len(body) == len(old.instructions) and all(
@@ -114,9 +138,23 @@ class _Rewriter:
         operands = tuple(map(self._in_model_types, i.operands))
         self._emit(i if operands == i.operands else i.replace(operands=operands), _own_types(i.shape))
 
+    def _receive(self, i: Instruction) -> None:
+        """The parameter of a loop's body or condition."""
+        low = self.shared.carried[self.computation.name]
+        self._emit(i.replace(shape=retyped(i.shape, carrier(low))), _planned(i.shape, low))
+
+    def _loop(self, i: Instruction) -> None:
+        """A loop carries its values in the type that its body and condition take."""
+        low = self.shared.carried.get(i.called[0], dtypes.float32)
+        shape = retyped(i.shape, carrier(low))
+        operand = self._in_types_of(i.operands[0], shape)
+        self._emit(i.replace(operands=(operand,), shape=shape), _planned(i.shape, low))
+
     def _take(self, i: Instruction) -> None:
         """An element of a tuple has the type that it has there."""
         (source,) = i.operands
+        if source in self.tuples and source not in self.body:
+            self._tuple(self.tuples[source], self.tuples[source].operands)
         shape = self.body[source].shape
         assert isinstance(shape, TupleShape)
         element = shape.elements[i.attributes["tuple_index"]]
@@ -125,6 +163,16 @@ class _Rewriter:
         assert isinstance(planned, tuple)
         taken = i if same else i.replace(shape=element)
         self._emit(taken, planned[i.attributes["tuple_index"]])
+
+    def _tuple(self, i: Instruction, elements: tuple[str, ...]) -> str:
+        """A tuple of these elements: the first one has the instruction's name."""
+        elements = tuple(
+            self._in_types_of(e, self.tuples[e].shape) if e in self.tuples else e for e in elements
+        )
+        shape = TupleShape(tuple(self.body[e].shape for e in elements))
+        name = i.name if i.name not in self.body else self.shared.fresh(f"{i.name}.cast")
+        planned = tuple(self.types[e] for e in elements)
+        return self._emit(i.replace(name=name, operands=elements, shape=shape), planned)
 
     def _element(self, source: str, index: int) -> str:
         """The name of a new instruction that takes an element of a tuple."""
@@ -144,15 +192,20 @@ class _Rewriter:
     def _in_types_of(self, name: str, shape: AnyShape) -> str:
         if isinstance(shape, Shape):
             return self._as(name, shape.dtype)
-        have = [s.dtype for s in self.body[name].shape.arrays()]
-        if have == [s.dtype for s in shape.arrays()]:
+        key = (name, tuple(s.dtype for s in shape.arrays()))
+        if name in self.body and key[1] == tuple(s.dtype for s in self.body[name].shape.arrays()):
             return name
-        if (name, None) not in self.converted:
+        if key not in self.converted and name in self.tuples:
+            i = self.tuples[name]
+            pairs = zip(i.operands, shape.elements, strict=True)
+            parts = tuple(self._in_types_of(o, e) for o, e in pairs)
+            self.converted[key] = self._tuple(i, parts)
+        elif key not in self.converted:
             elements = [(self._element(name, n), e) for n, e in enumerate(shape.elements)]
             parts = tuple(self._in_types_of(part, e) for part, e in elements)
-            whole = Instruction(self.shared.fresh(f"{name}.to_f32"), "tuple", shape, parts)
-            self.converted[name, None] = self._emit(whole, _own_types(shape))
-        return self.converted[name, None]
+            whole = Instruction(self.shared.fresh(f"{name}.cast"), "tuple", shape, parts)
+            self.converted[key] = self._emit(whole, _own_types(shape))
+        return self.converted[key]
 
     def _as(self, name: str, wanted: DType) -> str:
         """The name of this array in another float type, converted where it is read first."""

@@ -176,6 +176,11 @@ def _decide(computation: Computation, i: Instruction, policy: Policy) -> Decisio
             return None
         low = policy.low["compute"].output
         return Decision(low, dtypes.float32, low, "A2: constants are converted once")
+    if i.opcode == "while":
+        low = policy.low["movement"].output if "movement" in policy.low else dtypes.float32
+        if low in (dtypes.float32, dtypes.tfloat32):
+            return None  # no other HLO type carries the values
+        return Decision(low, dtypes.float32, low, f"A2: a loop carries its values as {low.name}")
     op = row(i)
     lowering = policy.low.get(op.cast)
     if lowering is None:
@@ -194,6 +199,9 @@ def _is_castable(computation: Computation, i: Instruction) -> bool:
     """
     if i.opcode == "constant":
         return isinstance(i.shape, Shape) and i.shape.dtype is dtypes.float32
+    if i.opcode == "while":
+        types = [s.dtype for s in i.shape.arrays()]
+        return dtypes.float32 in types and not any(t.kind == "complex" for t in types)
     if i.opcode not in ops.OPCODES:
         return False
     types = [s.dtype for s in (*i.shape.arrays(), *_reads(computation, i))]
