@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import struct
 import threading
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -241,7 +243,7 @@ def _convert_input(array: Array, expected: ops.ArrayType, name: str) -> Array:
     raise InvalidData(f"input {name!r} is {array.dtype.name}, the model takes {expected.dtype.name}")
 
 
-def read_model(model: str | Path | bytes | Module) -> Module:
+def read_model(model: str | Path | bytes | memoryview | Module) -> Module:
     """The verified module of a file, its bytes, or a Module. Raises InvalidModel and others."""
     module = _read(model)
     verify(module)
@@ -251,7 +253,7 @@ def read_model(model: str | Path | bytes | Module) -> Module:
 def _read(model: str | Path | bytes | Module) -> Module:
     if isinstance(model, Module):
         return model
-    return proto.from_bytes(model) if isinstance(model, bytes) else proto.read(model)
+    return proto.from_bytes(model) if isinstance(model, bytes | memoryview) else proto.read(model)
 
 
 def resolve(
@@ -392,10 +394,10 @@ def load(path: str | Path) -> CompiledProgram:
     """The program that `CompiledProgram.save` wrote. Raises InvalidModel for any other file."""
     try:
         with zipfile.ZipFile(path) as archive:
-            size = Path(path).stat().st_size
-            header = json.loads(_member(archive, "program.json", size))
-            plan_text = _member(archive, "plan.json", size).decode()
-            model = _member(archive, "model.hlo.pb", size)
+            data = proto.mapped(Path(path))
+            header = json.loads(bytes(_member(archive, "program.json", data)))
+            plan_text = bytes(_member(archive, "plan.json", data)).decode()
+            model = _member(archive, "model.hlo.pb", data)
         if header["version"] != SAVED_VERSION:
             raise InvalidModel(
                 f"{path} has version {header['version']}, this neuronsim reads {SAVED_VERSION}: "
@@ -416,12 +418,19 @@ def load(path: str | Path) -> CompiledProgram:
     return CompiledProgram(read_model(model), saved_plan, setup)
 
 
-def _member(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
-    """A member of a saved program, which never compresses: no claim of a size beyond the file's."""
+def _member(archive: zipfile.ZipFile, name: str, file: memoryview) -> memoryview:
+    """A member of a saved program in the mapped file: save stores it as it is, so that its weights are
+    read from there.
+    """
     info = archive.getinfo(name)
-    if info.compress_type != zipfile.ZIP_STORED or not info.file_size == info.compress_size <= size:
+    local = info.header_offset  # of its header of 30 bytes, that its name and extra fields follow
+    lengths = struct.unpack("<HH", file[local + 26 : local + 30])
+    begin = local + 30 + sum(lengths)
+    data = file[begin : begin + info.file_size]
+    is_stored = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
+    if not is_stored or len(data) != info.file_size or zlib.crc32(data) != info.CRC:
         raise InvalidModel(f"its member {name!r} is not as save wrote it")
-    return archive.read(name)
+    return data
 
 
 def tune(

@@ -103,9 +103,12 @@ class _Reading:
     depth: int = 0
 
 
+LONGEST_START = 4096  # bytes in which a file of text shows itself
+
+
 def is_text(data: bytes) -> bool:
     """Whether a file is HLO text rather than protobuf."""
-    return data[:4096].lstrip().startswith((b"HloModule", b"//", b"/*"))
+    return data[:LONGEST_START].lstrip().startswith((b"HloModule", b"//", b"/*"))
 
 
 def decode(data: bytes) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import mmap
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -229,14 +231,15 @@ def read(path: str | Path) -> Module:
     """The module in a file: an `HloModuleProto`, an `HloProto` that wraps one, or HLO text; or in a
     folder of AWS's compile cache.
 
-    Raises InvalidModel, with the file's name, if it is not one, and UnsupportedType for element types
-    that neuronsim does not have.
+    Its constants are those of the file, mapped into memory and read when they are used. Raises
+    InvalidModel, with the file's name, if it is not one, and UnsupportedType for element types that
+    neuronsim does not have.
     """
     file = Path(path)
     try:
         if file.is_dir():
             file /= MODULE_FILE
-        data = file.read_bytes()
+        data = mapped(file)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidModel(f"cannot read the model {str(file)!r}: {reason}") from error
@@ -246,16 +249,24 @@ def read(path: str | Path) -> Module:
         raise type(error)(f"{file}: {error}") from error
 
 
-def from_bytes(data: bytes) -> Module:
+def mapped(path: Path) -> memoryview:
+    """The bytes of a file, read from it when they are used. Raises OSError or ValueError."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return memoryview(b"")  # which cannot be mapped
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def from_bytes(data: bytes | memoryview) -> Module:
     """The module of serialized `HloModuleProto` or `HloProto` bytes, or of HLO text.
 
     Raises InvalidModel, and UnsupportedType for element types that neuronsim does not have.
     """
     for magic, what in ((b"PK\x03\x04", "a zip file, such as .npz or .nsim"), (b"\x1f\x8b", "gzip")):
-        if data.startswith(magic):
+        if data[: len(magic)] == magic:
             raise InvalidModel(f"not an HloModuleProto but {what}")
-    if parse.is_text(data):
-        return parse.from_text(parse.decode(data))
+    if parse.is_text(bytes(data[: parse.LONGEST_START])):
+        return parse.from_text(parse.decode(bytes(data)))
     view = memoryview(data)
     try:
         return _module(_wrapped(view) or view)
