@@ -292,6 +292,14 @@ def test_totalorder_is_a_row_of_its_own_E7() -> None:
     assert row(compare).name == "less_total_order"
 
 
+@pytest.mark.parametrize("opcode", ["convert", "reshape", "broadcast", "iota", "bitcast-convert"])
+def test_tuple_where_the_shape_says_which_array_it_is(opcode: str) -> None:
+    operands = () if opcode == "iota" else ("x",)
+    i = inst("z", opcode, TupleShape((MATRIX,)), operands, dimensions=(0,))
+    with pytest.raises(InvalidModel, match="one array"):
+        verify(module_of(X, i))
+
+
 def test_reduce_by_several_operations_is_elementwise_arithmetic_on_scalars_R2() -> None:
     a, b = parameter("a", SCALAR, 0), parameter("b", SCALAR, 1)
     two = computation(

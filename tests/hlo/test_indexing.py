@@ -422,6 +422,7 @@ def test_scatter_refuses(change: dict[str, Any], match: str) -> None:
 def test_scatter_refuses_arrays_that_do_not_go_together() -> None:
     d = {"scatter_dimensions": ScatterDimensions(index_vector_dim=1, **GOOD_SCATTER)}
     for operands, match in (
+        ([X], "as many updates"),
         ([X, I1], "as many updates"),
         ([X, ArrayType(F32, (4, 4)), I1, U, U], "arrays of different shapes"),
         ([X, X, I1, U, ArrayType(F32, (3, 4))], "updates of different shapes"),

@@ -76,6 +76,8 @@ def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
     if isinstance(instruction.shape, Shape):
         attributes["dims"] = instruction.shape.dims
         attributes["dtype"] = instruction.shape.dtype
+    elif instruction.opcode in _STATES_ITS_ARRAY:
+        raise InvalidArgument("gives one array, and the file says a tuple")
     else:
         attributes["results"] = instruction.result
     if instruction.opcode == "dot":
@@ -90,6 +92,12 @@ def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
         attributes["reducer"] = next((c.reducer for c in attributes["computations"][-1:]), None)
     return attributes
 
+
+# Opcodes whose one result is what their shape says.
+_STATES_ITS_ARRAY = frozenset(
+    {"broadcast", "reshape", "iota", "convert", "bitcast", "bitcast-convert", "rng"}
+    | {"rng-get-and-update-state"}
+)
 
 # Opcodes whose computations are applied to elements, one by one.
 APPLIES_SCALARS = frozenset(

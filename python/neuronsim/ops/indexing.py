@@ -278,7 +278,7 @@ def evaluate_gather(
 
 
 def infer_scatter(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
-    if len(operands) % 2 == 0:
+    if len(operands) < 3 or len(operands) % 2 == 0:
         raise InvalidArgument("takes arrays, one array of indices, and as many updates")
     count = len(operands) // 2
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
