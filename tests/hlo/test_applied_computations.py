@@ -219,6 +219,13 @@ def test_reduce_window_H1_of_an_empty_array_is_the_initial_value() -> None:
     assert ours(module, inputs)[0].view(np.float64).tolist() == [[5.0] * 3] * 2
 
 
+def test_reduce_window_H1_overflows_to_inf_without_a_warning() -> None:
+    inputs = [bits([1e308, 1e308], F64), bits(0, F64)]
+    types = [b.type for b in inputs]
+    module = module_of("reduce-window", types, {"window": WINDOW}, [binary("a", "add", F64)])
+    assert np.isinf(ours(module, inputs)[0].view(np.float64)).all()
+
+
 PEER_WINDOW = (
     WindowDimension(3, 2, (1, 1)), WindowDimension(2, 1, (0, 1), window_dilation=2)
 )  # fmt: skip

@@ -64,7 +64,8 @@ def fold_on_host(
     """The fold of the host's types (H1), all outputs side by side."""
     acc = [np.broadcast_to(x.data, dims) for x in initial]
     for present, places in window_elements(window, arrays[0].data.shape, dims):
-        found = step(acc, [x.data[places] for x in arrays])
+        with np.errstate(all="ignore"):
+            found = step(acc, [x.data[places] for x in arrays])
         acc = [np.where(present, new, old) for new, old in zip(found, acc, strict=True)]
     return tuple(np.array(a) for a in acc)
 

@@ -124,9 +124,16 @@ def evaluate_argsort(
 def _first_indices(x: Bits, k: int, *, largest: bool) -> BitsArray:
     """Those of the first k elements in TOTALORDER, equal ones by index."""
     keys = order_keys(x, nan_last=False)
-    # ~key is in the opposite order, so that a stable sort leaves equal keys by index.
-    order = np.argsort(~keys if largest else keys, axis=-1, kind="stable")
-    return np.ascontiguousarray(order[..., :k], np.int64)
+    keys = ~keys if largest else keys  # in the opposite order
+    if k == 0:
+        return np.zeros((*keys.shape[:-1], 0), np.int64)
+    last = np.partition(keys, k - 1, axis=-1)[..., k - 1 : k]
+    before, ties = keys < last, keys == last
+    room = k - np.count_nonzero(before, axis=-1, keepdims=True)
+    chosen = before | (ties & (np.cumsum(ties, axis=-1) <= room))
+    indices = np.nonzero(chosen)[-1].reshape((*keys.shape[:-1], k))
+    order = np.argsort(np.take_along_axis(keys, indices, -1), axis=-1, kind="stable")
+    return np.take_along_axis(indices, order, -1)
 
 
 def evaluate_top_k(
