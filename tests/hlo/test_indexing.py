@@ -134,6 +134,17 @@ def test_gather_of_embeddings_is_the_table_at_the_clamped_indices() -> None:
     np.testing.assert_array_equal(found.view(np.float32), table.data[[[3, 0], [4, 0]]])
 
 
+def test_gather_of_an_empty_batch_reads_nothing() -> None:
+    batched = GatherDimensions((), (), (), (0,), (0,), 1)
+    collapsed = GatherDimensions((), (0,), (0,), index_vector_dim=1)
+    for d, indices in ((batched, (0, 0)), (collapsed, (0, 1))):
+        x, starts = Bits(np.zeros(0, np.float32), F32), Bits(np.zeros(indices, np.int32), S32)
+        attributes = {"gather_dimensions": d, "slice_sizes": (0,)}
+        assert ours(module_of("gather", [x.type, starts.type], attributes), [x, starts])[0].shape == (
+            0,
+        )
+
+
 # ---- scatter -------------------------------------------------------------------------------------
 
 
@@ -361,6 +372,7 @@ GOOD_SCATTER: dict[str, Any] = {
         ({"collapsed_slice_dims": ()}, "slices of 2 dimensions"),
         ({"offset_dims": (2,)}, "offset_dims"),
         ({"offset_dims": (0, 1)}, "offset_dims"),
+        ({"slice_sizes": (0, 5)}, "slices hold none"),
         ({"slice_sizes": (1, 6)}, "does not fit"),
         ({"slice_sizes": (1,)}, "does not fit"),
         ({"slice_sizes": (-1, 5)}, "does not fit"),

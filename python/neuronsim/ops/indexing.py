@@ -152,18 +152,20 @@ def infer_gather(operands: Sequence[ArrayType], attributes: Attributes) -> Array
         x, indices, d.index_vector_dim, d.start_index_map,
         d.operand_batching_dims, d.start_indices_batching_dims, d.collapsed_slice_dims,
     )  # fmt: skip
-    for a in (*d.collapsed_slice_dims, *d.operand_batching_dims):
-        if sizes[a] != 1:
-            raise InvalidArgument(f"the slices are {sizes[a]} long along dimension {a}, not 1")
     dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
+    for a in dropped:
+        if sizes[a] > 1:
+            raise InvalidArgument(f"the slices are {sizes[a]} long along dimension {a}, not 1")
     kept = [n for a, n in enumerate(sizes) if a not in dropped]
     rank = len(batch) + len(d.offset_dims)
     _check_ascending(d.offset_dims, rank, "offset_dims")
     if len(kept) != len(d.offset_dims):
         raise InvalidArgument(f"{len(d.offset_dims)} offset_dims hold slices of {len(kept)} dimensions")
     rest, slices = iter(batch), iter(kept)
-    dims = (next(slices) if a in d.offset_dims else next(rest) for a in range(rank))
-    return ArrayType(x.dtype, tuple(dims))
+    dims = tuple(next(slices) if a in d.offset_dims else next(rest) for a in range(rank))
+    if 0 not in dims and any(sizes[a] == 0 for a in dropped):
+        raise InvalidArgument(f"each element of the result is one of {x}, and slices hold none")
+    return ArrayType(x.dtype, dims)
 
 
 def _check_ascending(axes: Sequence[int], rank: int, what: str) -> None:
