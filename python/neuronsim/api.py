@@ -250,7 +250,7 @@ def read_model(model: str | Path | bytes | memoryview | Module) -> Module:
     return module
 
 
-def _read(model: str | Path | bytes | Module) -> Module:
+def _read(model: str | Path | bytes | memoryview | Module) -> Module:
     if isinstance(model, Module):
         return model
     return proto.from_bytes(model) if isinstance(model, bytes | memoryview) else proto.read(model)
