@@ -4,8 +4,8 @@ reused, and control flow is Python's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -39,48 +39,55 @@ def as_numpy(x: ops.Bits) -> np.ndarray:
     return data if x.dtype.numpy is x.dtype.storage else data.view(x.dtype.numpy)
 
 
+# What gives an instruction's results from the arrays that it reads.
+Apply = Callable[[Module, Instruction, tuple[ops.Bits, ...], ops.Setting], tuple[ops.Bits, ...]]
+
+
+def by_row(
+    module: Module, i: Instruction, operands: tuple[ops.Bits, ...], setting: ops.Setting
+) -> tuple[ops.Bits, ...]:
+    """The row's evaluator."""
+    return ops.evaluate_all(row(i), operands, row_attributes(module, i), setting, i.result)
+
+
 def evaluate(
-    module: Module, inputs: Sequence[ops.Bits], profile: Profile
+    module: Module, inputs: Sequence[ops.Bits], profile: Profile, apply: Apply = by_row
 ) -> tuple[Value, list[Applied]]:
     """The root's value, and every application of a row on the way, in order."""
-    applied: list[Applied] = []
-    value = _computation(module, module.entry, inputs, ops.Setting(profile), applied)
-    return value, applied
+    run = _Run(module, ops.Setting(profile), apply)
+    return _computation(run, module.entry, inputs), run.applied
 
 
-def _computation(
-    module: Module, name: str, arguments: Sequence[Value], setting: ops.Setting, applied: list[Applied]
-) -> Value:
+@dataclass
+class _Run:
+    module: Module
+    setting: ops.Setting
+    apply: Apply
+    applied: list[Applied] = field(default_factory=list)
+
+
+def _computation(run: _Run, name: str, arguments: Sequence[Value]) -> Value:
     values: dict[str, Value] = {}
-    computation = module.by_name[name]
+    computation = run.module.by_name[name]
     for i in computation.instructions:
         operands = [values[o] for o in i.operands]
         if i.opcode == "parameter":
             values[i.name] = arguments[i.attributes["number"]]
         elif i.opcode in STRUCTURE:
-            values[i.name] = _structure(module, i, operands, setting, applied)
+            values[i.name] = _structure(run, i, operands)
         else:
             read = tuple(leaf for o in operands for leaf in leaves(o))
-            own = setting._replace(path=f"0/{name}/{i.name}/")
-            given = ops.evaluate_all(row(i), read, row_attributes(module, i), own, i.result)
-            applied.append(Applied(module, i, read, given))
+            setting = run.setting._replace(path=f"0/{name}/{i.name}/")
+            given = run.apply(run.module, i, read, setting)
+            run.applied.append(Applied(run.module, i, read, given))
             values[i.name] = given[0] if isinstance(i.result, ops.ArrayType) else given
     return values[computation.root]
 
 
-def _structure(
-    module: Module,
-    i: Instruction,
-    operands: list[Value],
-    setting: ops.Setting,
-    applied: list[Applied],
-) -> Value:
-    def run(name: str, arguments: Sequence[Value]) -> Value:
-        return _computation(module, name, arguments, setting, applied)
-
+def _structure(run: _Run, i: Instruction, operands: list[Value]) -> Value:
     match i.opcode:
         case "constant":
-            literal: ops.Bits = i.attributes["literal"]
+            literal: Value = i.attributes["literal"]
             return literal
         case "tuple":
             return tuple(operands)
@@ -90,19 +97,19 @@ def _structure(
             (source,) = operands
             assert isinstance(source, tuple)
             return source[i.attributes["tuple_index"]]
-        case "opt-barrier":
+        case "opt-barrier" | "add-dependency":
             return operands[0]
         case "call" | "fusion":
-            return run(i.called[0], operands)
+            return _computation(run, i.called[0], operands)
         case "while":
             body, condition = i.called
             (state,) = operands
-            while _scalar(run(condition, [state])):
-                state = run(body, [state])
+            while _scalar(_computation(run, condition, [state])):
+                state = _computation(run, body, [state])
             return state
         case "conditional":
             branch = _branch(operands[0], len(i.called))
-            return run(i.called[branch], [operands[1 + branch]])
+            return _computation(run, i.called[branch], [operands[1 + branch]])
     raise AssertionError(f"{i.opcode} has no evaluation here")
 
 

@@ -21,8 +21,14 @@ from neuronsim.arrays.array import Array
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
+from neuronsim.targets import find_target
 
 PROFILE = Profile(int64="keep", batch_norm="xla")
+OTHER_PROFILES = [
+    {"subnormals": "flush", "mixed_precision_accumulation": "off", "batch_norm": "two_pass"},
+    {"fp8_overflow": "saturate", "accumulate": "sequential", "int_dot": "via_float32"},
+    {"divide": "reciprocal_multiply", "int32_elementwise": "via_float32", "float_to_int": "nearest"},
+]
 MODULES = 300
 TIMES = 8  # that every opcode comes up at least among them
 QUICK = 60
@@ -106,8 +112,21 @@ def test_modules_have_every_type_and_many_shapes() -> None:
 @given(modules())
 def test_compiled_execution_is_op_by_op_execution(example: Example) -> None:
     verify(example.module)
-    expected, _ = op_by_op.evaluate(example.module, example.inputs, PROFILE)
-    program = api.compile(example.module, auto_cast="none", target="host", profile=PROFILE)
+    agrees(example, PROFILE)
+
+
+@pytest.mark.parametrize("fields", OTHER_PROFILES, ids=lambda f: ",".join(f))
+def test_compiled_execution_follows_the_profile(fields: dict[str, str]) -> None:
+    for example in examples(MODULES)[:: MODULES // QUICK]:
+        agrees(example, PROFILE.replace(**fields))
+
+
+def agrees(example: Example, profile: Profile) -> None:
+    expected, _ = op_by_op.evaluate(example.module, example.inputs, profile)
+    listed = [i for c in example.module.computations for i in c.instructions]
+    types = {s.dtype for i in listed for s in i.shape.arrays()}
+    target = "trn1" if types <= find_target("trn1").types else "host"
+    program = api.compile(example.module, auto_cast="none", target=target, profile=profile)
     found = flat(program(*(Array(x) for x in example.inputs)))
     for ours, theirs in zip(found, op_by_op.leaves(expected), strict=True):
         assert ours.bits.type == theirs.type

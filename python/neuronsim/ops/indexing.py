@@ -260,9 +260,9 @@ def evaluate_gather(
     if indexed and view.flags.c_contiguous:  # rows side by side, as in a table of embeddings
         count = len(indexed)
         rows = view.reshape(-1, *view.shape[count:])
-        slices = rows.take(np.ravel_multi_index(numbers, view.shape[:count]), axis=0)
+        slices = np.asarray(rows.take(np.ravel_multi_index(numbers, view.shape[:count]), axis=0))
     elif indexed:
-        slices = view[numbers]
+        slices = view[(*numbers, ...)]
     else:
         slices = np.broadcast_to(view, batch + view.shape)
     axes = [*spans, *partial]
