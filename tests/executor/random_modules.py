@@ -220,7 +220,9 @@ class Builder:
     def some(self, count: int) -> None:
         """So many instructions of any opcode."""
         for _ in range(count):
-            opcode = self.one_of(self.state.opcodes)
+            # hypothesis repeats its draws, zeros above all: the same draw is another opcode here.
+            opcodes = self.state.opcodes
+            opcode = opcodes[(self.below(len(opcodes)) + 37 * self.state.count) % len(opcodes)]
             if opcode in CALLS and self.depth >= MAX_DEPTH:
                 opcode = "add"
             CASES[opcode](self)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.executor import op_by_op, twin
 
 from neuronsim import api, ops
 from neuronsim.arrays.array import Array
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
-from tests.executor import op_by_op, twin
 
 NETWORKS = sorted((Path(__file__).parents[1] / "data" / "networks").glob("*.hlo.pb"))
 

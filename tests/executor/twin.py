@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from tests.executor.op_by_op import Value, leaves
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
@@ -19,7 +20,6 @@ from neuronsim.hlo.module import Computation, Instruction, Module, simple_reduce
 from neuronsim.hlo.opcodes import row
 from neuronsim.reference import elementwise as e
 from neuronsim.reference import formats, indexing, order, sums, windows
-from tests.executor.op_by_op import Value, leaves
 
 Elements = np.ndarray  # of Python integers
 Position = tuple[int, ...]
