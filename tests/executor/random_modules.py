@@ -227,6 +227,11 @@ class Builder:
                 opcode = "add"
             CASES[opcode](self)
 
+    def unread(self) -> list[Instruction]:
+        """The values that nothing reads."""
+        read = {o for i in self.instructions for o in i.operands}
+        return [i for i in self.instructions if i.name not in read]
+
     def tuple(self, values: Sequence[Instruction]) -> Instruction:
         return self.add("tuple", TupleShape(tuple(v.shape for v in values)), values)
 
@@ -912,7 +917,8 @@ def _body(b: Builder, arguments: Sequence[Instruction], name: str, opcodes: Sequ
     for a in arguments:
         inner.parameter(a.shape)
     inner.some(b.between(1, 4))
-    found = inner.finish(name, _sink(inner))
+    # XLA asks that everything in a fusion is read.
+    found = inner.finish(name, inner.tuple(inner.unread()) if opcodes else _sink(inner))
     b.state.count = inner.state.count
     return found
 
@@ -1088,8 +1094,7 @@ def modules(draw: Any, opcodes: Sequence[str] = EXECUTED) -> Example:
     types = tuple(draw(st.lists(st.sampled_from(MOVABLE), min_size=3, max_size=5, unique=True)))
     b = Builder(State(draw, opcodes, types))
     b.some(b.between(8, 24))
-    read = {o for i in b.instructions for o in i.operands}
-    root = b.tuple([i for i in b.instructions if i.name not in read])
+    root = b.tuple(b.unread())
     entry = Computation("main", tuple(b.instructions), root.name)
     module = Module("random", "main", (*b.state.computations, entry))
     seed = b.below(100)

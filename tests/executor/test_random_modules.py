@@ -36,7 +36,7 @@ HEALTH = list(HealthCheck)
 
 
 @functools.cache
-def examples(count: int) -> tuple[Example, ...]:
+def examples(count: int, opcodes: tuple[str, ...] = EXECUTED) -> tuple[Example, ...]:
     """The first so many modules that hypothesis draws, the same on every run."""
     found: list[Example] = []
 
@@ -48,7 +48,7 @@ def examples(count: int) -> tuple[Example, ...]:
         phases=[Phase.generate],
         suppress_health_check=HEALTH,
     )
-    @given(modules())
+    @given(modules(opcodes))
     def collect(example: Example) -> None:
         found.append(example)
 

@@ -14,7 +14,7 @@ from tests.executor.op_by_op import Applied, as_numpy
 
 from neuronsim import ops
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import TOKEN, AnyShape, Computation, Instruction, Module, Shape, TupleShape
 
 BATCH = 150
 OPTIONS = {"xla_allow_excess_precision": False, "xla_backend_optimization_level": 0}
@@ -76,7 +76,15 @@ def execute(module: Module, inputs: Sequence[ops.Bits]) -> list[np.ndarray]:
     with jax.enable_x64(True):
         arrays = [jax.device_put(as_numpy(x), device) for x in inputs]
         shards = program.execute_sharded(arrays).disassemble_into_single_device_arrays()
-        return [np.asarray(s[0]) for s in shards]
+        pairs = zip(shards, _flat(module.root.shape), strict=True)
+        return [np.asarray(s[0]) for s, shape in pairs if shape != TOKEN]
+
+
+def _flat(shape: AnyShape) -> list[AnyShape]:
+    """The arrays and tokens inside a shape."""
+    if isinstance(shape, Shape) or shape == TOKEN:
+        return [shape]
+    return [s for e in shape.elements for s in _flat(e)]
 
 
 def alone(applied: Sequence[Applied]) -> list[tuple[np.ndarray, ...]]:
