@@ -4,8 +4,9 @@ reused, and control flow is Python's.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -55,7 +56,21 @@ def evaluate(
 ) -> tuple[Value, list[Applied]]:
     """The root's value, and every application of a row on the way, in order."""
     run = _Run(module, ops.Setting(profile), apply)
-    return _computation(run, module.entry, inputs), run.applied
+    return _computation(run, module.entry, inputs, _Place(module.entry)), run.applied
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an instruction stands for S2 and rng: the computation that calls are inlined in, the calls
+    on the way, and the trip counts of the loops around it.
+    """
+
+    computation: str
+    calls: str = ""
+    trips: tuple[int, ...] = ()
+
+    def path(self, name: str) -> str:
+        return f"0/{self.computation}/{self.calls}{name}/{','.join(map(str, self.trips))}"
 
 
 @dataclass
@@ -66,7 +81,7 @@ class _Run:
     applied: list[Applied] = field(default_factory=list)
 
 
-def _computation(run: _Run, name: str, arguments: Sequence[Value]) -> Value:
+def _computation(run: _Run, name: str, arguments: Sequence[Value], place: _Place) -> Value:
     values: dict[str, Value] = {}
     computation = run.module.by_name[name]
     for i in computation.instructions:
@@ -74,17 +89,17 @@ def _computation(run: _Run, name: str, arguments: Sequence[Value]) -> Value:
         if i.opcode == "parameter":
             values[i.name] = arguments[i.attributes["number"]]
         elif i.opcode in STRUCTURE:
-            values[i.name] = _structure(run, i, operands)
+            values[i.name] = _structure(run, i, operands, place)
         else:
             read = tuple(leaf for o in operands for leaf in leaves(o))
-            setting = run.setting._replace(path=f"0/{name}/{i.name}/")
+            setting = run.setting._replace(path=place.path(i.name))
             given = run.apply(run.module, i, read, setting)
             run.applied.append(Applied(run.module, i, read, given))
             values[i.name] = given[0] if isinstance(i.result, ops.ArrayType) else given
     return values[computation.root]
 
 
-def _structure(run: _Run, i: Instruction, operands: list[Value]) -> Value:
+def _structure(run: _Run, i: Instruction, operands: list[Value], place: _Place) -> Value:
     match i.opcode:
         case "constant":
             literal: Value = i.attributes["literal"]
@@ -100,16 +115,21 @@ def _structure(run: _Run, i: Instruction, operands: list[Value]) -> Value:
         case "opt-barrier" | "add-dependency":
             return operands[0]
         case "call" | "fusion":
-            return _computation(run, i.called[0], operands)
+            inlined = replace(place, calls=f"{place.calls}{i.name}.")
+            return _computation(run, i.called[0], operands, inlined)
         case "while":
             body, condition = i.called
             (state,) = operands
-            while _scalar(_computation(run, condition, [state])):
-                state = _computation(run, body, [state])
+            for trip in itertools.count():
+                at = [_Place(name, trips=(*place.trips, trip)) for name in i.called]
+                if not _scalar(_computation(run, condition, [state], at[1])):
+                    break
+                state = _computation(run, body, [state], at[0])
             return state
         case "conditional":
             branch = _branch(operands[0], len(i.called))
-            return _computation(run, i.called[branch], [operands[1 + branch]])
+            there = _Place(i.called[branch], trips=place.trips)
+            return _computation(run, i.called[branch], [operands[1 + branch]], there)
     raise AssertionError(f"{i.opcode} has no evaluation here")
 
 

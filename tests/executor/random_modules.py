@@ -256,7 +256,7 @@ ELEMENTWISE: dict[str, Types] = {
     **dict.fromkeys(("shift-left", "shift-right-arithmetic", "shift-right-logical"), INTEGERS),
     **dict.fromkeys(("popcnt", "count-leading-zeros"), INTEGERS),
     "compare": ALL,
-    "select": MOVABLE,
+    "select": ALL,
 }
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.executor import agreement, op_by_op
+from tests.executor.test_random_modules import PROFILE, flat
 
 from neuronsim import api, ops
 from neuronsim.arrays.array import Array
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.opcodes import STRUCTURE
-from tests.executor import agreement, op_by_op
-from tests.executor.test_random_modules import PROFILE, flat
 
 FOLDER = Path(__file__).parents[1] / "data" / "operators"
 OPCODES = sorted(ops.OPCODES | STRUCTURE)

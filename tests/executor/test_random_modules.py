@@ -18,6 +18,7 @@ from tests.executor.random_modules import CASES, EXECUTED, Example, modules
 
 from neuronsim import api, ops
 from neuronsim.arrays.array import Array
+from neuronsim.errors import UnsupportedOperator
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
@@ -28,6 +29,7 @@ OTHER_PROFILES = [
     {"subnormals": "flush", "mixed_precision_accumulation": "off", "batch_norm": "two_pass"},
     {"fp8_overflow": "saturate", "accumulate": "sequential", "int_dot": "via_float32"},
     {"divide": "reciprocal_multiply", "int32_elementwise": "via_float32", "float_to_int": "nearest"},
+    {"rounding": "stochastic"},
 ]
 MODULES = 300
 TIMES = 8  # that every opcode comes up at least among them
@@ -117,8 +119,15 @@ def test_compiled_execution_is_op_by_op_execution(example: Example) -> None:
 
 @pytest.mark.parametrize("fields", OTHER_PROFILES, ids=lambda f: ",".join(f))
 def test_compiled_execution_follows_the_profile(fields: dict[str, str]) -> None:
+    profile, unsupported = PROFILE.replace(**fields), 0
     for example in examples(MODULES)[:: MODULES // QUICK]:
-        agrees(example, PROFILE.replace(**fields))
+        try:
+            op_by_op.evaluate(example.module, example.inputs, profile)
+        except UnsupportedOperator:  # S2 has no words for the steps of some computations
+            unsupported += 1
+            continue
+        agrees(example, profile)
+    assert unsupported <= (QUICK // 2 if "rounding" in fields else 0)
 
 
 def agrees(example: Example, profile: Profile) -> None:
@@ -127,7 +136,7 @@ def agrees(example: Example, profile: Profile) -> None:
     types = {s.dtype for i in listed for s in i.shape.arrays()}
     target = "trn1" if types <= find_target("trn1").types else "host"
     program = api.compile(example.module, auto_cast="none", target=target, profile=profile)
-    found = flat(program(*(Array(x) for x in example.inputs)))
+    found = flat(program(*(Array(x) for x in example.inputs), seed=0))
     for ours, theirs in zip(found, op_by_op.leaves(expected), strict=True):
         assert ours.bits.type == theirs.type
         assert ours.bits.data.tobytes() == theirs.data.tobytes()
