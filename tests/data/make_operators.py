@@ -4,7 +4,7 @@
 
 Needs jax. The modules come from the generator of random modules: up to four applications of an opcode
 to different types, each on parameters of its own; opcodes of structure and control flow stand in whole
-modules of exact operations. `operators.npz` has `OPCODE/x0`, ... (inputs) and `OPCODE/y0`, ... (results)
+modules of exact operations. `operators.npz` has `OPCODE/x0`... (inputs) and `OPCODE/y0`... (results)
 as storage words; functions that XLA lacks have the exact twin's, and what no other implementation
 defines has none.
 """
@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from tests.executor import agreement, op_by_op, xla
+from tests.executor.op_by_op import Applied
+from tests.executor.random_modules import Example
+from tests.executor.test_random_modules import PROFILE, examples
 
 from neuronsim import ops
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.opcodes import STRUCTURE
-from tests.executor import agreement, op_by_op, xla
-from tests.executor.op_by_op import Applied
-from tests.executor.random_modules import Example
-from tests.executor.test_random_modules import PROFILE, examples
 
 FOLDER = Path(__file__).parent / "operators"
 SMALL = 40  # elements of an array

@@ -149,10 +149,14 @@ def holes_of_infinite_weights(a: Applied, result: ops.Bits) -> Mask:
 
 
 def zeros_of_either_sign(a: Applied, result: ops.Bits) -> Mask:
-    """XLA gives -0 for some sums and products of zeros: a PSUM value of M2 is never -0."""
-    if a.instruction.opcode not in ("dot", "convolution"):
+    """XLA gives -0 for some sums and products of zeros, where a PSUM value of M2 is never -0, and drops
+    the addition of a constant zero, which makes +0 of -0.
+    """
+    computations = [a.module.by_name[c] for c in a.instruction.called]
+    adds_constants = any(i.opcode == "constant" for c in computations for i in c.instructions)
+    if a.instruction.opcode not in ("dot", "convolution") and not adds_constants:
         return False
-    return values(result) == 0
+    return result.dtype.kind == "float" and values(result) == 0
 
 
 def twice_rounded_integers(a: Applied, result: ops.Bits) -> Mask:
