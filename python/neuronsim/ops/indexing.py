@@ -262,7 +262,7 @@ def evaluate_gather(
         rows = view.reshape(-1, *view.shape[count:])
         slices = np.asarray(rows.take(np.ravel_multi_index(numbers, view.shape[:count]), axis=0))
     elif indexed:
-        slices = view[(*numbers, ...)]
+        slices = np.asarray(view[numbers])
     else:
         slices = np.broadcast_to(view, batch + view.shape)
     axes = [*spans, *partial]
