@@ -15,114 +15,140 @@ void Epilogue::prefetch(int64_t batch, int64_t first, int64_t count, int64_t col
         for (int64_t at = 0; at < columns * size; at += line) __builtin_prefetch(row + at, 1);
 }
 
+// Cut where an array's elements stop lying a constant distance apart.
 void Epilogue::finish(float* sums, int64_t batch, int64_t first, int64_t count, int64_t column,
                       int columns) const {
-    char* const data = out_.data + axes_offset(out_.batch, batch);
+    thread_local Places places;
+    thread_local Workspace space;
     const int64_t size = storage_bytes(out_.stored());
-    if (out_.epilogue == nullptr && numerics_.plain()) {
-        const StoreRowsKernel store = k_.store_rows[static_cast<int>(out_.dtype)];
-        if (out_.columns.back().stride == size &&
-            run_length(out_.columns, column, columns) == columns) {
-            char* const target = data + axes_offset(out_.columns, column);
-            for (int64_t i = 0; i < count;) {
-                const int64_t n = run_length(out_.rows, first + i, count - i);
-                store(sums + i * pitch_, pitch_, static_cast<int>(n), columns,
-                      target + axes_offset(out_.rows, first + i), out_.rows.back().stride);
-                i += n;
+    // Where a row's neighbours in memory are those of a column, columns are taken as rows.
+    const bool turns = out_.columns.back().stride != size && out_.rows.back().stride == size &&
+                       out_.rows.back().size > 1;
+    for (int64_t j = 0, n = 0; j < columns; j += n) {
+        n = run_length(out_.columns, column + j, columns - j);
+        for (const DotTerm& t : out_.terms) n = run_length(t.columns, column + j, n);
+        for (int64_t i = 0, m = 0; i < count; i += m) {
+            m = run_length(out_.rows, first + i, count - i);
+            for (const DotTerm& t : out_.terms) m = run_length(t.rows, first + i, m);
+            places.clear();
+            const auto place = [&](auto& array) {
+                const int64_t at = axes_offset(array.batch, batch) +
+                                   axes_offset(array.rows, first + i) +
+                                   axes_offset(array.columns, column + j);
+                const int64_t row = array.rows.back().stride, next = array.columns.back().stride;
+                places.push_back(
+                    {const_cast<char*>(array.data) + at, turns ? next : row, turns ? row : next});
+            };
+            place(out_);
+            for (const DotTerm& t : out_.terms) place(t);
+            float* block = sums + i * pitch_ + j;
+            if (!turns) {
+                finish_block(block, pitch_, m, n, places);
+                continue;
             }
-            return;
-        }
-        if (out_.rows.back().stride == size && out_.rows.back().size > 1) {
-            thread_local Workspace space;
-            float* turned = sums;
             if (pitch_ > 1) {
-                turned = space.get<float>(count * columns);
-                k_.turn(sums, pitch_, static_cast<int>(count), columns, turned, count);
+                float* turned = space.get<float>(m * n);
+                k_.turn(block, pitch_, static_cast<int>(m), static_cast<int>(n), turned, m);
+                block = turned;
             }
-            for (int j = 0; j < columns; ++j) {
-                char* const target = data + axes_offset(out_.columns, column + j);
-                for (int64_t i = 0; i < count;) {
-                    const int64_t n = run_length(out_.rows, first + i, count - i);
-                    store(turned + j * count + i, 0, 1, static_cast<int>(n),
-                          target + axes_offset(out_.rows, first + i), 0);
-                    i += n;
-                }
-            }
-            return;
+            finish_block(block, m, n, m, places);
         }
-    }
-    for (int64_t i = 0; i < count;) {
-        const int64_t rows = std::min<int64_t>(count - i, std::max(tile_elements / columns, 1));
-        finish_rows(sums + i * pitch_, batch, first + i, static_cast<int>(rows), column, columns);
-        i += rows;
     }
 }
 
-// As any profile and epilogue have it: a tile of rows at a time.
-void Epilogue::finish_rows(const float* sums, int64_t batch, int64_t first, int rows, int64_t column,
-                           int columns) const {
-    thread_local std::vector<Tile> registers;
-    const TileProgram* program = out_.epilogue;
-    const size_t needed = program == nullptr ? 1 : program->register_count();
-    if (registers.size() < needed) registers.resize(needed);
-    Tile* const value = &registers[program == nullptr ? 0 : program->input_register(0)];
+void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t columns,
+                            const Places& places) const {
+    const Place& result = places[0];
+    if (out_.epilogue == nullptr && numerics_.plain() && result.column == storage_bytes(out_.dtype))
+        return k_.store_rows[static_cast<int>(out_.dtype)](
+            sums, pitch, static_cast<int>(rows), static_cast<int>(columns), result.data, result.row);
+    Places at = places;
+    for (int64_t c = 0, n = 0; c < columns; c += n) {
+        n = std::min<int64_t>(columns - c, tile_elements);
+        for (int64_t r = 0, m = 0; r < rows; r += m) {
+            m = std::min<int64_t>(rows - r, tile_elements / n);
+            for (size_t i = 0; i < at.size(); ++i)
+                at[i].data = places[i].data + r * at[i].row + c * at[i].column;
+            finish_tile(sums + r * pitch + c, pitch, static_cast<int>(m), static_cast<int>(n), r == 0,
+                        at);
+        }
+    }
+}
+
+// `begins` with the first rows of some columns.
+void Epilogue::finish_tile(const float* sums, int64_t pitch, int rows, int columns, bool begins,
+                           const Places& places) const {
+    thread_local std::vector<Tile> tiles;
+    thread_local std::vector<const void*> inputs;
+    if (tiles.size() < places.size()) tiles.resize(places.size());
+    inputs.resize(places.size());
+    const void* result = inputs[0] = rounded(sums, pitch, rows, columns, places[0], &tiles[0]);
+    if (out_.epilogue != nullptr) {
+        for (size_t i = 1; i < places.size(); ++i)
+            inputs[i] = loaded(places[i], out_.terms[i - 1].dtype, rows, columns, begins, &tiles[i]);
+        out_.epilogue->run_tile(k_, inputs.data(), rows * columns, &result);
+    }
+    store(result, rows, columns, places[0]);
+}
+
+// The sums as values of their type, side by side.
+const float* Epilogue::rounded(const float* sums, int64_t pitch, int rows, int columns,
+                               const Place& result, Tile* tile) const {
+    const int n = rows * columns;
+    const bool adjacent = pitch == columns || rows == 1;
+    k_.store_rows[static_cast<int>(DType::float32)](
+        const_cast<float*>(sums), pitch, adjacent ? 1 : rows, adjacent ? n : columns,
+        reinterpret_cast<char*>(tile), columns * static_cast<int64_t>(sizeof(float)));
+    if (numerics_.plain()) {
+        k_.round[static_cast<int>(out_.dtype)](tile, n);
+        return tile->f32;
+    }
+    // S2: the element's index in the product's own order, which is that of its storage.
     const int64_t size = storage_bytes(out_.dtype);
-    for (int r = 0; r < rows; ++r) {
-        float* const to = value->f32 + r * columns;
-        for (int j = 0; j < columns; ++j) {
-            const float x = sums[r * pitch_ + j];
-            to[j] = x == x ? x : __builtin_nanf("");  // E6, once, at the end
-        }
-        // S2: the element's index in the product's own order, which is that of its storage.
-        for (int64_t j = 0; j < columns;) {
-            const int64_t n = run_length(out_.columns, column + j, columns - j);
-            const int64_t at = axes_offset(out_.batch, batch) + axes_offset(out_.rows, first + r) +
-                               axes_offset(out_.columns, column + j);
-            Draw draw = draw_;
-            draw.stride = out_.columns.back().stride / size;
-            round_values(k_, out_.dtype, numerics_, draw, draw.first + at / size, to + j,
-                         static_cast<int>(n));
-            j += n;
-        }
-    }
-    const Tile* result = value;
-    if (program != nullptr) {
-        for (size_t t = 0; t < out_.terms.size(); ++t)
-            load_term(out_.terms[t], batch, first, rows, column, columns,
-                      &registers[program->input_register(t + 1)]);
-        program->run_tiles(k_, registers.data(), rows * columns);
-        result = &registers[program->output_register(0)];
-    }
-    const DType stored = out_.stored();
-    const int64_t stored_size = storage_bytes(stored);
-    const int element = computed_bytes(stored);
-    const StoreKernel store = k_.store[static_cast<int>(stored)];
-    const char* from = reinterpret_cast<const char*>(result);
+    Draw draw = draw_;
+    draw.stride = result.column / size;
     for (int r = 0; r < rows; ++r)
-        for (int64_t j = 0; j < columns;) {
-            const bool adjacent = out_.columns.back().stride == stored_size;
-            const int64_t n = adjacent ? run_length(out_.columns, column + j, columns - j) : 1;
-            char* to = out_.data + axes_offset(out_.batch, batch) + axes_offset(out_.rows, first + r) +
-                       axes_offset(out_.columns, column + j);
-            store(from + (r * columns + j) * element, static_cast<int>(n), to);
-            j += n;
-        }
+        round_values(k_, out_.dtype, numerics_, draw,
+                     draw.first + (result.data + r * result.row - out_.data) / size,
+                     tile->f32 + r * columns, columns);
+    return tile->f32;
 }
 
-void Epilogue::load_term(const DotTerm& term, int64_t batch, int64_t first, int rows, int64_t column,
-                         int columns, Tile* out) const {
-    const LoadKernel load = k_.load[static_cast<int>(term.dtype)];
-    const int element = computed_bytes(term.dtype);
-    char* to = reinterpret_cast<char*>(out);
-    for (int r = 0; r < rows; ++r) {
-        const char* row =
-            term.data + axes_offset(term.batch, batch) + axes_offset(term.rows, first + r);
-        for (int64_t j = 0; j < columns;) {
-            const int64_t n = run_length(term.columns, column + j, columns - j);
-            load(row + axes_offset(term.columns, column + j), term.columns.back().stride,
-                 static_cast<int>(n), to + (r * columns + j) * element);
-            j += n;
+// A term's elements in the form of their domain, side by side. What all rows share stays in the tile.
+const void* Epilogue::loaded(const Place& term, DType dtype, int rows, int columns, bool begins,
+                             Tile* tile) const {
+    const int64_t size = storage_bytes(dtype), element = computed_bytes(dtype);
+    const bool adjacent = term.column == size && (rows == 1 || term.row == columns * size);
+    if (adjacent && is_stored_as_computed(dtype) &&
+        reinterpret_cast<uintptr_t>(term.data) % static_cast<uintptr_t>(size) == 0)
+        return term.data;
+    const LoadKernel load = k_.load[static_cast<int>(dtype)];
+    char* const to = reinterpret_cast<char*>(tile);
+    if (term.row != 0) {
+        for (int r = 0; r < rows; ++r)
+            load(term.data + r * term.row, term.column, columns, to + r * columns * element);
+    } else if (begins) {
+        load(term.data, term.column, columns, to);
+        const int64_t all = rows * columns * element;
+        for (int64_t done = columns * element; done < all; done *= 2)
+            __builtin_memcpy(to + done, to, static_cast<size_t>(std::min(done, all - done)));
+    }
+    return tile;
+}
+
+void Epilogue::store(const void* values, int rows, int columns, const Place& result) const {
+    const DType dtype = out_.stored();
+    const int64_t size = storage_bytes(dtype), element = computed_bytes(dtype);
+    const StoreKernel store = out_.epilogue == nullptr ? k_.store[static_cast<int>(dtype)]
+                                                       : out_.epilogue->output_store(k_, 0);
+    const auto* from = static_cast<const char*>(values);
+    for (int r = 0; r < rows; ++r, from += columns * element) {
+        char* const to = result.data + r * result.row;
+        if (result.column == size) {
+            store(from, columns, to);
+            continue;
         }
+        for (int c = 0; c < columns; ++c) store(from + c * element, 1, to + c * result.column);
     }
 }
 

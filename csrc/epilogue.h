@@ -43,10 +43,23 @@ public:
                 int columns) const;
 
 private:
-    void finish_rows(const float* sums, int64_t batch, int64_t first, int rows, int64_t column,
-                     int columns) const;
-    void load_term(const DotTerm& term, int64_t batch, int64_t first, int rows, int64_t column,
-                   int columns, Tile* out) const;
+    // Where an array holds a block of outputs, in bytes.
+    struct Place {
+        char* data;
+        int64_t row, column;
+    };
+    // Of the result and then of the terms.
+    using Places = std::vector<Place>;
+
+    void finish_block(float* sums, int64_t pitch, int64_t rows, int64_t columns,
+                      const Places& places) const;
+    void finish_tile(const float* sums, int64_t pitch, int rows, int columns, bool begins,
+                     const Places& places) const;
+    const float* rounded(const float* sums, int64_t pitch, int rows, int columns, const Place& result,
+                         Tile* tile) const;
+    const void* loaded(const Place& term, DType dtype, int rows, int columns, bool begins,
+                       Tile* tile) const;
+    void store(const void* values, int rows, int columns, const Place& result) const;
 
     const Kernels& k_;
     const DotResult& out_;

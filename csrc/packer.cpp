@@ -47,18 +47,18 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
         if (!pairs()) return k_.load[type](source, stride, n, target);
     }
     if (adjacent && pairs() && rounds_to_bfloat16_) return k_.store_quiet[bfloat16](source, n, target);
-    thread_local std::vector<Tile> registers;
-    const size_t needed = x_.program == nullptr ? 1 : x_.program->register_count();
-    if (registers.size() < needed) registers.resize(needed);
-    Tile* value = &registers[x_.program == nullptr ? 0 : x_.program->input_register(0)];
-    k_.load[type](source, stride, n, value);
+    thread_local Tile tile;
+    k_.load[type](source, stride, n, &tile);
     if (x_.program != nullptr) {
-        x_.program->run_tiles(k_, registers.data(), n);
-        value = &registers[x_.program->output_register(0)];
+        const void* value = &tile;
+        x_.program->run_tile(k_, &value, n, &value);
+        if (pairs() && x_.type() == DType::bfloat16)
+            return x_.program->output_store(k_, 0)(value, n, target);
+        x_.program->copy_output(k_, 0, value, n, &tile);
     }
-    if (flush_) k_.flush(value, value, n);
-    if (pairs()) k_.store[bfloat16](value, n, target);
-    else __builtin_memcpy(target, value, static_cast<size_t>(n) * sizeof(float));
+    if (flush_) k_.flush(&tile, &tile, n);
+    if (pairs()) k_.store[bfloat16](&tile, n, target);
+    else __builtin_memcpy(target, &tile, static_cast<size_t>(n) * sizeof(float));
 }
 
 // Whether the elements of a vector lie in [second axis][first axis] order: a kernel's, input features

@@ -234,6 +234,23 @@ static int64_t elements_to_line(const char* data, int size) {
     return static_cast<int64_t>((line - reinterpret_cast<uintptr_t>(data) % line) % line) / size;
 }
 
+// Runs the steps on the n elements from index `first` on. `place` says where each value lies.
+void TileProgram::run_steps(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
+                            int64_t first) const {
+    const size_t input_count = inputs_.size();
+    for (size_t s = 0; s < steps_.size(); ++s) {
+        const Step& step = steps_[s];
+        if (aliases_[s]) {
+            place[input_count + s] = place[static_cast<size_t>(step.operands[0])];
+            continue;
+        }
+        const void* operands[max_arity] = {};
+        for (size_t i = 0; i < step.operands.size(); ++i)
+            operands[i] = place[static_cast<size_t>(step.operands[i])];
+        run_step(k, s, place[input_count + s], operands, n, {seed, ids == nullptr ? 0 : ids[s]}, first);
+    }
+}
+
 // Runs the steps over [begin, end) in blocks. `input(i, at, n, tile)` gives the place of n elements of
 // an input, in memory or loaded into the tile.
 template <class Input>
@@ -272,24 +289,11 @@ void TileProgram::run_blocks(const Kernels& k, int64_t begin, int64_t end, const
                            : static_cast<void*>(&tiles[static_cast<size_t>(registers_[v])]);
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, *static_cast<Tile*>(place[i])));
-        for (size_t s = 0; s < steps_.size(); ++s) {
-            const Step& step = steps_[s];
-            if (aliases_[s]) {
-                place[input_count + s] = place[static_cast<size_t>(step.operands[0])];
-                continue;
-            }
-            const void* operands[max_arity] = {};
-            for (size_t i = 0; i < step.operands.size(); ++i)
-                operands[i] = place[static_cast<size_t>(step.operands[i])];
-            run_step(k, s, place[input_count + s], operands, n, {seed, ids == nullptr ? 0 : ids[s]},
-                     at);
-        }
+        run_steps(k, place.data(), n, seed, ids, at);
         for (size_t o = 0; o < outputs_.size(); ++o) {
             if (!is_stored[o]) continue;
             const size_t v = static_cast<size_t>(outputs_[o]);
-            const DType t = dtypes_[v];
-            const StoreKernel store = (moves_[v] ? k.store : k.store_quiet)[static_cast<int>(t)];
-            store(place[v], n, outputs[o] + at * storage_bytes(t));
+            store_of(k, v)(place[v], n, outputs[o] + at * storage_bytes(dtypes_[v]));
         }
     }
 }
@@ -375,17 +379,29 @@ void TileProgram::run_collapsed(int64_t count, const std::vector<int64_t>& shape
     parallel_for(count, tiles_per_grain * tile_elements, body);
 }
 
-void TileProgram::run_tiles(const Kernels& k, Tile* registers, int n) const {
-    for (size_t s = 0; s < steps_.size(); ++s) {
-        const Step& step = steps_[s];
-        const auto tile = [&](size_t v) { return &registers[registers_[v]]; };
-        const void* operands[max_arity] = {};
-        for (size_t i = 0; i < step.operands.size(); ++i)
-            operands[i] = tile(static_cast<size_t>(step.operands[i]));
-        void* out = tile(inputs_.size() + s);
-        run_step(k, s, out, operands, n, {}, 0);
-        if (!rounds_[s] && !moves_[inputs_.size() + s]) k.round[static_cast<int>(step.result)](out, n);
+void TileProgram::run_tile(const Kernels& k, const void* const* inputs, int n,
+                           const void** outputs) const {
+    thread_local std::vector<Tile> tiles;
+    thread_local std::vector<void*> place;
+    if (tiles.size() < register_count()) tiles.resize(register_count());
+    place.resize(dtypes_.size());
+    for (size_t v = 0; v < place.size(); ++v)
+        place[v] = v < inputs_.size() ? const_cast<void*>(inputs[v])
+                                      : &tiles[static_cast<size_t>(registers_[v])];
+    run_steps(k, place.data(), n, 0, nullptr, 0);
+    for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[static_cast<size_t>(outputs_[i])];
+}
+
+void TileProgram::copy_output(const Kernels& k, size_t i, const void* value, int n,
+                              void* target) const {
+    const auto v = static_cast<size_t>(outputs_[i]);
+    const DType t = dtypes_[v];
+    if (moves_[v] || !is_device_float(t)) {
+        __builtin_memmove(target, value, static_cast<size_t>(n * computed_bytes(t)));
+        return;
     }
+    k.canonicalize(target, value, n);
+    k.round[static_cast<int>(t)](target, n);
 }
 
 }  // namespace neuronsim

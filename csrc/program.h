@@ -59,19 +59,27 @@ public:
     void run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
                    const uint64_t* ids) const;
 
-    // The same on tiles, one for each register: the inputs lie in theirs, the outputs come in theirs.
-    size_t register_count() const { return static_cast<size_t>(register_count_); }
-    size_t input_register(size_t i) const { return static_cast<size_t>(registers_[i]); }
-    size_t output_register(size_t i) const {
-        return static_cast<size_t>(registers_[static_cast<size_t>(outputs_[i])]);
+    // The same on n <= tile_elements elements in the form of their domains, without draws. `inputs` are
+    // their places; gives those of the outputs, until the thread's next call. Floats may still have to
+    // be rounded, by `output_store` where they are stored, else by `copy_output`.
+    void run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs) const;
+    StoreKernel output_store(const Kernels& k, size_t i) const {
+        return store_of(k, static_cast<size_t>(outputs_[i]));
     }
-    void run_tiles(const Kernels& k, Tile* registers, int n) const;
+    // Copies an output, rounded as it would be where it is stored.
+    void copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const;
 
 private:
     template <class Input>
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                     char* const* outputs, uint64_t seed, const uint64_t* ids,
                     int64_t block_elements) const;
+    void run_steps(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
+                   int64_t first) const;
+    StoreKernel store_of(const Kernels& k, size_t value) const {
+        return (moves_[value] ? k.store : k.store_quiet)[static_cast<int>(dtypes_[value])];
+    }
+    size_t register_count() const { return static_cast<size_t>(register_count_); }
     bool is_function_in_memory(const char* input, const char* output) const;
     bool rounds_float32(size_t index) const;
     // Whether all it does is one function of its one input.

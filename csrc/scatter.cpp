@@ -53,15 +53,16 @@ struct Batch {
 };
 
 void apply(const Kernels& k, const TileProgram& computation, const Batch& batch,
-           const std::vector<const char*>& updates, const std::vector<char*>& targets,
-           Tile* registers) {
+           const std::vector<const char*>& updates, const std::vector<char*>& targets, Tile* tiles) {
     const size_t count = targets.size();
+    std::vector<const void*> inputs, results(count);
+    for (size_t i = 0; i < 2 * count; ++i) inputs.push_back(&tiles[i]);
     for (int at = 0, length; at < batch.n; at += length) {
         length = batch.run(at);
         for (size_t i = 0; i < count; ++i) {
             const DType t = computation.inputs()[i], u = computation.inputs()[count + i];
-            char* element = reinterpret_cast<char*>(&registers[computation.input_register(i)]);
-            char* update = reinterpret_cast<char*>(&registers[computation.input_register(count + i)]);
+            char* element = reinterpret_cast<char*>(&tiles[i]);
+            char* update = reinterpret_cast<char*>(&tiles[count + i]);
             const int size = storage_bytes(t), update_size = storage_bytes(u);
             k.load[static_cast<int>(t)](targets[i] + batch.place[at] * size, size, length,
                                         element + at * computed_bytes(t));
@@ -69,15 +70,14 @@ void apply(const Kernels& k, const TileProgram& computation, const Batch& batch,
                                         length, update + at * computed_bytes(u));
         }
     }
-    computation.run_tiles(k, registers, batch.n);
+    computation.run_tile(k, inputs.data(), batch.n, results.data());
     for (int at = 0, length; at < batch.n; at += length) {
         length = batch.run(at);
         for (size_t i = 0; i < count; ++i) {
             const DType t = computation.inputs()[i];
-            const char* result =
-                reinterpret_cast<const char*>(&registers[computation.output_register(i)]);
-            k.store[static_cast<int>(t)](result + at * computed_bytes(t), length,
-                                         targets[i] + batch.place[at] * storage_bytes(t));
+            const auto* result = static_cast<const char*>(results[i]);
+            computation.output_store(k, i)(result + at * computed_bytes(t), length,
+                                           targets[i] + batch.place[at] * storage_bytes(t));
         }
     }
 }
@@ -90,12 +90,12 @@ void scatter(const TileProgram& computation, int64_t count, const int64_t* place
         throw std::invalid_argument("S2 has no words for stochastic rounding inside a scatter");
     const PinnedEnvironment pinned;
     const Kernels& k = kernels();
-    const std::unique_ptr<Tile[]> registers(new Tile[computation.register_count()]);
+    const std::unique_ptr<Tile[]> tiles(new Tile[2 * targets.size()]);
     const std::unique_ptr<Places> taken(new Places);
     const std::unique_ptr<Batch> batch(new Batch);
     taken->clear();
     const auto finish = [&] {
-        if (batch->n > 0) apply(k, computation, *batch, updates, targets, registers.get());
+        if (batch->n > 0) apply(k, computation, *batch, updates, targets, tiles.get());
         batch->n = 0;
         taken->clear();
     };

@@ -25,8 +25,11 @@ public:
            const TileProgram& comparator)
         : k_(kernels()), shape_(shape), operands_(operands), comparator_(comparator) {}
 
-    void merge_all(std::vector<Merge>& merges, Tile* registers) const {
+    // `elements` are the comparator's inputs.
+    void merge_all(std::vector<Merge>& merges, Tile* elements) const {
         const int n = static_cast<int>(merges.size());
+        std::vector<const void*> inputs;
+        for (size_t i = 0; i < 2 * operands_.size(); ++i) inputs.push_back(&elements[i]);
         for (;;) {
             bool any = false;
             for (int lane = 0; lane < n; ++lane) {
@@ -34,13 +37,14 @@ public:
                 if (!m.both()) continue;
                 any = true;
                 for (size_t i = 0; i < operands_.size(); ++i) {
-                    load(i, m.slice, m.order[m.right], registers, 2 * i, lane);
-                    load(i, m.slice, m.order[m.left], registers, 2 * i + 1, lane);
+                    load(i, m.slice, m.order[m.right], elements[2 * i], lane);
+                    load(i, m.slice, m.order[m.left], elements[2 * i + 1], lane);
                 }
             }
             if (!any) break;
-            comparator_.run_tiles(k_, registers, n);
-            const uint64_t* takes_right = registers[comparator_.output_register(0)].u64;
+            const void* output;
+            comparator_.run_tile(k_, inputs.data(), n, &output);
+            const auto* takes_right = static_cast<const uint64_t*>(output);
             for (int lane = 0; lane < n; ++lane) {
                 Merge& m = merges[static_cast<size_t>(lane)];
                 if (m.both()) *m.out++ = m.order[takes_right[lane] ? m.right++ : m.left++];
@@ -53,15 +57,14 @@ public:
     }
 
 private:
-    void load(size_t operand, int64_t slice, int64_t at, Tile* registers, size_t input,
-              int lane) const {
+    void load(size_t operand, int64_t slice, int64_t at, Tile& element, int lane) const {
         const View& view = operands_[operand];
         const char* data = view.data + at * view.strides.back();
         for (size_t d = shape_.size() - 1; d-- > 0;) {
             data += slice % shape_[d] * view.strides[d];
             slice /= shape_[d];
         }
-        char* target = reinterpret_cast<char*>(&registers[comparator_.input_register(input)]);
+        char* target = reinterpret_cast<char*>(&element);
         k_.load[static_cast<int>(view.dtype)](data, 0, 1, target + lane * computed_bytes(view.dtype));
     }
 
@@ -94,7 +97,7 @@ void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
     for (int64_t run = 1; run < n; run *= 2) {
         const int64_t merges = blocks(n, 2 * run), all = total / n * merges;
         parallel_for(blocks(all, lanes), 1, [&](int64_t begin, int64_t end) {
-            const std::unique_ptr<Tile[]> registers(new Tile[comparator.register_count()]());
+            const std::unique_ptr<Tile[]> elements(new Tile[2 * operands.size()]());
             for (int64_t piece = begin; piece < end; ++piece) {
                 std::vector<Merge> batch;
                 for (int64_t i = piece * lanes; i < all && i < (piece + 1) * lanes; ++i) {
@@ -103,7 +106,7 @@ void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
                     batch.push_back({from + slice * n, to + slice * n + start, slice, start, middle,
                                      middle, start + 2 * run < n ? start + 2 * run : n});
                 }
-                sorter.merge_all(batch, registers.get());
+                sorter.merge_all(batch, elements.get());
             }
         });
         int64_t* const merged = to;

@@ -338,8 +338,11 @@ void fold_windows(const Windows& w, const TileProgram& computation, const std::v
     const Kernels& k = kernels();
     const int64_t n_outputs = element_count(w.output_shape);
     parallel_for(blocks(n_outputs, lanes), 1, [&](int64_t begin, int64_t end) {
-        const std::unique_ptr<Tile[]> registers(new Tile[computation.register_count()]);
-        const std::unique_ptr<Tile[]> acc(new Tile[count]);
+        const std::unique_ptr<Tile[]> acc(new Tile[count]), elements(new Tile[count]),
+            next(new Tile[count]);
+        std::vector<const void*> operands, results(count);
+        for (size_t i = 0; i < count; ++i) operands.push_back(&acc[i]);
+        for (size_t i = 0; i < count; ++i) operands.push_back(&elements[i]);
         for (int64_t piece = begin; piece < end; ++piece) {
             const int64_t first = piece * lanes;
             const int n = static_cast<int>(n_outputs - first < lanes ? n_outputs - first : lanes);
@@ -350,24 +353,23 @@ void fold_windows(const Windows& w, const TileProgram& computation, const std::v
                     bool present[lanes];
                     for (size_t i = 0; i < count; ++i) {
                         const DType t = inputs[i].dtype;
-                        Tile& element = registers[computation.input_register(count + i)];
                         for (int lane = 0; lane < n; ++lane) {
                             int64_t offset;
                             present[lane] = walk.element(lane, inputs[i].strides, offset);
-                            char* target = reinterpret_cast<char*>(&element) + lane * computed_bytes(t);
+                            char* target =
+                                reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t);
                             if (present[lane])
                                 k.load[static_cast<int>(t)](inputs[i].data + offset, 0, 1, target);
                             else __builtin_memset(target, 0, static_cast<size_t>(computed_bytes(t)));
                         }
-                        __builtin_memcpy(
-                            &registers[computation.input_register(i)], &acc[i],
-                            static_cast<size_t>(n * computed_bytes(computation.inputs()[i])));
                     }
-                    computation.run_tiles(k, registers.get(), n);
+                    computation.run_tile(k, operands.data(), n, results.data());
+                    for (size_t i = 0; i < count; ++i)
+                        computation.copy_output(k, i, results[i], n, &next[i]);
                     for (size_t i = 0; i < count; ++i)
                         for (int lane = 0; lane < n; ++lane)
                             if (present[lane])
-                                copy_lane(acc[i], registers[computation.output_register(i)], lane,
+                                copy_lane(acc[i], next[i], lane,
                                           computed_bytes(computation.output_dtype(i)));
                 } while (walk.advance());
             for (size_t i = 0; i < count; ++i) {
@@ -392,9 +394,9 @@ void select_windows(const Windows& w, const TileProgram& select, const View& inp
     for (size_t d = row_major.size(); d-- > 0; inner *= w.input_shape[d]) row_major[d] = inner;
     const int64_t outputs = element_count(w.output_shape);
     parallel_for(blocks(outputs, lanes), 1, [&](int64_t begin, int64_t end) {
-        const std::unique_ptr<Tile[]> registers(new Tile[select.register_count()]());
         const std::unique_ptr<Tile[]> values(new Tile[2]());
         Tile &current = values[0], &next = values[1];
+        const void* const operands[] = {&current, &next};
         for (int64_t piece = begin; piece < end; ++piece) {
             const int64_t first = piece * lanes;
             const int n = static_cast<int>(outputs - first < lanes ? outputs - first : lanes);
@@ -410,11 +412,9 @@ void select_windows(const Windows& w, const TileProgram& select, const View& inp
                         k.load[type](input.data + offset, 0, 1,
                                      reinterpret_cast<char*>(&next) + lane * size);
                     }
-                    const size_t bytes = static_cast<size_t>(n * size);
-                    __builtin_memcpy(&registers[select.input_register(0)], &current, bytes);
-                    __builtin_memcpy(&registers[select.input_register(1)], &next, bytes);
-                    select.run_tiles(k, registers.get(), n);
-                    const uint64_t* keeps = registers[select.output_register(0)].u64;
+                    const void* output;
+                    select.run_tile(k, operands, n, &output);
+                    const auto* keeps = static_cast<const uint64_t*>(output);
                     for (int lane = 0; lane < n; ++lane) {
                         if (place[lane] < 0 || (places[first + lane] >= 0 && keeps[lane])) continue;
                         places[first + lane] = place[lane];
