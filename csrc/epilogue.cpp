@@ -4,15 +4,33 @@
 
 namespace neuronsim {
 
+Epilogue::Epilogue(const Kernels& k, const DotResult& out, const Numerics& numerics, Draw draw,
+                   int64_t pitch)
+    : k_(k),
+      out_(out),
+      numerics_(numerics),
+      draw_(draw),
+      pitch_(pitch),
+      absorbs_nan_(out.epilogue != nullptr && out.dtype == DType::float32 && numerics.plain() &&
+                   out.epilogue->absorbs_nan(0)),
+      has_canonical_nan_(out.epilogue != nullptr && is_device_float(out.stored()) && numerics.plain() &&
+                         out.epilogue->has_canonical_nan(0)) {}
+
 void Epilogue::prefetch(int64_t batch, int64_t first, int64_t count, int64_t column,
                         int columns) const {
-    const int64_t size = storage_bytes(out_.stored());
-    if (out_.columns.back().stride != size || out_.rows.size() > 1) return;
-    constexpr int64_t line = 64;
-    const char* row = out_.data + axes_offset(out_.batch, batch) + axes_offset(out_.columns, column) +
-                      axes_offset(out_.rows, first);
-    for (int64_t i = 0; i < count; ++i, row += out_.rows[0].stride)
-        for (int64_t at = 0; at < columns * size; at += line) __builtin_prefetch(row + at, 1);
+    // Of an array whose rows are there once for each row of the product.
+    const auto fetch = [&](const auto& array, int64_t size, auto line_of) {
+        if (array.columns.back().stride != size || array.rows.size() > 1 || array.rows[0].stride == 0)
+            return;
+        constexpr int64_t line = 64;
+        const char* row = array.data + axes_offset(array.batch, batch) +
+                          axes_offset(array.columns, column) + axes_offset(array.rows, first);
+        for (int64_t i = 0; i < count; ++i, row += array.rows[0].stride)
+            for (int64_t at = 0; at < columns * size; at += line) line_of(row + at);
+    };
+    fetch(out_, storage_bytes(out_.stored()), [](const char* p) { __builtin_prefetch(p, 1); });
+    for (const DotTerm& t : out_.terms)  // into the second cache: the first one is the product's
+        fetch(t, storage_bytes(t.dtype), [](const char* p) { __builtin_prefetch(p, 0, 2); });
 }
 
 // Cut where an array's elements stop lying a constant distance apart.
@@ -76,7 +94,7 @@ void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t co
 }
 
 // `begins` with the first rows of some columns.
-void Epilogue::finish_tile(const float* sums, int64_t pitch, int rows, int columns, bool begins,
+void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bool begins,
                            const Places& places) const {
     thread_local std::vector<Tile> tiles;
     thread_local std::vector<const void*> inputs;
@@ -92,13 +110,14 @@ void Epilogue::finish_tile(const float* sums, int64_t pitch, int rows, int colum
 }
 
 // The sums as values of their type, side by side.
-const float* Epilogue::rounded(const float* sums, int64_t pitch, int rows, int columns,
-                               const Place& result, Tile* tile) const {
+const float* Epilogue::rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
+                               Tile* tile) const {
     const int n = rows * columns;
     const bool adjacent = pitch == columns || rows == 1;
+    if (adjacent && absorbs_nan_) return sums;
     k_.store_rows[static_cast<int>(DType::float32)](
-        const_cast<float*>(sums), pitch, adjacent ? 1 : rows, adjacent ? n : columns,
-        reinterpret_cast<char*>(tile), columns * static_cast<int64_t>(sizeof(float)));
+        sums, pitch, adjacent ? 1 : rows, adjacent ? n : columns, reinterpret_cast<char*>(tile),
+        columns * static_cast<int64_t>(sizeof(float)));
     if (numerics_.plain()) {
         k_.round[static_cast<int>(out_.dtype)](tile, n);
         return tile->f32;
@@ -139,6 +158,9 @@ const void* Epilogue::loaded(const Place& term, DType dtype, int rows, int colum
 void Epilogue::store(const void* values, int rows, int columns, const Place& result) const {
     const DType dtype = out_.stored();
     const int64_t size = storage_bytes(dtype), element = computed_bytes(dtype);
+    if (has_canonical_nan_ && result.column == size)
+        return k_.store_rows[static_cast<int>(dtype)](static_cast<float*>(const_cast<void*>(values)),
+                                                      columns, rows, columns, result.data, result.row);
     const StoreKernel store = out_.epilogue == nullptr ? k_.store[static_cast<int>(dtype)]
                                                        : out_.epilogue->output_store(k_, 0);
     const auto* from = static_cast<const char*>(values);

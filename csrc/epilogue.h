@@ -32,10 +32,10 @@ struct DotResult {
 class Epilogue {
 public:
     // `pitch` floats lie between the rows of sums.
-    Epilogue(const Kernels& k, const DotResult& out, const Numerics& numerics, Draw draw, int64_t pitch)
-        : k_(k), out_(out), numerics_(numerics), draw_(draw), pitch_(pitch) {}
+    Epilogue(const Kernels& k, const DotResult& out, const Numerics& numerics, Draw draw,
+             int64_t pitch);
 
-    // Asks for the lines that finish will write, while there is other work.
+    // Asks for the lines that finish will read and write, while there is other work.
     void prefetch(int64_t batch, int64_t first, int64_t count, int64_t column, int columns) const;
 
     // Stores the sums of rows [first, first + count) and some columns; may change them.
@@ -53,9 +53,9 @@ private:
 
     void finish_block(float* sums, int64_t pitch, int64_t rows, int64_t columns,
                       const Places& places) const;
-    void finish_tile(const float* sums, int64_t pitch, int rows, int columns, bool begins,
+    void finish_tile(float* sums, int64_t pitch, int rows, int columns, bool begins,
                      const Places& places) const;
-    const float* rounded(const float* sums, int64_t pitch, int rows, int columns, const Place& result,
+    const float* rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
                          Tile* tile) const;
     const void* loaded(const Place& term, DType dtype, int rows, int columns, bool begins,
                        Tile* tile) const;
@@ -66,6 +66,8 @@ private:
     const Numerics& numerics_;
     const Draw draw_;
     const int64_t pitch_;
+    const bool absorbs_nan_;        // the epilogue takes sums of float32 as they are (E6)
+    const bool has_canonical_nan_;  // it gives floats as `store_rows` takes them
 };
 
 }  // namespace neuronsim

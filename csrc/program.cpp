@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -25,6 +26,14 @@ bool moves_bits(int op) {
     if (op >= op_count) return op >= restrict_op;
     const Kind kind = op_rows[op].kind;
     return kind == Kind::bitwise || kind == Kind::sign || kind == Kind::selection;
+}
+
+// Whether a NaN that it gives is the canonical one (E6).
+bool computes_nan(int op) {
+    if (op >= op_count) return false;
+    const Kind kind = op_rows[op].kind;
+    return kind == Kind::reducer || kind == Kind::arithmetic || kind == Kind::floating ||
+           kind == Kind::function;
 }
 
 void check_step(const Step& step, const std::vector<DType>& dtypes) {
@@ -98,7 +107,8 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
         // A value that is only stored need not be rounded before: storing a narrow float rounds it.
         const bool is_read = last_use[static_cast<size_t>(v)] >= 0;
         const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
-        rounds_.push_back(step.op != constant_op && !(moves && is_device_float(t)) &&
+        const bool is_exact = t == DType::float32 && numerics_.plain();
+        rounds_.push_back(step.op != constant_op && !is_exact && !(moves && is_device_float(t)) &&
                           (is_read || !store_rounds) && !looks_up_.back());
     }
     for (const int v : outputs_) {
@@ -110,8 +120,8 @@ TileProgram::TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std
         aliases_.push_back(false);
         if (!is_conversion(steps_[s].op)) continue;
         const size_t operand = static_cast<size_t>(steps_[s].operands[0]);
-        aliases_[s] = is_device_float(steps_[s].result) && is_device_float(dtypes_[operand]) &&
-                      !rounds_[s] && !moves_[inputs_.size() + s];
+        aliases_[s] = is_device_float(steps_[s].result) && storage_bytes(steps_[s].result) < 4 &&
+                      is_device_float(dtypes_[operand]) && !rounds_[s] && !moves_[inputs_.size() + s];
         if (aliases_[s]) last_use[operand] = values;
     }
     // A step's result never shares a tile with its operands: their elements may differ in size.
@@ -354,6 +364,13 @@ void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<
     run_collapsed(element_count(full_shape), shape, inputs, outputs, seed, ids);
 }
 
+static bool lies_dense(const std::vector<int64_t>& shape, const View& view) {
+    int64_t distance = storage_bytes(view.dtype);
+    for (size_t d = shape.size(); d-- > 0; distance *= shape[d])
+        if (view.strides[d] != distance) return false;
+    return true;
+}
+
 void TileProgram::run_collapsed(int64_t count, const std::vector<int64_t>& shape,
                                 const std::vector<View>& inputs, const std::vector<char*>& outputs,
                                 uint64_t seed, const std::vector<uint64_t>& ids) const {
@@ -364,11 +381,12 @@ void TileProgram::run_collapsed(int64_t count, const std::vector<int64_t>& shape
         const char* const data = inputs[0].data;
         return run_dense(count, &data, outputs.data(), seed, nullptr);
     }
+    std::vector<char> is_dense;
+    for (const View& v : inputs) is_dense.push_back(lies_dense(shape, v));
     const auto input = [&](size_t i, int64_t at, int n, Tile& tile) -> const void* {
         const View& view = inputs[i];
-        const ptrdiff_t size = storage_bytes(view.dtype);
-        if (shape.empty() || (shape.size() == 1 && view.strides[0] == size))
-            return dense_input(k, view.dtype, view.data + at * size, n, tile);
+        if (is_dense[i])
+            return dense_input(k, view.dtype, view.data + at * storage_bytes(view.dtype), n, tile);
         load_run(k, shape, view, at, n, tile);
         return &tile;
     };
@@ -390,6 +408,21 @@ void TileProgram::run_tile(const Kernels& k, const void* const* inputs, int n,
                                       : &tiles[static_cast<size_t>(registers_[v])];
     run_steps(k, place.data(), n, 0, nullptr, 0);
     for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[static_cast<size_t>(outputs_[i])];
+}
+
+bool TileProgram::absorbs_nan(size_t input) const {
+    const auto v = static_cast<int>(input);
+    for (const Step& step : steps_)
+        for (const int operand : step.operands)
+            if (operand == v && !computes_nan(step.op)) return false;
+    return std::find(outputs_.begin(), outputs_.end(), v) == outputs_.end();
+}
+
+bool TileProgram::has_canonical_nan(size_t i) const {
+    auto v = static_cast<size_t>(outputs_[i]);
+    while (v >= inputs_.size() && aliases_[v - inputs_.size()])
+        v = static_cast<size_t>(steps_[v - inputs_.size()].operands[0]);
+    return v >= inputs_.size() && computes_nan(steps_[v - inputs_.size()].op);
 }
 
 void TileProgram::copy_output(const Kernels& k, size_t i, const void* value, int n,

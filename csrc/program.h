@@ -66,6 +66,10 @@ public:
     StoreKernel output_store(const Kernels& k, size_t i) const {
         return store_of(k, static_cast<size_t>(outputs_[i]));
     }
+    // Whether a NaN of an input shows in no output but as the canonical one, whatever its bits.
+    bool absorbs_nan(size_t input) const;
+    // Whether an output's NaN is the canonical one with a plus sign before it is stored.
+    bool has_canonical_nan(size_t i) const;
     // Copies an output, rounded as it would be where it is stored.
     void copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const;
 
