@@ -645,6 +645,17 @@ def test_comparisons_and_selects_of_products_E7(
     check_everywhere(module_of(*body), [{"epilogue"}], special=True)
 
 
+@pytest.mark.parametrize("columns", [32, 64, 70])
+@pytest.mark.parametrize("opcode", ["negate", "abs", "add"])
+def test_an_epilogue_takes_the_canonical_nan_E6(
+    module_of: ModuleOf, restored_processor: None, opcode: str, columns: int
+) -> None:
+    """Whole register blocks of sums are read where they lie, unless bits of a NaN would show."""
+    term = ["d"] if opcode == "add" else []
+    body = [*layer(35, 29, columns), inst("o", opcode, (35, columns), "d", *term)]
+    check_everywhere(module_of(*body), [{"epilogue"}], special=True)
+
+
 @pytest.mark.parametrize("dtype", [S32, S64, dtypes.uint8], ids=lambda t: t.name)
 @pytest.mark.parametrize("int64", ["keep", "truncate"])
 def test_products_become_integers_C6_C7(
