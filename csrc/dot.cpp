@@ -19,6 +19,8 @@ namespace {
 // are; rows and columns bound PSUM's place where the depth is cut.
 constexpr int64_t depth_block = 4608, a_block_bytes = 160 << 10, b_block_bytes = 4 << 20,
                   rows_block = 1024, columns_block = 1024;
+// Panels that go through the epilogue together, so that its rows are long.
+constexpr int64_t panels_together = 2;
 // From so many rows side by side in the result on, the vectors run over them.
 constexpr int64_t columns_to_turn = 32;
 
@@ -50,7 +52,9 @@ public:
           b_packer_(k_, b, form_, numerics),
           depth_(axes_size(b.depth)),
           width_(k_.dot_vectors * k_.lanes),
-          epilogue_(k_, result, numerics, draw, width_) {
+          group_(std::min(panels_together, blocks(axes_size(b.vectors), width_))),
+          pitch_(group_ * width_),
+          epilogue_(k_, result, numerics, draw, pitch_) {
         max_rows_ = 0;
         while (max_rows_ < max_dot_rows && kernel(form_, 1, max_rows_ + 1) != nullptr) ++max_rows_;
         // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
@@ -101,8 +105,9 @@ private:
         // PSUM of all rows where the depth is cut, else of a block of rows.
         const int64_t psum_rows =
             one_chunk ? blocks(row_end - row, row_blocks) + row_unit_ : row_end - row;
-        float* psum = psum_space.get<float>(psum_rows * width_ * (one_chunk ? 1 : panels));
-        if (depth_ == 0) std::fill_n(psum, psum_rows * width_, 0.0f);
+        float* psum =
+            psum_space.get<float>(psum_rows * pitch_ * (one_chunk ? 1 : blocks(panels, group_)));
+        if (depth_ == 0) std::fill_n(psum, psum_rows * pitch_, 0.0f);
         least_.assign(static_cast<size_t>(panels), 0xFFFF);
         for (int64_t at = 0; at == 0 || at < depth_; at += chunk_) {
             const int64_t depth = std::min(chunk_, depth_ - at);
@@ -125,7 +130,8 @@ private:
                 for (int64_t p = 0; p < panels; ++p) {
                     const int columns = static_cast<int>(std::min<int64_t>(width_, n - p * width_));
                     const int vectors = static_cast<int>(blocks(columns, k_.lanes));
-                    float* sums = one_chunk ? psum : psum + (p * psum_rows + first - row) * width_;
+                    float* block =
+                        one_chunk ? psum : psum + (p / group_ * psum_rows + first - row) * pitch_;
                     const float* panel = b + p * panel_words;
                     uint32_t least = least_[static_cast<size_t>(p)];
                     if (packed_ != nullptr) {
@@ -135,9 +141,12 @@ private:
                         least = packed_->least(batch_, index);
                     }
                     if (last) epilogue_.prefetch(batch_, first, count, column + p * width_, columns);
-                    multiply(panel, vectors, least, at == 0, sums);
-                    if (last)
-                        epilogue_.finish(sums, batch_, first, count, column + p * width_, columns);
+                    multiply(panel, vectors, least, at == 0, block + p % group_ * width_);
+                    const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
+                    if (!last || !ends_group) continue;
+                    const int64_t begin = p / group_ * pitch_;
+                    epilogue_.finish(block, batch_, first, count, column + begin,
+                                     static_cast<int>(std::min(pitch_, n - begin)));
                 }
             }
         }
@@ -238,14 +247,14 @@ private:
         block.runs = a_rows_.runs.data();
         block.runs_end = block.runs + a_rows_.runs.size();
         block.b = panel;
-        block.psum_stride = width_;
+        block.psum_stride = pitch_;
         // The one tile that is the whole depth goes on in every chunk of it.
         block.continues = !first && how_.tile >= depth_;
         block.fresh = first || block.continues;
         for (const Rows::Block& r : a_rows_.blocks) {
             block.a = r.a;
             block.a_row = r.a_row;
-            block.psum = sums + r.first * width_;
+            block.psum = sums + r.first * pitch_;
             kernel(form, vectors, r.count)(block);
         }
     }
@@ -258,6 +267,7 @@ private:
     const Packer a_packer_, b_packer_;
     const int64_t depth_;
     const int width_;
+    const int64_t group_, pitch_;  // of PSUM's rows
     const Epilogue epilogue_;
     int max_rows_;
     bool direct_;

@@ -164,7 +164,8 @@ bool TileProgram::rounds_float32(size_t index) const {
 
 // C4: reads subnormal operands as zeros, and makes subnormal results of float32 zeros.
 void TileProgram::run_step_flushed(const Kernels& k, size_t index, void* out,
-                                   const void* const* operands, int n, Draw draw, int64_t first) const {
+                                   const void* const* operands, int n, const Draw& draw,
+                                   int64_t first) const {
     const Step& step = steps_[index];
     Tile flushed[max_arity];
     const void* read[max_arity];
@@ -182,7 +183,7 @@ void TileProgram::run_step_flushed(const Kernels& k, size_t index, void* out,
 }
 
 void TileProgram::run_step(const Kernels& k, size_t index, void* out, const void* const* operands,
-                           int n, Draw draw, int64_t first) const {
+                           int n, const Draw& draw, int64_t first) const {
     if (numerics_.flush_subnormals && !moves_[inputs_.size() + index])
         return run_step_flushed(k, index, out, operands, n, draw, first);
     compute(k, index, out, operands, n);
@@ -248,6 +249,7 @@ static int64_t elements_to_line(const char* data, int size) {
 void TileProgram::run_steps(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
                             int64_t first) const {
     const size_t input_count = inputs_.size();
+    Draw draw{seed};
     for (size_t s = 0; s < steps_.size(); ++s) {
         const Step& step = steps_[s];
         if (aliases_[s]) {
@@ -257,7 +259,8 @@ void TileProgram::run_steps(const Kernels& k, void** place, int n, uint64_t seed
         const void* operands[max_arity] = {};
         for (size_t i = 0; i < step.operands.size(); ++i)
             operands[i] = place[static_cast<size_t>(step.operands[i])];
-        run_step(k, s, place[input_count + s], operands, n, {seed, ids == nullptr ? 0 : ids[s]}, first);
+        if (ids != nullptr) draw.id = ids[s];
+        run_step(k, s, place[input_count + s], operands, n, draw, first);
     }
 }
 

@@ -95,9 +95,9 @@ private:
     void compute_by_table(const Kernels& k, const Step& step, void* out, const void* in, int n) const;
     void compute(const Kernels& k, size_t index, void* out, const void* const* operands, int n) const;
     void run_step(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
-                  Draw draw, int64_t first) const;
+                  const Draw& draw, int64_t first) const;
     void run_step_flushed(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
-                          Draw draw, int64_t first) const;
+                          const Draw& draw, int64_t first) const;
 
     std::vector<DType> inputs_;
     std::vector<Step> steps_;
