@@ -39,13 +39,14 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.executor.compile import compile_module
+from neuronsim.executor.replicas import run_replicas
 from neuronsim.executor.run import Program, run_program
 from neuronsim.executor.steps import Counts, TupleValue, Value
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.cache import cached_flags
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module
-from neuronsim.hlo.verify import verify
+from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.profiles import (
     Profile,
     RoundingState,
@@ -60,6 +61,7 @@ from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, me
 
 DEFAULT_SDK = "2.26"
 SAVED_VERSION = 1
+MAX_REPLICAS = 256
 LISTED = 10  # kinds of findings that an error spells out
 
 
@@ -72,6 +74,7 @@ class Setup:
     target: Target
     profile: Profile
     without_effect: tuple[str, ...] = ()
+    replicas: int = 1
 
 
 class CompiledProgram:
@@ -81,6 +84,7 @@ class CompiledProgram:
         self._model = model
         self._plan = plan
         self._setup = setup
+        verify_replicas(model, setup.replicas)
         self._module = apply_plan(model, plan)
         self._program: Program = compile_module(self._module, setup.profile, setup.target)
         self._counts = Counts()
@@ -93,13 +97,13 @@ class CompiledProgram:
 
     @property
     def inputs(self) -> dict[str, ops.ArrayType]:
-        """The entry parameters' names and types."""
+        """The entry parameters' names and types, those of one replica."""
         types = (t for _, t in self._program.inputs)
         return dict(zip(self._model.input_names(), types, strict=True))
 
     @property
     def outputs(self) -> tuple[ops.ArrayType, ...]:
-        """The types of the results."""
+        """The types of the results, those of one replica."""
         return tuple(s.type for s in self._module.root.shape.arrays())
 
     @property
@@ -152,6 +156,9 @@ class CompiledProgram:
     def __call__(self, *arrays: Any, seed: int | None = None, **named: Any) -> Array | tuple[Any, ...]:
         """Run the program; returns an Array, or a tuple where the module's root is one.
 
+        Compiled for N replicas, N above 1, it takes arrays with a leading axis of N, and gives such; an
+        input without that axis is the same for every replica. `diagnostics` is then the sum over them.
+
         Under stochastic rounding `seed` starts its random words anew; without it they go on from the
         last call's, so that no two calls share any (S2). Raises InvalidData for inputs that do not fit.
         """
@@ -160,11 +167,15 @@ class CompiledProgram:
         with self._lock:
             state = self._rounding if seed is None else RoundingState(check_seed(seed))
             self._rounding = replace(state, calls=state.calls + 1)
-        value = run_program(self._program, inputs, counts, seed=state.seed, call=state.calls)
+        if self._setup.replicas == 1:
+            value = run_program(self._program, inputs[0], counts, seed=state.seed, call=state.calls)
+        else:
+            value = _stacked(run_replicas(self._program, inputs, counts, state))
         self._counts = counts
         return _wrap(value)
 
-    def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, ops.Bits]:
+    def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[dict[str, ops.Bits]]:
+        """The inputs of each replica."""
         names = list(self.inputs)
         if len(arrays) > len(names):
             raise InvalidData(f"the model takes {len(names)} inputs, {len(arrays)} were given")
@@ -181,18 +192,24 @@ class CompiledProgram:
         missing = [n for n in names if n not in given]
         if missing:
             raise InvalidData(f"inputs missing: {', '.join(missing)}")
-        bound = {}
+        replicas = self._setup.replicas
+        bound: list[dict[str, ops.Bits]] = [{} for _ in range(replicas)]
         pairs = zip(self._program.inputs, names, strict=True)
         with in_force(self._input_profile):
             for (parameter, expected), name in pairs:
                 array = asarray(given[name])
                 if array.dtype is not expected.dtype:
                     array = _convert_input(array, expected, name)
-                if array.shape != expected.dims:
+                own = array.shape == (replicas, *expected.dims) and replicas > 1
+                if array.shape != expected.dims and not own:
+                    axis = f", or an axis of {replicas} replicas before that" if replicas > 1 else ""
                     raise InvalidData(
-                        f"input {name!r} is {array.bits.type}, the model takes {expected}"
+                        f"input {name!r} is {array.bits.type}, the model takes {expected}{axis}"
                     )
-                bound[parameter] = array.bits
+                for n, inputs in enumerate(bound):
+                    inputs[parameter] = (
+                        ops.Bits(array.bits.data[n, ...], array.dtype) if own else array.bits
+                    )
         return bound
 
     def save(self, path: str | Path) -> None:
@@ -208,6 +225,7 @@ class CompiledProgram:
             "target": setup.target.name,
             "profile": setup.profile.to_dict(),
             "without_effect": list(setup.without_effect),
+            "replicas": setup.replicas,
         }
         try:
             with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
@@ -220,6 +238,22 @@ class CompiledProgram:
                     archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
         except OSError as error:
             raise InvalidArgument(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def _stacked(values: Sequence[Value]) -> Value:
+    """The values of all replicas as one, with a leading axis."""
+    first = values[0]
+    if isinstance(first, ops.Bits):
+        return ops.Bits(np.stack([v.data for v in values if isinstance(v, ops.Bits)]), first.dtype)
+    parts = zip(*(v.elements for v in values if isinstance(v, TupleValue)), strict=True)
+    return TupleValue(tuple(_stacked(p) for p in parts))
+
+
+def _checked_replicas(replicas: Any) -> int:
+    is_number = isinstance(replicas, int) and not isinstance(replicas, bool)
+    if not is_number or not 1 <= replicas <= MAX_REPLICAS:
+        raise InvalidArgument(f"replicas is an integer from 1 to {MAX_REPLICAS}, not {replicas!r}")
+    return int(replicas)
 
 
 def _wrap(value: Value) -> Array | tuple[Any, ...]:
@@ -308,6 +342,7 @@ def compile(  # noqa: A001 (the public API's name)
     plan: Plan | None = None,
     profile: Profile | None = None,
     threads: int | None = None,
+    replicas: int = 1,
     strict: bool = False,
 ) -> CompiledProgram:
     """Compile a model under a setting of the Neuron compiler.
@@ -316,7 +351,8 @@ def compile(  # noqa: A001 (the public API's name)
     Module. The casts are those of `plan`, else of `policy`, else of `flags` (a `neuronx-cc` option
     line) and of `auto_cast` ("none", "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32",
     "fp8_e4m3"), with the defaults of the release `sdk`; a folder's own flags count where none is given.
-    `threads` is `set_num_threads`, for the whole process. What the model breaks of AWS's documented
+    `threads` is `set_num_threads`, for the whole process. The program runs on `replicas` emulated
+    devices at once, which exchange arrays in its collectives. What the model breaks of AWS's documented
     constraints is in the program's `conformance`; `strict` makes it an error.
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, NonconformingModel, InvalidFlag or
     InvalidArgument.
@@ -324,6 +360,7 @@ def compile(  # noqa: A001 (the public API's name)
     if auto_cast is None and auto_cast_type is None:
         flags = flags or _folder_flags(model)
     setup = resolve(flags, auto_cast, auto_cast_type, sdk, target, profile)
+    setup = replace(setup, replicas=_checked_replicas(replicas))
     if threads is not None:
         processor.set_num_threads(threads)
     module = read_model(model)
@@ -409,6 +446,7 @@ def load(path: str | Path) -> CompiledProgram:
             find_target(header["target"]),
             Profile(**header["profile"]),
             tuple(header["without_effect"]),
+            _checked_replicas(header["replicas"]),
         )
         saved_plan = Plan.from_json(plan_text)
     except OSError as error:

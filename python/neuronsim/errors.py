@@ -47,6 +47,10 @@ class OutOfMemory(NeuronSimError, MemoryError):
     """An array does not fit in this machine's memory, or in the target's."""
 
 
+class DivergentReplicas(NeuronSimError):
+    """Replicas wait for each other at different collectives, or for one that has ended."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A clause that names the closest known spelling, or nothing.
 

@@ -111,6 +111,9 @@ class Profile:
         ("on", "off"),
         "--enable-mixed-precision-accumulation, on from SDK 2.27.",
     )
+    collective_order: str = _choice(
+        "R6", "assumed", ("ascending",), "The order in which replicas are added up is not public."
+    )
     batch_norm: str = _choice(
         "R7",
         "inferred",

@@ -124,7 +124,7 @@ def compile_module(module: Module, profile: Profile, target: Target) -> Program:
 
 # What HLO arranges arrays with, and what gives another value at each call, on each replica.
 _ARRANGES = frozenset({"tuple", "opt-barrier", "add-dependency", "after-all"})
-_VARIES = frozenset({"rng", "rng-get-and-update-state", "replica-id", "partition-id"})
+_VARIES = ops.COLLECTIVES | {"rng", "rng-get-and-update-state", "replica-id", "partition-id"}
 
 
 class _Compiler:

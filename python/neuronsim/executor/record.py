@@ -502,7 +502,8 @@ def _python_function(
     def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
         arrays = [Bits(a, t) for a, t in zip(inputs, types, strict=False)]
         trips = ",".join(str(int(t[()])) for t in inputs[len(types) :])
-        setting = ops.Setting(profile, context.seed, f"{context.call}/{s.computation}/")
+        path = f"{context.call}/{s.computation}/"
+        setting = ops.Setting(profile, context.seed, path, context.replica)
         try:
             found = evaluate_step(s, arrays, setting, context.counts, trips)
         except NeuronSimError as error:

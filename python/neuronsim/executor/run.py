@@ -73,6 +73,7 @@ class Context:
     seed: int
     call: int
     counts: Counts
+    replica: ops.Replica = ops.ALONE
 
 
 def run_program(
@@ -82,27 +83,26 @@ def run_program(
     *,
     seed: int = 0,
     call: int = 0,
+    replica: ops.Replica = ops.ALONE,
     times: list[int] | None = None,
 ) -> Value:
     """The result for these inputs, which have the program's types. `seed` and `call`, the number of
     earlier calls since seeding, choose the words of stochastic rounding (S2).
 
+    `replica` meets the program's other runs in its collectives.
+
     `counts` receives what the run met, that of constants included, and `times` the nanoseconds of each
     step. The result shares no memory with the inputs or the program.
     """
     check_environment()
-    isa = _core.isa()
-    if isa != program.isa:
-        if isa not in program.elsewhere:
-            program.elsewhere[isa] = program.again()
-        program = program.elsewhere[isa]
+    program = on_this_processor(program)
     counts = Counts() if counts is None else counts
     counts.add(program.of_constants)
-    context = Context(seed, call, counts)
+    context = Context(seed, call, counts, replica)
     try:
         recorded = program.recorded
         outputs = [_empty(t) for _, t in program.results]
-        arena = program.arenas.pop() if program.arenas else np.empty(recorded.arena_bytes, np.uint8)
+        arena = _arena(program)
         given = (_dense(name, inputs[name], program.profile, counts) for name, _ in program.inputs)
         found = recorded.executable.run([arena, *given, *outputs], context, times is not None)
     except MemoryError as error:
@@ -116,6 +116,23 @@ def run_program(
         times.extend(found)
     pairs = zip(outputs, program.results, strict=True)
     return tree(program.shape, iter([Bits(a, t.dtype) for a, (_, t) in pairs]))
+
+
+def on_this_processor(program: Program) -> Program:
+    """The program for the instruction set in use."""
+    isa = _core.isa()
+    if isa != program.isa:
+        if isa not in program.elsewhere:
+            program.elsewhere[isa] = program.again()
+        program = program.elsewhere[isa]
+    return program
+
+
+def _arena(program: Program) -> BitsArray:
+    try:
+        return program.arenas.pop()
+    except IndexError:
+        return np.empty(program.recorded.arena_bytes, np.uint8)
 
 
 def _dense(name: str, value: Bits, profile: Profile, counts: Counts) -> BitsArray:

@@ -59,6 +59,7 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "all-gather": ("dimensions", *_COLLECTIVE),
     "all-to-all": ("dimensions", "replica_groups", "channel_id"),
     "collective-permute": ("source_target_pairs", "channel_id"),
+    "collective-broadcast": ("replica_groups", "channel_id"),
 }
 
 
@@ -85,6 +86,8 @@ def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
     if instruction.opcode == "custom-call":
         target, config = attributes["custom_call_target"], attributes.get("backend_config", b"")
         attributes |= ops.custom_call_attributes(target, config, instruction.result)
+    if instruction.opcode == "partition-id":
+        attributes["partitioned"] = _is_partitioned(module)
     if instruction.opcode in APPLIES_SCALARS:
         attributes["computations"] = tuple(
             scalar_computation(module, name, instruction.opcode) for name in instruction.called
@@ -98,6 +101,16 @@ _STATES_ITS_ARRAY = frozenset(
     {"broadcast", "reshape", "iota", "convert", "bitcast", "bitcast-convert", "rng"}
     | {"rng-get-and-update-state"}
 )
+
+
+def _is_partitioned(module: Module) -> bool:
+    """Whether a module is one partition's program: its collectives name channels, as XLA's partitioner
+    makes them, and nothing asks for a replica.
+    """
+    instructions = [i for c in module.computations for i in c.instructions]
+    channels = any(i.attributes.get("channel_id") for i in instructions)
+    return channels and not any(i.opcode == "replica-id" for i in instructions)
+
 
 # Opcodes whose computations are applied to elements, one by one.
 APPLIES_SCALARS = frozenset(

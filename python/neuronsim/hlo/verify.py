@@ -71,6 +71,26 @@ def _verify_instruction(module: Module, computation: Computation, i: Instruction
         ops.check_elementwise(op, operands[-1].array.dtype, i.array.dtype)
 
 
+def verify_replicas(module: Module, replicas: int) -> None:
+    """Raises InvalidArgument for a collective that does not go with this number of replicas."""
+    for computation in module.computations:
+        for i in computation.instructions:
+            if i.opcode not in ops.COLLECTIVES:
+                continue
+            where = f"{computation.name}/{i.name} ({i.opcode})"
+            types = [computation.by_name[o].array.type for o in i.operands]
+            try:
+                attributes = ops.with_groups(row(i), row_attributes(module, i), replicas)
+                inferred = row(i).infer(types, attributes)
+            except InvalidArgument as error:
+                raise InvalidArgument(f"{where}: {error}") from error
+            if inferred != i.result:
+                raise InvalidArgument(
+                    f"{where}: on {replicas} replicas it gives {_listed(inferred)}, the file says "
+                    f"{_listed(i.result)}: compile for another number of replicas"
+                )
+
+
 def _listed(result: ops.Result) -> str:
     return str(result) if isinstance(result, ops.ArrayType) else f"({', '.join(map(str, result))})"
 

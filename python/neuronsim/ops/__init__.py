@@ -8,6 +8,7 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 ('exponential', 'scalar')
 """
 
+from neuronsim.ops.collectives import COLLECTIVES, with_groups
 from neuronsim.ops.computations import ScalarComputation, ScalarStep, computation_program
 from neuronsim.ops.custom_calls import custom_call_attributes
 from neuronsim.ops.elementwise import check_elementwise
@@ -57,6 +58,7 @@ from neuronsim.ops.programs import (
 )
 from neuronsim.ops.reductions import record_reduce
 from neuronsim.ops.rows import (
+    ALONE,
     MAX_ELEMENTS,
     OPS,
     ArrayType,
@@ -69,9 +71,11 @@ from neuronsim.ops.rows import (
     DotDimensions,
     Engine,
     Evaluate,
+    Exchange,
     GatherDimensions,
     Infer,
     Op,
+    Replica,
     Result,
     ScatterDimensions,
     Setting,
@@ -82,6 +86,8 @@ from neuronsim.ops.table import FUNCTIONS_OF_FLOATS, OPCODES, by_opcode
 from neuronsim.ops.windows import MAX_WINDOW, record_reduce_window
 
 __all__ = [
+    "ALONE",
+    "COLLECTIVES",
     "CONVERT",
     "FUNCTIONS_OF_FLOATS",
     "MAX_ELEMENTS",
@@ -101,11 +107,13 @@ __all__ = [
     "DotDimensions",
     "Engine",
     "Evaluate",
+    "Exchange",
     "Fusion",
     "GatherDimensions",
     "Infer",
     "Op",
     "ProgramStep",
+    "Replica",
     "Result",
     "ScalarComputation",
     "ScalarStep",
@@ -150,5 +158,6 @@ __all__ = [
     "truncate_int64",
     "truncated",
     "truncated_all",
+    "with_groups",
     "with_terms",
 ]

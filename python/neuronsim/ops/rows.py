@@ -43,14 +43,42 @@ class Bits:
         return ArrayType(self.dtype, self.data.shape)
 
 
+# From the operands of each member of a group of replicas, in the group's order: the arrays that each
+# gets, which no other memory of a replica shares.
+Exchange: TypeAlias = Callable[[Sequence[Sequence[Bits]]], Sequence[tuple[BitsArray, ...]]]
+# Waits at a place for the members of a group; see `Replica`.
+Meet: TypeAlias = Callable[[str, Sequence[int], Sequence[Bits], Exchange], tuple[BitsArray, ...]]
+
+
+def _meet_alone(
+    place: str, members: Sequence[int], operands: Sequence[Bits], exchange: Exchange
+) -> tuple[BitsArray, ...]:
+    (found,) = exchange([operands])
+    return found
+
+
+class Replica(NamedTuple):
+    """Which of `total` replicas of a program evaluates. `meet(place, members, operands, exchange)`
+    gives it its part of what `exchange` makes of the operands of the group's members.
+    """
+
+    number: int = 0
+    total: int = 1
+    meet: Meet = _meet_alone
+
+
+ALONE = Replica()
+
+
 class Setting(NamedTuple):
-    """What an evaluation depends on beside its operands: the profile and, for stochastic rounding, the
-    seed and where the operation stands ("call/computation/instruction/trip counts", S2).
+    """What an evaluation depends on beside its operands: the profile; for stochastic rounding, the seed
+    and where the operation stands ("call/computation/instruction/trip counts", S2); the replica.
     """
 
     profile: Profile
     seed: int = 0
     path: str = ""
+    replica: Replica = ALONE
 
     def identifier(self, tile: str = "") -> int:
         """The id of the words by which the operation rounds (S2); 0 where rounding draws none."""

@@ -6,6 +6,23 @@ import math
 from typing import Any
 
 from neuronsim.errors import UnsupportedOperator, nearest
+from neuronsim.ops.collectives import (
+    evaluate_all_gather,
+    evaluate_all_reduce,
+    evaluate_all_to_all,
+    evaluate_collective_broadcast,
+    evaluate_collective_permute,
+    evaluate_partition_id,
+    evaluate_reduce_scatter,
+    evaluate_replica_id,
+    infer_all_gather,
+    infer_all_reduce,
+    infer_all_to_all,
+    infer_collective_broadcast,
+    infer_collective_permute,
+    infer_device_number,
+    infer_reduce_scatter,
+)
 from neuronsim.ops.composites import (
     evaluate_composite,
     evaluate_formula,
@@ -314,6 +331,14 @@ _other("neuron_top_k",     "",   "",               1, "gpsimd", "movement", "ten
 _other("resize_nearest",   "",   "",               1, "gpsimd", "movement", "tensor_copy",   infer_resize,    evaluate_resize_nearest)
 _other("resize_bilinear",  "",   "",               1, "vector", "compute",  "tensor_tensor", infer_resize,    evaluate_resize_bilinear)
 _other("pass_through",     "",   "",              -1, "none",   "movement", "none",          infer_pass_through, evaluate_pass_through)
+_other("all_reduce",  "all-reduce", "AllReduce",  -1, "gpsimd", "compute",  "tensor_tensor", infer_all_reduce, evaluate_all_reduce)
+_other("reduce_scatter", "reduce-scatter", "ReduceScatter", -1, "gpsimd", "compute", "tensor_tensor", infer_reduce_scatter, evaluate_reduce_scatter)
+_other("all_gather",  "all-gather", "AllGather",  -1, "dma",    "movement", "dma",           infer_all_gather, evaluate_all_gather)
+_other("all_to_all",  "all-to-all", "AllToAll",   -1, "dma",    "movement", "dma",           infer_all_to_all, evaluate_all_to_all)
+_other("collective_permute", "collective-permute", "CollectivePermute", -1, "dma", "movement", "dma", infer_collective_permute, evaluate_collective_permute)
+_other("collective_broadcast", "collective-broadcast", "CollectiveBroadcast", -1, "dma", "movement", "dma", infer_collective_broadcast, evaluate_collective_broadcast)
+_other("replica_id",  "replica-id", "ReplicaId",   0, "gpsimd", "movement", "iota",          infer_device_number, evaluate_replica_id)
+_other("partition_id", "partition-id", "PartitionId", 0, "gpsimd", "movement", "iota",       infer_device_number, evaluate_partition_id)
 # fmt: on
 
 _BY_OPCODE = {(op.opcode, op.direction, op.total_order): op for op in OPS.values() if op.opcode}
