@@ -63,6 +63,20 @@ def reduce_float(
     return convert("float32", format_name, total)
 
 
+def reduce_replicas(reducer: str, format_name: str, elements: Sequence[int]) -> int:
+    """R6: one output of an all-reduce of the elements that the group's replicas have, ascending: bits of
+    the format in and out. One element alone stays as it is.
+    """
+    if len(elements) == 1:
+        return elements[0]
+    total = _widen(format_name, elements[0])
+    for x in elements[1:]:
+        total = FLOAT[reducer](total, _widen(format_name, x))
+    if decode("float32", total).kind == "nan":
+        total = NAN
+    return convert("float32", format_name, total)
+
+
 def reduce_integer(reducer: Callable[..., int], elements: Sequence[int], initial: int) -> int:
     """One output of a simple reduction of integers; the caller wraps (E8)."""
     total = initial

@@ -1,0 +1,412 @@
+"""Rule R6 and data movement between replicas: the rows, evaluated by every replica in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from neuronsim import dtypes, ops, processor
+from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
+from neuronsim.executor.rendezvous import Rendezvous
+from neuronsim.ops import ArrayType, Bits, Replica, ScalarComputation, ScalarStep
+from neuronsim.profiles import Profile
+from neuronsim.reference import elementwise as twin
+from neuronsim.reference import formats, random, sums
+
+if TYPE_CHECKING:
+    from tests.core.conftest import RandomWords, Words
+
+FLOATS = ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+# Lists of groups of four replicas: all, ascending and not, pairs, of several sizes.
+GROUPS: list[tuple[tuple[int, ...], ...]] = [
+    (),
+    ((0, 1, 2, 3),),
+    ((2, 0, 3, 1),),
+    ((0, 2), (3, 1)),
+    ((3,), (0,), (2,), (1,)),
+]
+UNEVEN: tuple[tuple[int, ...], ...] = ((3, 0, 2), (1,))
+F32, S32 = dtypes.float32, dtypes.int32
+
+
+def together(
+    name: str,
+    operands: Sequence[Sequence[Bits]],
+    attributes: dict[str, Any],
+    profile: Profile = Profile(),  # noqa: B008 (frozen)
+    seed: int = 0,
+) -> list[tuple[np.ndarray, ...]]:
+    """What each replica gets, from the operands of each."""
+    count = len(operands)
+    rendezvous = Rendezvous(count)
+    defaults = {"replica_groups": (), "channel_id": 0}
+    row = ops.by_name(name)
+
+    def evaluate(number: int) -> tuple[np.ndarray, ...]:
+        replica = Replica(number, count, partial(rendezvous.meet, number))
+        setting = ops.Setting(profile, seed, "0/main/c/", replica)
+        try:
+            found = ops.evaluate_all(row, operands[number], defaults | attributes, setting)
+            return tuple(b.data for b in found)
+        finally:
+            rendezvous.leave(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(evaluate, range(count), timeout=60))
+
+
+def bits(type_name: str, words: Words) -> Bits:
+    t = dtypes.DTYPES[type_name]
+    return Bits(np.asarray(words).view(t.storage), t)
+
+
+def words_of(data: np.ndarray) -> Words:
+    return np.asarray(data.view(f"u{data.itemsize}"))
+
+
+def simple(reducer: str, t: dtypes.DType) -> dict[str, Any]:
+    """The attributes of a simple reducer of one type."""
+    step = ScalarStep(ops.by_name(reducer), {}, (0, 1), t)
+    computation = ScalarComputation(reducer, (t, t), (step,), (2,), reducer)
+    return {"computations": (computation,), "reducer": reducer}
+
+
+def members(groups: Sequence[Sequence[int]], number: int, count: int = 4) -> Sequence[int]:
+    return next((g for g in groups or [range(count)] if number in g), ())
+
+
+# ---- R6: all-reduce and reduce-scatter -----------------------------------------------------------
+
+
+def reduced(reducer: str, type_name: str, columns: Sequence[Words]) -> Words:
+    """The twin's reduction of the words of a group's arrays, ascending."""
+    t = dtypes.DTYPES[type_name]
+    word = np.dtype(f"u{t.itemsize}")
+
+    def combine(row: Sequence[int]) -> int:
+        if t.kind == "float":
+            return sums.reduce_replicas(reducer, type_name, row)
+        step = (twin.BOOL if t is dtypes.boolean else twin.INTEGER)[reducer]
+        return sums.reduce_integer(step, row[1:], row[0]) % (1 << 8 * t.itemsize)
+
+    given = [c if t.kind == "float" else c.view(t.storage) for c in columns]
+    rows = zip(*(c.ravel().tolist() for c in given), strict=True)
+    return np.array([combine(row) for row in rows], word).reshape(columns[0].shape)
+
+
+def random_words_of_group(
+    random_words: RandomWords, type_name: str, seed: int, dims: tuple[int, ...], count: int = 4
+) -> list[Words]:
+    rng = np.random.default_rng(seed)
+    mode = ("near", "any", "special")[seed % 3]
+    return [random_words(rng, type_name, dims, mode) for _ in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
+def test_all_reduce_R6_adds_replicas_ascending(
+    type_name: str, seed: int, random_words: RandomWords
+) -> None:
+    t = dtypes.DTYPES[type_name]
+    reducers = ["add", "multiply", "maximum", "minimum"]
+    reducers += [] if t.kind == "float" else ["bitwise_and", "bitwise_or", "bitwise_xor"]
+    reducer = "add" if seed < 6 else reducers[seed % len(reducers)]
+    groups = [*GROUPS, UNEVEN][seed % 6]
+    words = random_words_of_group(random_words, type_name, seed, ((), (37,), (3, 5))[seed % 3])
+    found = together(
+        "all_reduce",
+        [[bits(type_name, w)] for w in words],
+        {"replica_groups": groups, **simple(reducer, t)},
+    )
+    for number, (data,) in enumerate(found):
+        columns = [words[n] for n in sorted(members(groups, number))]
+        assert np.array_equal(words_of(data), reduced(reducer, type_name, columns))
+
+
+def test_all_reduce_R6_is_no_other_order() -> None:
+    """A sum that every other order, and a rounding at each step, would give otherwise."""
+    values = [1.0, 2.0**24, -(2.0**24), 2.0**-24]
+    operands = [[Bits(np.array([v], np.float32), F32)] for v in values]
+    found = together("all_reduce", operands, {"replica_groups": ((3, 2, 1, 0),), **simple("add", F32)})
+    assert [float(x[0]) for (x,) in found] == [2.0**-24] * 4
+    narrow = [0x3F80, 0x3B80, 0x3B80, 0x3B80]  # 1 and three times 2^-8 in bfloat16: 1 + 3 * 2^-8
+    arrays = [[bits("bfloat16", np.array(w, np.uint16))] for w in narrow]
+    found = together("all_reduce", arrays, simple("add", dtypes.bfloat16))
+    assert {int(x) for (x,) in found} == {0x3F82}
+
+
+def test_all_reduce_of_one_replica_moves_bits() -> None:
+    words = np.array([0x80000000, 0xFFC00001, 1, 0x7F800001], np.uint32)
+    found = together("all_reduce", [[bits("float32", words)]], simple("add", F32))
+    assert words_of(found[0][0]).tolist() == words.tolist()
+
+
+def test_all_reduce_takes_several_arrays(random_words: RandomWords) -> None:
+    names = ["float32", "bfloat16", "int32"]  # by one computation, of float32: XLA reads its kind
+    words = [random_words_of_group(random_words, n, 3, (5,)) for n in names]
+    operands = [[bits(t, w[n]) for t, w in zip(names, words, strict=True)] for n in range(4)]
+    found = together("all_reduce", operands, simple("add", F32))
+    for n, name in enumerate(names):
+        expected = reduced("add", name, words[n])
+        assert all(np.array_equal(words_of(x[n]), expected) for x in found)
+
+
+def difference_of_squares() -> dict[str, Any]:
+    """No simple reducer: a * a - b, each step rounded to bfloat16."""
+    t = dtypes.bfloat16
+    steps = (
+        ScalarStep(ops.by_name("multiply"), {}, (0, 0), t),
+        ScalarStep(ops.by_name("subtract"), {}, (2, 1), t),
+    )
+    return {"computations": (ScalarComputation("f", (t, t), steps, (3,)),), "reducer": None}
+
+
+def test_all_reduce_R6_runs_other_computations_as_they_are_typed(random_words: RandomWords) -> None:
+    words = random_words_of_group(random_words, "bfloat16", 0, (41,))
+    groups = ((1, 3, 0), (2,))
+
+    def step(a: int, b: int) -> int:
+        def rounded(name: str, x: int, y: int) -> int:
+            wide = [formats.convert("bfloat16", "float32", v) for v in (x, y)]
+            return formats.convert("float32", "bfloat16", twin.FLOAT[name](*wide))
+
+        return rounded("subtract", rounded("multiply", a, a), b)
+
+    operands = [[bits("bfloat16", w)] for w in words]
+    found = together("all_reduce", operands, {"replica_groups": groups, **difference_of_squares()})
+    rows = zip(words[0].tolist(), words[1].tolist(), words[3].tolist(), strict=True)
+    expected = [step(step(a, b), c) for a, b, c in rows]
+    for number in (0, 1, 3):
+        assert words_of(found[number][0]).tolist() == expected
+    assert np.array_equal(words_of(found[2][0]), words[2])
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "uint8"])
+def test_reduce_scatter_R6_gives_each_member_its_part(
+    type_name: str, groups: tuple[tuple[int, ...], ...], random_words: RandomWords
+) -> None:
+    words = random_words_of_group(random_words, type_name, 0, (3, 8, 2))
+    size = len(members(groups, 0))
+    found = together(
+        "reduce_scatter",
+        [[bits(type_name, w)] for w in words],
+        {
+            "replica_groups": groups,
+            "dimensions": (1,),
+            "dims": (3, 8 // size, 2),
+            **simple("add", dtypes.DTYPES[type_name]),
+        },
+    )
+    for number, (data,) in enumerate(found):
+        group = members(groups, number)
+        whole = reduced("add", type_name, [words[n] for n in sorted(group)])
+        part = np.split(whole, size, axis=1)[group.index(number)]
+        assert np.array_equal(words_of(data), part)
+
+
+def test_all_reduce_S2_draws_the_same_words_on_every_replica(random_words: RandomWords) -> None:
+    words = random_words_of_group(random_words, "float32", 0, (64,))
+    narrow = [np.array([formats.convert("float32", "bfloat16", int(x)) for x in w]) for w in words]
+    operands = [[bits("bfloat16", w.astype(np.uint16))] * 2 for w in narrow]
+    profile = Profile(rounding="stochastic")
+    found = together("all_reduce", operands, simple("add", dtypes.bfloat16), profile, seed=9)
+    for place in (0, 1):
+        assert all(np.array_equal(x[place], found[0][place]) for x in found)
+        identifier = random.identifier("0/main/c//" if place == 0 else "0/main/c//1/")
+        for i in range(64):
+            total = 0
+            for n, column in enumerate(narrow):
+                x = formats.convert("bfloat16", "float32", int(column[i]))
+                total = twin.FLOAT["add"](total, x) if n else x
+            word = random.word(9, identifier, i)
+            exact = formats.decode("float32", total)
+            expected = formats.round_number("bfloat16", exact, word=word)
+            assert int(found[0][place][i]) == expected
+
+
+def test_all_reduce_C4_flushes_subnormals(random_words: RandomWords) -> None:
+    words = [np.array([w], np.uint32) for w in (1, 0x00800000, 0x807FFFFF)]
+    operands = [[bits("float32", w)] for w in words]
+    kept = together("all_reduce", operands, simple("add", F32))
+    flushed = together("all_reduce", operands, simple("add", F32), Profile(subnormals="flush"))
+    assert words_of(kept[0][0]).tolist() == [2]
+    assert words_of(flushed[0][0]).tolist() == [0x00800000]
+
+
+@pytest.mark.usefixtures("restored_processor")
+def test_all_reduce_D1_is_the_same_by_threads_and_instruction_sets(random_words: RandomWords) -> None:
+    words = random_words_of_group(random_words, "bfloat16", 0, (70_000,))
+    operands = [[bits("bfloat16", w)] for w in words]
+    seen = set()
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        for threads in (1, 2):
+            processor.set_num_threads(threads)
+            found = together("all_reduce", operands, simple("add", dtypes.bfloat16))
+            seen |= {x.tobytes() for (x,) in found}
+    assert len(seen) == 1
+
+
+# ---- data movement -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "bool", "int64", "float8_e4m3fn"])
+@pytest.mark.parametrize("groups", GROUPS)
+def test_movement_between_replicas_is_of_bits(
+    groups: tuple[tuple[int, ...], ...], type_name: str, random_words: RandomWords
+) -> None:
+    words = random_words_of_group(random_words, type_name, 1, (2, 4))
+    operands = [[bits(type_name, w)] for w in words]
+    size = len(members(groups, 0))
+    listed = {"replica_groups": groups, "dimensions": (1,)}
+    gathered = together("all_gather", operands, listed | {"dims": (2, 4 * size)})
+    exchanged = together("all_to_all", operands, listed | {"dims": (2, 4)})
+    spread = together("collective_broadcast", operands, {"replica_groups": groups})
+    for number in range(4):
+        group = members(groups, number)
+        own = group.index(number)
+        whole = np.concatenate([words[n] for n in group], axis=1)
+        assert np.array_equal(words_of(gathered[number][0]), whole)
+        parts = [np.split(words[n], size, axis=1)[own] for n in group]
+        assert np.array_equal(words_of(exchanged[number][0]), np.concatenate(parts, axis=1))
+        assert np.array_equal(words_of(spread[number][0]), words[group[0]])
+
+
+def test_all_to_all_of_a_tuple_gives_each_member_an_array(random_words: RandomWords) -> None:
+    words = [random_words_of_group(random_words, "float16", n, (3,), 2) for n in range(4)]
+    operands = [[bits("float16", w) for w in pair] for pair in words]
+    groups = ((0, 3), (2, 1))
+    found = together("all_to_all", operands, {"replica_groups": groups, "dimensions": ()})
+    for number in range(4):
+        group = members(groups, number)
+        expected = [words[n][group.index(number)] for n in group]
+        assert [words_of(x).tolist() for x in found[number]] == [w.tolist() for w in expected]
+
+
+def test_collective_permute_gives_zeros_where_there_is_no_source(random_words: RandomWords) -> None:
+    words = random_words_of_group(random_words, "float32", 1, (3,))
+    pairs = ((0, 2), (2, 1), (3, 3))
+    operands = [[bits("float32", w)] for w in words]
+    found = together("collective_permute", operands, {"source_target_pairs": pairs})
+    expected = [np.zeros(3, np.uint32), words[2], words[0], words[3]]
+    assert [words_of(x).tolist() for (x,) in found] == [w.tolist() for w in expected]
+
+
+def test_collective_broadcast_gives_zeros_outside_its_groups(random_words: RandomWords) -> None:
+    words = random_words_of_group(random_words, "int32", 1, (3,))
+    operands = [[bits("int32", w)] for w in words]
+    found = together("collective_broadcast", operands, {"replica_groups": ((2, 0),)})
+    expected = [words[2], np.zeros(3, np.uint32), words[2], np.zeros(3, np.uint32)]
+    assert [words_of(x).tolist() for (x,) in found] == [w.tolist() for w in expected]
+
+
+@pytest.mark.parametrize("name", ["collective_permute", "all_to_all", "collective_broadcast"])
+def test_results_share_no_memory_with_operands(name: str) -> None:
+    """Their owner overwrites them while the others still read what they got."""
+    operands = [[Bits(np.arange(4, dtype=np.int32) + n, S32)] for n in range(2)]
+    attributes = {"source_target_pairs": ((0, 1), (1, 0)), "dimensions": (0,)}
+    found = together(name, operands, attributes)
+    pairs = [(x, y.data) for (x,) in found for (y,) in operands]
+    assert not any(np.may_share_memory(x, y) for x, y in pairs)
+
+
+def test_replica_id_is_the_number_and_partition_id_that_of_a_partitioned_module() -> None:
+    for name, more, expected in (
+        ("replica_id", {}, [0, 1, 2]),
+        ("partition_id", {"partitioned": False}, [0, 0, 0]),
+        ("partition_id", {"partitioned": True}, [0, 1, 2]),
+    ):
+        found = [x for (x,) in together(name, [[], [], []], more)]
+        assert [int(x) for x in found] == expected
+        assert {(x.dtype.str, x.shape) for x in found} == {("<u4", ())}
+
+
+# ---- shapes --------------------------------------------------------------------------------------
+
+
+def infer(name: str, *types: ArrayType, **attributes: Any) -> ops.Result:
+    defaults = {"replica_groups": (), "channel_id": 0, "dims": ()}
+    return ops.by_name(name).infer(types, defaults | attributes)
+
+
+def f32(*dims: int) -> ArrayType:
+    return ArrayType(F32, dims)
+
+
+PAIRS = ((0, 1), (2, 3))
+
+
+def test_shapes_follow_the_size_of_the_groups() -> None:
+    add = simple("add", F32)
+    two = {"replica_groups": PAIRS, "dimensions": (0,)}
+    assert infer("all_reduce", f32(4), f32(2, 2), **add) == (f32(4), f32(2, 2))
+    assert infer("all_gather", f32(4, 3), **two) == f32(8, 3)
+    assert infer("all_gather", f32(4, 3), f32(1), **two) == (f32(8, 3), f32(2))
+    assert infer("reduce_scatter", f32(4, 3), **two, **add) == f32(2, 3)
+    assert infer("all_to_all", f32(4, 3), **two) == f32(4, 3)
+    assert infer("all_to_all", f32(4), f32(4), dimensions=()) == (f32(4), f32(4))
+    assert infer("all_to_all", f32(4), dimensions=()) == (f32(4),)
+
+
+def test_shapes_without_groups_are_as_the_graph_states() -> None:
+    add = simple("add", F32)
+    assert infer("all_gather", f32(4), dimensions=(0,), dims=(12,)) == f32(12)
+    assert infer("all_gather", f32(4), dimensions=(0,), dims=(13,)) == f32(12)
+    assert infer("all_gather", f32(0), dimensions=(0,), dims=(0,)) == f32(0)
+    assert infer("reduce_scatter", f32(12), dimensions=(0,), dims=(4,), **add) == f32(4)
+    assert infer("reduce_scatter", f32(0), dimensions=(0,), dims=(0,), **add) == f32(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "attributes", "message"),
+    [
+        ("all_gather", [f32(4)], {"dimensions": (1,)}, "distinct axes"),
+        ("all_gather", [f32(4)], {"dimensions": ()}, "one axis"),
+        ("all_gather", [f32(4)], {"replica_groups": ((0, 1), (2,))}, "different sizes"),
+        ("all_gather", [f32(4)], {"replica_groups": ((0, 1), (1, 2))}, "twice"),
+        ("all_gather", [f32(4)], {"replica_groups": ((0, 1), ())}, "empty replica group"),
+        ("all_gather", [f32(4)], {"replica_groups": ((0, -1),)}, "below 0"),
+        ("all_gather", [f32(4)], {"use_global_device_ids": True}, "channel_id"),
+        ("all_to_all", [f32(3)], {"replica_groups": PAIRS}, "2 equal parts"),
+        ("all_to_all", [f32(4), f32(4)], {}, "one operand"),
+        ("all_to_all", [f32(4)] * 3, {"dimensions": (), "replica_groups": PAIRS}, "3 operands"),
+        ("all_to_all", [f32(4), f32(2)], {"dimensions": ()}, "different types"),
+        ("collective_permute", [f32(4)], {"source_target_pairs": ((0, 1), (0, 2))}, "source twice"),
+        ("collective_permute", [f32(4)], {"source_target_pairs": ((0, 1), (2, 1))}, "target twice"),
+        ("reduce_scatter", [f32(3)], {"replica_groups": PAIRS, **simple("add", F32)}, "2 equal"),
+        ("all_reduce", [f32(3)], difference_of_squares(), "takes"),
+        ("all_reduce", [f32(3)], simple("add", F32) | {"computations": ()}, "applies 1"),
+    ],
+)
+def test_shapes_that_cannot_be_are_refused(
+    name: str, types: list[ArrayType], attributes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        infer(name, *types, **({"dimensions": (0,)} | attributes))
+
+
+def test_reducers_that_a_type_has_not_are_refused() -> None:
+    for t in (F32, dtypes.boolean):
+        reducer = "bitwise_and" if t is F32 else "power"
+        with pytest.raises(UnsupportedType, match="not defined"):
+            infer("all_reduce", ArrayType(t, (3,)), **simple(reducer, t))
+    with pytest.raises(UnsupportedOperator, match="stochastic"):
+        together(
+            "all_reduce",
+            [[Bits(np.zeros(2, np.uint16), dtypes.bfloat16)]] * 2,
+            difference_of_squares(),
+            Profile(rounding="stochastic"),
+        )
+
+
+def test_groups_beyond_the_replicas_are_refused() -> None:
+    operands = [[Bits(np.zeros(2, np.float32), F32)]]
+    with pytest.raises(InvalidArgument, match="replicas=2"):
+        together("all_reduce", operands, {"replica_groups": ((0, 1),), **simple("add", F32)})
