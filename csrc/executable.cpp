@@ -356,10 +356,11 @@ private:
     std::vector<Array> inputs_, outputs_;
 };
 
-// A loop without end must hear Ctrl-C.
-void check_signals() {
+// A loop without end must hear Ctrl-C, in the thread of a replica too.
+void check_signals(const Run& run) {
     const py::gil_scoped_acquire acquired;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    py::handle(run.context).attr("check")();
 }
 
 class While : public GraphStep {
@@ -383,7 +384,7 @@ public:
         char* const count = trips_.in(run.memories);
         for (int64_t trip = 0;; ++trip) {
             __builtin_memcpy(count, &trip, sizeof trip);
-            if (trip % trips_between_checks == trips_between_checks - 1) check_signals();
+            if (trip % trips_between_checks == trips_between_checks - 1) check_signals(run);
             run_all(condition_, run);
             if (goes_on_.value(run.memories) == 0) return;
             run_all(body_, run);
@@ -454,7 +455,7 @@ public:
             times.push_back(std::chrono::nanoseconds(now - last).count());
             last = now;
             if (now - checked < between_checks) continue;
-            check_signals();
+            check_signals(run);
             checked = now;
         }
         return times;

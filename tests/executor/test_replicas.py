@@ -431,6 +431,15 @@ def test_different_collectives_that_meet_are_divergent() -> None:
         program(numbers(2, 8))
 
 
+def test_error_of_a_replica_stops_loops_without_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = loop("", "constant(2000000000)")
+    endless = endless.replace("all-reduce(v), replica_groups=, to_apply=add", "negate(v)")
+    program = compiled(endless)
+    failing(monkeypatch, 2, errors.OutOfMemory("no room"))
+    with pytest.raises(errors.OutOfMemory, match="replica 2: no room"):
+        program(numbers(N, 8))
+
+
 def failing(monkeypatch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
     """The run of one replica raises this before its first step."""
     run = runner.run_program
@@ -462,12 +471,12 @@ def test_error_that_is_not_of_neuronsim_is_raised_as_it_is(monkeypatch: pytest.M
 def test_error_in_the_exchange_is_that_of_the_first_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever comes last: each of the group gets it."""
 
-    def run_out(*_: Any) -> Any:
-        raise errors.OutOfMemory("no room")
+    def refuse(*_: Any) -> Any:
+        raise errors.UnsupportedType("no such type")
 
     program = compiled(ALL_REDUCE)
-    monkeypatch.setattr("neuronsim.ops.collectives.run_tile_program", run_out)
-    with pytest.raises(errors.OutOfMemory, match=r"replica 0: y \(all-reduce\): no room"):
+    monkeypatch.setattr("neuronsim.ops.collectives.run_tile_program", refuse)
+    with pytest.raises(errors.UnsupportedType, match=r"replica 0: y \(all-reduce\): no such type"):
         program(numbers(N, 40))
 
 
@@ -499,9 +508,13 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("groups", ["{}", "{{0},{1},{2},{3}}"])
+@pytest.mark.parametrize("groups", ["{}", "{{0},{1},{2},{3}}", ""])
 def test_interrupt_ends_every_replica(groups: str, tmp_path: Path) -> None:
-    (tmp_path / "m.txt").write_text(loop(groups, "constant(2000000000)"))
+    """Those that wait, those that meet nobody, and those whose loop has no collective."""
+    source = loop(groups, "constant(2000000000)")
+    if not groups:
+        source = source.replace("all-reduce(v), replica_groups=, to_apply=add", "negate(v)")
+    (tmp_path / "m.txt").write_text(source)
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "m.txt")]
     path = os.pathsep.join([str(Path(neuronsim.__file__).parents[1]), *sys.path])
     done = subprocess.run(

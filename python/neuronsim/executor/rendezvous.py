@@ -50,6 +50,7 @@ class Rendezvous:
         """
         own = _Arrival(place, tuple(members), operands)
         with self._changed:
+            self.check()
             self._waiting[number] = own
             group = [self._waiting.get(m) for m in members]
             arrived = [
@@ -60,8 +61,7 @@ class Rendezvous:
             else:
                 self._stop_if_stuck()
             while own.found is None and own.error is None:
-                if self._stopped:
-                    raise Stopped
+                self.check()
                 self._changed.wait()
         if own.error is not None:
             raise own.error
@@ -104,6 +104,11 @@ class Rendezvous:
             self._waiting.pop(number, None)
             self._stop_if_stuck()
             self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raises Stopped if the run is stopped."""
+        if self._stopped:
+            raise Stopped
 
     def stop(self) -> None:
         """Whoever waits, or comes to a collective, stops."""

@@ -34,7 +34,8 @@ def run_replicas(
     errors: dict[int, BaseException] = {}
 
     def run(number: int) -> None:
-        replica = Replica(number, len(inputs), partial(rendezvous.meet, number))
+        meet = partial(rendezvous.meet, number)
+        replica = Replica(number, len(inputs), meet, rendezvous.check)
         try:
             values[number] = run_program(
                 program, inputs[number], own[number], seed=words.seed, call=words.calls, replica=replica

@@ -75,6 +75,10 @@ class Context:
     counts: Counts
     replica: ops.Replica = ops.ALONE
 
+    def check(self) -> None:
+        """Loops call it now and then: raises an error if the run is to end."""
+        self.replica.check()
+
 
 def run_program(
     program: Program,

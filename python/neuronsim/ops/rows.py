@@ -57,14 +57,20 @@ def _meet_alone(
     return found
 
 
+def _go_on() -> None:
+    pass
+
+
 class Replica(NamedTuple):
     """Which of `total` replicas of a program evaluates. `meet(place, members, operands, exchange)`
-    gives it its part of what `exchange` makes of the operands of the group's members.
+    gives it its part of what `exchange` makes of the operands of the group's members; `check` raises
+    an error if the run is to end.
     """
 
     number: int = 0
     total: int = 1
     meet: Meet = _meet_alone
+    check: Callable[[], None] = _go_on
 
 
 ALONE = Replica()
