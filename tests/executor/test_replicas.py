@@ -277,6 +277,30 @@ def test_casts_of_all_sum_in_float32_and_round_once() -> None:
     assert found.tobytes() != np.stack([total(x)] * N).tobytes()
 
 
+@pytest.mark.parametrize("kind", ["bf16", "tf32", "fp16"])
+def test_casts_of_all_round_each_array_of_a_collective(kind: str) -> None:
+    body = X.format("f32[2,4]") + "  n = s32[2,4] constant({{1,2,3,4},{5,6,7,8}})\n"
+    body += "  e = f32[2,4] negate(x)\n  s = (f32[2,4], s32[2,4]) all-reduce(e, n), to_apply=add\n"
+    body += (
+        "  f = f32[2,4] get-tuple-element(s), index=0\n  i = s32[2,4] get-tuple-element(s), index=1\n"
+    )
+    body += "  g = f32[2,8] all-gather(f), dimensions={1}\n"
+    body += "  r = f32[1,8] reduce-scatter(g), dimensions={0}, to_apply=add\n"
+    body += "  ROOT y = (f32[1,8], s32[2,4]) tuple(r, i)"
+    program = neuronsim.compile(text(body).encode(), auto_cast="all", auto_cast_type=kind, replicas=2)
+    name = {"bf16": "bfloat16", "tf32": "tfloat32", "fp16": "float16"}[kind]
+
+    def rounded(a: np.ndarray) -> np.ndarray:
+        return np.asarray(neuronsim.asarray(a).astype(name).astype("float32"))
+
+    x = numbers(2, 2, 4)
+    first = rounded(total(-rounded(x)))
+    second = rounded(first + first)
+    floats, integers = (np.asarray(a) for a in program(x))
+    assert floats.tobytes() == np.stack([np.tile(second, 2)[n : n + 1] for n in (0, 1)]).tobytes()
+    assert integers.tolist() == [[[2, 4, 6, 8], [10, 12, 14, 16]]] * 2
+
+
 def test_stochastic_rounding_S2_keeps_replicas_equal() -> None:
     """What is the same on every replica stays the same, as the weights of data-parallel training do."""
     body = X.format("f32[40]") + "  ROOT y = bf16[40] convert(x)"

@@ -258,6 +258,10 @@ LINES: list[tuple[str, dict[str, Any]]] = [
         "f32[4]{0} collective-permute(v), channel_id=3, source_target_pairs={{0,1},{1,0}}",
         {"source_target_pairs": ((0, 1), (1, 0)), "channel_id": 3},
     ),
+    (
+        "f32[4]{0} collective-broadcast(v), channel_id=4, replica_groups={{1,0}}",
+        {"replica_groups": ((1, 0),), "channel_id": 4},
+    ),
     ("token[] after-all()", {}),
     ("(s32[], f32[4]{0}) opt-barrier(st)", {}),
 ]

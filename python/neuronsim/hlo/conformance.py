@@ -143,7 +143,7 @@ _NEVER_CONSTANT = frozenset(
         *("parameter", "custom-call", "rng", "rng-bit-generator", "rng-get-and-update-state"),
         *("while", "conditional", "infeed", "outfeed", "send", "recv", "partition-id", "replica-id"),
         *("after-all", "all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
-        *("collective-permute", "optimization-barrier"),
+        *("collective-permute", "collective-broadcast", "optimization-barrier"),
     }
 )
 

@@ -1,5 +1,5 @@
-"""Sums in the contract's order: reductions (R2, R3), the matrix product (M2, M4, M6-M8), convolution
-(M5).
+"""Sums in the contract's order: reductions (R2, R3, R6), the matrix product (M2, M4, M6-M8),
+convolution (M5).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def reduce_float(
 
 
 def reduce_replicas(reducer: str, format_name: str, elements: Sequence[int]) -> int:
-    """R6: one output of an all-reduce of the elements that the group's replicas have, ascending: bits of
-    the format in and out. One element alone stays as it is.
+    """R6: one output of an all-reduce of what the group's replicas have, ascending: bits of the format
+    in and out. One element alone stays as it is.
     """
     if len(elements) == 1:
         return elements[0]
