@@ -1,5 +1,6 @@
 """Rules A1 and A2 read off a model, op by op in NumPy: every decided instruction reads float32 operands
-rounded to the type and rounds its float32 results to it; all else keeps the types of the model.
+rounded to the type and rounds its float32 results to it; so does a loop with what it carries, where HLO
+has the type; all else keeps the types of the model.
 
 It shares no code with the planner, the rewriter or the executor, and knows control flow and tuples.
 Values are float32, integer or bool ndarrays; a rounded value is kept as the float32 that it is.
@@ -99,10 +100,10 @@ def read_module(
         if i.opcode in ("call", "fusion"):
             return run(called[0], operands)
         if i.opcode == "while":
-            (state,) = operands
             body, condition = called
+            state = carried(operands[0], i)
             while run(condition, [state]):
-                state = run(body, [state])
+                state = carried(run(body, [state]), i)
             return state
         if i.opcode == "conditional":
             index = int(operands[0])
@@ -117,10 +118,20 @@ def read_module(
             return tuple(rounded(r, gives) for r in result)
         return rounded(np.asarray(result), gives)
 
+    def carried(state: Value, i: Instruction) -> Value:
+        """What a loop carries, before each trip and after the last."""
+        if auto_cast != "all" or low is dtypes.tfloat32 or has_complex(i):
+            return state
+        if isinstance(state, tuple):
+            return tuple(carried(v, i) for v in state)
+        return rounded(state, low)
+
+    def has_complex(i: Instruction) -> bool:
+        return any(s.dtype.kind == "complex" for s in i.shape.arrays())
+
     def types(i: Instruction, operands: list[Array]) -> tuple[DType, DType]:
         """What float32 operands and results are rounded to."""
-        is_complex = any(s.dtype.kind == "complex" for s in i.shape.arrays())
-        if i.opcode in ON_NO_ENGINE or is_complex or any(v.dtype.kind == "c" for v in operands):
+        if i.opcode in ON_NO_ENGINE or has_complex(i) or any(v.dtype.kind == "c" for v in operands):
             return F32, F32
         if i.opcode in ("dot", "convolution"):
             if any(v.dtype != np.float32 for v in operands) or auto_cast == "none":

@@ -38,6 +38,8 @@ def apply_plan(module: Module, plan: Plan) -> Module:
     """
     check_plan(plan, module)
     flat = inline_calls(module)
+    if not plan.decisions:
+        return flat
     shared = _Shared(flat, _carried(flat, plan.decisions))
     rewritten = {c.name: _Rewriter(c, plan.decisions, shared).run() for c in graph_computations(flat)}
     computations = (rewritten.get(c.name, c) for c in flat.computations)
@@ -45,17 +47,16 @@ def apply_plan(module: Module, plan: Plan) -> Module:
 
 
 def _carried(module: Module, decisions: Mapping[str, Decision]) -> dict[str, DType]:
-    """The types in which loops carry float32 values, by the names of their bodies and conditions; a
-    computation of several loops has one if they agree.
+    """The types in which loops carry float32 values, by the names of their bodies and conditions: one
+    for each, as `check_plan` made sure.
     """
-    found: dict[str, set[DType]] = {}
-    for c in graph_computations(module):
-        for i in c.instructions:
-            if i.opcode == "while":
-                d = decisions.get(i.name)
-                for name in i.called:
-                    found.setdefault(name, set()).add(d.output if d else dtypes.float32)
-    return {name: types.pop() for name, types in found.items() if len(types) == 1}
+    return {
+        name: decisions[i.name].output
+        for c in graph_computations(module)
+        for i in c.instructions
+        if i.opcode == "while" and i.name in decisions
+        for name in i.called
+    }
 
 
 class _Shared:
@@ -100,16 +101,22 @@ class _Rewriter:
         self.shared = shared
         self.body: dict[str, Instruction] = {}
         self.types: dict[str, Planned] = {}
-        self.tuples: dict[str, Instruction] = {}
+        self.tuples: dict[str, Instruction] = {}  # as the model makes them
+        self.planned: dict[str, str] = {}  # tuples in the types that their elements are planned in
+        self.made: dict[tuple[str, tuple[str, ...]], str] = {}  # tuples by their elements
         self.converted: dict[tuple[str, object], str] = {}  # by type, a tuple by those of its arrays
 
     def run(self) -> Computation:
-        for i in self.computation.instructions:
+        old = self.computation
+        carried = self.shared.carried.get(old.name)
+        if carried is None and not any(i.name in self.decisions for i in old.instructions):
+            return old
+        for i in old.instructions:
             decision = self.decisions.get(i.name)
             if i.opcode == "get-tuple-element":
                 self._take(i)
-            elif i.opcode == "parameter" and self.computation.name in self.shared.carried:
-                self._receive(i)
+            elif i.opcode == "parameter" and carried is not None:
+                self._receive(i, carried)
             elif i.opcode == "while":
                 self._loop(i)
             elif i.opcode == "tuple":
@@ -118,15 +125,9 @@ class _Rewriter:
                 self._keep(i)
             else:
                 self._lower(i, decision)
-        result = self.computation.by_name[self.computation.root].shape
-        low = self.shared.carried.get(self.computation.name, dtypes.float32)
-        root = self._in_types_of(self.computation.root, retyped(result, carrier(low)))
-        body = tuple(self.body.values())
-        old = self.computation
-        same = len(body) == len(old.instructions) and all(
-            a is b for a, b in zip(body, old.instructions, strict=True)
-        )
-        return old if same else Computation(old.name, body, root)
+        result = retyped(old.by_name[old.root].shape, carrier(carried or dtypes.float32))
+        root = self._in_types_of(old.root, result)
+        return Computation(old.name, tuple(self.body.values()), root)
 
     def _emit(self, i: Instruction, planned: Planned) -> str:
         self.body[i.name] = i
@@ -138,41 +139,46 @@ class _Rewriter:
         operands = tuple(map(self._in_model_types, i.operands))
         self._emit(i if operands == i.operands else i.replace(operands=operands), _own_types(i.shape))
 
-    def _receive(self, i: Instruction) -> None:
+    def _receive(self, i: Instruction, carried: DType) -> None:
         """The parameter of a loop's body or condition."""
-        low = self.shared.carried[self.computation.name]
-        self._emit(i.replace(shape=retyped(i.shape, carrier(low))), _planned(i.shape, low))
+        self._emit(i.replace(shape=retyped(i.shape, carrier(carried))), _planned(i.shape, carried))
 
     def _loop(self, i: Instruction) -> None:
         """A loop carries its values in the type that its body and condition take."""
-        low = self.shared.carried.get(i.called[0], dtypes.float32)
-        shape = retyped(i.shape, carrier(low))
+        carried = self.shared.carried.get(i.called[0], dtypes.float32)
+        shape = retyped(i.shape, carrier(carried))
         operand = self._in_types_of(i.operands[0], shape)
-        self._emit(i.replace(operands=(operand,), shape=shape), _planned(i.shape, low))
+        self._emit(i.replace(operands=(operand,), shape=shape), _planned(i.shape, carried))
 
     def _take(self, i: Instruction) -> None:
         """An element of a tuple has the type that it has there."""
-        (source,) = i.operands
-        if source in self.tuples and source not in self.body:
-            self._tuple(self.tuples[source], self.tuples[source].operands)
+        source = self._as_planned(i.operands[0])
         shape = self.body[source].shape
-        assert isinstance(shape, TupleShape)
-        element = shape.elements[i.attributes["tuple_index"]]
-        same = [s.dtype for s in element.arrays()] == [s.dtype for s in i.shape.arrays()]
         planned = self.types[source]
+        assert isinstance(shape, TupleShape)
         assert isinstance(planned, tuple)
-        taken = i if same else i.replace(shape=element)
-        self._emit(taken, planned[i.attributes["tuple_index"]])
+        index = i.attributes["tuple_index"]
+        element = shape.elements[index]
+        same = [s.dtype for s in element.arrays()] == [s.dtype for s in i.shape.arrays()]
+        taken = i.replace(operands=(source,), shape=i.shape if same else element)
+        self._emit(taken, planned[index])
 
-    def _tuple(self, i: Instruction, elements: tuple[str, ...]) -> str:
-        """A tuple of these elements: the first one has the instruction's name."""
-        elements = tuple(
-            self._in_types_of(e, self.tuples[e].shape) if e in self.tuples else e for e in elements
-        )
-        shape = TupleShape(tuple(self.body[e].shape for e in elements))
-        name = i.name if i.name not in self.body else self.shared.fresh(f"{i.name}.cast")
-        planned = tuple(self.types[e] for e in elements)
-        return self._emit(i.replace(name=name, operands=elements, shape=shape), planned)
+    def _as_planned(self, name: str) -> str:
+        """The name of a value in the types that it is planned in: a tuple's are its elements'."""
+        if name in self.tuples and name not in self.planned:
+            elements = tuple(map(self._as_planned, self.tuples[name].operands))
+            self.planned[name] = self._tuple(name, elements)
+        return self.planned.get(name, name)
+
+    def _tuple(self, name: str, elements: tuple[str, ...]) -> str:
+        """The name of a tuple with these for its elements: the first that is made keeps its own."""
+        key = (name, elements)
+        if key not in self.made:
+            own = name if name not in self.body else self.shared.fresh(f"{name}.cast")
+            shape = TupleShape(tuple(self.body[e].shape for e in elements))
+            made = self.tuples[name].replace(name=own, operands=elements, shape=shape)
+            self.made[key] = self._emit(made, tuple(self.types[e] for e in elements))
+        return self.made[key]
 
     def _element(self, source: str, index: int) -> str:
         """The name of a new instruction that takes an element of a tuple."""
@@ -192,18 +198,17 @@ class _Rewriter:
     def _in_types_of(self, name: str, shape: AnyShape) -> str:
         if isinstance(shape, Shape):
             return self._as(name, shape.dtype)
-        key = (name, tuple(s.dtype for s in shape.arrays()))
-        if name in self.body and key[1] == tuple(s.dtype for s in self.body[name].shape.arrays()):
+        if name in self.tuples:
+            elements = zip(self.tuples[name].operands, shape.elements, strict=True)
+            return self._tuple(name, tuple(self._in_types_of(o, e) for o, e in elements))
+        types = tuple(s.dtype for s in shape.arrays())
+        if types == tuple(s.dtype for s in self.body[name].shape.arrays()):
             return name
-        if key not in self.converted and name in self.tuples:
-            i = self.tuples[name]
-            pairs = zip(i.operands, shape.elements, strict=True)
-            parts = tuple(self._in_types_of(o, e) for o, e in pairs)
-            self.converted[key] = self._tuple(i, parts)
-        elif key not in self.converted:
-            elements = [(self._element(name, n), e) for n, e in enumerate(shape.elements)]
-            parts = tuple(self._in_types_of(part, e) for part, e in elements)
-            whole = Instruction(self.shared.fresh(f"{name}.cast"), "tuple", shape, parts)
+        key = (name, types)
+        if key not in self.converted:
+            parts = [(self._element(name, n), e) for n, e in enumerate(shape.elements)]
+            cast = tuple(self._in_types_of(part, e) for part, e in parts)
+            whole = Instruction(self.shared.fresh(f"{name}.cast"), "tuple", shape, cast)
             self.converted[key] = self._emit(whole, _own_types(shape))
         return self.converted[key]
 

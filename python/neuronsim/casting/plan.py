@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from neuronsim.casting.policy import Policy
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, NeuronSimError
 from neuronsim.hlo.module import (
+    CONTROL_FLOW,
     Computation,
     Instruction,
     Module,
@@ -160,12 +161,35 @@ def make_plan(module: Module, policy: Policy) -> Plan:
     computation that is executed instruction by instruction.
     """
     decisions = {}
-    for c in graph_computations(inline_calls(module)):
+    graphs = graph_computations(inline_calls(module))
+    fixed = _of_fixed_types(graphs)
+    for c in graphs:
         for i in c.instructions:
             decision = _decide(c, i, policy)
-            if decision is not None:
+            if decision is not None and not (i.opcode == "while" and fixed.intersection(i.called)):
                 decisions[i.name] = decision
     return Plan(policy.name, module.name, fingerprint(module), decisions)
+
+
+def _of_fixed_types(graphs: Sequence[Computation]) -> set[str]:
+    """The computations whose parameters and results keep the model's types: branches, and what loops
+    call that share a computation with such.
+    """
+    loops: dict[str, list[str]] = {}
+    pending: list[str] = []
+    for i in (i for c in graphs for i in c.instructions):
+        if i.opcode == "conditional":
+            pending += i.called
+        elif i.opcode == "while":
+            for name in i.called:
+                loops.setdefault(name, []).extend(i.called)
+    found: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += loops.get(name, ())
+    return found
 
 
 def _decide(computation: Computation, i: Instruction, policy: Policy) -> Decision | None:
@@ -175,12 +199,15 @@ def _decide(computation: Computation, i: Instruction, policy: Policy) -> Decisio
         if "compute" not in policy.low:
             return None
         low = policy.low["compute"].output
-        return Decision(low, dtypes.float32, low, "A2: constants are converted once")
+        return Decision(
+            low, dtypes.float32, low, f"A2: {policy.name} converts constants to {low.name} once"
+        )
     if i.opcode == "while":
         low = policy.low["movement"].output if "movement" in policy.low else dtypes.float32
         if low in (dtypes.float32, dtypes.tfloat32):
             return None  # no other HLO type carries the values
-        return Decision(low, dtypes.float32, low, f"A2: a loop carries its values as {low.name}")
+        reason = f"A2: {policy.name} carries the values of loops as {low.name}"
+        return Decision(low, dtypes.float32, low, reason)
     op = row(i)
     lowering = policy.low.get(op.cast)
     if lowering is None:
@@ -242,6 +269,7 @@ def check_plan(plan: Plan, module: Module) -> None:
     for name, d in plan.decisions.items():
         if name in found:
             problems += _type_problems(*found[name], d)
+    problems += _loop_problems(graphs, plan.decisions)
     if plan.fingerprint != fingerprint(module):
         problems.insert(0, f"the plan was made for {plan.module!r} ({plan.fingerprint})")
     if problems:
@@ -260,7 +288,29 @@ def _type_problems(computation: Computation, i: Instruction, d: Decision) -> lis
         found.append(f"{i.name} gives {own.name} and cannot give {d.output.name}")
     if d.accumulate is not dtypes.float32:
         found.append(f"{i.name} sums in float32; {d.accumulate.name} is not there yet (R1, M6)")
+    if i.opcode == "while" and (d.operand is not d.output or d.output is dtypes.tfloat32):
+        found.append(
+            f"{i.name} carries its values in one type that HLO has, not read as {d.operand.name} and "
+            f"given as {d.output.name} (A2)"
+        )
     return found
+
+
+def _loop_problems(graphs: Sequence[Computation], decisions: Mapping[str, Decision]) -> list[str]:
+    """Computations that two callers would have in different types."""
+    callers: dict[str, tuple[str, DType]] = {}
+    problems = []
+    for i in (i for c in graphs for i in c.instructions if i.opcode in CONTROL_FLOW):
+        d = decisions.get(i.name) if i.opcode == "while" else None
+        dtype = d.output if d else dtypes.float32
+        for name in i.called:
+            other, carried = callers.setdefault(name, (i.name, dtype))
+            if carried is not dtype:
+                problems.append(
+                    f"{other} and {i.name} share {name} and cannot carry {carried.name} "
+                    f"and {dtype.name}"
+                )
+    return problems
 
 
 def _text(d: Mapping[str, Any], key: str) -> str:
