@@ -50,9 +50,17 @@ def test_a_planned_module_is_a_module_A2(example: Example, setting: tuple[str, s
     assert plan == make_plan(model, policy) == Plan.from_json(plan.to_json())
     assert result.parameters == model.parameters
     old = {c.name: c for c in flat.computations}
+    carried = in_loops(flat) if setting[0] == "all" and setting[1] != "tf32" else set()
+    low = CAST_TYPES[setting[1]]
     for c in graph_computations(result):
-        assert [p.shape for p in c.parameters] == [p.shape for p in old[c.name].parameters]
-        assert c.by_name[c.root].shape == old[c.name].by_name[old[c.name].root].shape
+        was = old[c.name]
+        for new, model_s in zip(
+            [*c.parameters, c.by_name[c.root]], [*was.parameters, was.by_name[was.root]], strict=True
+        ):
+            types = [s.type for s in model_s.shape.arrays()]
+            if c.name in carried:
+                types = [ops.ArrayType(low, t.dims) if t.dtype is F32 else t for t in types]
+            assert [s.type for s in new.shape.arrays()] == types
     if setting[0] == "none":
         assert fingerprint(result) == fingerprint(flat)
     again = proto.from_bytes(proto.to_bytes(model))
@@ -62,6 +70,17 @@ def test_a_planned_module_is_a_module_A2(example: Example, setting: tuple[str, s
     if setting[0] == "all" and setting[1] != "tf32":
         for c in graph_computations(result):
             assert [i.name for i in c.instructions if is_on_float32(c, i)] == []
+
+
+def in_loops(model: Module) -> set[str]:
+    """The bodies and conditions of loops that carry no complex value."""
+    return {
+        name
+        for c in graph_computations(model)
+        for i in c.instructions
+        if i.opcode == "while" and all(s.dtype.kind != "complex" for s in i.shape.arrays())
+        for name in i.called
+    }
 
 
 def is_on_float32(c: Computation, i: Instruction) -> bool:
