@@ -276,10 +276,16 @@ def test_windows_C4_flush(
         assert np.any(results[0] != results[1])
 
 
-def test_windows_R1_accumulate_in_the_plans_type(evaluate: Evaluate, random_words: RandomWords) -> None:
+@pytest.mark.parametrize(
+    "window",
+    [(WindowDimension(600, stride=20),), (WindowDimension(24, stride=2),)],
+    ids=["tiles", "rows"],
+)
+def test_windows_R1_accumulate_in_the_plans_type(
+    evaluate: Evaluate, random_words: RandomWords, window: Window
+) -> None:
     x = random_words(np.random.default_rng(75), "float32", 640, "near")
     zero = np.zeros((), np.uint32)
-    window = (WindowDimension(600, stride=20),)
     found = evaluate(
         "reduce_window", ("float32", x), ("float32", zero), window=window, reducer="add",
         accumulate=dtypes.bfloat16,
