@@ -20,6 +20,7 @@ from tests.executor.replicas_by_xla import REPLICAS
 import neuronsim
 from neuronsim import errors, processor
 from neuronsim.executor import replicas as runner
+from neuronsim.executor.rendezvous import Rendezvous, Stopped
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 
@@ -430,6 +431,25 @@ def test_replicas_that_end_early_are_divergent() -> None:
         errors.DivergentReplicas, match="replicas 1, 2, 3 at body/sum, replica 0 at the end"
     ):
         program(numbers(N, 8))
+
+
+def test_replica_that_ends_while_others_wait_is_divergent() -> None:
+    rendezvous = Rendezvous(2)
+
+    def wait() -> None:
+        with pytest.raises(Stopped):
+            rendezvous.meet(0, "0/main/c", (0, 1), [], lambda operands: [()] * len(operands))
+        rendezvous.leave(0)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    waiting.join(0.1)  # it waits by then
+    rendezvous.leave(1)
+    waiting.join(10)
+    found = rendezvous.divergence
+    rendezvous.stop()
+    waiting.join()
+    assert "replica 0 at main/c, replica 1 at the end" in str(found)
 
 
 BRANCHES = """
