@@ -64,6 +64,15 @@ std::vector<int> codes_of(const std::vector<DType>& types) {
     return codes;
 }
 
+Observed* records_in(const py::object& object, size_t count) {
+    if (object.is_none()) return nullptr;
+    py::array array = object.cast<py::array>();
+    if (array.dtype().kind() != 'i' ||
+        shape_of(array) != std::vector<int64_t>{static_cast<int64_t>(count), observed_count})
+        throw std::invalid_argument("a record is a row of int64 counts");
+    return reinterpret_cast<Observed*>(output_data(array, DType::int64));
+}
+
 DotOperand dot_operand(const py::array& array, DType dtype, int batch, int vectors,
                        const TileProgram* program) {
     check_itemsize(array, dtype);

@@ -26,6 +26,8 @@ char* output_data(pybind11::array& array, DType dtype);  // of a dense array
 std::vector<View> views_of(const std::vector<pybind11::array>& arrays, const std::vector<int>& types,
                            const std::vector<int64_t>& shape);
 std::vector<int> codes_of(const std::vector<DType>& types);
+// The rows of an int64 array, one for each of `count` records; null of None.
+Observed* records_in(const pybind11::object& array, size_t count);
 
 // (size, stride, padding below, base dilation, window dilation) of each dimension.
 using WindowRows = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>>;

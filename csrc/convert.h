@@ -349,6 +349,41 @@ inline void restrict_magnitude(void* out, const void* in, int n, float least, fl
     }
 }
 
+// Whether a magnitude is below `least`, but for zero if that is `allowed`, or above `greatest`.
+inline bool leaves_range(const void* in, int n, float least, float greatest, bool allowed) {
+    const auto* x = static_cast<const uint32_t*>(in);
+    const uint32_t step = allowed ? 1 : 0;
+    uint32_t fewest = ~0u, most = 0;
+    FOR_ELEMENTS {
+        const uint32_t magnitude = x[i] & ~sign_bit;
+        const uint32_t below = magnitude - step;  // an allowed zero is the greatest
+        fewest = below < fewest ? below : fewest;
+        most = magnitude > most ? magnitude : most;
+    }
+    return fewest < bits_as<uint32_t>(least) - step || most > bits_as<uint32_t>(greatest);
+}
+
+// Whether a result is Inf or NaN, or zero where the operand is not.
+inline bool exceptional(const void* out, const void* in, int n) {
+    const auto* x = static_cast<const uint32_t*>(in);
+    const auto* y = static_cast<const uint32_t*>(out);
+    constexpr uint32_t exponent = 0x7F800000u;
+    // Below zero is above all: one comparison finds both kinds.
+    uint32_t most = 0;
+    FOR_ELEMENTS {
+        const uint32_t magnitude = (y[i] & ~sign_bit) - 1;
+        most = magnitude > most ? magnitude : most;
+    }
+    if (most < exponent - 1) return false;
+    uint32_t found = 0;
+    FOR_ELEMENTS {
+        const uint32_t magnitude = y[i] & ~sign_bit;
+        const uint32_t vanished = magnitude == 0 ? x[i] & ~sign_bit : 0;
+        found |= magnitude >= exponent ? magnitude : vanished;
+    }
+    return found != 0;
+}
+
 // float64 to float32 by round-to-odd: an inexact result with an even last bit steps to the odd
 // neighbour, so that a later rounding to at most 22 bits is the rounding of the exact value (C1).
 inline uint32_t to_odd_float32(double x) {

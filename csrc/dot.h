@@ -29,6 +29,7 @@ public:
 
     const float* panel(int64_t batch, int64_t index) const;
     uint32_t least(int64_t batch, int64_t index) const;
+    size_t bytes() const { return words_.size() * sizeof(float) + least_.size() * sizeof(uint32_t); }
 
 private:
     int64_t panel_words() const { return steps_ * step_words(form_) * width_; }

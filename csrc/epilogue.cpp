@@ -104,7 +104,15 @@ void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bo
     if (out_.epilogue != nullptr) {
         for (size_t i = 1; i < places.size(); ++i)
             inputs[i] = loaded(places[i], out_.terms[i - 1].dtype, rows, columns, begins, &tiles[i]);
-        out_.epilogue->run_tile(k_, inputs.data(), rows * columns, &result);
+        if (out_.observed == nullptr) {
+            out_.epilogue->run_tile(k_, inputs.data(), rows * columns, &result);
+        } else {
+            thread_local std::vector<Observed> seen;
+            seen.assign(1 + out_.epilogue->step_count(), {});
+            observe_sums(sums, pitch, static_cast<const float*>(inputs[0]), rows, columns, seen[0]);
+            out_.epilogue->run_tile(k_, inputs.data(), rows * columns, &result, seen.data() + 1);
+            add_observed(seen.data(), static_cast<int64_t>(seen.size()), out_.observed);
+        }
     }
     store(result, rows, columns, places[0]);
 }
@@ -131,6 +139,17 @@ const float* Epilogue::rounded(float* sums, int64_t pitch, int rows, int columns
                      draw.first + (result.data + r * result.row - out_.data) / size,
                      tile->f32 + r * columns, columns);
     return tile->f32;
+}
+
+void Epilogue::observe_sums(const float* sums, int64_t pitch, const float* rounded, int rows,
+                            int columns, Observed& seen) const {
+    const bool may_vanish = out_.dtype != DType::float32 || numerics_.flush_subnormals;
+    if (!has_special(k_, rounded, rows * columns, !may_vanish)) return;
+    for (int r = 0; r < rows; ++r, sums += pitch, rounded += columns)
+        for (int j = 0; j < columns; ++j) {
+            seen.overflow += rounded[j] - rounded[j] != 0;
+            seen.underflow += rounded[j] == 0 && sums[j] != 0;
+        }
 }
 
 // A term's elements in the form of their domain, side by side. What all rows share stays in the tile.

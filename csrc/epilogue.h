@@ -25,6 +25,9 @@ struct DotResult {
     // Takes the rounded sums and then the terms; what it gives is stored. May be null.
     const TileProgram* epilogue = nullptr;
     std::vector<DotTerm> terms{};
+    // Where the epilogue adds what it meets: a record for the sums, whose overflow counts those that
+    // are Inf or NaN, whatever made them so, and one for each step of its program. May be null.
+    Observed* observed = nullptr;
 
     DType stored() const { return epilogue == nullptr ? dtype : epilogue->output_dtype(0); }
 };
@@ -57,6 +60,8 @@ private:
                      const Places& places) const;
     const float* rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
                          Tile* tile) const;
+    void observe_sums(const float* sums, int64_t pitch, const float* rounded, int rows, int columns,
+                      Observed& seen) const;
     const void* loaded(const Place& term, DType dtype, int rows, int columns, bool begins,
                        Tile* tile) const;
     void store(const void* values, int rows, int columns, const Place& result) const;

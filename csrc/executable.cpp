@@ -1,6 +1,7 @@
 #include "executable.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <stdexcept>
@@ -9,6 +10,8 @@
 
 #include "arrays.h"
 #include "copy.h"
+#include "dispatch.h"
+#include "pool.h"
 
 namespace py = pybind11;
 
@@ -47,7 +50,8 @@ private:
 
 struct Run {
     char* const* memories;
-    PyObject* context;  // what Python functions get
+    PyObject* context;   // what Python functions get
+    Observed* observed;  // the records of the program's steps, or null
 };
 
 class GraphStep {
@@ -58,9 +62,18 @@ public:
     virtual ~GraphStep() = default;
     virtual void place(const std::vector<Standin>& standins) = 0;
     virtual void run(const Run& run) const = 0;
+    // How many records the step adds to, which are those from `first` on.
+    virtual size_t record_count() const { return 0; }
+    void set_first_record(size_t first) { first_record_ = first; }
 
 protected:
+    Observed* records(const Run& run) const {
+        return run.observed == nullptr ? nullptr : run.observed + first_record_;
+    }
     const py::object kept_;  // the programs and packed columns that the step reads
+
+private:
+    size_t first_record_ = 0;
 };
 using Steps = std::vector<std::shared_ptr<GraphStep>>;
 
@@ -98,8 +111,9 @@ public:
         for (size_t i = 0; i < views.size(); ++i) views[i].data = inputs_[i].in(run.memories);
         std::vector<char*> outputs;
         for (const Address& a : outputs_) outputs.push_back(a.in(run.memories));
-        program_.run_collapsed(count_, shape_, views, outputs, 0, {});
+        program_.run_collapsed(count_, shape_, views, outputs, 0, {}, records(run));
     }
+    size_t record_count() const override { return program_.step_count(); }
 
 private:
     const TileProgram& program_;
@@ -107,6 +121,32 @@ private:
     int64_t count_;
     std::vector<View> views_;
     std::vector<Address> inputs_, outputs_;
+};
+
+// Observes a program that a product runs on an operand while it is packed, however often.
+class Prologue : public GraphStep {
+public:
+    Prologue(py::object kept, const TileProgram& program, const py::array& input)
+        : GraphStep(std::move(kept)), program_(program), shape_(shape_of(input)), at_(input.data()) {
+        views_ = views_of({input}, codes_of(program.inputs()), shape_);
+        count_ = element_count(shape_);
+        collapse(shape_, views_);
+    }
+    void place(const std::vector<Standin>& standins) override { at_.place(standins); }
+    void run(const Run& run) const override {
+        if (run.observed == nullptr) return;
+        View view = views_[0];
+        view.data = at_.in(run.memories);
+        program_.observe_collapsed(count_, shape_, view, records(run));
+    }
+    size_t record_count() const override { return program_.step_count(); }
+
+private:
+    const TileProgram& program_;
+    std::vector<int64_t> shape_;
+    int64_t count_;
+    std::vector<View> views_;
+    Address at_;
 };
 
 struct DotAddresses {
@@ -138,7 +178,13 @@ public:
     void run(const Run& run) const override {
         DotCall call = call_;
         at_.set(call, run.memories);
+        call.result.observed = records(run);
         call.run({});
+    }
+    size_t record_count() const override { return records_of(call_.result); }
+
+    static size_t records_of(const DotResult& result) {
+        return result.epilogue == nullptr ? 0 : 1 + result.epilogue->step_count();
     }
 
 private:
@@ -154,8 +200,10 @@ public:
     void run(const Run& run) const override {
         ConvolutionCall call = call_;
         at_.set(call.operands, run.memories);
+        call.operands.result.observed = records(run);
         call.run({});
     }
+    size_t record_count() const override { return Dot::records_of(call_.operands.result); }
 
 private:
     const ConvolutionCall call_;
@@ -331,6 +379,7 @@ public:
         for (Array& a : outputs_) a.at.place(standins);
     }
     void run(const Run& run) const override {
+        if (!is_due(run)) return;
         const py::gil_scoped_acquire acquired;
         const auto arrays = [&](const std::vector<Array>& described) {
             py::list list;
@@ -340,6 +389,10 @@ public:
         };
         kept_(py::handle(run.context), arrays(inputs_), arrays(outputs_));
     }
+
+protected:
+    virtual bool is_due(const Run&) const { return true; }
+    const char* input(const Run& run, size_t i) const { return inputs_[i].at.in(run.memories); }
 
 private:
     struct Array {
@@ -354,6 +407,60 @@ private:
                 Address(a.data())};
     }
     std::vector<Array> inputs_, outputs_;
+};
+
+// A Python function that says what an earlier step met. It is due if the first input, that step's
+// result in dense memory, has Inf, NaN or, where asked for, a zero.
+class Inspection : public PythonStep {
+public:
+    Inspection(py::object function, const std::vector<py::array>& inputs, DType dtype, bool zeros)
+        : PythonStep(std::move(function), inputs, {}),
+          dtype_(dtype),
+          count_(static_cast<int64_t>(inputs.at(0).size())),
+          zeros_(zeros) {
+        if (!is_device_float(dtype)) throw std::invalid_argument("only floats are inspected");
+        check_itemsize(inputs[0], dtype);
+    }
+
+protected:
+    bool is_due(const Run& run) const override {
+        if (run.observed == nullptr) return false;
+        const Kernels& k = kernels();
+        const char* const data = input(run, 0);
+        const int size = storage_bytes(dtype_);
+        std::atomic<bool> found = false;
+        constexpr int64_t grain = 16 * tile_elements;
+        parallel_for(count_, grain, [&](int64_t begin, int64_t end) {
+            Tile tile;
+            for (int64_t at = begin; at < end && !found; at += tile_elements) {
+                const int n = static_cast<int>(std::min<int64_t>(end - at, tile_elements));
+                k.load[static_cast<int>(dtype_)](data + at * size, size, n, &tile);
+                if (has_special(k, &tile, n, !zeros_)) found = true;
+            }
+        });
+        return found;
+    }
+
+private:
+    DType dtype_;
+    int64_t count_;
+    bool zeros_;
+};
+
+// The same for a product's sums, which only its epilogue saw: due if their record says that some are
+// Inf or NaN. The function takes over what that says.
+class SumsInspection : public PythonStep {
+public:
+    SumsInspection(py::object function, const std::vector<py::array>& inputs)
+        : PythonStep(std::move(function), inputs, {}) {}
+
+protected:
+    bool is_due(const Run& run) const override {
+        Observed* const sums = records(run);
+        if (sums == nullptr || sums->overflow == 0) return false;
+        sums->overflow = 0;
+        return true;
+    }
 };
 
 // A loop without end must hear Ctrl-C, in the thread of a replica too.
@@ -423,8 +530,10 @@ private:
 class Executable {
 public:
     // `standins`: (array, memory, offset) for each array that a step was recorded on.
-    Executable(Steps steps, const std::vector<std::tuple<py::array, size_t, int64_t>>& standins)
-        : steps_(std::move(steps)) {
+    // `records` is how many there are of all steps, those of loops and branches as well.
+    Executable(Steps steps, const std::vector<std::tuple<py::array, size_t, int64_t>>& standins,
+               size_t records)
+        : steps_(std::move(steps)), records_(records) {
         std::vector<Standin> sorted;
         for (const auto& [array, memory, offset] : standins) {
             memories_ = std::max(memories_, memory + 1);
@@ -436,13 +545,14 @@ public:
     }
 
     // Memory 0 is everything: offsets in it are addresses. Returns nanoseconds by step if asked to.
+    // `records` receives what the steps met, a row for each record, or is None.
     std::vector<int64_t> run(const std::vector<py::array>& arrays, const py::object& context,
-                             bool timed) const {
+                             bool timed, const py::object& records) const {
         std::vector<char*> memories{nullptr};
         for (const py::array& a : arrays)
             memories.push_back(static_cast<char*>(const_cast<void*>(a.data())));
         if (memories.size() < memories_) throw std::invalid_argument("a memory is missing");
-        const Run run{memories.data(), context.ptr()};
+        const Run run{memories.data(), context.ptr(), records_in(records, records_)};
         std::vector<int64_t> times;
         const py::gil_scoped_release released;
         using Clock = std::chrono::steady_clock;
@@ -463,6 +573,7 @@ public:
 
 private:
     const Steps steps_;
+    const size_t records_;
     size_t memories_ = 1;
 };
 
@@ -476,7 +587,9 @@ std::vector<Scalar> scalars(const std::vector<Index>& indices) {
 }  // namespace
 
 void add_executable(py::module_& m) {
-    py::class_<GraphStep, std::shared_ptr<GraphStep>>(m, "Step");
+    py::class_<GraphStep, std::shared_ptr<GraphStep>>(m, "Step")
+        .def_property_readonly("record_count", &GraphStep::record_count)
+        .def("set_first_record", &GraphStep::set_first_record, py::arg("first"));
     using Made = std::shared_ptr<GraphStep>;
     m.def(
         "record_elementwise",
@@ -541,6 +654,18 @@ void add_executable(py::module_& m) {
              const std::vector<py::array>& outputs) -> Made {
               return std::make_shared<PythonStep>(function, inputs, outputs);
           });
+    m.def("record_prologue", [](const py::object& program, const py::array& input) -> Made {
+        return std::make_shared<Prologue>(program, program.cast<const TileProgram&>(), input);
+    });
+    m.def("record_inspection",
+          [](const py::object& function, const std::vector<py::array>& inputs, int dtype,
+             bool zeros) -> Made {
+              return std::make_shared<Inspection>(function, inputs, dtype_code(dtype), zeros);
+          });
+    m.def("record_sums_inspection",
+          [](const py::object& function, const std::vector<py::array>& inputs) -> Made {
+              return std::make_shared<SumsInspection>(function, inputs);
+          });
     m.def("record_while",
           [](const Steps& condition, const Index& goes_on, const Steps& body,
              const py::array& trips) -> Made {
@@ -551,9 +676,10 @@ void add_executable(py::module_& m) {
         return std::make_shared<Conditional>(Scalar(index.first, index.second), branches);
     });
     py::class_<Executable>(m, "Executable")
-        .def(py::init<Steps, const std::vector<std::tuple<py::array, size_t, int64_t>>&>(),
-             py::arg("steps"), py::arg("standins"))
-        .def("run", &Executable::run, py::arg("memories"), py::arg("context"), py::arg("timed"));
+        .def(py::init<Steps, const std::vector<std::tuple<py::array, size_t, int64_t>>&, size_t>(),
+             py::arg("steps"), py::arg("standins"), py::arg("records") = 0)
+        .def("run", &Executable::run, py::arg("memories"), py::arg("context"), py::arg("timed"),
+             py::arg("records") = py::none());
 }
 
 }  // namespace neuronsim

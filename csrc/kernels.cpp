@@ -133,6 +133,8 @@ constexpr Kernels make_kernels() {
               subtract_twice,   divide_row,
               normalize_row,    stream};
     k.flush = flush;
+    k.exceptional = exceptional;
+    k.leaves_range = leaves_range;
     k.restrict_magnitude = restrict_magnitude;
     k.fma_chains = run_chains<fma>;
     k.chain_count = independent_chains * Vec::lanes;

@@ -185,6 +185,9 @@ struct Kernels {
     MapKernel canonicalize;                          // float32: NaN quiet and without payload (C5)
     RestrictKernel restrict_magnitude;
     MapKernel flush;  // float32: subnormals to zero (C4)
+    // Whether there may be anything to count: among an operation's results, a conversion's operands.
+    bool (*exceptional)(const void* out, const void* in, int n);
+    bool (*leaves_range)(const void* in, int n, float least, float greatest, bool allowed);
     OpKernel op[op_count][domain_count];
     FoldKernel fold[op_count][domain_count];
     ScanKernel scan[op_count][domain_count];

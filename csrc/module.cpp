@@ -26,7 +26,8 @@ using namespace neuronsim;
 namespace {
 
 void run_program(const TileProgram& program, const std::vector<py::array>& inputs,
-                 std::vector<py::array> outputs, uint64_t seed, const std::vector<uint64_t>& ids) {
+                 std::vector<py::array> outputs, uint64_t seed, const std::vector<uint64_t>& ids,
+                 const py::object& records) {
     if (inputs.size() != program.inputs().size() || outputs.size() != program.output_count() ||
         outputs.empty())
         throw std::invalid_argument("the program has another number of inputs or outputs");
@@ -37,8 +38,9 @@ void run_program(const TileProgram& program, const std::vector<py::array>& input
         if (shape_of(outputs[i]) != shape) throw std::invalid_argument("the shapes differ");
         targets.push_back(output_data(outputs[i], program.output_dtype(i)));
     }
+    Observed* const observed = records_in(records, program.step_count());
     const py::gil_scoped_release released;
-    program.run(shape, views, targets, seed, ids);
+    program.run(shape, views, targets, seed, ids, observed);
 }
 
 Reduction make_reduction(int op, int dtype, int accumulate, int64_t tile, bool round_tiles,
@@ -191,6 +193,7 @@ PYBIND11_MODULE(_core, m) {
     m.attr("FORMATS") = format_rows();
     m.attr("DTYPES") = std::vector<std::string>(dtype_names, dtype_names + dtype_count);
     m.attr("OPS") = op_table();
+    m.attr("OBSERVED") = std::vector<std::string>(observed_names, observed_names + observed_count);
     m.attr("CONVERT") = convert_op;
     m.attr("CONVERT_NEAREST") = convert_nearest_op;
     m.attr("REDUCE_PRECISION") = reduce_precision_op;
@@ -228,8 +231,9 @@ PYBIND11_MODULE(_core, m) {
              }),
              py::arg("inputs"), py::arg("steps"), py::arg("outputs"), py::arg("numerics"))
         .def("draws", &TileProgram::draws)
+        .def_property_readonly("step_count", &TileProgram::step_count)
         .def("run", &run_program, py::arg("inputs"), py::arg("outputs"), py::arg("seed") = 0,
-             py::arg("ids") = std::vector<uint64_t>());
+             py::arg("ids") = std::vector<uint64_t>(), py::arg("records") = py::none());
     add_eager(m);
     m.def(
         "empty",
@@ -275,6 +279,7 @@ PYBIND11_MODULE(_core, m) {
           py::arg("targets"));
     m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));
     py::class_<PackedColumns>(m, "PackedColumns")
+        .def_property_readonly("nbytes", &PackedColumns::bytes)
         .def(py::init([](int a_dtype, const py::array& b, int b_dtype, int b_vectors, int batch,
                          const TileProgram* b_program, const std::string& accumulate,
                          int accumulate_dtype, int64_t tile, const Numerics& numerics) {

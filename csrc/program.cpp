@@ -245,14 +245,32 @@ static int64_t elements_to_line(const char* data, int size) {
     return static_cast<int64_t>((line - reinterpret_cast<uintptr_t>(data) % line) % line) / size;
 }
 
+// Whether values may overflow or vanish when they are rounded to a float type, to nearest, or some are
+// zero before where that is not allowed.
+static bool may_leave(const Kernels& k, DType type, const void* values, int n, bool zero_allowed) {
+    const Format& f = formats[static_cast<int>(type)];
+    const auto power = [](int exponent) {  // of two, a normal float32 or the least subnormals
+        const int bits = exponent >= -126 ? (exponent + 127) << 23 : 1 << (exponent + 149);
+        float x;
+        __builtin_memcpy(&x, &bits, sizeof x);
+        return x;
+    };
+    // A format without Inf has numbers beyond these, which are only looked at more closely.
+    const float greatest = power(f.bias) * (2 - power(-f.mantissa_bits));
+    const float least = power(1 - f.bias - f.mantissa_bits);
+    return k.leaves_range(values, n, least, greatest, zero_allowed);
+}
+
 // Runs the steps on the n elements from index `first` on. `place` says where each value lies.
 void TileProgram::run_steps(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
-                            int64_t first) const {
+                            int64_t first, Observed* observed) const {
     const size_t input_count = inputs_.size();
     Draw draw{seed};
     for (size_t s = 0; s < steps_.size(); ++s) {
         const Step& step = steps_[s];
-        if (aliases_[s]) {
+        if (aliases_[s] &&
+            (observed == nullptr ||
+             !may_leave(k, step.result, place[static_cast<size_t>(step.operands[0])], n, true))) {
             place[input_count + s] = place[static_cast<size_t>(step.operands[0])];
             continue;
         }
@@ -261,7 +279,32 @@ void TileProgram::run_steps(const Kernels& k, void** place, int n, uint64_t seed
             operands[i] = place[static_cast<size_t>(step.operands[i])];
         if (ids != nullptr) draw.id = ids[s];
         run_step(k, s, place[input_count + s], operands, n, draw, first);
+        if (observed != nullptr) observe_step(k, s, place[input_count + s], operands, n, observed[s]);
     }
+}
+
+// A result that only storing rounds is rounded here, unless it stays within its type.
+void TileProgram::observe_step(const Kernels& k, size_t index, void* out, const void* const* operands,
+                               int n, Observed& seen) const {
+    const Step& step = steps_[index];
+    if (step.operands.empty() || moves_[inputs_.size() + index]) return;
+    if (!rounds_[index] && !looks_up_[index]) {
+        if (!may_leave(k, step.result, out, n, false)) return;
+        k.round[static_cast<int>(step.result)](out, n);
+    }
+    const DType source = dtypes_[static_cast<size_t>(step.operands.back())];
+    observe(k, step.op, source, step.result, numerics_.flush_subnormals, out, operands, n, seen);
+    const bool saturates = numerics_.fp8_overflow == Fp8Overflow::saturate &&
+                           is_device_float(step.result) && storage_bytes(step.result) == 1 &&
+                           formats[static_cast<int>(step.result)].has_inf;
+    if (!saturates) return;
+    // C3: what would overflow if it were not for the profile.
+    Tile exact, rounded;
+    compute(k, index, &exact, operands, n);
+    __builtin_memcpy(&rounded, &exact, static_cast<size_t>(n) * sizeof(float));
+    k.round[static_cast<int>(step.result)](&rounded, n);
+    for (int i = 0; i < n; ++i)
+        seen.saturated += exact.f32[i] - exact.f32[i] == 0 && rounded.f32[i] - rounded.f32[i] != 0;
 }
 
 // Runs the steps over [begin, end) in blocks. `input(i, at, n, tile)` gives the place of n elements of
@@ -269,13 +312,15 @@ void TileProgram::run_steps(const Kernels& k, void** place, int n, uint64_t seed
 template <class Input>
 void TileProgram::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                              char* const* outputs, uint64_t seed, const uint64_t* ids,
-                             int64_t block_elements) const {
+                             int64_t block_elements, Observed* observed) const {
     const size_t values = dtypes_.size(), input_count = inputs_.size();
     // Kept from run to run, since small arrays feel every allocation.
     thread_local std::vector<Tile> tiles;
     thread_local std::vector<void*> place;
     thread_local std::vector<char*> direct;  // outputs that their steps write themselves
     thread_local std::vector<char> is_stored;
+    thread_local std::vector<Observed> seen;
+    if (observed != nullptr) seen.assign(steps_.size(), {});
     if (tiles.size() < register_count()) tiles.resize(register_count());
     place.resize(values);
     direct.assign(values, nullptr);
@@ -302,13 +347,14 @@ void TileProgram::run_blocks(const Kernels& k, int64_t begin, int64_t end, const
                            : static_cast<void*>(&tiles[static_cast<size_t>(registers_[v])]);
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, *static_cast<Tile*>(place[i])));
-        run_steps(k, place.data(), n, seed, ids, at);
+        run_steps(k, place.data(), n, seed, ids, at, observed == nullptr ? nullptr : seen.data());
         for (size_t o = 0; o < outputs_.size(); ++o) {
             if (!is_stored[o]) continue;
             const size_t v = static_cast<size_t>(outputs_[o]);
             store_of(k, v)(place[v], n, outputs[o] + at * storage_bytes(dtypes_[v]));
         }
     }
+    if (observed != nullptr) add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);
 }
 
 // The elements at `data`, side by side in memory: used there if they lie as they are computed with.
@@ -335,10 +381,10 @@ bool TileProgram::is_function_in_memory(const char* input, const char* output) c
 }
 
 void TileProgram::run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
-                            const uint64_t* ids) const {
+                            const uint64_t* ids, Observed* observed) const {
     const Kernels& k = kernels();
     const int size = storage_bytes(output_dtype(0));
-    if (only_looks_up())
+    if (only_looks_up() && observed == nullptr)
         return parallel_for(n, look_up_grain, [&](int64_t begin, int64_t end) {
             look_up(steps_[0].op, output_dtype(0), inputs[0] + begin * size, end - begin,
                     outputs[0] + begin * size);
@@ -348,7 +394,7 @@ void TileProgram::run_dense(int64_t n, const char* const* inputs, char* const* o
     };
     const int64_t block = is_function_in_memory(inputs[0], outputs[0]) ? memory_block : tile_elements;
     const auto body = [&](int64_t begin, int64_t end) {
-        run_blocks(k, begin, end, input, outputs, seed, ids, block);
+        run_blocks(k, begin, end, input, outputs, seed, ids, block, observed);
     };
     constexpr int64_t grain = tiles_per_grain * tile_elements;
     if (n > grain) return parallel_for(n, grain, body);
@@ -358,13 +404,13 @@ void TileProgram::run_dense(int64_t n, const char* const* inputs, char* const* o
 
 void TileProgram::run(const std::vector<int64_t>& full_shape, const std::vector<View>& views,
                       const std::vector<char*>& outputs, uint64_t seed,
-                      const std::vector<uint64_t>& ids) const {
+                      const std::vector<uint64_t>& ids, Observed* observed) const {
     if (draws() && ids.size() != steps_.size())
         throw std::invalid_argument("stochastic rounding needs an id for each step");
     std::vector<int64_t> shape = full_shape;
     std::vector<View> inputs = views;
     collapse(shape, inputs);
-    run_collapsed(element_count(full_shape), shape, inputs, outputs, seed, ids);
+    run_collapsed(element_count(full_shape), shape, inputs, outputs, seed, ids, observed);
 }
 
 static bool lies_dense(const std::vector<int64_t>& shape, const View& view) {
@@ -376,13 +422,14 @@ static bool lies_dense(const std::vector<int64_t>& shape, const View& view) {
 
 void TileProgram::run_collapsed(int64_t count, const std::vector<int64_t>& shape,
                                 const std::vector<View>& inputs, const std::vector<char*>& outputs,
-                                uint64_t seed, const std::vector<uint64_t>& ids) const {
+                                uint64_t seed, const std::vector<uint64_t>& ids,
+                                Observed* observed) const {
     const Kernels& k = kernels();
     const bool is_dense_row = shape.empty() || (shape.size() == 1 && inputs.size() == 1 &&
                                                 inputs[0].strides[0] == storage_bytes(inputs[0].dtype));
     if (is_dense_row && inputs.size() == 1 && outputs.size() == 1 && ids.empty()) {
         const char* const data = inputs[0].data;
-        return run_dense(count, &data, outputs.data(), seed, nullptr);
+        return run_dense(count, &data, outputs.data(), seed, nullptr, observed);
     }
     std::vector<char> is_dense;
     for (const View& v : inputs) is_dense.push_back(lies_dense(shape, v));
@@ -395,13 +442,35 @@ void TileProgram::run_collapsed(int64_t count, const std::vector<int64_t>& shape
     };
     const auto body = [&](int64_t begin, int64_t end) {
         run_blocks(k, begin, end, input, outputs.data(), seed, ids.empty() ? nullptr : ids.data(),
-                   tile_elements);
+                   tile_elements, observed);
     };
     parallel_for(count, tiles_per_grain * tile_elements, body);
 }
 
-void TileProgram::run_tile(const Kernels& k, const void* const* inputs, int n,
-                           const void** outputs) const {
+void TileProgram::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
+                                    Observed* observed) const {
+    const Kernels& k = kernels();
+    const int64_t size = storage_bytes(input.dtype);
+    const bool is_dense = lies_dense(shape, input);
+    parallel_for(count, tiles_per_grain * tile_elements, [&](int64_t begin, int64_t end) {
+        thread_local Tile tile;
+        thread_local std::vector<Observed> seen;
+        thread_local std::vector<const void*> outputs;
+        seen.assign(steps_.size(), {});
+        outputs.resize(outputs_.size());
+        for (int64_t at = begin; at < end; at += tile_elements) {
+            const int n = static_cast<int>(end - at < tile_elements ? end - at : tile_elements);
+            const void* values = &tile;
+            if (is_dense) values = dense_input(k, input.dtype, input.data + at * size, n, tile);
+            else load_run(k, shape, input, at, n, tile);
+            run_tile(k, &values, n, outputs.data(), seen.data());
+        }
+        add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);
+    });
+}
+
+void TileProgram::run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
+                           Observed* observed) const {
     thread_local std::vector<Tile> tiles;
     thread_local std::vector<void*> place;
     if (tiles.size() < register_count()) tiles.resize(register_count());
@@ -409,7 +478,7 @@ void TileProgram::run_tile(const Kernels& k, const void* const* inputs, int n,
     for (size_t v = 0; v < place.size(); ++v)
         place[v] = v < inputs_.size() ? const_cast<void*>(inputs[v])
                                       : &tiles[static_cast<size_t>(registers_[v])];
-    run_steps(k, place.data(), n, 0, nullptr, 0);
+    run_steps(k, place.data(), n, 0, nullptr, 0, observed);
     for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[static_cast<size_t>(outputs_[i])];
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels.h"
+#include "observe.h"
 #include "rounding.h"
 #include "view.h"
 
@@ -36,6 +37,7 @@ public:
     const std::vector<DType>& inputs() const { return inputs_; }
     DType output_dtype(size_t i) const { return dtypes_[static_cast<size_t>(outputs_[i])]; }
     size_t output_count() const { return outputs_.size(); }
+    size_t step_count() const { return steps_.size(); }
     // Whether a step rounds stochastically, so that running it needs ids.
     bool draws() const;
 
@@ -46,23 +48,27 @@ public:
     }
 
     // Evaluates over `shape`; the outputs are dense row-major storage of that shape. A program that
-    // draws takes one id for each step.
+    // draws takes one id for each step. Where `observed` is not null, what each step met is added to
+    // its record there.
     void run(const std::vector<int64_t>& shape, const std::vector<View>& inputs,
-             const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids) const;
+             const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids,
+             Observed* observed = nullptr) const;
 
     // The same for `count` elements of a shape and views that `collapse` has merged.
     void run_collapsed(int64_t count, const std::vector<int64_t>& shape,
                        const std::vector<View>& inputs, const std::vector<char*>& outputs,
-                       uint64_t seed, const std::vector<uint64_t>& ids) const;
+                       uint64_t seed, const std::vector<uint64_t>& ids,
+                       Observed* observed = nullptr) const;
 
     // The same on n elements of dense storage.
     void run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
-                   const uint64_t* ids) const;
+                   const uint64_t* ids, Observed* observed = nullptr) const;
 
     // The same on n <= tile_elements elements in the form of their domains, without draws. `inputs` are
     // their places; gives those of the outputs, until the thread's next call. Floats may still have to
     // be rounded, by `output_store` where they are stored, else by `copy_output`.
-    void run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs) const;
+    void run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
+                  Observed* observed = nullptr) const;
     StoreKernel output_store(const Kernels& k, size_t i) const {
         return store_of(k, static_cast<size_t>(outputs_[i]));
     }
@@ -73,13 +79,20 @@ public:
     // Copies an output, rounded as it would be where it is stored.
     void copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const;
 
+    // Only adds what the steps of a program of one input meet over a shape and a view that `collapse`
+    // has merged.
+    void observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
+                           Observed* observed) const;
+
 private:
     template <class Input>
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
-                    char* const* outputs, uint64_t seed, const uint64_t* ids,
-                    int64_t block_elements) const;
+                    char* const* outputs, uint64_t seed, const uint64_t* ids, int64_t block_elements,
+                    Observed* observed) const;
     void run_steps(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
-                   int64_t first) const;
+                   int64_t first, Observed* observed) const;
+    void observe_step(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
+                      Observed& seen) const;
     StoreKernel store_of(const Kernels& k, size_t value) const {
         return (moves_[value] ? k.store : k.store_quiet)[static_cast<int>(dtypes_[value])];
     }

@@ -39,9 +39,16 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.executor.compile import compile_module
+from neuronsim.executor.diagnostics import OBSERVE, Counts, Observe
 from neuronsim.executor.replicas import run_replicas
-from neuronsim.executor.run import Program, run_program
-from neuronsim.executor.steps import Counts, TupleValue, Value
+from neuronsim.executor.run import (
+    Program,
+    StepTiming,
+    on_this_processor,
+    run_program,
+    step_timings,
+)
+from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.cache import cached_flags
 from neuronsim.hlo.conformance import Finding
@@ -87,7 +94,7 @@ class CompiledProgram:
         verify_replicas(model, setup.replicas)
         self._module = apply_plan(model, plan)
         self._program: Program = compile_module(self._module, setup.profile, setup.target)
-        self._counts = Counts()
+        self._diagnostics = Counts().to_dict("off")
         stochastic = setup.profile.rounding == "stochastic"
         self._rounding = RoundingState(default_seed() if stochastic else 0)
         self._lock = threading.Lock()  # of _rounding: no two calls share words
@@ -133,46 +140,94 @@ class CompiledProgram:
 
     @property
     def diagnostics(self) -> dict[str, Any]:
-        """What the last call met, by instruction: 64-bit integers that C7 truncated, and elements that
-        the profile's `activation="neuron_range"` made NaN (E3).
+        """What the last call met: for each category how many elements of which instructions.
+
+        Every call counts 64-bit integers that C7 truncated (`int64_truncated`) and elements that the
+        profile's `activation="neuron_range"` made NaN (`outside_range`, E3); one with
+        `observe="counts"` also `overflow`, `underflow`, `division_by_zero`, `nan_origin` and
+        `saturated`; one with `observe="full"` has `statistics` of the results of each instruction and
+        the first elements at which instructions made Inf or NaN (`origins`) as well. What the folding
+        of constants met is part of each call's.
         """
-        return asdict(self._counts)
+        return self._diagnostics
 
     @property
-    def truncated_constants(self) -> dict[str, int]:
-        """The 64-bit integers among the constants that C7 truncated, by instruction."""
-        return dict(self._program.of_constants.int64_truncated)
+    def constant_diagnostics(self) -> dict[str, dict[str, int]]:
+        """What the folding of constants met, by category and instruction."""
+        return self._program.of_constants.to_dict("counts")
 
     @property
-    def constants_outside_range(self) -> dict[str, int]:
-        """The elements of functions of constants that `neuron_range` made NaN, by instruction."""
-        return dict(self._program.of_constants.outside_range)
+    def opcodes(self) -> Mapping[str, str]:
+        """The HLO opcodes of the instructions that `diagnostics` and `timings` name."""
+        return self._program.opcodes
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes that the program takes beside its inputs and results: `temporaries` of each run at one
+        time, and for good `constants` and what is `packed` of them.
+        """
+        return self._program.memory
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of the constants as the program keeps them."""
         return self._program.constant_bytes
 
-    def __call__(self, *arrays: Any, seed: int | None = None, **named: Any) -> Array | tuple[Any, ...]:
+    def __call__(
+        self, *arrays: Any, seed: int | None = None, observe: Observe = "off", **named: Any
+    ) -> Array | tuple[Any, ...]:
         """Run the program; returns an Array, or a tuple where the module's root is one.
 
         Compiled for N replicas, N above 1, it takes arrays with a leading axis of N, and gives such; an
         input without that axis is the same for every replica. `diagnostics` is then the sum over them.
 
         Under stochastic rounding `seed` starts its random words anew; without it they go on from the
-        last call's, so that no two calls share any (S2). Raises InvalidData for inputs that do not fit.
+        last call's, so that no two calls share any (S2). `observe` says what `diagnostics` then holds;
+        the values are the same. "full" runs instruction by instruction, slowly.
+        Raises InvalidData for inputs that do not fit and InvalidArgument for another `observe`.
         """
+        if observe not in OBSERVE:
+            raise InvalidArgument(
+                f"observe cannot be {observe!r}{nearest(str(observe), OBSERVE)}: it is one of "
+                + ", ".join(OBSERVE)
+            )
         counts = Counts()
         inputs = self._bind(arrays, named)
         with self._lock:
             state = self._rounding if seed is None else RoundingState(check_seed(seed))
             self._rounding = replace(state, calls=state.calls + 1)
         if self._setup.replicas == 1:
-            value = run_program(self._program, inputs[0], counts, seed=state.seed, call=state.calls)
+            value = run_program(
+                self._program,
+                inputs[0],
+                counts,
+                seed=state.seed,
+                call=state.calls,
+                observe=observe,
+            )
         else:
-            value = _stacked(run_replicas(self._program, inputs, counts, state))
-        self._counts = counts
+            value = _stacked(run_replicas(self._program, inputs, counts, state, observe))
+        self._diagnostics = counts.to_dict(observe)
         return _wrap(value)
+
+    def timings(self, *arrays: Any, repeats: int = 5, **named: Any) -> tuple[StepTiming, ...]:
+        """How long each step of the program takes with these inputs, in the order in which they run:
+        the median of `repeats` runs after one that is not timed. A loop or conditional is one step. The
+        runs count as no calls: random words and `diagnostics` stay.
+
+        Raises InvalidArgument for fewer than one repeat and for a program of several replicas, and
+        InvalidData for inputs that do not fit.
+        """
+        if repeats < 1:
+            raise InvalidArgument(f"repeats must be at least 1, not {repeats}")
+        if self._setup.replicas > 1:
+            raise InvalidArgument("replicas wait for each other: their steps' times are not their own")
+        (inputs,), state = self._bind(arrays, named), self._rounding
+        runs: list[list[int]] = []
+        for _ in range(repeats + 1):
+            runs.append([])
+            run_program(self._program, inputs, seed=state.seed, call=state.calls, times=runs[-1])
+        return step_timings(on_this_processor(self._program), runs[1:])
 
     def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[dict[str, ops.Bits]]:
         """The inputs of each replica."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -25,6 +24,9 @@ from neuronsim.bench.report import print_measurements
 from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES
 from neuronsim.casting.plan import describe, load_plan
 from neuronsim.errors import InvalidArgument, InvalidFlag, NeuronSimError, nearest
+from neuronsim.executor.diagnostics import OBSERVE, Observe
+from neuronsim.executor.report import print_diagnostics, print_timings, total_diagnostics
+from neuronsim.executor.run import StepTiming
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.processor import check_environment, set_num_threads
 from neuronsim.targets import TARGETS, find_release, find_target, operators
@@ -72,6 +74,8 @@ def _parser() -> _Parser:
     run.add_argument("model", help="an HLO module (.hlo.pb) or a saved program (.nsim)")
     run.add_argument("--inputs", required=True, help=".npz: inputs by name, any number of samples")
     run.add_argument("--output", required=True, help=".npz to write")
+    run.add_argument("--observe", choices=OBSERVE[1:], help="print which instructions met what")
+    run.add_argument("--timings", action="store_true", help="print which steps take longest")
     _add_casts(run)
     _add_common(run)
 
@@ -273,15 +277,15 @@ def _run(options: argparse.Namespace) -> None:
     _check_writable(options.output)
     program = _program(options)
     dataset = load_dataset(options.inputs, input_names=program.model.input_names())
-    # What the constants met is in the diagnostics of every batch.
-    of_constants = program.truncated_constants, program.constants_outside_range
-    truncated, outside = (Counter(c) for c in of_constants)
+    observe: Observe = options.observe or "off"
+    met: list[dict[str, Any]] = []
+    timings: list[tuple[StepTiming, ...]] = []
 
     def call(**inputs: Any) -> Any:
-        result = program(**inputs)
-        met = program.diagnostics
-        truncated.update(Counter(met["int64_truncated"]) - Counter(of_constants[0]))
-        outside.update(Counter(met["outside_range"]) - Counter(of_constants[1]))
+        result = program(**inputs, observe=observe)
+        met.append(program.diagnostics)
+        if options.timings and not timings:
+            timings.append(program.timings(**inputs))
         return result
 
     outputs = run_batches(call, program.model, dataset)
@@ -290,13 +294,18 @@ def _run(options: argparse.Namespace) -> None:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     setup = program.setup
     print(f"{setup.settings.flag_line} ({setup.release}): {_listing(arrays)} in {options.output}")
-    for name, count in truncated.items():
+    counts = total_diagnostics(met, program.constant_diagnostics)
+    for name, count in counts.int64_truncated.items():
         print(
             f"warning: {name}: {count} 64-bit integers lost their high 32 bits (C7)",
             file=sys.stderr,
         )
-    for name, count in outside.items():
+    for name, count in counts.outside_range.items():
         print(f"warning: {ops.outside_range_warning(name, count)}", file=sys.stderr)
+    console = Console(stderr=True)
+    print_diagnostics(counts, observe, program.opcodes, console)
+    for found in timings:
+        print_timings(found, console)
 
 
 def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

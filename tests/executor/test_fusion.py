@@ -12,9 +12,10 @@ import pytest
 from neuronsim import dtypes, ops, processor
 from neuronsim.dtypes import DType
 from neuronsim.executor.compile import compile_module
+from neuronsim.executor.diagnostics import Counts
 from neuronsim.executor.fusion import MAX_PROLOGUE
 from neuronsim.executor.run import Program, run_program
-from neuronsim.executor.steps import Call, Chain, Counts, Product, Step, TupleValue, Value
+from neuronsim.executor.steps import Call, Chain, Product, Step, TupleValue, Value
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify

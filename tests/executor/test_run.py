@@ -16,8 +16,9 @@ from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import UnsupportedOperator, UnsupportedType
 from neuronsim.executor.compile import compile_module
+from neuronsim.executor.diagnostics import Counts
 from neuronsim.executor.run import Program, run_program
-from neuronsim.executor.steps import Counts, TupleValue, Value
+from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify

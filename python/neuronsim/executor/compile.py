@@ -15,13 +15,13 @@ from typing import Any
 from neuronsim import _core, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import OutOfMemory, UnsupportedType
+from neuronsim.executor.diagnostics import Counts, Observe
 from neuronsim.executor.fusion import fuse_products
 from neuronsim.executor.run import Program
 from neuronsim.executor.steps import (
     Call,
     Chain,
     Conditional,
-    Counts,
     Region,
     Step,
     While,
@@ -92,17 +92,22 @@ class _Shared:
 
     module: Module
     profile: Profile
+    op_by_op: bool
     constants: dict[str, Bits] = field(default_factory=dict)
     types: dict[str, ArrayType] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)  # of the constants
 
 
-def compile_module(module: Module, profile: Profile, target: Target) -> Program:
-    """The program of a verified module. Raises NeuronSimError for what the target cannot run."""
+def compile_module(
+    module: Module, profile: Profile, target: Target, *, op_by_op: bool = False
+) -> Program:
+    """The program of a verified module; `op_by_op` makes each instruction a step of its own, so that
+    all their results can be observed. Raises NeuronSimError for what the target cannot run.
+    """
     flat = inline_calls(module)
     check_types(flat, target)
     check_memory(flat, target)
-    shared = _Shared(flat, profile)
+    shared = _Shared(flat, profile, op_by_op)
     entry = flat.entry_computation
     inputs = tuple((p.name, p.array.type) for p in entry.parameters)
     shared.types |= dict(inputs)
@@ -117,7 +122,9 @@ def compile_module(module: Module, profile: Profile, target: Target) -> Program:
         shape=flat.root.shape,
         profile=profile,
         isa=_core.isa(),
-        again=lambda: compile_module(module, profile, target),
+        again=lambda: compile_module(module, profile, target, op_by_op=op_by_op),
+        each=lambda: compile_module(module, profile, target, op_by_op=True),
+        opcodes={i.name: i.opcode for c in flat.computations for i in c.instructions},
         of_constants=shared.counts,
     )
 
@@ -146,12 +153,14 @@ class _Compiler:
     def run(self) -> Region:
         c = self.computation
         live = _needed(c)
-        chains = _chains(c, self.profile, live)
+        chains = {} if self.shared.op_by_op else _chains(c, self.profile, live)
         for i in c.instructions:
             if i.name in live:
                 self._add(i, chains)
         results = self.values[c.root]
-        steps = fuse_products(self.steps, results, self.types, self.constants, self.profile)
+        steps = self.steps
+        if not self.shared.op_by_op:
+            steps = fuse_products(steps, results, self.types, self.constants, self.profile)
         parameters = tuple(n for number in sorted(self.arguments) for n in self.arguments[number])
         return Region(parameters, tuple(steps), results)
 
@@ -225,7 +234,9 @@ class _Compiler:
 
     def _fold(self, step: Step) -> None:
         arrays = [self.constants[o] for o in step.operands]
-        found = evaluate_step(step, arrays, ops.Setting(self.profile), self.shared.counts)
+        observe: Observe = "full" if self.shared.op_by_op else "counts"
+        setting = ops.Setting(self.profile)
+        found = evaluate_step(step, arrays, setting, self.shared.counts, observe=observe)
         for (name, _), value in zip(step.results, found, strict=True):
             value.data.flags.writeable = False
             self.constants[name] = value

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from neuronsim import _core, ops
 from neuronsim.executor.steps import Call, Chain, Product, Step
 from neuronsim.ops import ArrayType, Bits
@@ -60,16 +62,18 @@ def _product(s: Step, types: Mapping[str, ArrayType]) -> Product:
     assert isinstance(s.action, Call)
     assert s.result is not None
     rhs = types[s.operands[1]]
-    return Product(s.action.op, s.action.attributes, rhs, s.result, ops.NO_FUSION)
+    return Product(s.name, s.action.op, s.action.attributes, rhs, s.result, ops.NO_FUSION)
 
 
 def _with_packed(
     s: Step, known: Mapping[str, ArrayType], constants: Mapping[str, Bits], profile: Profile
 ) -> Step:
-    """The product with its right operand packed, if that is a constant."""
+    """The product with its right operand packed, if that is a constant. One that is not finite keeps
+    its elements, so that what a product makes of them can be told from what it makes itself.
+    """
     assert isinstance(s.action, Product)
     fusion, rhs = s.action.fusion, constants.get(s.operands[1])
-    if rhs is None or fusion.rhs is not None:
+    if rhs is None or fusion.rhs is not None or not _is_finite(rhs):
         return s
     lhs = known[s.operands[0]].dtype if fusion.lhs is None else fusion.lhs[1]
     setting = ops.Setting(profile)
@@ -107,7 +111,9 @@ def _with_prologue(
     fusion = replace(taken_in, rhs=fused) if side else replace(taken_in, lhs=fused)
     operands = (*s.operands[:side], source, *s.operands[side + 1 :])
     absorbed.add(maker.output)
-    action = replace(s.action, fusion=fusion)
+    names = list(s.action.prologues)
+    names[side] = maker.action.instructions
+    action = replace(s.action, fusion=fusion, prologues=(names[0], names[1]))
     return replace(s, action=action, operands=operands, members=(*maker.members, *s.members))
 
 
@@ -149,10 +155,14 @@ def _with_epilogue(
     absorbed.add(s.output)
     return replace(
         reader,
-        action=replace(s.action, fusion=fusion),
+        action=replace(s.action, fusion=fusion, epilogue=reader.action.instructions),
         operands=(*s.operands, *(reader.operands[n] for n in order[1:])),
         members=(*s.members, *reader.members),
     )
+
+
+def _is_finite(value: Bits) -> bool:
+    return bool(np.isfinite(ops.numbers(value)).all())
 
 
 def _program(

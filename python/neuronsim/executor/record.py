@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.errors import NeuronSimError
+from neuronsim.executor.diagnostics import Counts, Observe
 from neuronsim.executor.steps import (
     Call,
     Chain,
@@ -76,12 +77,16 @@ def _begin(array: BitsArray) -> int:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A program as the core runs it. `names` has the instructions of each of its steps."""
+    """A program as the core runs it. `names` has the instructions of each of its steps, `records` those
+    of each record of what steps meet. `arenas` is memory of earlier runs, for the next ones.
+    """
 
     executable: _core.Executable
     names: tuple[tuple[str, ...], ...]
+    records: tuple[str, ...]
     arena_bytes: int
     constants: tuple[BitsArray, ...]  # kept: the executable has their addresses
+    arenas: list[BitsArray] = field(default_factory=list)
 
 
 @dataclass
@@ -99,9 +104,14 @@ def record(
     steps: Sequence[Step],
     results: Sequence[tuple[str, ArrayType]],
     profile: Profile,
+    observe: Observe = "off",
 ) -> Recorded:
-    """The steps on planned memory. A run's memories: nothing, the arena, the inputs, the results."""
-    return _Recorder(inputs, constants, profile).run(steps, results)
+    """The steps on planned memory. A run's memories: nothing, the arena, the inputs, the results.
+
+    Under `observe="counts"` with steps that look into what others give; under "full" every step is a
+    Python one, which knows all of its operands and results.
+    """
+    return _Recorder(inputs, constants, profile, observe).run(steps, results)
 
 
 class _Recorder:
@@ -110,8 +120,11 @@ class _Recorder:
         inputs: Sequence[tuple[str, ArrayType]],
         constants: Mapping[str, Bits],
         profile: Profile,
+        observe: Observe,
     ) -> None:
         self.profile = profile
+        self.observe = observe
+        self.records: list[str] = []
         self.setting = ops.Setting(profile)
         self.places: dict[str, Place] = {}
         self.memories: list[Memory] = []
@@ -153,9 +166,9 @@ class _Recorder:
             (m.standin, max(m.slot, 0), _begin(m.standin) if m.slot == CONSTANTS else offsets.get(m, 0))
             for m in self.memories
         ]
-        executable = _core.Executable(self.recorded, standins)
+        executable = _core.Executable(self.recorded, standins, len(self.records))
         constants = tuple(m.standin for m in self.memories if m.slot == CONSTANTS)
-        return Recorded(executable, tuple(self.names), size, constants)
+        return Recorded(executable, tuple(self.names), tuple(self.records), size, constants)
 
     # ---- memory --------------------------------------------------------------------------------
 
@@ -181,6 +194,16 @@ class _Recorder:
         self.names.append(names)
         self._touch(touched)
         self.position += 1
+
+    def _add_observed(
+        self, step: _core.Step, records: Sequence[str], names: tuple[str, ...], *touched: Memory
+    ) -> None:
+        """Adds a step that has records, which belong to these instructions."""
+        if self.observe != "off":
+            assert step.record_count == len(records)
+            step.set_first_record(len(self.records))
+            self.records.extend(records)
+        self._add(step, names, *touched)
 
     def _touch(self, memories: Iterable[Memory]) -> None:
         for m in memories:
@@ -226,6 +249,8 @@ class _Recorder:
             self._record_while(s, action, scope)
         elif isinstance(action, Conditional):
             self._record_conditional(s, action, scope)
+        elif self.observe == "full":
+            self._record_python(s, scope)
         elif self.profile.rounding == "stochastic":
             if not (isinstance(action, Call) and self._record_view(s, action, scope)):
                 self._record_python(s, scope)
@@ -243,7 +268,8 @@ class _Recorder:
         output = self._new(name, t, scope)
         arrays = [np.broadcast_to(p.array, t.dims) for p in inputs]
         step = _core.record_elementwise(program, arrays, [output])
-        self._add(step, s.members, *(p.memory for p in inputs), self.places[name].memory)
+        touched = (*(p.memory for p in inputs), self.places[name].memory)
+        self._add_observed(step, action.instructions, s.members, *touched)
 
     def _record_product(self, s: Step, action: Product, scope: _Scope) -> None:
         if ops.goes_via_float32(action.result.dtype, action.attributes, self.profile):
@@ -263,8 +289,51 @@ class _Recorder:
             fusion,
         )
         step = ops.record_product(*product)
-        self._add(step, s.members, *(p.memory for p in places), self.places[name].memory)
-        return None
+        touched = (*(p.memory for p in places), self.places[name].memory)
+        if self.observe == "off":
+            return self._add(step, s.members, *touched)
+        for side, fused in enumerate((fusion.lhs, fusion.rhs)):
+            if fused is not None:
+                prologue = _core.record_prologue(fused[0], places[side].array)
+                self._add_observed(prologue, action.prologues[side], (), places[side].memory)
+        sums = len(self.records)
+        records = () if fusion.epilogue is None else (action.name, *action.epilogue)
+        self._add_observed(step, records, s.members, *touched)
+        return self._inspect_product(s, action, sums)
+
+    def _inspect_product(self, s: Step, action: Product, sums: int) -> None:
+        """A step that looks into a product whose result, or the sums that its epilogue took, call for
+        it; `sums` is the number of their record.
+        """
+        t = action.result
+        if not t.dtype.exponent_bits:
+            return None
+        count = 1 if action.reads_packed else 2
+        given = [self.places[o] for o in s.operands[:count]]
+        function = _inspect_product(action, [self.types[o].dtype for o in s.operands[:2]], self.profile)
+        if action.fusion.epilogue is None:
+            zeros = ops.rounds_sums(t.dtype, self.profile)
+            return self._add_inspection(function, self.places[s.output], t.dtype, given, zeros)
+        step = _core.record_sums_inspection(function, [p.array for p in given])
+        step.set_first_record(sums)
+        return self._add(step, (), *(p.memory for p in given))
+
+    def _add_inspection(
+        self,
+        function: PythonFunction,
+        output: Place,
+        dtype: dtypes.DType,
+        operands: Sequence[Place],
+        zeros: bool,
+    ) -> None:
+        """A step that looks into the result of the one before if that has Inf, NaN or `zeros`."""
+        arrays = [output.array, *(p.array for p in operands)]
+        if zeros and self.profile.fp8_overflow == "saturate":
+            step = _core.record_python(function, arrays, [])  # nothing tells what saturated
+        else:
+            code = ops.core_code(dtype, "a result")
+            step = _core.record_inspection(function, arrays, code, zeros)
+        self._add(step, (), output.memory, *(p.memory for p in operands))
 
     def _record_call(self, s: Step, action: Call, scope: _Scope) -> None:
         if self._record_view(s, action, scope):
@@ -324,6 +393,11 @@ class _Recorder:
         recorder = ops.record_reduce if action.op.name == "reduce" else ops.record_reduce_window
         step = recorder(operands, action.attributes, output, self.setting)
         self._add(step, s.members, array.memory, initial.memory, self.places[name].memory)
+        reducer = action.attributes["reducer"]
+        if self.observe == "counts" and t.dtype.exponent_bits and reducer in ("add", "multiply"):
+            function = _inspect_call(s, action, self.setting)
+            places = (array, initial)
+            self._add_inspection(function, self.places[name], t.dtype, places, reducer == "multiply")
         return True
 
     def _truncates(self, t: ArrayType) -> bool:
@@ -494,9 +568,65 @@ def _same(a: Place, b: Place) -> bool:
     return a.memory is b.memory and _begin(x) == _begin(y) and x.strides == y.strides
 
 
-def _python_function(
-    s: Step, types: Sequence[dtypes.DType], profile: Profile
-) -> Callable[[Any, list[BitsArray], list[BitsArray]], None]:
+PythonFunction: TypeAlias = Callable[[Any, list[BitsArray], list[BitsArray]], None]
+
+
+def _inspect_call(s: Step, action: Call, setting: ops.Setting) -> PythonFunction:
+    """Counts what a call met; the inputs are its result and its operands."""
+    assert s.result is not None
+    dtype = s.result.dtype
+
+    def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
+        result, *operands = (Bits(a, dtype) for a in inputs)
+        counts: Counts = context.counts
+        counts.observe(s.name, action.op, operands, action.attributes, [result], setting)
+
+    return run
+
+
+def _inspect_product(
+    action: Product, types: Sequence[dtypes.DType], profile: Profile
+) -> PythonFunction:
+    """Counts what a product met; the inputs are its result where no epilogue took the sums, which are
+    then computed again, and the operands that are not packed.
+    """
+    fusion = replace(action.fusion, epilogue=None, terms=())
+    setting = ops.Setting(profile)
+
+    def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
+        counts: Counts = context.counts
+        given = list(inputs)
+        known = None if action.fusion.epilogue is not None else given.pop(0)
+        operands = [Bits(a, t) for a, t in zip(given, types, strict=False)]
+        if action.reads_packed:
+            nothing = np.broadcast_to(np.zeros((), action.rhs.dtype.storage), action.rhs.dims)
+            operands.append(Bits(nothing, action.rhs.dtype))
+        product = (action.op, operands, action.attributes, setting)
+        result = (
+            ops.evaluate_product(*product, action.result, fusion)
+            if known is None
+            else Bits(known, action.result.dtype)
+        )
+        read = [_prologue(x, f) for x, f in zip(operands, (fusion.lhs, fusion.rhs), strict=True)]
+        arguments = (action.op, read, action.attributes, result, action.reads_packed)
+        origins = ops.find_origins(*arguments)
+        counts.add_events(action.name, ops.of_origins(origins))
+        if known is not None:  # else the epilogue saw the rounding
+            rounding = (action.op, operands, action.attributes, result, setting, fusion)
+            counts.add_events(action.name, ops.observe_rounding(*rounding))
+
+    return run
+
+
+def _prologue(x: Bits, fused: tuple[ops.TileProgram, dtypes.DType] | None) -> Bits:
+    """What a fused program makes of an operand."""
+    if fused is None:
+        return x
+    result = ArrayType(fused[1], x.data.shape)
+    return Bits(ops.run_tile_program(fused[0], [x.data], [result])[0], result.dtype)
+
+
+def _python_function(s: Step, types: Sequence[dtypes.DType], profile: Profile) -> PythonFunction:
     """A step for which the core has no recorded form."""
 
     def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
@@ -505,7 +635,7 @@ def _python_function(
         path = f"{context.call}/{s.computation}/"
         setting = ops.Setting(profile, context.seed, path, context.replica)
         try:
-            found = evaluate_step(s, arrays, setting, context.counts, trips)
+            found = evaluate_step(s, arrays, setting, context.counts, trips, context.observe)
         except NeuronSimError as error:
             label = s.action.op.label if isinstance(s.action, Call | Product) else "chain"
             raise type(error)(f"{s.name} ({label}): {error}") from error

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from neuronsim.errors import NeuronSimError
+from neuronsim.executor.diagnostics import Counts, Observe
 from neuronsim.executor.rendezvous import Rendezvous, Stopped
-from neuronsim.executor.run import Program, on_this_processor, run_program
-from neuronsim.executor.steps import Counts, Value
+from neuronsim.executor.run import Program, on_this_processor, recorded_form, run_program
+from neuronsim.executor.steps import Value
 from neuronsim.ops import Bits, Replica
 from neuronsim.profiles import RoundingState
 
@@ -19,6 +20,7 @@ def run_replicas(
     inputs: Sequence[Mapping[str, Bits]],
     counts: Counts,
     words: RoundingState,
+    observe: Observe = "off",
 ) -> list[Value]:
     """The results of one replica for each of these inputs; see `run_program`. `counts` receives the sum
     of what they met. They draw the same words of stochastic rounding (S2).
@@ -27,7 +29,7 @@ def run_replicas(
     the first replica that has one; no thread is left behind.
     """
     program = on_this_processor(program)
-    _ = program.recorded  # once, before the threads ask for it
+    recorded_form(program, observe)  # once, before the threads ask for it
     rendezvous = Rendezvous(len(inputs))
     own = [Counts() for _ in inputs]
     values: dict[int, Value] = {}
@@ -38,7 +40,13 @@ def run_replicas(
         replica = Replica(number, len(inputs), meet, rendezvous.check)
         try:
             values[number] = run_program(
-                program, inputs[number], own[number], seed=words.seed, call=words.calls, replica=replica
+                program,
+                inputs[number],
+                own[number],
+                seed=words.seed,
+                call=words.calls,
+                replica=replica,
+                observe=observe,
             )
         except Stopped:
             pass

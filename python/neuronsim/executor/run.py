@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 
 from neuronsim import _core, ops
 from neuronsim.errors import OutOfMemory
+from neuronsim.executor.diagnostics import Counts, Observe, empty_records
 from neuronsim.executor.record import Recorded, record
-from neuronsim.executor.steps import Counts, Product, Step, Value, all_steps, constant_bytes, tree
+from neuronsim.executor.steps import Product, Step, Value, all_steps, constant_bytes, tree
 from neuronsim.hlo.module import AnyShape
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.processor import check_environment
@@ -24,7 +24,8 @@ from neuronsim.profiles import Profile
 class Program:
     """The compiled form: inputs by name, constants, steps, and the arrays that make up the result, in
     the order of `shape`. What is packed is so for the instruction set `isa`; `again` compiles the
-    module for another.
+    module for another, `each` with every instruction a step of its own. `opcodes` has those of the
+    instructions by name.
     """
 
     inputs: tuple[tuple[str, ArrayType], ...]
@@ -35,22 +36,50 @@ class Program:
     profile: Profile
     isa: str
     again: Callable[[], Program]
+    each: Callable[[], Program]
+    opcodes: Mapping[str, str]
     of_constants: Counts = field(default_factory=Counts)
 
     @cached_property
     def recorded(self) -> Recorded:
         """The program on planned memory."""
-        return record(self.inputs, self.constants, self.steps, self.results, self.profile)
+        return self._recorded("off")
 
     @cached_property
-    def arenas(self) -> list[BitsArray]:
-        """Memory of earlier runs, for the next ones."""
-        return []
+    def counting(self) -> Recorded:
+        """The same with what it takes to count what the steps meet."""
+        return self._recorded("counts")
+
+    @cached_property
+    def observed(self) -> Recorded:
+        """The program instruction by instruction, each in Python."""
+        return self.op_by_op._recorded("full")
+
+    @cached_property
+    def op_by_op(self) -> Program:
+        """The same program without chains and fused products."""
+        return self.each()
+
+    def _recorded(self, observe: Observe) -> Recorded:
+        arguments = (self.inputs, self.constants, self.steps, self.results, self.profile)
+        return record(*arguments, observe)
 
     @cached_property
     def elsewhere(self) -> dict[str, Program]:
         """The same program for other instruction sets."""
         return {}
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes that the program takes beside its inputs and results: `temporaries` of each run at one
+        time, and for good `constants` and what is `packed` of them.
+        """
+        columns = {id(p): p.nbytes for s in all_steps(self.steps) if (p := _packed(s)) is not None}
+        return {
+            "temporaries": self.recorded.arena_bytes,
+            "constants": constant_bytes(self.constants),
+            "packed": sum(columns.values()),
+        }
 
     @property
     def constant_bytes(self) -> int:
@@ -73,6 +102,7 @@ class Context:
     seed: int
     call: int
     counts: Counts
+    observe: Observe
     replica: ops.Replica = ops.ALONE
 
     def check(self) -> None:
@@ -89,33 +119,38 @@ def run_program(
     call: int = 0,
     replica: ops.Replica = ops.ALONE,
     times: list[int] | None = None,
+    observe: Observe = "off",
 ) -> Value:
     """The result for these inputs, which have the program's types. `seed` and `call`, the number of
     earlier calls since seeding, choose the words of stochastic rounding (S2).
 
     `replica` meets the program's other runs in its collectives.
 
-    `counts` receives what the run met, that of constants included, and `times` the nanoseconds of each
-    step. The result shares no memory with the inputs or the program.
+    `counts` receives what the run met as far as `observe` asks for, that of constants included, and
+    `times` the nanoseconds of each step. The result shares no memory with the inputs or the program.
     """
     check_environment()
     program = on_this_processor(program)
     counts = Counts() if counts is None else counts
-    counts.add(program.of_constants)
-    context = Context(seed, call, counts, replica)
+    counts.add(program.op_by_op.of_constants if observe == "full" else program.of_constants)
+    context = Context(seed, call, counts, observe, replica)
     try:
-        recorded = program.recorded
+        recorded = recorded_form(program, observe)
         outputs = [_empty(t) for _, t in program.results]
-        arena = _arena(program)
+        arena = _arena(recorded)
         given = (_dense(name, inputs[name], program.profile, counts) for name, _ in program.inputs)
-        found = recorded.executable.run([arena, *given, *outputs], context, times is not None)
+        memories = [arena, *given, *outputs]
+        records = empty_records(len(recorded.records)) if observe == "counts" else None
+        found = recorded.executable.run(memories, context, times is not None, records)
     except MemoryError as error:
         largest = max(all_steps(program.steps), key=_result_bytes)
         raise OutOfMemory(
             f"the program does not fit in this machine's memory: {error}. Its largest array is "
             f"{largest.name}, {' and '.join(str(t) for _, t in largest.results)}"
         ) from error
-    program.arenas.append(arena)
+    recorded.arenas.append(arena)
+    if records is not None:
+        counts.add_records(recorded.records, records)
     if times is not None:
         times.extend(found)
     pairs = zip(outputs, program.results, strict=True)
@@ -132,11 +167,25 @@ def on_this_processor(program: Program) -> Program:
     return program
 
 
-def _arena(program: Program) -> BitsArray:
+def recorded_form(program: Program, observe: Observe) -> Recorded:
+    """The program as the core runs it when so much is observed."""
+    match observe:
+        case "counts":
+            return program.counting
+        case "full":
+            return program.observed
+    return program.recorded
+
+
+def _arena(recorded: Recorded) -> BitsArray:
     try:
-        return program.arenas.pop()
+        return recorded.arenas.pop()
     except IndexError:
-        return np.empty(program.recorded.arena_bytes, np.uint8)
+        return np.empty(recorded.arena_bytes, np.uint8)
+
+
+def _packed(s: Step) -> _core.PackedColumns | None:
+    return s.action.fusion.packed if isinstance(s.action, Product) else None
 
 
 def _dense(name: str, value: Bits, profile: Profile, counts: Counts) -> BitsArray:
@@ -155,6 +204,23 @@ def _result_bytes(step: Step) -> int:
     return sum(math.prod(t.dims) * t.dtype.itemsize for _, t in step.results)
 
 
-def step_names(program: Program) -> tuple[str, ...]:
-    """The instructions of each step, as `times` lists them."""
-    return tuple("+".join(chain(names)) for names in program.recorded.names)
+@dataclass(frozen=True)
+class StepTiming:
+    """The time of one step: the median of its runs in seconds, and its share of all steps'. What only
+    copies a value to where a loop or the result has it belongs to no instruction.
+    """
+
+    instructions: tuple[str, ...]
+    opcodes: tuple[str, ...]
+    seconds: float
+    share: float
+
+
+def step_timings(program: Program, runs: Sequence[Sequence[int]]) -> tuple[StepTiming, ...]:
+    """The timings of the steps by the `times` of some runs."""
+    medians = np.median(np.array(runs, np.float64), axis=0) / 1e9
+    total = float(medians.sum()) or 1.0
+    return tuple(
+        StepTiming(names, tuple(program.opcodes.get(n, "") for n in names), float(s), float(s) / total)
+        for names, s in zip(program.recorded.names, medians, strict=True)
+    )

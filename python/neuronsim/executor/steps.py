@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from neuronsim import dtypes, ops
+from neuronsim.executor.diagnostics import Counts, Observe, empty_records
 from neuronsim.hlo.module import AnyShape, Shape
 from neuronsim.ops import ArrayType, Attributes, Bits
 
@@ -61,14 +62,18 @@ class Call:
 @dataclass(frozen=True)
 class Product:
     """A dot or convolution with what is fused into it. The step's operands are the product's two and
-    then the epilogue's others; `rhs` is its right operand's type, `result` the product's own.
+    then the epilogue's others; `rhs` is its right operand's type, `name` and `result` the product's
+    own. `prologues` and `epilogue` name the instructions that the fused programs' steps belong to.
     """
 
+    name: str
     op: ops.Op
     attributes: Attributes
     rhs: ArrayType
     result: ArrayType
     fusion: ops.Fusion
+    prologues: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    epilogue: tuple[str, ...] = ()
 
     @property
     def reads_packed(self) -> bool:
@@ -171,25 +176,6 @@ def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
             yield from all_steps(region.steps)
 
 
-@dataclass
-class Counts:
-    """What a run met, by instruction: 64-bit integers that C7 changed, and elements outside the
-    documented input range of a function (E3).
-    """
-
-    int64_truncated: dict[str, int] = field(default_factory=dict)
-    outside_range: dict[str, int] = field(default_factory=dict)
-
-    def add(self, other: Counts) -> None:
-        """Adds what another run met."""
-        for own, more in (
-            (self.int64_truncated, other.int64_truncated),
-            (self.outside_range, other.outside_range),
-        ):
-            for name, count in more.items():
-                own[name] = own.get(name, 0) + count
-
-
 def stored_bytes(value: Bits) -> int:
     """Bytes that an array takes; what a broadcast repeats counts once."""
     data = value.data
@@ -214,31 +200,46 @@ def evaluate_step(
     setting: ops.Setting,
     counts: Counts,
     trips: str = "",
+    observe: Observe = "off",
 ) -> tuple[Bits, ...]:
     """The arrays that a chain, product or call gives. The setting's path is "call/computation/", and
-    `trips` the trip counts of the loops around it (S2).
+    `trips` the trip counts of the loops around it (S2). `counts` receives what is met, as far as
+    `observe` asks for.
     """
     action, profile = step.action, setting.profile
     if isinstance(action, Chain):
         assert step.result is not None
         program = ops.tile_program(action.inputs, action.steps, action.outputs, profile)
         ids = action.identifiers(setting, trips)
-        data = ops.run_tile_program(program, [a.data for a in arrays], [step.result], setting.seed, ids)
+        records = None if observe == "off" else empty_records(len(action.steps))
+        data = ops.run_tile_program(
+            program, [a.data for a in arrays], [step.result], setting.seed, ids, records
+        )
+        if records is not None:
+            counts.add_records(action.instructions, records)
         return (Bits(data[0], step.result.dtype),)
     own = setting._replace(path=f"{setting.path}{step.name}/{trips}")
     if isinstance(action, Product):
         fusion = ops.with_terms(action.fusion, [a.data for a in arrays[2:]])
         product = (action.op, arrays[:2], action.attributes, own, action.result, fusion)
-        return (ops.evaluate_product(*product),)
+        result = ops.evaluate_product(*product)
+        if observe != "off":
+            counts.observe(action.name, action.op, arrays[:2], action.attributes, [result], own)
+        return (result,)
     assert isinstance(action, Call)
     outside = ops.count_outside_range(action.op, arrays, profile)
     if outside:
         counts.add(Counts(outside_range={step.name: outside}))
     if profile.int64 == "keep":
-        return ops.evaluate_all(action.op, arrays, action.attributes, own, action.result)
-    found, changed = ops.truncated_all(action.op, arrays, action.attributes, own, action.result)
-    if changed:
-        counts.add(Counts(int64_truncated={step.name: changed}))
+        found = ops.evaluate_all(action.op, arrays, action.attributes, own, action.result)
+    else:
+        found, changed = ops.truncated_all(action.op, arrays, action.attributes, own, action.result)
+        if changed:
+            counts.add(Counts(int64_truncated={step.name: changed}))
+    if observe != "off":
+        counts.observe(step.name, action.op, arrays, action.attributes, found, own)
+    if observe == "full":
+        counts.describe(step.name, action.op, arrays, action.attributes, found)
     return found
 
 

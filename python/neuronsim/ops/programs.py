@@ -195,18 +195,20 @@ def run_tile_program(
     results: Sequence[ArrayType],
     seed: int = 0,
     ids: Sequence[int] = (),
+    records: BitsArray | None = None,
 ) -> list[BitsArray]:
     """Run a program over the dims of its results; inputs are broadcast to them without a copy.
-    Stochastic rounding takes a seed and an id for each step (S2).
+    Stochastic rounding takes a seed and an id for each step (S2). What each step meets is added to its
+    row of `records`.
     """
-    if len(results) == 1 and not ids:
+    if len(results) == 1 and not ids and records is None:
         output = _core.run_dense(program, *inputs)
         if output is not None and output.shape == results[0].dims:
             return [output]
     outputs = [empty(t) for t in results]
     dims = results[0].dims
     broadcast = [x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs]
-    program.run(broadcast, outputs, seed, list(ids))
+    program.run(broadcast, outputs, seed, list(ids), records)
     return outputs
 
 

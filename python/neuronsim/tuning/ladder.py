@@ -46,7 +46,7 @@ class Runnable(Protocol):
     @property
     def diagnostics(self) -> Mapping[str, Any]: ...
     @property
-    def truncated_constants(self) -> Mapping[str, int]: ...
+    def constant_diagnostics(self) -> Mapping[str, Mapping[str, int]]: ...
     def __call__(self, **named: Any) -> Any: ...
 
 
@@ -146,12 +146,13 @@ def measure_rungs(
 
         report(0)
         program = build(s)
-        truncated = Counter(program.truncated_constants)
+        truncated = Counter(program.constant_diagnostics["int64_truncated"])
 
         def call(program: Runnable = program, counts: Counter[str] = truncated, **inputs: Any) -> Any:
             result = program(**inputs)
             met = program.diagnostics["int64_truncated"]
-            counts.update({k: v for k, v in met.items() if k not in program.truncated_constants})
+            of_constants = program.constant_diagnostics["int64_truncated"]
+            counts.update({k: v for k, v in met.items() if k not in of_constants})
             return result
 
         outputs = _side_by_side(run_batches(call, module, dataset, report))

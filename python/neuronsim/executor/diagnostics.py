@@ -1,0 +1,145 @@
+"""What a run met, by instruction (docs/diagnostics.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import ops
+from neuronsim.ops import Attributes, Bits
+
+# What a call counts: what C7 and E3 demand; exceptions as well; and what all arrays consist of.
+Observe: TypeAlias = Literal["off", "counts", "full"]
+OBSERVE: tuple[Observe, ...] = get_args(Observe)
+# The categories of every call, and those that only an observed one has.
+ALWAYS = ("int64_truncated", "outside_range")
+CATEGORIES = (*ALWAYS, *ops.EVENTS)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The first element at which an instruction made an Inf or NaN: its index, its value, and the
+    elements of the operands that it is made of, if that is one of each.
+    """
+
+    index: tuple[int, ...]
+    value: Any
+    operands: tuple[Any, ...]
+
+
+@dataclass
+class Counts:
+    """What a run met: elements by category and instruction, and where it was observed in full what the
+    results of each instruction consist of, and the first element of each origin of Inf and NaN, in the
+    order in which they ran.
+    """
+
+    int64_truncated: dict[str, int] = field(default_factory=dict)
+    outside_range: dict[str, int] = field(default_factory=dict)
+    overflow: dict[str, int] = field(default_factory=dict)
+    underflow: dict[str, int] = field(default_factory=dict)
+    division_by_zero: dict[str, int] = field(default_factory=dict)
+    nan_origin: dict[str, int] = field(default_factory=dict)
+    saturated: dict[str, int] = field(default_factory=dict)
+    statistics: dict[str, ops.Statistics] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
+
+    def add(self, other: Counts) -> None:
+        """Adds what another run, or a part of one, met."""
+        for category in CATEGORIES:
+            for name, count in getattr(other, category).items():
+                self.add_count(category, name, count)
+        for name, s in other.statistics.items():
+            self._add_statistics(name, s)
+        for name, origin in other.origins.items():
+            self.origins.setdefault(name, origin)
+
+    def add_count(self, category: str, instruction: str, count: int) -> None:
+        """Adds to what an instruction met."""
+        own: dict[str, int] = getattr(self, category)
+        own[instruction] = own.get(instruction, 0) + count
+
+    def add_events(self, instruction: str, events: Mapping[str, int]) -> None:
+        """Adds the counts of some events that are not none."""
+        for category, count in events.items():
+            if count:
+                self.add_count(category, instruction, count)
+
+    def add_records(self, instructions: Iterable[str], records: npt.NDArray[np.int64]) -> None:
+        """Adds the core's records of steps, which belong to these instructions."""
+        if records.any():
+            for name, row in zip(instructions, records.tolist(), strict=True):
+                self.add_events(name, dict(zip(ops.EVENTS, row, strict=True)))
+
+    def observe(
+        self,
+        name: str,
+        op: ops.Op,
+        operands: Sequence[Bits],
+        attributes: Attributes,
+        results: Sequence[Bits],
+        setting: ops.Setting,
+    ) -> None:
+        """Adds what an evaluated instruction met."""
+        self.add_events(name, ops.observe(op, operands, attributes, results, setting))
+
+    def describe(
+        self,
+        name: str,
+        op: ops.Op,
+        operands: Sequence[Bits],
+        attributes: Attributes,
+        results: Sequence[Bits],
+    ) -> None:
+        """Adds what the results of an evaluated instruction consist of, and where Inf or NaN began."""
+        for result in results:
+            found = ops.statistics(result)
+            if found is None:
+                continue
+            self._add_statistics(name, found)
+            if op.cast in ("movement", "host") or name in self.origins:
+                continue
+            if found.nan or found.infinite:
+                origins = ops.find_origins(op, operands, attributes, result)
+                self._add_origin(name, op, operands, result, origins.nan | origins.infinite)
+
+    def _add_statistics(self, name: str, found: ops.Statistics) -> None:
+        known = self.statistics.get(name)
+        self.statistics[name] = found if known is None else known + found
+
+    def _add_origin(
+        self,
+        name: str,
+        op: ops.Op,
+        operands: Sequence[Bits],
+        result: Bits,
+        mask: npt.NDArray[np.bool_],
+    ) -> None:
+        if not mask.any():
+            return
+        place = np.unravel_index(int(np.argmax(mask)), mask.shape)
+        dims = result.data.shape
+        given = operands if ops.is_elementwise(op) else ()
+        self.origins[name] = Origin(
+            tuple(int(n) for n in place),
+            ops.numbers(result)[place].item(),
+            tuple(np.broadcast_to(ops.numbers(x), dims)[place].item() for x in given),
+        )
+
+    def to_dict(self, observe: Observe) -> dict[str, Any]:
+        """The categories that a call with this `observe` counts, each with its instructions."""
+        categories = ALWAYS if observe == "off" else CATEGORIES
+        found: dict[str, Any] = {c: dict(getattr(self, c)) for c in categories}
+        if observe == "full":
+            for name in ("statistics", "origins"):
+                found[name] = {k: asdict(v) for k, v in getattr(self, name).items()}
+        return found
+
+
+def empty_records(count: int) -> npt.NDArray[np.int64]:
+    """Records of the core for some steps, which have met nothing."""
+    return np.zeros((count, len(ops.EVENTS)), np.int64)

@@ -1,0 +1,267 @@
+"""What an operation met: IEEE 754's exceptions, and conversions that saturate (docs/diagnostics.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import _core, dtypes
+from neuronsim.dtypes import DType
+from neuronsim.ops.elementwise import converted
+from neuronsim.ops.products import NO_FUSION, Fusion, evaluate_convolution, evaluate_dot
+from neuronsim.ops.programs import (
+    CONVERT,
+    core_code,
+    elementwise_program,
+    is_host,
+    run_tile_program,
+    step_tiles,
+    tile_program,
+)
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
+from neuronsim.profiles import Profile
+
+EVENTS = tuple(_core.OBSERVED)
+Events: TypeAlias = Mapping[str, int]
+_Mask: TypeAlias = npt.NDArray[np.bool_]
+_PLAIN = Setting(Profile())
+# Elements of their results are elements of their operands, or none that arithmetic made.
+_MOVES = frozenset({"movement", "host"})
+
+
+class Origins(NamedTuple):
+    """Which elements of a result are NaN although no operand is one, and which are Inf although all
+    operands are finite.
+    """
+
+    nan: _Mask
+    infinite: _Mask
+
+
+def observe(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, results: Sequence[Bits], setting: Setting
+) -> dict[str, int]:
+    """How many elements of the results overflowed, underflowed and so on, by name (EVENTS); what did
+    not happen is left out.
+    """
+    if op.cast in _MOVES:
+        return {}
+    if _has_program(op, operands, results):
+        return _of_program(op, operands, attributes, results[0], setting)
+    found: dict[str, int] = {}
+    for result in results:
+        if _has_nan(result.dtype):
+            _add(found, of_origins(find_origins(op, operands, attributes, result)))
+    if op.cast == "matmult" and results[0].dtype.exponent_bits:
+        _add(found, observe_rounding(op, operands, attributes, results[0], setting))
+    elif op.name == "reduce" and attributes["reducer"] == "multiply":
+        _add(found, {"underflow": _vanished_products(operands, attributes, results[0])})
+    return {name: count for name, count in found.items() if count}
+
+
+def _add(found: dict[str, int], more: Events) -> None:
+    for name, count in more.items():
+        found[name] = found.get(name, 0) + count
+
+
+def of_origins(origins: Origins) -> dict[str, int]:
+    """Origins as counts of events."""
+    return {
+        "overflow": int(np.count_nonzero(origins.infinite)),
+        "nan_origin": int(np.count_nonzero(origins.nan)),
+    }
+
+
+def _has_nan(dtype: DType) -> bool:
+    return dtype.kind in ("float", "complex")
+
+
+def is_elementwise(op: Op) -> bool:
+    """Whether an element of the result is made of one element of each operand."""
+    return op.core is not None or op.name in ("convert", "reduce_precision", "nextafter", "map")
+
+
+def _has_program(op: Op, operands: Sequence[Bits], results: Sequence[Bits]) -> bool:
+    types = [x.dtype for x in (*operands, *results)]
+    if op.core is None and op.name not in ("convert", "reduce_precision"):
+        return False
+    return not any(t.code is None or (op.core is not None and is_host(t)) for t in types)
+
+
+def _of_program(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Bits, setting: Setting
+) -> dict[str, int]:
+    types, dtype = tuple(x.dtype for x in operands), result.dtype
+    if setting.profile.int64 == "truncate" and op.name == "convert":  # C7: saturates as the narrow one
+        dtype = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}.get(dtype, dtype)
+    program, steps = elementwise_program(op, attributes, types, dtype, setting.profile)
+    ids = [setting.identifier(tile) for tile in step_tiles(steps)] if program.draws() else []
+    records = np.zeros((len(steps), len(EVENTS)), np.int64)
+    wide = ArrayType(dtype, result.data.shape)
+    run_tile_program(program, [x.data for x in operands], [wide], setting.seed, ids, records)
+    return {name: int(n) for name, n in zip(EVENTS, records.sum(0), strict=True) if n}
+
+
+# ---- where Inf and NaN come from ----------------------------------------------------------------
+
+
+def find_origins(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Bits, packed: bool = False
+) -> Origins:
+    """The elements at which Inf and NaN begin. Where an element depends on many of the operands', and
+    the operation is no product or simple reduce, every operand as a whole must be finite, or without
+    NaN. `packed` says that the right operand of a product is finite and its elements are not at hand.
+    """
+    values = numbers(result)
+    nan, infinite = np.isnan(values), np.isinf(values)
+    if not nan.any() and not infinite.any():
+        return Origins(nan, infinite)
+    dims = result.data.shape
+    operands = [x for x in operands if _has_nan(x.dtype)]
+    if op.cast == "matmult":
+        of_nan, of_infinite = _from_vectors(op, operands, attributes, dims, packed)
+    else:
+        arrays = [numbers(x) for x in operands]
+        kept = _kept(op, attributes, arrays)
+        of_nan, of_infinite = np.zeros(dims, np.bool_), np.zeros(dims, np.bool_)
+        for x in arrays:
+            of_nan |= kept(np.isnan(x), dims)
+            of_infinite |= kept(~np.isfinite(x), dims)
+    return Origins(nan & ~of_nan, infinite & ~of_infinite)
+
+
+def numbers(x: Bits) -> npt.NDArray[Any]:
+    """The elements as NumPy's: device floats as float32, which holds them."""
+    return converted(x, dtypes.float32, _PLAIN).data if x.dtype.exponent_bits else x.data
+
+
+def _kept(op: Op, attributes: Attributes, arrays: Sequence[npt.NDArray[Any]]) -> Any:
+    """How a mask of an operand's elements becomes one of the results that depend on them."""
+    if is_elementwise(op):
+        return lambda mask, dims: np.broadcast_to(mask, dims)
+    if op.name == "reduce" and len(arrays) == 2:
+        axes = tuple(attributes["dimensions"])
+        return lambda mask, dims: mask.any(axes) if mask.ndim == arrays[0].ndim else mask.any()
+    return lambda mask, dims: mask.any()
+
+
+def _from_vectors(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, dims: tuple[int, ...], packed: bool
+) -> tuple[_Mask, _Mask]:
+    """Which results of a product read a NaN, and which an Inf or NaN: a product of 0 and 1 counts
+    them.
+    """
+    own = {k: v for k, v in attributes.items() if k not in ("cast", "accumulate", "dtype")}
+    result = ArrayType(dtypes.float32, dims)
+
+    def reads(masks: Sequence[_Mask]) -> _Mask:
+        found = np.zeros(dims, np.bool_)
+        for side, mask in enumerate(masks):
+            if (packed and side == 1) or not mask.any():
+                continue
+            ones = [np.ones(x.data.shape, np.float32) for x in operands]
+            ones[side] = mask.astype(np.float32)
+            pair = [Bits(x, dtypes.float32) for x in ones]
+            evaluate = evaluate_dot if op.name == "dot" else evaluate_convolution
+            found |= evaluate(op, pair, own, result, _PLAIN) > 0
+        return found
+
+    arrays = [numbers(x) for x in operands]
+    return reads([np.isnan(x) for x in arrays]), reads([~np.isfinite(x) for x in arrays])
+
+
+# ---- the last rounding of products ---------------------------------------------------------------
+
+
+def rounds_sums(dtype: DType, profile: Profile) -> bool:
+    """Whether a product's last rounding (M4) may lose a float32 sum altogether."""
+    return dtype.exponent_bits > 0 and dtype is not dtypes.float32 and profile.rounding != "stochastic"
+
+
+def observe_rounding(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    result: Bits,
+    setting: Setting,
+    fusion: Fusion = NO_FUSION,
+) -> dict[str, int]:
+    """Underflow and saturation where a product's sums are rounded to a narrower type."""
+    if not rounds_sums(result.dtype, setting.profile):
+        return {}
+    wide = ArrayType(dtypes.float32, result.data.shape)
+    evaluate = evaluate_dot if op.name == "dot" else evaluate_convolution
+    sums = evaluate(op, operands, attributes, wide, setting, fusion)
+    steps = ((CONVERT, core_code(result.dtype, op.label), (0,)),)
+    program = tile_program((core_code(dtypes.float32, op.label),), steps, (1,), setting.profile)
+    records = np.zeros((1, len(EVENTS)), np.int64)
+    run_tile_program(program, [sums], [result.type], records=records)
+    found = dict(zip(EVENTS, records[0].tolist(), strict=True))
+    return {name: found[name] for name in ("underflow", "saturated") if found[name]}
+
+
+def _vanished_products(operands: Sequence[Bits], attributes: Attributes, result: Bits) -> int:
+    """A product of elements that is zero although none of them is."""
+    if not result.dtype.exponent_bits:
+        return 0
+    array, initial = (numbers(x) for x in operands)
+    axes = tuple(attributes["dimensions"])
+    given = (array != 0).all(axes) & np.isfinite(array).all(axes) & bool(initial != 0)
+    return int(np.count_nonzero((numbers(result) == 0) & given))
+
+
+# ---- statistics -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The elements of an instruction's results: how many are what, and the least and greatest magnitude
+    of those that are finite and not zero (0 if there are none).
+    """
+
+    elements: int
+    nan: int
+    infinite: int
+    zero: int
+    subnormal: int
+    smallest: float
+    largest: float
+
+    def __add__(self, other: Statistics) -> Statistics:
+        least = [s.smallest for s in (self, other) if s.smallest > 0]
+        return Statistics(
+            self.elements + other.elements,
+            self.nan + other.nan,
+            self.infinite + other.infinite,
+            self.zero + other.zero,
+            self.subnormal + other.subnormal,
+            min(least, default=0.0),
+            max(self.largest, other.largest),
+        )
+
+
+def statistics(result: Bits) -> Statistics | None:
+    """What an array consists of; None for one that has no floats."""
+    if not _has_nan(result.dtype):
+        return None
+    magnitude = np.abs(numbers(result))
+    usual = magnitude[np.isfinite(magnitude) & (magnitude > 0)]
+    return Statistics(
+        magnitude.size,
+        int(np.count_nonzero(np.isnan(magnitude))),
+        int(np.count_nonzero(np.isinf(magnitude))),
+        int(np.count_nonzero(magnitude == 0)),
+        int(np.count_nonzero(usual < _least_normal(result.dtype))),
+        float(usual.min(initial=np.inf)) if usual.size else 0.0,
+        float(usual.max(initial=0.0)),
+    )
+
+
+def _least_normal(dtype: DType) -> float:
+    if dtype.exponent_bits:
+        return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1))))
+    return float(np.finfo(dtype.numpy).tiny)
