@@ -476,12 +476,14 @@ def test_different_collectives_that_meet_are_divergent() -> None:
 
 
 def test_error_of_a_replica_stops_loops_without_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
-    endless = loop("", "constant(2000000000)")
-    endless = endless.replace("all-reduce(v), replica_groups=, to_apply=add", "negate(v)")
-    program = compiled(endless)
+    long = loop("", "constant(20000000)")  # minutes
+    long = long.replace("all-reduce(v), replica_groups=, to_apply=add", "negate(v)")
+    program = compiled(long)
     failing(monkeypatch, 2, errors.OutOfMemory("no room"))
+    begin = time.monotonic()
     with pytest.raises(errors.OutOfMemory, match="replica 2: no room"):
         program(numbers(N, 8))
+    assert time.monotonic() - begin < 5
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
