@@ -174,7 +174,12 @@ class CompiledProgram:
         return self._program.constant_bytes
 
     def __call__(
-        self, *arrays: Any, seed: int | None = None, observe: Observe = "off", **named: Any
+        self,
+        *arrays: Any,
+        seed: int | None = None,
+        observe: Observe = "off",
+        donate: bool = False,
+        **named: Any,
     ) -> Array | tuple[Any, ...]:
         """Run the program; returns an Array, or a tuple where the module's root is one.
 
@@ -184,8 +189,13 @@ class CompiledProgram:
         Under stochastic rounding `seed` starts its random words anew; without it they go on from the
         last call's, so that no two calls share any (S2). `observe` says what `diagnostics` then holds;
         the values are the same. "full" runs instruction by instruction, slowly.
-        Raises InvalidData for inputs that do not fit and InvalidArgument for another `observe`.
+        With `donate` the inputs that the module's `input_output_alias` names (`donate_argnums` of
+        `jax.jit`) may be overwritten, and results take their memory: a cache is updated in place.
+        Raises InvalidData for inputs that do not fit and InvalidArgument for another `observe`, and for
+        `donate` with one or with several replicas.
         """
+        if donate and (observe != "off" or self._setup.replicas > 1):
+            raise InvalidArgument("donate is for runs of one replica that are not observed")
         if observe not in OBSERVE:
             raise InvalidArgument(
                 f"observe cannot be {observe!r}{nearest(str(observe), OBSERVE)}: it is one of "
@@ -204,6 +214,7 @@ class CompiledProgram:
                 seed=state.seed,
                 call=state.calls,
                 observe=observe,
+                donate=donate,
             )
         else:
             value = _stacked(run_replicas(self._program, inputs, counts, state, observe))

@@ -123,10 +123,24 @@ def compile_module(
         profile=profile,
         isa=_core.isa(),
         again=lambda: compile_module(module, profile, target, op_by_op=op_by_op),
+        donated=_donated(flat, tuple(shared.types[name] for name in region.results)),
         each=lambda: compile_module(module, profile, target, op_by_op=True),
         opcodes={i.name: i.opcode for c in flat.computations for i in c.instructions},
         of_constants=shared.counts,
     )
+
+
+def _donated(module: Module, results: Sequence[ArrayType]) -> dict[int, int]:
+    """For results, by number, the parameters whose memory the module's aliases let them take."""
+    found: dict[int, int] = {}
+    for path, parameter, inside, _ in module.input_output_alias:
+        number = path[0] if path else 0
+        if len(path) > 1 or inside or number >= len(results) or parameter >= len(module.parameters):
+            continue
+        same = module.parameters[parameter].array.type == results[number]
+        if same and parameter not in found.values():
+            found[number] = parameter
+    return found
 
 
 # What HLO arranges arrays with, and what gives another value at each call, on each replica.

@@ -105,13 +105,19 @@ def record(
     results: Sequence[tuple[str, ArrayType]],
     profile: Profile,
     observe: Observe = "off",
+    donated: Mapping[int, int] | None = None,
 ) -> Recorded:
     """The steps on planned memory. A run's memories: nothing, the arena, the inputs, the results.
 
     Under `observe="counts"` with steps that look into what others give; under "full" every step is a
-    Python one, which knows all of its operands and results.
+    Python one, which knows all of its operands and results. `donated` names for results, by number, the
+    inputs whose memory they take.
     """
-    return _Recorder(inputs, constants, profile, observe).run(steps, results)
+    donated = donated or {}
+    recorder = _Recorder(inputs, constants, profile, observe)
+    for n in donated.values():
+        recorder.give(inputs[n][0])
+    return recorder.run(steps, results, donated)
 
 
 class _Recorder:
@@ -148,19 +154,37 @@ class _Recorder:
             self.memories.append(self.places[name].memory)
             self.types[name] = value.type
 
-    def run(self, steps: Sequence[Step], results: Sequence[tuple[str, ArrayType]]) -> Recorded:
-        names = tuple(name for name, _ in results)
-        self._steps(Region((), tuple(steps), names))
+    def give(self, name: str) -> None:
+        """Lets the entry computation's steps overwrite an input."""
+        memory = self.places[name].memory
+        memory.owner, memory.views = self.scopes, {name}
+
+    def run(
+        self,
+        steps: Sequence[Step],
+        results: Sequence[tuple[str, ArrayType]],
+        donated: Mapping[int, int],
+    ) -> Recorded:
+        given = [p.memory for p in self.places.values() if p.memory.slot >= FIRST_INPUT]
+        self._steps(Region((), tuple(steps), tuple(name for name, _ in results)))
         taken: set[str] = set()
+        late: list[tuple[Place, Memory]] = []  # copies to inputs, which others may still read
         for n, (name, t) in enumerate(results):
             place = self.places[name]
             slot = self.first_output + n
+            if n in donated:
+                target = given[donated[n]]
+                if place.memory is not target or not place.is_whole:
+                    late.append((self._saved(place, t) if place.memory in given else place, target))
+                continue
             if place.is_whole and place.memory.slot == ARENA and name not in taken:
                 place.memory.slot = slot
                 taken.add(name)
                 continue
             output = self._memory(t, slot=slot)
             self._add(_core.record_copy(place.array, output.standin), (name,), place.memory, output)
+        for place, target in late:
+            self._add(_core.record_copy(place.array, target.standin), (), place.memory, target)
         offsets, size = _plan([m for m in self.memories if m.slot == ARENA])
         standins = [
             (m.standin, max(m.slot, 0), _begin(m.standin) if m.slot == CONSTANTS else offsets.get(m, 0))
@@ -528,15 +552,18 @@ class _Recorder:
         pending = [n for n, r in enumerate(results) if not _same(r, states[n])]
         for n in pending:
             if results[n].memory in memories:  # another state, that a copy may overwrite before
-                saved = self._memory(self.types[body.results[n]])
-                step = _core.record_copy(results[n].array, saved.standin)
-                self._add(step, (), results[n].memory, saved)
-                results[n] = Place(saved.standin, saved)
+                results[n] = self._saved(results[n], self.types[body.results[n]])
         for n in pending:
             step = _core.record_copy(results[n].array, states[n].array)
             self._add(step, (), results[n].memory, states[n].memory)
         for memory, owner, views in owners:
             memory.owner, memory.views = owner, views
+
+    def _saved(self, place: Place, t: ArrayType) -> Place:
+        """A copy of an array in memory of its own."""
+        memory = self._memory(t)
+        self._add(_core.record_copy(place.array, memory.standin), (), place.memory, memory)
+        return Place(memory.standin, memory)
 
     def _record_conditional(self, s: Step, action: Conditional, scope: _Scope) -> None:
         index, t = self.places[s.operands[0]], self.types[s.operands[0]]

@@ -36,6 +36,7 @@ class Program:
     profile: Profile
     isa: str
     again: Callable[[], Program]
+    donated: Mapping[int, int]  # the inputs, by number, whose memory results may take
     each: Callable[[], Program]
     opcodes: Mapping[str, str]
     of_constants: Counts = field(default_factory=Counts)
@@ -44,6 +45,12 @@ class Program:
     def recorded(self) -> Recorded:
         """The program on planned memory."""
         return self._recorded("off")
+
+    @cached_property
+    def overwriting(self) -> Recorded:
+        """The same where results take the memory of donated inputs."""
+        arguments = (self.inputs, self.constants, self.steps, self.results, self.profile)
+        return record(*arguments, donated=self.donated)
 
     @cached_property
     def counting(self) -> Recorded:
@@ -120,6 +127,7 @@ def run_program(
     replica: ops.Replica = ops.ALONE,
     times: list[int] | None = None,
     observe: Observe = "off",
+    donate: bool = False,
 ) -> Value:
     """The result for these inputs, which have the program's types. `seed` and `call`, the number of
     earlier calls since seeding, choose the words of stochastic rounding (S2).
@@ -127,7 +135,8 @@ def run_program(
     `replica` meets the program's other runs in its collectives.
 
     `counts` receives what the run met as far as `observe` asks for, that of constants included, and
-    `times` the nanoseconds of each step. The result shares no memory with the inputs or the program.
+    `times` the nanoseconds of each step. The result shares no memory with the inputs or the program,
+    but with `donate` the inputs that the module's aliases name may be overwritten, and be results.
     """
     check_environment()
     program = on_this_processor(program)
@@ -135,10 +144,15 @@ def run_program(
     counts.add(program.op_by_op.of_constants if observe == "full" else program.of_constants)
     context = Context(seed, call, counts, observe, replica)
     try:
-        recorded = recorded_form(program, observe)
-        outputs = [_empty(t) for _, t in program.results]
+        recorded = program.overwriting if donate else recorded_form(program, observe)
         arena = _arena(recorded)
-        given = (_dense(name, inputs[name], program.profile, counts) for name, _ in program.inputs)
+        given = [_dense(name, inputs[name], program.profile, counts) for name, _ in program.inputs]
+        taken = program.donated if donate else {}
+        for n in taken.values():
+            given[n] = given[n] if given[n].flags.writeable else given[n].copy()
+        outputs = [
+            given[taken[n]] if n in taken else _empty(t) for n, (_, t) in enumerate(program.results)
+        ]
         memories = [arena, *given, *outputs]
         records = empty_records(len(recorded.records)) if observe == "counts" else None
         found = recorded.executable.run(memories, context, times is not None, records)

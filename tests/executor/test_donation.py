@@ -1,0 +1,109 @@
+"""Donated inputs: results take their memory where the module's aliases say so."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import neuronsim
+from neuronsim import dtypes, ops
+from neuronsim.errors import InvalidArgument
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+
+F32, S32 = dtypes.float32, dtypes.int32
+
+
+def inst(name: str, opcode: str, dims: tuple[int, ...], *operands: str, **more: Any) -> Instruction:
+    return Instruction(name, opcode, Shape(more.pop("dtype", F32), dims), operands, more)
+
+
+def aliased(aliases: dict[int, int], *body: Instruction) -> Module:
+    """A module whose results, by number, may take the memory of parameters."""
+    module = Module("m", "main", (Computation("main", body, body[-1].name),))
+    listed = tuple(((n,), p, (), "MAY_ALIAS") for n, p in aliases.items())
+    return dataclasses.replace(module, input_output_alias=listed)
+
+
+def cache_step() -> Module:
+    """A cache that gets a new row at a place, and the sum of the updated cache."""
+    zero = inst("zero", "constant", (), literal=ops.Bits(np.zeros((), np.float32), F32))
+    column = inst("column", "constant", (), dtype=S32, literal=ops.Bits(np.zeros((), np.int32), S32))
+    adds = (
+        inst("a", "parameter", (), number=0),
+        inst("b", "parameter", (), number=1),
+        inst("c", "add", (), "a", "b"),
+    )
+    body = (
+        inst("cache", "parameter", (4, 3), number=0),
+        inst("row", "parameter", (1, 3), number=1),
+        inst("at", "parameter", (), number=2, dtype=S32),
+        column,
+        zero,
+        inst("new", "dynamic-update-slice", (4, 3), "cache", "row", "at", "column"),
+        inst("total", "reduce", (), "new", "zero", dimensions=(0, 1), called=("adds",)),
+        Instruction("t", "tuple", TupleShape((Shape(F32, (4, 3)), Shape(F32, ()))), ("new", "total")),
+    )
+    module = aliased({0: 0}, *body)
+    return dataclasses.replace(
+        module, computations=(Computation("adds", adds, "c"), *module.computations)
+    )
+
+
+def test_a_donated_cache_is_updated_in_place() -> None:
+    program = neuronsim.compile(cache_step(), auto_cast="none")
+    cache = neuronsim.asarray(np.arange(12, dtype=np.float32).reshape(4, 3))
+    row = np.full((1, 3), 100, np.float32)
+    new, total = program(cache, row, np.int32(2), donate=True)
+    expected = np.arange(12, dtype=np.float32).reshape(4, 3)
+    expected[2] = 100
+    assert np.asarray(new).tolist() == np.asarray(cache).tolist() == expected.tolist()
+    assert np.shares_memory(new.bits.data, cache.bits.data)
+    assert float(total) == expected.sum()
+
+
+def test_nothing_is_overwritten_without_donation() -> None:
+    program = neuronsim.compile(cache_step(), auto_cast="none")
+    cache = neuronsim.asarray(np.arange(12, dtype=np.float32).reshape(4, 3))
+    new, _ = program(cache, np.full((1, 3), 100, np.float32), np.int32(2))
+    assert np.asarray(cache).ravel().tolist() == list(range(12))
+    assert not np.shares_memory(new.bits.data, cache.bits.data)
+
+
+def test_donated_inputs_may_change_places() -> None:
+    shape = Shape(F32, (3,))
+    body = (
+        inst("x", "parameter", (3,), number=0),
+        inst("y", "parameter", (3,), number=1),
+        inst("n", "negate", (3,), "x"),
+        Instruction("t", "tuple", TupleShape((shape,) * 3), ("y", "x", "n")),
+    )
+    program = neuronsim.compile(aliased({0: 0, 1: 1}, *body), auto_cast="none")
+    x, y = neuronsim.asarray(np.float32([1, 2, 3])), neuronsim.asarray(np.float32([4, 5, 6]))
+    first, second, third = program(x, y, donate=True)
+    assert np.asarray(first).tolist() == np.asarray(x).tolist() == [4, 5, 6]
+    assert np.asarray(second).tolist() == np.asarray(y).tolist() == [1, 2, 3]
+    assert np.asarray(third).tolist() == [-1, -2, -3]
+
+
+def test_memory_that_cannot_be_written_is_not_donated() -> None:
+    program = neuronsim.compile(cache_step(), auto_cast="none")
+    cache = np.arange(12, dtype=np.float32).reshape(4, 3)
+    cache.flags.writeable = False
+    new, _ = program(cache, np.full((1, 3), 100, np.float32), np.int32(2), donate=True)
+    assert cache.ravel().tolist() == list(range(12))
+    assert np.asarray(new)[2].tolist() == [100] * 3
+
+
+def test_donation_is_not_observed() -> None:
+    program = neuronsim.compile(cache_step(), auto_cast="none")
+    with pytest.raises(InvalidArgument, match="donate"):
+        program(
+            np.zeros((4, 3), np.float32),
+            np.zeros((1, 3), np.float32),
+            np.int32(0),
+            donate=True,
+            observe="counts",
+        )
