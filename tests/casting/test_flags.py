@@ -8,6 +8,8 @@ from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES, OPTIONS, CastSetting
 from neuronsim.errors import InvalidFlag
 from neuronsim.targets import Release, find_release
 
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
 ENABLE, DISABLE = "--enable-mixed-precision-accumulation", "--disable-mixed-precision-accumulation"
 OLD, NEW = find_release("2.26"), find_release("2.27")
 SILENT = [o for o in OPTIONS if o.name not in ("--auto-cast", "--auto-cast-type", ENABLE, DISABLE)]

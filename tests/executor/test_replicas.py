@@ -24,6 +24,8 @@ from neuronsim.executor.rendezvous import Rendezvous, Stopped
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 
+pytestmark = pytest.mark.isa_independent  # threads and meetings, whatever the kernels
+
 ROOT = Path(__file__).parents[2]
 N = REPLICAS
 PREAMBLE = """HloModule m

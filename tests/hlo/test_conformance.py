@@ -25,6 +25,8 @@ from neuronsim.targets import (
     find_target,
 )
 
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
 F32, S32, S64, U64 = dtypes.float32, dtypes.int32, dtypes.int64, dtypes.uint64
 PRED, E4M3FN, C64 = dtypes.boolean, dtypes.float8_e4m3fn, dtypes.complex64
 MATRIX = Shape(F32, (4, 3))

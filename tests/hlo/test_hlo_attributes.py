@@ -14,6 +14,8 @@ from neuronsim.hlo import fields, parse, proto, text, wire
 from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import ATTRIBUTES
 
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
 F32 = dtypes.float32
 
 # Computations that the lines below call, and the parameters that they read.

@@ -10,6 +10,8 @@ import pytest
 import neuronsim as ns
 from neuronsim import api
 
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
 jax = pytest.importorskip("jax", reason="the peer jax is not installed (extra `peers`)")
 
 

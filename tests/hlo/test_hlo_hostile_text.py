@@ -18,6 +18,8 @@ from neuronsim.hlo import fields, parse, proto, wire
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, fresh_name
 from neuronsim.hlo.verify import verify
 
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
 F32 = dtypes.float32
 
 

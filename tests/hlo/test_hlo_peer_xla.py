@@ -15,6 +15,8 @@ from neuronsim.dtypes import DTYPES, DType
 from neuronsim.hlo import proto, text
 from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape
 
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
 xla = pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (extra `peers`)")
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"

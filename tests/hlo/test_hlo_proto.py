@@ -24,6 +24,8 @@ from neuronsim.hlo.module import (
 )
 from neuronsim.hlo.verify import verify
 
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits" / "model.hlo.pb"
 HLO_TYPES = [t for t in DTYPES.values() if t is not dtypes.tfloat32]
 

@@ -11,6 +11,8 @@ from neuronsim.hlo import text
 from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
 F32, S32 = dtypes.float32, dtypes.int32
 MATRIX = Shape(F32, (2, 3))
 

@@ -27,6 +27,8 @@ from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import find_target
 
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
 F32, S32, PRED = dtypes.float32, dtypes.int32, dtypes.boolean
 SCALAR, VECTOR, MATRIX = Shape(F32), Shape(F32, (3,)), Shape(F32, (2, 3))
 

@@ -19,6 +19,8 @@ from neuronsim.hlo.module import (
     inline_calls,
 )
 
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
 F32, PRED = dtypes.float32, dtypes.boolean
 
 

@@ -19,6 +19,8 @@ import pytest
 
 from neuronsim import _core
 
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
 ROOT = Path(__file__).parents[2]
 PATCHES = sorted(Path(__file__).parent.glob("*.patch"))
 TREE = ("CMakeLists.txt", "pyproject.toml", "csrc", "docs", "python", "tests")
