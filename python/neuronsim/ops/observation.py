@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
+from neuronsim.ops.collectives import COLLECTIVES
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.products import NO_FUSION, Fusion, evaluate_convolution, evaluate_dot
 from neuronsim.ops.programs import (
@@ -48,7 +49,7 @@ def observe(
     """How many elements of the results overflowed, underflowed and so on, by name (EVENTS); what did
     not happen is left out.
     """
-    if op.cast in _MOVES:
+    if not is_judged(op):
         return {}
     if _has_program(op, operands, results):
         return _of_program(op, operands, attributes, results[0], setting)
@@ -61,6 +62,11 @@ def observe(
     elif op.name == "reduce" and attributes["reducer"] == "multiply":
         _add(found, {"underflow": _vanished_products(operands, attributes, results[0])})
     return {name: count for name, count in found.items() if count}
+
+
+def is_judged(op: Op) -> bool:
+    """Whether an operation computes, from operands that are all at hand: a collective has others."""
+    return op.cast not in _MOVES and op.opcode not in COLLECTIVES
 
 
 def _add(found: dict[str, int], more: Events) -> None:
