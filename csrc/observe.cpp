@@ -168,6 +168,29 @@ void observe_conversion(const Kernels& k, int op, DType source, DType result, bo
     }
 }
 
+// Functions that are bounded or grow slowly, have a value everywhere, and are not below the least
+// subnormal where their operand is not.
+bool never_vanishes_nor_ends(Op op) {
+    return op == Op::erf || op == Op::tanh || op == Op::atan || op == Op::asinh || op == Op::cbrt;
+}
+
+// Whether a block has anything to count, by quick tests that may say yes in vain.
+bool may_count(const Kernels& k, Op op, bool same, const void* out, const void* const* operands,
+               int n) {
+    switch (op) {
+        case Op::add:
+        case Op::subtract:
+            // The sum of two numbers of a type is zero only if it is so exactly, unless subnormals are
+            // flushed (C4): then it may vanish beside either operand.
+            if (same) return has_special(k, out, n);
+            return k.exceptional(out, operands[0], n) || k.exceptional(out, operands[1], n);
+        case Op::multiply:  // zeros of one operand make many exact ones
+            return k.exceptional(out, operands[0], n) && k.exceptional(out, operands[1], n);
+        default:
+            return k.exceptional(out, operands[0], n);
+    }
+}
+
 }  // namespace
 
 void observe(const Kernels& k, int op, DType source, DType result, bool flushes, const void* out,
@@ -180,14 +203,10 @@ void observe(const Kernels& k, int op, DType source, DType result, bool flushes,
     else if (op >= reduce_precision_op && op < restrict_op) counter = count<Value, float>;
     if (counter == nullptr) return;
     const bool binary = op < op_count && op_rows[op].arity == 2;
-    // The sum of two numbers of a type is zero only if it is so exactly, unless subnormals are flushed
-    // (C4): then it may vanish beside either operand.
-    const bool is_sum = op == static_cast<int>(Op::add) || op == static_cast<int>(Op::subtract);
-    const bool may_vanish = !is_sum || flushes || source != result;
-    const bool found = may_vanish ? k.exceptional(out, operands[0], n) ||
-                                        (is_sum && k.exceptional(out, operands[1], n))
-                                  : has_special(k, out, n);
-    if (!found) return;
+    const Op name = op < op_count ? static_cast<Op>(op) : Op::count;
+    const bool same = source == result && !flushes;
+    if (same && never_vanishes_nor_ends(name)) return;
+    if (!may_count(k, name, same, out, operands, n)) return;
     counter(static_cast<const float*>(out), static_cast<const float*>(operands[0]),
             static_cast<const float*>(operands[binary ? 1 : 0]), n, seen);
 }
