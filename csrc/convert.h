@@ -363,18 +363,30 @@ inline bool leaves_range(const void* in, int n, float least, float greatest, boo
     return fewest < bits_as<uint32_t>(least) - step || most > bits_as<uint32_t>(greatest);
 }
 
+// Whether an element is Inf or NaN, or zero if Zeros. Below zero is above all: one comparison finds
+// both.
+template <bool Zeros>
+bool special(const void* in, int n) {
+    const auto* x = static_cast<const uint32_t*>(in);
+    int done;
+    if (find_special<Zeros>(x, n, done)) return true;
+    constexpr uint32_t step = Zeros ? 1 : 0;
+    x += done;
+    n -= done;
+    uint32_t most = 0;
+    FOR_ELEMENTS {
+        const uint32_t magnitude = (x[i] & ~sign_bit) - step;
+        most = magnitude > most ? magnitude : most;
+    }
+    return most >= 0x7F800000u - step;
+}
+
 // Whether a result is Inf or NaN, or zero where the operand is not.
 inline bool exceptional(const void* out, const void* in, int n) {
     const auto* x = static_cast<const uint32_t*>(in);
     const auto* y = static_cast<const uint32_t*>(out);
     constexpr uint32_t exponent = 0x7F800000u;
-    // Below zero is above all: one comparison finds both kinds.
-    uint32_t most = 0;
-    FOR_ELEMENTS {
-        const uint32_t magnitude = (y[i] & ~sign_bit) - 1;
-        most = magnitude > most ? magnitude : most;
-    }
-    if (most < exponent - 1) return false;
+    if (!special<true>(out, n)) return false;
     uint32_t found = 0;
     FOR_ELEMENTS {
         const uint32_t magnitude = y[i] & ~sign_bit;

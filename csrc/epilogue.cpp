@@ -144,7 +144,7 @@ const float* Epilogue::rounded(float* sums, int64_t pitch, int rows, int columns
 void Epilogue::observe_sums(const float* sums, int64_t pitch, const float* rounded, int rows,
                             int columns, Observed& seen) const {
     const bool may_vanish = out_.dtype != DType::float32 || numerics_.flush_subnormals;
-    if (!has_special(k_, rounded, rows * columns, !may_vanish)) return;
+    if (!k_.special[may_vanish](rounded, rows * columns)) return;
     for (int r = 0; r < rows; ++r, sums += pitch, rounded += columns)
         for (int j = 0; j < columns; ++j) {
             seen.overflow += rounded[j] - rounded[j] != 0;

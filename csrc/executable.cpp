@@ -435,7 +435,7 @@ protected:
             for (int64_t at = begin; at < end && !found; at += tile_elements) {
                 const int n = static_cast<int>(std::min<int64_t>(end - at, tile_elements));
                 k.load[static_cast<int>(dtype_)](data + at * size, size, n, &tile);
-                if (has_special(k, &tile, n, !zeros_)) found = true;
+                if (k.special[zeros_](&tile, n)) found = true;
             }
         });
         return found;

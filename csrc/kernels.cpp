@@ -134,6 +134,8 @@ constexpr Kernels make_kernels() {
               normalize_row,    stream};
     k.flush = flush;
     k.exceptional = exceptional;
+    k.special[0] = special<false>;
+    k.special[1] = special<true>;
     k.leaves_range = leaves_range;
     k.restrict_magnitude = restrict_magnitude;
     k.fma_chains = run_chains<fma>;

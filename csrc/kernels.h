@@ -187,6 +187,7 @@ struct Kernels {
     MapKernel flush;  // float32: subnormals to zero (C4)
     // Whether there may be anything to count: among an operation's results, a conversion's operands.
     bool (*exceptional)(const void* out, const void* in, int n);
+    bool (*special[2])(const void* in, int n);  // Inf or NaN; or zero
     bool (*leaves_range)(const void* in, int n, float least, float greatest, bool allowed);
     OpKernel op[op_count][domain_count];
     FoldKernel fold[op_count][domain_count];

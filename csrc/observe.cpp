@@ -157,7 +157,7 @@ void observe_conversion(const Kernels& k, int op, DType source, DType result, bo
             if (k.exceptional(out, in, n)) count<Value, float>(y, f32, f32, n, seen);
         } else if (from == Domain::float64) {
             count<Value, double>(y, f64, f64, n, seen);
-        } else if (has_special(k, out, n)) {
+        } else if (k.special[0](out, n)) {
             const auto* integers = static_cast<const int64_t*>(in);
             count<Exact, int64_t>(y, integers, integers, n, seen);
         }
@@ -182,7 +182,7 @@ bool may_count(const Kernels& k, Op op, bool same, const void* out, const void* 
         case Op::subtract:
             // The sum of two numbers of a type is zero only if it is so exactly, unless subnormals are
             // flushed (C4): then it may vanish beside either operand.
-            if (same) return has_special(k, out, n);
+            if (same) return k.special[0](out, n);
             return k.exceptional(out, operands[0], n) || k.exceptional(out, operands[1], n);
         case Op::multiply:  // zeros of one operand make many exact ones
             return k.exceptional(out, operands[0], n) && k.exceptional(out, operands[1], n);
@@ -209,11 +209,6 @@ void observe(const Kernels& k, int op, DType source, DType result, bool flushes,
     if (!may_count(k, name, same, out, operands, n)) return;
     counter(static_cast<const float*>(out), static_cast<const float*>(operands[0]),
             static_cast<const float*>(operands[binary ? 1 : 0]), n, seen);
-}
-
-bool has_special(const Kernels& k, const void* values, int n, bool zero_allowed) {
-    using Float = std::numeric_limits<float>;
-    return k.leaves_range(values, n, Float::denorm_min(), Float::max(), zero_allowed);
 }
 
 void add_observed(const Observed* seen, int64_t count, Observed* total) {

@@ -26,9 +26,6 @@ inline constexpr const char* observed_names[observed_count] = {
 void observe(const Kernels& k, int op, DType source, DType result, bool flushes, const void* out,
              const void* const* operands, int n, Observed& seen);
 
-// Whether one of n float32 is Inf or NaN, or zero where that is not allowed.
-bool has_special(const Kernels& k, const void* values, int n, bool zero_allowed = true);
-
 // Adds `count` records to those that other threads add to.
 void add_observed(const Observed* seen, int64_t count, Observed* total);
 

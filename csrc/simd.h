@@ -120,6 +120,25 @@ inline constexpr bool has_pairs = false;
 inline Vec fma_pairs(Vec, Vec, Vec acc) { return acc; }
 #endif
 
+// Of the first elements: whether one is Inf or NaN, or zero if Zeros; and how many they are.
+#if defined(__AVX512DQ__)
+template <bool Zeros>
+bool find_special(const uint32_t* x, int n, int& done) {
+    constexpr int nan_or_inf = 0x01 | 0x80 | 0x08 | 0x10, zero = 0x02 | 0x04;
+    __mmask16 found = 0;
+    for (done = 0; done + 16 <= n; done += 16)
+        found |=
+            _mm512_fpclass_ps_mask(_mm512_loadu_ps(x + done), Zeros ? nan_or_inf | zero : nan_or_inf);
+    return found != 0;
+}
+#else
+template <bool Zeros>
+bool find_special(const uint32_t*, int, int& done) {
+    done = 0;
+    return false;
+}
+#endif
+
 // Rounding with the processor's own conversions: each function converts blocks and returns how many
 // elements it did. It stops at a block where the instruction's rule is not ours: all change NaN
 // otherwise than C5 or E6 say, AVX512-BF16's takes subnormals as zero (C4).
