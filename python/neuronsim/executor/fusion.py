@@ -162,7 +162,11 @@ def _with_epilogue(
 
 
 def _is_finite(value: Bits) -> bool:
-    return bool(np.isfinite(ops.numbers(value)).all())
+    t, data = value.dtype, value.data
+    if t.storage.kind == "f" or not t.has_inf:
+        return bool(np.isfinite(ops.numbers(value)).all())
+    top = ((1 << t.exponent_bits) - 1) << t.mantissa_bits  # the exponent of Inf and NaN
+    return not np.any((data & data.dtype.type(top)) == top)
 
 
 def _program(
