@@ -513,10 +513,13 @@ class _Recorder:
 
     def _record_while(self, s: Step, action: While, scope: _Scope) -> None:
         states: list[Place] = []
+        around_it = {self.places[name].memory for name in s.inner_reads}  # read again in every trip
         for o, (name, t) in zip(s.operands, s.results, strict=True):
             initial = self.places[o]
-            distinct = all(initial.memory is not p.memory for p in states)
-            if distinct and self._may_overwrite(initial, scope):
+            is_free = initial.memory not in around_it and all(
+                initial.memory is not p.memory for p in states
+            )
+            if is_free and self._may_overwrite(initial, scope):
                 self._set(name, initial, t, scope)
             else:
                 copy = self._new(name, t, scope)

@@ -1,0 +1,640 @@
+"""Loops, branches, calls and tuples of compiled programs: values by hand and against Python's own
+control flow, random words by trip (S2), errors and interrupts in loops, threads.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.executor import op_by_op, random_loops
+
+from neuronsim import dtypes, ops, processor
+from neuronsim.errors import NeuronSimError
+from neuronsim.executor.compile import compile_module
+from neuronsim.executor.run import Program, run_program
+from neuronsim.executor.steps import TupleValue, Value
+from neuronsim.hlo.module import Module
+from neuronsim.hlo.parse import from_text
+from neuronsim.hlo.verify import verify
+from neuronsim.profiles import Profile
+from neuronsim.targets import find_target
+
+
+def module(text: str) -> Module:
+    found = from_text(f"HloModule m\n{text}")
+    verify(found)
+    return found
+
+
+def compiled(text: str, **fields: Any) -> Program:
+    return compile_module(module(text), Profile(**fields), find_target("trn1"))
+
+
+def listed(value: Value) -> Any:
+    """The arrays as lists, in tuples as they are nested."""
+    return tuple(map(listed, value.elements)) if isinstance(value, TupleValue) else value.data.tolist()
+
+
+def run(program: Program, *arrays: Any, **more: Any) -> Any:
+    given = {
+        name: ops.Bits(np.asarray(a, t.dtype.storage), t.dtype)
+        for (name, t), a in zip(program.inputs, arrays, strict=True)
+    }
+    return listed(run_program(program, given, **more))
+
+
+def loop(state: str, changes: str, following: str, limit: str = "3", **conditions: str) -> str:
+    """A loop's two computations: `i` counts the trips, elements of the state are e1, e2, ..."""
+    types = state.split()
+    shape = f"(s32[], {', '.join(types)})"
+    elements = "\n".join(
+        f"  e{n} = {t} get-tuple-element(p), index={n}" for n, t in enumerate(types, start=1)
+    )
+    return f"""
+condition {{
+  p = {shape} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant({limit})
+  ROOT less = pred[] compare(i, n), direction=LT
+}}
+
+body {{
+  p = {shape} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+{elements}
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+{changes}
+  ROOT out = {shape} tuple(j, {following})
+}}
+"""
+
+
+X, Y = [1, 2, 3], [10, 20, 30]
+
+
+# ---- while ---------------------------------------------------------------------------------------
+
+DOUBLING = """
+ENTRY main {
+  x = s32[3] parameter(0)
+  zero = s32[] constant(0)
+  state = (s32[], s32[3]) tuple(zero, x)
+  ROOT w = (s32[], s32[3]) while(state), condition=condition, body=body
+}
+"""
+
+
+@pytest.mark.parametrize("trips", [0, 1, 5])
+def test_while_of_so_many_trips(trips: int) -> None:
+    text = loop("s32[3]", "  d = s32[3] add(e1, e1)", "d", limit=str(trips)) + DOUBLING
+    program = compiled(text)
+    for _ in range(2):  # the states begin anew in every call
+        assert run(program, X) == (trips, [x << trips for x in X])
+
+
+def test_while_leaves_its_initial_values_to_other_readers() -> None:
+    program = compiled(
+        loop("s32[3]", "  d = s32[3] add(e1, e1)", "d")
+        + """
+ENTRY main {
+  x = s32[3] parameter(0)
+  y = s32[3] negate(x)
+  zero = s32[] constant(0)
+  state = (s32[], s32[3]) tuple(zero, y)
+  w = (s32[], s32[3]) while(state), condition=condition, body=body
+  d = s32[3] get-tuple-element(w), index=1
+  ROOT s = s32[3] subtract(d, y)
+}
+"""
+    )
+    assert run(program, X) == [-8 * x + x for x in X]
+
+
+def test_while_reads_in_every_trip_what_it_also_begins_with() -> None:
+    """One array begins as a state that changes and as one that is passed on."""
+    program = compiled(
+        loop("s32[3] s32[3]", "  s = s32[3] add(e1, e2)", "s, e2")
+        + """
+ENTRY main {
+  x = s32[3] parameter(0)
+  y = s32[3] negate(x)
+  zero = s32[] constant(0)
+  state = (s32[], s32[3], s32[3]) tuple(zero, y, y)
+  w = (s32[], s32[3], s32[3]) while(state), condition=condition, body=body
+  ROOT s = s32[3] get-tuple-element(w), index=1
+}
+"""
+    )
+    assert run(program, X) == [-4 * x for x in X]
+
+
+PAIR = """
+ENTRY main {
+  x = s32[3] parameter(0)
+  y = s32[3] parameter(1)
+  a = s32[3] negate(x)
+  b = s32[3] negate(y)
+  zero = s32[] constant(0)
+  state = (s32[], s32[3], s32[3]) tuple(zero, a, b)
+  ROOT w = (s32[], s32[3], s32[3]) while(state), condition=condition, body=body
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "following", "expected"),
+    [
+        ("", "e2, e1", (3, [-10, -20, -30], [-1, -2, -3])),
+        ("", "e1, e1", (3, [-1, -2, -3], [-1, -2, -3])),
+        ("", "e1, e2", (3, [-1, -2, -3], [-10, -20, -30])),
+        ("  r = s32[3] reverse(e1), dimensions={0}", "r, e2", (3, [-3, -2, -1], [-10, -20, -30])),
+        ("  r = s32[3] reverse(e1), dimensions={0}", "e2, r", (3, [-30, -20, -10], [-1, -2, -3])),
+        ("  s = s32[3] add(e1, e2)", "s, e1", (3, [-23, -46, -69], [-12, -24, -36])),
+        ("  c = s32[3] constant({7, 8, 9})", "c, e1", (3, [7, 8, 9], [7, 8, 9])),
+        ("  c = s32[3] broadcast(i), dimensions={}", "c, c", (3, [2, 2, 2], [2, 2, 2])),
+    ],
+    ids=["swapped", "to_both", "passed", "view", "swapped_view", "shifted", "constant", "twice"],
+)
+def test_states_that_change_places(changes: str, following: str, expected: tuple[Any, ...]) -> None:
+    assert run(compiled(loop("s32[3] s32[3]", changes, following) + PAIR), X, Y) == expected
+
+
+def test_nested_whiles() -> None:
+    """Fibonacci numbers by an inner loop of as many trips as the outer's count."""
+    inner = loop("s32[] s32[]", "  s = s32[] add(e1, e2)", "e2, s").replace(
+        "n = s32[] constant(3)", "n = s32[] constant(2)"
+    )
+    inner = inner.replace("condition {", "inner_condition {").replace("body {", "inner_body {")
+    changes = """
+  zero = s32[] constant(0)
+  start = (s32[], s32[], s32[]) tuple(zero, e1, e2)
+  w = (s32[], s32[], s32[]) while(start), condition=inner_condition, body=inner_body
+  a = s32[] get-tuple-element(w), index=1
+  b = s32[] get-tuple-element(w), index=2
+"""
+    program = compiled(
+        inner
+        + loop("s32[] s32[]", changes, "a, b", limit="5")
+        + """
+ENTRY main {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  zero = s32[] constant(0)
+  state = (s32[], s32[], s32[]) tuple(zero, a, b)
+  ROOT w = (s32[], s32[], s32[]) while(state), condition=condition, body=body
+}
+"""
+    )
+    assert run(program, 0, 1) == (5, 55, 89)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random_loops.modules())
+def test_random_loops_and_branches_equal_pythons(drawn: Module) -> None:
+    profile = Profile(int64="keep")
+    program = compile_module(drawn, profile, find_target("trn1"))
+    for seed in range(2):
+        arrays = random_loops.inputs(seed)
+        value, _ = op_by_op.evaluate(drawn, arrays, profile)
+        expected = [leaf.data.tolist() for leaf in op_by_op.leaves(value)]
+        assert list(run(program, *(a.data for a in arrays))) == expected
+
+
+def test_each_trip_draws_other_words_S2() -> None:
+    changes = """
+  c = bf16[] constant(1)
+  d = bf16[] constant(0.001)
+  cs = bf16[512] broadcast(c), dimensions={}
+  ds = bf16[512] broadcast(d), dimensions={}
+  s = bf16[512] add(cs, ds)
+"""
+    entry = """
+ENTRY main {
+  x = bf16[512] parameter(0)
+  zero = s32[] constant(0)
+  state = (s32[], bf16[512], bf16[512]) tuple(zero, x, x)
+  ROOT w = (s32[], bf16[512], bf16[512]) while(state), condition=condition, body=body
+}
+"""
+    program = compiled(loop("bf16[512] bf16[512]", changes, "e2, s") + entry, rounding="stochastic")
+    x = np.zeros(512, np.uint16)
+    _, one, other = run(program, x)
+    assert one != other  # the last two trips
+    assert set(one) == set(other) == {0x3F80, 0x3F81}
+    assert run(program, x)[1:] == (one, other)
+    assert run(program, x, call=1)[1] != one
+    assert run(program, x, seed=1)[1] != one
+
+
+# ---- conditional ---------------------------------------------------------------------------------
+
+BRANCHES = """
+first {
+  x = s32[3] parameter(0)
+  ROOT y = s32[3] add(x, x)
+}
+
+second {
+  x = s32[3] parameter(0)
+  ROOT y = s32[3] negate(x)
+}
+
+third {
+  x = s32[3] parameter(0)
+  ROOT y = s32[3] parameter(0)
+}
+""".replace(
+    "  x = s32[3] parameter(0)\n  ROOT y = s32[3] parameter(0)", "  ROOT x = s32[3] parameter(0)"
+)
+
+
+@pytest.mark.parametrize(("value", "expected"), [(True, [2, 4, 6]), (False, [-1, -2, -3])])
+def test_conditional_by_bool(value: bool, expected: list[int]) -> None:
+    program = compiled(
+        BRANCHES
+        + """
+ENTRY main {
+  x = s32[3] parameter(0)
+  b = pred[] parameter(1)
+  ROOT y = s32[3] conditional(b, x, x), true_computation=first, false_computation=second
+}
+"""
+    )
+    assert run(program, X, value) == expected
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [(0, [2, 4, 6]), (1, [-1, -2, -3]), *((n, X) for n in (2, 3, -1, 2**31 - 1, -(2**31)))],
+)
+def test_conditional_by_index(index: int, expected: list[int]) -> None:
+    """An index outside takes the last branch."""
+    program = compiled(
+        BRANCHES
+        + """
+ENTRY main {
+  x = s32[3] parameter(0)
+  n = s32[] parameter(1)
+  ROOT y = s32[3] conditional(n, x, x, x), branch_computations={first, second, third}
+}
+"""
+    )
+    assert run(program, X, index) == expected
+
+
+def test_branches_without_operands() -> None:
+    """They take empty tuples, and give constants."""
+    program = compiled(
+        """
+one {
+  p = () parameter(0)
+  ROOT c = s32[2] constant({1, 2})
+}
+
+other {
+  p = () parameter(0)
+  a = s32[2] constant({3, 4})
+  b = s32[] constant(5)
+  ROOT c = s32[2] reverse(a), dimensions={0}
+}
+
+ENTRY main {
+  b = pred[] parameter(0)
+  e = () tuple()
+  ROOT y = s32[2] conditional(b, e, e), true_computation=one, false_computation=other
+}
+"""
+    )
+    assert run(program, True) == [1, 2]
+    assert run(program, False) == [4, 3]
+
+
+def test_conditional_in_a_while() -> None:
+    """Every trip takes its own branch, and what a branch gives lives on."""
+    program = compiled(
+        BRANCHES
+        + loop(
+            "s32[3]",
+            """
+  c = s32[3] conditional(i, e1, e1, e1), branch_computations={first, second, third}
+  d = s32[3] subtract(c, e1)
+  s = s32[3] add(c, d)
+""",
+            "s",
+        )
+        + DOUBLING
+    )
+    x = np.array(X)
+    for branch in (lambda v: 2 * v, lambda v: -v, lambda v: v):
+        x = branch(x) + branch(x) - x
+    assert run(program, X) == (3, x.tolist())
+
+
+def test_while_in_a_branch_of_a_while() -> None:
+    """The inner loop changes what the outer trip still reads."""
+    inner = loop("s32[3]", "  d = s32[3] add(e1, e1)", "d", limit="2")
+    inner = inner.replace("condition {", "inner_condition {").replace("body {", "inner_body {")
+    program = compiled(
+        inner
+        + """
+looping {
+  x = s32[3] parameter(0)
+  zero = s32[] constant(0)
+  start = (s32[], s32[3]) tuple(zero, x)
+  w = (s32[], s32[3]) while(start), condition=inner_condition, body=inner_body
+  ROOT y = s32[3] get-tuple-element(w), index=1
+}
+
+same {
+  ROOT x = s32[3] parameter(0)
+}
+"""
+        + loop(
+            "s32[3]",
+            """
+  odd = s32[] and(i, one)
+  c = s32[3] conditional(odd, e1, e1), branch_computations={looping, same}
+  s = s32[3] add(c, e1)
+""",
+            "s",
+        )
+        + DOUBLING
+    )
+    assert run(program, X) == (3, [5 * 2 * 5 * x for x in X])
+
+
+# ---- calls and other computations ----------------------------------------------------------------
+
+SQUARE_PLUS = """
+callee {
+  a = s32[3] parameter(0)
+  b = s32[3] parameter(1)
+  m = s32[3] multiply(a, a)
+  ROOT s = s32[3] add(m, b)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "caller",
+    ["call(x, y), to_apply=callee", "fusion(x, y), kind=kLoop, calls=callee",
+     'call(x, y), to_apply=callee, is_composite=true, frontend_attributes={composite.name="n"}'],
+    ids=["call", "fusion", "composite"],
+)  # fmt: skip
+def test_callee_runs_in_place_of_its_caller(caller: str) -> None:
+    program = compiled(
+        f"""{SQUARE_PLUS}
+ENTRY main {{
+  x = s32[3] parameter(0)
+  y = s32[3] parameter(1)
+  ROOT s = s32[3] {caller}
+}}
+"""
+    )
+    assert run(program, X, Y) == [11, 24, 39]
+
+
+def test_map() -> None:
+    program = compiled(
+        """
+callee {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  m = s32[] multiply(a, a)
+  ROOT s = s32[] add(m, b)
+}
+
+ENTRY main {
+  x = s32[3] parameter(0)
+  y = s32[3] parameter(1)
+  ROOT s = s32[3] map(x, y), dimensions={0}, to_apply=callee
+}
+"""
+    )
+    assert run(program, X, Y) == [11, 24, 39]
+
+
+# ---- tuples --------------------------------------------------------------------------------------
+
+
+def test_tuples_of_tuples() -> None:
+    program = compiled(
+        """
+ENTRY main {
+  p = (s32[3], (s32[], s32[3])) parameter(0)
+  inner = (s32[], s32[3]) get-tuple-element(p), index=1
+  a = s32[3] get-tuple-element(p), index=0
+  n = s32[] get-tuple-element(inner), index=0
+  e = () tuple()
+  t = (s32[3], s32[]) tuple(a, n)
+  ROOT out = ((s32[3], s32[]), (), (s32[], s32[3]), s32[3]) tuple(t, e, inner, a)
+}
+""".replace("p = (s32[3], (s32[], s32[3])) parameter(0)", """x = s32[3] parameter(0)
+  m = s32[] parameter(1)
+  y = s32[3] parameter(2)
+  i = (s32[], s32[3]) tuple(m, y)
+  p = (s32[3], (s32[], s32[3])) tuple(x, i)""")
+    )  # fmt: skip
+    assert run(program, X, 7, Y) == ((X, 7), (), (7, Y), X)
+
+
+def test_tuple_constants() -> None:
+    program = compiled(
+        """
+ENTRY main {
+  c = (s32[2], (f32[], pred[])) constant(({1, 2}, (0.5, true)))
+  i = (f32[], pred[]) get-tuple-element(c), index=1
+  b = pred[] get-tuple-element(i), index=1
+  ROOT out = (pred[], (s32[2], (f32[], pred[]))) tuple(b, c)
+}
+"""
+    )
+    assert run(program) == (True, ([1, 2], (0.5, True)))
+
+
+@pytest.mark.parametrize("source", ["x", "y", "c", "r"], ids=["input", "value", "constant", "view"])
+def test_results_of_one_array_share_no_memory(source: str) -> None:
+    program = compiled(
+        f"""
+ENTRY main {{
+  x = s32[3] parameter(0)
+  y = s32[3] add(x, x)
+  c = s32[3] constant({{4, 5, 6}})
+  r = s32[3] reverse(y), dimensions={{0}}
+  ROOT out = (s32[3], s32[3]) tuple({source}, {source})
+}}
+"""
+    )
+    x = np.array(X, np.int32)
+    value = run_program(program, {"x": ops.Bits(x, dtypes.int32)})
+    assert isinstance(value, TupleValue)
+    first, second = (e.data for e in value.elements if isinstance(e, ops.Bits))
+    expected = {"x": X, "y": [2, 4, 6], "c": [4, 5, 6], "r": [6, 4, 2]}[source]
+    assert first.tolist() == second.tolist() == expected
+    first[:] = -1
+    assert second.tolist() == expected
+    assert x.tolist() == X
+    second[:] = -1
+    again = run_program(program, {"x": ops.Bits(x, dtypes.int32)})
+    assert listed(again) == (expected, expected)
+
+
+def test_barriers_and_tokens_order_nothing() -> None:
+    program = compiled(
+        """
+ENTRY main {
+  x = s32[3] parameter(0)
+  t = token[] after-all()
+  u = token[] after-all(t)
+  y = s32[3] negate(x)
+  d = s32[3] add-dependency(y, u)
+  pair = (s32[3], s32[3]) tuple(d, x)
+  b = (s32[3], s32[3]) opt-barrier(pair)
+  v = s32[3] get-tuple-element(b), index=0
+  ROOT s = (s32[3], (s32[3], s32[3])) tuple(v, b)
+}
+"""
+    )
+    assert run(program, X) == ([-1, -2, -3], ([-1, -2, -3], X))
+
+
+def test_token_as_a_state() -> None:
+    text = loop("s32[3] token[]", "  d = s32[3] add(e1, e1)", "d, e2") + """
+ENTRY main {
+  x = s32[3] parameter(0)
+  t = token[] after-all()
+  zero = s32[] constant(0)
+  state = (s32[], s32[3], token[]) tuple(zero, x, t)
+  w = (s32[], s32[3], token[]) while(state), condition=condition, body=body
+  ROOT y = s32[3] get-tuple-element(w), index=1
+}
+"""  # fmt: skip
+    assert run(compiled(text), X) == [8, 16, 24]
+
+
+# ---- errors, interrupts, threads -----------------------------------------------------------------
+
+
+def test_error_in_a_loop_leaves_the_program_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = loop("s32[3]", "  s = s32[3] sort(e1), dimensions={0}, to_apply=less", "s") + DOUBLING
+    less = """
+less {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}
+"""
+    program = compiled(less + text)
+    assert run(program, [3, 1, 2]) == (3, [1, 2, 3])
+    calls = []
+
+    def failing(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise NeuronSimError("of the second trip")
+        return evaluate(*arguments)
+
+    evaluate = ops.evaluate_all
+    monkeypatch.setattr(ops, "evaluate_all", failing)
+    with pytest.raises(NeuronSimError, match="of the second trip"):
+        run(program, [3, 1, 2])
+    assert len(calls) == 2
+    assert run(program, [3, 1, 2]) == (3, [1, 2, 3])
+
+
+def interrupt_soon() -> None:
+    """Ctrl-C comes shortly."""
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+
+
+@pytest.mark.parametrize("inner_trips", ["0", "1000000"])
+def test_interrupt_ends_an_endless_loop(inner_trips: str) -> None:
+    inner = loop("s32[3]", "  d = s32[3] add(e1, e1)", "d", limit=inner_trips)
+    inner = inner.replace("condition {", "inner_condition {").replace("body {", "inner_body {")
+    changes = """
+  zero = s32[] constant(0)
+  start = (s32[], s32[3]) tuple(zero, e1)
+  w = (s32[], s32[3]) while(start), condition=inner_condition, body=inner_body
+  d = s32[3] get-tuple-element(w), index=1
+"""
+    text = inner + loop("s32[3]", changes, "d").replace("direction=LT", "direction=GE")
+    program = compiled(
+        text.replace("n = s32[] constant(3)", "n = s32[] constant(-2147483648)") + DOUBLING
+    )
+    begin = time.monotonic()
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        run(program, X)
+    assert time.monotonic() - begin < 10
+
+
+def test_interrupt_ends_a_long_program_without_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    body = "\n".join(f"  d{n + 1} = f32[512,512] dot(d{n}, d0), {dims}" for n in range(1000))
+    program = compiled(
+        f"""
+less {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}}
+
+ENTRY main {{
+  d0 = f32[512,512] parameter(0)
+{body}
+  ROOT y = f32[512,512] sort(d1000), dimensions={{0}}, to_apply=less
+}}
+"""
+    )
+    ended: list[Any] = []
+    monkeypatch.setattr(ops, "evaluate_all", lambda *arguments: ended.append(arguments))
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        run(program, np.zeros((512, 512)))
+    assert ended == []
+
+
+def test_threads_share_a_program(restored_settings: None) -> None:
+    """Each run has memory of its own, whatever number of threads the core uses meanwhile."""
+    text = (
+        loop(
+            "f32[64,300]",
+            "  d = f32[64,300] dot(e1, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+            "  t = f32[64,300] tanh(d)\n  s = f32[64,300] add(t, e1)",
+            "s",
+            limit="6",
+        ).replace("  d = f32", "  k = f32[] constant(0.01)\n"
+                  "  w = f32[300,300] broadcast(k), dimensions={}\n  d = f32")
+        + DOUBLING.replace("s32[3]", "f32[64,300]")
+    )  # fmt: skip
+    program = compiled(text)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((64, 300), np.float32) for _ in range(8)]
+    expected = [run(compiled(text), a) for a in arrays]
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            for count in (1, 2, 3):
+                processor.set_num_threads(count)
+                time.sleep(0.001)
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for _ in range(4):
+                assert list(pool.map(lambda a: run(program, a), arrays)) == expected
+    finally:
+        stop.set()
+        changing.join()
+    assert len(program.arenas) <= 4
