@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.executor import agreement, op_by_op
-from tests.executor.test_random_modules import PROFILE, flat
+from tests.executor.test_random_modules import OF_REPLICAS, PROFILE, flat
 
 from neuronsim import api, ops
 from neuronsim.arrays.array import Array
@@ -17,7 +17,8 @@ from neuronsim.hlo.module import Module
 from neuronsim.hlo.opcodes import STRUCTURE
 
 FOLDER = Path(__file__).parents[1] / "data" / "operators"
-OPCODES = sorted(ops.OPCODES | STRUCTURE)
+# What needs several replicas is in tests/core/test_collectives.py and test_replicas.py.
+OPCODES = sorted((ops.OPCODES | STRUCTURE) - OF_REPLICAS)
 
 
 @functools.cache

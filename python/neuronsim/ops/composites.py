@@ -108,7 +108,7 @@ def run_formula(
         formula = XLA_FORMULAS.get(op.name, formula)
     found = formula(steps, values, attributes)
     if steps.outside:
-        warnings.warn(outside_range_warning(op.name, steps.outside), RuntimeWarning, stacklevel=8)
+        warnings.warn(outside_range_warning(op.name, steps.outside), RuntimeWarning, stacklevel=9)
     return found
 
 
