@@ -384,7 +384,9 @@ public:
         const auto arrays = [&](const std::vector<Array>& described) {
             py::list list;
             for (const Array& a : described)
-                list.append(py::array(a.dtype, a.shape, a.strides, a.at.in(run.memories), py::none()));
+                // With a base, pybind11 copies nothing.
+                list.append(py::array(a.dtype, a.shape, a.strides, a.at.in(run.memories),
+                                      py::handle(run.context)));
             return list;
         };
         kept_(py::handle(run.context), arrays(inputs_), arrays(outputs_));
@@ -463,8 +465,12 @@ protected:
     }
 };
 
-// A loop without end must hear Ctrl-C, in the thread of a replica too.
-void check_signals(const Run& run) {
+using Clock = std::chrono::steady_clock;
+
+// A run without end must hear Ctrl-C, in the thread of a replica too: ten times a second.
+void check_signals(const Run& run, Clock::time_point now, Clock::time_point& checked) {
+    if (now - checked < std::chrono::milliseconds{100}) return;
+    checked = now;
     const py::gil_scoped_acquire acquired;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     py::handle(run.context).attr("check")();
@@ -487,11 +493,11 @@ public:
         trips_.place(standins);
     }
     void run(const Run& run) const override {
-        constexpr int64_t trips_between_checks = 64;
         char* const count = trips_.in(run.memories);
+        Clock::time_point checked = Clock::now();
         for (int64_t trip = 0;; ++trip) {
             __builtin_memcpy(count, &trip, sizeof trip);
-            if (trip % trips_between_checks == trips_between_checks - 1) check_signals(run);
+            check_signals(run, Clock::now(), checked);
             run_all(condition_, run);
             if (goes_on_.value(run.memories) == 0) return;
             run_all(body_, run);
@@ -555,18 +561,13 @@ public:
         const Run run{memories.data(), context.ptr(), records_in(records, records_)};
         std::vector<int64_t> times;
         const py::gil_scoped_release released;
-        using Clock = std::chrono::steady_clock;
-        constexpr std::chrono::milliseconds between_checks{100};
         Clock::time_point last = Clock::now(), checked = last;
         for (const auto& step : steps_) {
             step->run(run);
-            if (!timed) continue;
             const Clock::time_point now = Clock::now();
-            times.push_back(std::chrono::nanoseconds(now - last).count());
+            if (timed) times.push_back(std::chrono::nanoseconds(now - last).count());
             last = now;
-            if (now - checked < between_checks) continue;
-            check_signals(run);
-            checked = now;
+            check_signals(run, now, checked);
         }
         return times;
     }
