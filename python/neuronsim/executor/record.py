@@ -680,20 +680,14 @@ def _plan(memories: Sequence[Memory]) -> tuple[dict[Memory, int], int]:
     The largest are placed first, each in the lowest gap (Greedy by size).
     """
     offsets: dict[Memory, int] = {}
-    placed: list[tuple[int, int, Memory]] = []  # sorted by offset
-    size = 0
-    for m in sorted(memories, key=lambda m: (-m.bytes, m.first)):
+    placed = np.empty((4, len(memories)), np.int64)  # begin, end, first, last
+    for count, m in enumerate(sorted(memories, key=lambda m: (-m.bytes, m.first))):
         need = -(-m.bytes // ALIGNMENT) * ALIGNMENT
-        at = 0
-        for begin, end, other in placed:
-            if other.last < m.first or m.last < other.first:
-                continue
-            if begin - at >= need:
-                break
-            at = max(at, end)
+        begin, end, first, last = placed[:, :count]
+        others = np.flatnonzero((first <= m.last) & (last >= m.first))
+        others = others[np.argsort(begin[others], kind="stable")]
+        free = np.maximum.accumulate(np.append(0, end[others]))  # from where, before each and after all
+        at = int(free[np.append(begin[others] - free[:-1] >= need, True).argmax()])
         offsets[m] = at
-        if need:
-            placed.append((at, at + need, m))
-            placed.sort(key=lambda p: p[0])
-        size = max(size, at + need)
-    return offsets, size
+        placed[:, count] = at, at + need, m.first, m.last
+    return offsets, int(placed[1].max(initial=0))
