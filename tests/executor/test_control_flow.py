@@ -637,4 +637,4 @@ def test_threads_share_a_program(restored_settings: None) -> None:
     finally:
         stop.set()
         changing.join()
-    assert len(program.arenas) <= 4
+    assert len(program.recorded.arenas) <= 4
