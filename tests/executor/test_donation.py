@@ -107,3 +107,32 @@ def test_donation_is_not_observed() -> None:
             donate=True,
             observe="counts",
         )
+
+
+def test_a_donated_scalar_stays_one() -> None:
+    body = (inst("x", "parameter", (), number=0), inst("n", "negate", (), "x"))
+    alias = (((), 0, (), "MAY_ALIAS"),)
+    module = dataclasses.replace(aliased({}, *body), input_output_alias=alias)
+    program = neuronsim.compile(module, auto_cast="none")
+    assert np.asarray(program(neuronsim.asarray(np.float32(3)), donate=True)).tolist() == -3
+
+
+def test_memory_of_two_inputs_is_not_donated() -> None:
+    """What is stored in the first would be read from the second."""
+    program = neuronsim.compile(cache_step(), auto_cast="none")
+    cache = neuronsim.asarray(np.zeros((4, 3), np.float32))
+    new, _ = program(cache, neuronsim.asarray(cache.bits.data[:1]), np.int32(0), donate=True)
+    assert not np.shares_memory(new.bits.data, cache.bits.data)
+    body = (
+        inst("x", "parameter", (4,), number=0),
+        inst("y", "parameter", (4,), number=1),
+        inst("nine", "constant", (1,), literal=ops.Bits(np.float32([9]), F32)),
+        inst("zero", "constant", (), dtype=S32, literal=ops.Bits(np.zeros((), np.int32), S32)),
+        inst("new", "dynamic-update-slice", (4,), "x", "nine", "zero"),
+        inst("sum", "add", (4,), "new", "y"),
+    )
+    alias = (((), 0, (), "MAY_ALIAS"),)
+    module = dataclasses.replace(aliased({}, *body), input_output_alias=alias)
+    x = neuronsim.asarray(np.float32([0, 1, 2, 3]))
+    found = neuronsim.compile(module, auto_cast="none")(x, x, donate=True)
+    assert np.asarray(found).tolist() == [9, 2, 4, 6]

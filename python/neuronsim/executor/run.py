@@ -148,8 +148,10 @@ def run_program(
         arena = _arena(recorded)
         given = [_dense(name, inputs[name], program.profile, counts) for name, _ in program.inputs]
         taken = program.donated if donate else {}
+        shared = _sharing(given) if taken else set()
         for n in taken.values():
-            given[n] = given[n] if given[n].flags.writeable else given[n].copy()
+            if n in shared or not given[n].flags.writeable:
+                given[n] = given[n].copy()
         outputs = [
             given[taken[n]] if n in taken else _empty(t) for n, (_, t) in enumerate(program.results)
         ]
@@ -207,7 +209,20 @@ def _dense(name: str, value: Bits, profile: Profile, counts: Counts) -> BitsArra
         value, changed = ops.truncate_int64(value)
         if changed:
             counts.add(Counts(int64_truncated={name: changed}))
-    return np.ascontiguousarray(value.data)
+    return np.ascontiguousarray(value.data).reshape(value.data.shape)  # 0-d arrays stay so
+
+
+def _sharing(arrays: Sequence[BitsArray]) -> set[int]:
+    """The numbers of dense arrays that share memory with another one."""
+    begins = [int(a.__array_interface__["data"][0]) for a in arrays]
+    found: set[int] = set()
+    end, owner = 0, 0  # of those before, the one that ends last
+    for n in sorted(range(len(arrays)), key=begins.__getitem__):
+        if begins[n] < end:
+            found |= {n, owner}
+        if begins[n] + arrays[n].nbytes > end:
+            end, owner = begins[n] + arrays[n].nbytes, n
+    return found
 
 
 def _empty(t: ArrayType) -> BitsArray:

@@ -1,0 +1,383 @@
+"""Recorded steps: planned memory, views that are no steps, buffers reused and updated in place, and the
+core's copies between all strides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.executor.test_control_flow import DOUBLING, PAIR, compiled, loop, run
+
+from neuronsim import _core, dtypes, ops
+from neuronsim.executor.record import ALIGNMENT, Memory, _plan
+from neuronsim.executor.run import Program, run_program
+from neuronsim.executor.steps import Product, all_steps
+
+X, Y = [1, 2, 3], [10, 20, 30]
+
+# ---- planned memory ------------------------------------------------------------------------------
+
+
+def memories(draw: st.DrawFn) -> list[Memory]:
+    found = []
+    for _ in range(draw(st.integers(0, 25))):
+        first = draw(st.integers(0, 12))
+        last = first + draw(st.sampled_from([0, 0, 1, 2, 3, 12]))
+        size = draw(st.sampled_from([0, 1, 63, 64, 65, 100, 200, 320, 1000]))
+        found.append(Memory(np.empty(size, np.uint8), first, last))
+    return found
+
+
+def meet(a: Memory, b: Memory) -> bool:
+    return a.first <= b.last and b.first <= a.last
+
+
+def free(offset: int, m: Memory, placed: dict[Memory, int]) -> bool:
+    """Whether no array that is needed at the same time lies in these lines of the arena."""
+    lines = range(offset // ALIGNMENT, (offset + m.bytes + ALIGNMENT - 1) // ALIGNMENT)
+    taken = {
+        at // ALIGNMENT + n
+        for other, at in placed.items()
+        if meet(m, other)
+        for n in range(-(-other.bytes // ALIGNMENT))
+    }
+    return not taken & set(lines)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_planned_memory_does_not_overlap(data: st.DataObject) -> None:
+    """Each array lies in the first free lines, as a search of all lines finds them."""
+    listed = memories(data.draw)
+    offsets, size = _plan(listed)
+    placed: dict[Memory, int] = {}
+    for m in sorted(listed, key=lambda m: (-m.bytes, m.first)):
+        at = offsets[m]
+        assert at % ALIGNMENT == 0
+        assert at + m.bytes <= size
+        assert free(at, m, placed)
+        assert not any(free(k, m, placed) for k in range(0, at, ALIGNMENT)) or m.bytes == 0
+        placed[m] = at
+    rounded = [-(-m.bytes // ALIGNMENT) * ALIGNMENT for m in listed]
+    assert size <= sum(rounded)
+    assert size >= max(rounded, default=0)
+
+
+def entry(body: str, *parameters: str) -> Program:
+    given = "\n".join(f"  {p} parameter({n})" for n, p in enumerate(parameters))
+    return compiled(f"ENTRY main {{\n{given}\n{body}\n}}\n")
+
+
+def count(program: Program) -> int:
+    return len(program.recorded.names)
+
+
+def test_buffers_are_reused() -> None:
+    """A line of products that each read the one before takes two buffers, however long it is."""
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    body = "\n".join(f"  d{n + 1} = f32[64,64] dot(d{n}, d0), {dims}" for n in range(20))
+    program = entry(f"{body}\n  ROOT y = f32[64,64] negate(d20)", "d0 = f32[64,64]")
+    assert program.recorded.arena_bytes == 2 * 64 * 64 * 4
+
+
+def test_values_that_a_loop_reads_outlive_it() -> None:
+    """What lies around a loop keeps its memory in every trip, whatever the body needs."""
+    changes = "\n".join(
+        f"  r{n} = s32[3] sort(e{1 + n % 2}), dimensions={{0}}, to_apply=less" for n in range(4)
+    )
+    changes += "\n  a = s32[3] add(r0, r1)\n  b = s32[3] add(r2, r3)\n  s = s32[3] add(a, b)"
+    less = """
+less {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}
+"""
+    program = compiled(less + loop("s32[3] s32[3]", changes, "s, e2") + PAIR)
+    a, b = [-x for x in X], sorted(-y for y in Y)
+    for _ in range(3):
+        a = [2 * x + 2 * y for x, y in zip(sorted(a), b, strict=True)]
+    assert run(program, X, Y) == (3, a, [-y for y in Y])
+
+
+# ---- views ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        ("s32[2,3] reshape(y)", [[-1, -2, -3], [-4, -5, -6]]),
+        ("s32[2,6] broadcast(y), dimensions={1}", [[-1, -2, -3, -4, -5, -6]] * 2),
+        ("s32[2] slice(y), slice={[1:6:3]}", [-2, -5]),
+        ("s32[6] reverse(y), dimensions={0}", [-6, -5, -4, -3, -2, -1]),
+        ("s32[6] copy(y)", [-1, -2, -3, -4, -5, -6]),
+    ],
+    ids=["reshape", "broadcast", "slice", "reverse", "copy"],
+)
+def test_views_are_no_steps(view: str, expected: Any) -> None:
+    kind = view.split()[0]
+    program = entry(
+        f"  y = s32[6] negate(x)\n  v = {view}\n"
+        f"  m = {kind} multiply(v, v)\n  ROOT s = {kind} add(m, v)",
+        "x = s32[6]",
+    )
+    assert [n for names in program.recorded.names for n in names] == ["y", "m", "s"]
+    v = np.array(expected)
+    assert run(program, range(1, 7)) == (v * v + v).tolist()
+
+
+def test_views_of_views() -> None:
+    """Where no strides walk the elements in the new order they are moved once."""
+    program = entry(
+        """
+  y = s32[2,3] negate(x)
+  t = s32[3,2] transpose(y), dimensions={1,0}
+  r = s32[3,2] reverse(t), dimensions={0}
+  u = s32[6] reshape(r)
+  h = s32[2] slice(u), slice={[1:6:4]}
+  ROOT s = s32[2] add(h, h)
+""",
+        "x = s32[2,3]",
+    )
+    assert [n for names in program.recorded.names for n in names] == ["y", "u", "s"]
+    x = np.arange(6).reshape(2, 3)
+    u = (-x).T[::-1].ravel()
+    assert run(program, x) == (2 * u[1:6:4]).tolist()
+
+
+@pytest.mark.parametrize("operand", ["x", "c"], ids=["input", "constant"])
+def test_reverse_of_what_no_step_makes(operand: str) -> None:
+    program = entry(
+        f"  c = s32[3] constant({{1, 2, 3}})\n  r = s32[3] reverse({operand}), dimensions={{0}}\n"
+        "  ROOT s = s32[3] add(r, x)",
+        "x = s32[3]",
+    )
+    assert run(program, X) == [4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ROOT t = f32[3,0] transpose(x), dimensions={1,0}",
+        "t = f32[3,0] transpose(x), dimensions={1,0}\n  ROOT r = f32[0] reshape(t)",
+        "ROOT r = f32[0,3] reverse(x), dimensions={0,1}",
+        "s = f32[0,1] slice(x), slice={[0:0], [2:3]}\n  ROOT n = f32[0,1] negate(s)",
+        "s = f32[0,2] slice(x), slice={[0:0], [1:3]}\n"
+        "  ROOT c = f32[0,5] concatenate(x, s), dimensions={1}",
+        "z = s32[] constant(1)\n  ROOT d = f32[0,2] dynamic-slice(x, z, z), dynamic_slice_sizes={0,2}",
+        "z = s32[] constant(1)\n  ROOT d = f32[0,3] dynamic-update-slice(x, x, z, z)",
+    ],
+)
+def test_arrays_without_elements(body: str) -> None:
+    program = entry(f"  {body}", "x = f32[0,3]")
+    value = run_program(program, {"x": ops.Bits(np.zeros((0, 3), np.float32), dtypes.float32)})
+    assert isinstance(value, ops.Bits)
+    assert value.data.shape == program.results[0][1].dims
+    assert value.data.size == 0
+
+
+# ---- what moves ----------------------------------------------------------------------------------
+
+INDEX_TYPES = ("s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64")
+
+
+@pytest.mark.parametrize("dtype", INDEX_TYPES)
+@pytest.mark.parametrize("vector", [False, True], ids=["scalars", "vector"])
+def test_dynamic_slice_is_clamped(dtype: str, vector: bool) -> None:
+    indices = "v" if vector else "a, b"
+    parameters = [f"v = {dtype}[2]"] if vector else [f"a = {dtype}[]", f"b = {dtype}[]"]
+    program = compiled(
+        "ENTRY main {\n  x = s32[4,5] parameter(0)\n"
+        + "\n".join(f"  {p} parameter({n})" for n, p in enumerate(parameters, start=1))
+        + f"\n  ROOT s = s32[2,3] dynamic-slice(x, {indices}), dynamic_slice_sizes={{2,3}}\n}}\n",
+        int64="keep",
+    )
+    x = np.arange(20).reshape(4, 5)
+    info = np.iinfo({"s": "int", "u": "uint"}[dtype[0]] + dtype[1:])
+    for a in (info.min, 0, 1, 2, 3, info.max):
+        for b in (info.max, 1):
+            at = [np.array(a, info.dtype), np.array(b, info.dtype)]
+            i, j = (min(max(int(v), 0), 2) for v in at)
+            given = [np.stack(at)] if vector else at
+            assert run(program, x, *given) == x[i : i + 2, j : j + 3].tolist()
+
+
+def test_concatenate() -> None:
+    program = entry(
+        """
+  n = s32[2,2] negate(x)
+  t = s32[2,2] transpose(x), dimensions={1,0}
+  ROOT c = s32[2,7] concatenate(n, y, t, x), dimensions={1}
+""",
+        "x = s32[2,2]",
+        "y = s32[2,1]",
+    )
+    x, y = np.array([[1, 2], [3, 4]]), np.array([[8], [9]])
+    assert run(program, x, y) == np.concatenate([-x, y, x.T, x], 1).tolist()
+
+
+def padded(x: np.ndarray, low: int, high: int, interior: int) -> np.ndarray:
+    wide = np.full((len(x) - 1) * (interior + 1) + 1 if len(x) else 0, -7)
+    wide[:: interior + 1] = x
+    wide = np.concatenate([np.full(max(low, 0), -7), wide, np.full(max(high, 0), -7)])
+    return wide[max(-low, 0) : len(wide) - max(-high, 0)]
+
+
+@pytest.mark.parametrize("interior", [0, 1, 2])
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (2, 1), (-1, 3), (1, -2), (-1, -1)])
+def test_pad(low: int, high: int, interior: int) -> None:
+    expected = padded(-np.arange(4), low, high, interior)
+    program = entry(
+        f"  y = s32[4] negate(x)\n  v = s32[] constant(-7)\n"
+        f"  ROOT p = s32[{len(expected)}] pad(y, v), padding={low}_{high}_{interior}",
+        "x = s32[4]",
+    )
+    assert run(program, range(4)) == expected.tolist()
+
+
+ITEMS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+@st.composite
+def strided(draw: st.DrawFn, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array of this shape in memory of its own, with its axes in any order, steps and directions."""
+    order = draw(st.permutations(range(len(shape))))
+    steps = [draw(st.sampled_from([1, 1, 1, 2, 3, -1, -2])) for _ in shape]
+    wide = [shape[d] * abs(steps[d]) for d in order]
+    memory = np.arange(int(np.prod(wide)), dtype=np.int64).astype(dtype).reshape(wide)
+    axes = memory.transpose(np.argsort(order)) if order else memory
+    return axes[(*(slice(None, None, s) for s in steps), ...)]
+
+
+@settings(max_examples=400)
+@given(st.data(), st.sampled_from(sorted(ITEMS)))
+def test_copies_between_all_strides(data: st.DataObject, size: int) -> None:
+    big = data.draw(st.booleans())
+    lengths = st.sampled_from([0, 1, 2, 3, 5, 17] if not big else [1, 2, 33, 70])
+    shape = tuple(data.draw(st.lists(lengths, max_size=3 if big else 5)))
+    source = data.draw(strided(shape, ITEMS[size]))
+    if shape and shape[0] and data.draw(st.booleans()):
+        source = np.broadcast_to(source[:1], shape)
+    target = data.draw(strided(shape, ITEMS[size]))
+    around = base(target)
+    expected = around.copy()
+    moved = np.lib.stride_tricks.as_strided(
+        expected.reshape(-1)[offset(target) :] if target.size else expected.reshape(-1),
+        target.shape, target.strides,
+    )  # fmt: skip
+    moved[...] = source
+    step = _core.record_copy(source, target)
+    executable = _core.Executable([step], [(base(a), 0, address(base(a))) for a in (source, target)])
+    executable.run([], None, False)
+    np.testing.assert_array_equal(around, expected)
+    np.testing.assert_array_equal(target, source)
+
+
+def base(a: np.ndarray) -> np.ndarray:
+    while isinstance(a.base, np.ndarray):
+        a = a.base
+    return a
+
+
+def address(a: np.ndarray) -> int:
+    return int(a.__array_interface__["data"][0])
+
+
+def offset(a: np.ndarray) -> int:
+    return (address(a) - address(base(a))) // a.itemsize
+
+
+# ---- in place ------------------------------------------------------------------------------------
+
+UPDATE = """
+  u = s32[1] broadcast(i), dimensions={}
+  d = s32[3] dynamic-update-slice(e1, u, i)
+"""
+
+
+def body_steps(program: Program) -> int:
+    """How many steps the core got for the body of the program's loop, by recording it anew."""
+    recorded: list[int] = []
+    before = _core.record_while
+
+    def counting(condition: Any, goes_on: Any, body: Any, trips: Any) -> Any:
+        recorded.append(len(body))
+        return before(condition, goes_on, body, trips)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_core, "record_while", counting)
+        _ = program.recorded
+    (found,) = recorded
+    return found
+
+
+def test_update_in_a_loop_is_in_place() -> None:
+    """The body is the update, the count and its copy: nothing copies the array."""
+    program = compiled(loop("s32[3]", UPDATE, "d") + DOUBLING)
+    assert body_steps(program) == 3
+    assert run(program, X) == (3, [0, 1, 2])
+
+
+def test_update_of_what_is_read_later_is_not_in_place() -> None:
+    program = compiled(loop("s32[3]", f"{UPDATE}  s = s32[3] add(d, e1)", "s") + DOUBLING)
+    x = np.array(X)
+    for i in range(3):
+        d = x.copy()
+        d[i] = i
+        x = d + x
+    assert run(program, X) == (3, x.tolist())
+
+
+def test_update_by_a_part_of_itself_is_not_in_place() -> None:
+    changes = "  s = s32[2] slice(e1), slice={[0:2]}\n  d = s32[3] dynamic-update-slice(e1, s, one)"
+    program = compiled(loop("s32[3]", changes, "d", limit="1") + DOUBLING)
+    assert run(program, X) == (1, [1, 1, 2])
+
+
+@pytest.mark.parametrize("reader", ["x", "v"], ids=["value", "view"])
+def test_update_outside_of_loops(reader: str) -> None:
+    """In place if nothing reads the operand later, through a view of it either."""
+    body = """
+  y = s32[3] negate(x)
+  v = s32[3] reverse(y), dimensions={0}
+  one = s32[] constant(1)
+  u = s32[1] constant({9})
+  d = s32[3] dynamic-update-slice(y, u, one)
+"""
+    program = entry(f"{body}  ROOT s = s32[3] subtract(d, {reader})", "x = s32[3]")
+    expected = {"x": [-2, 7, -6], "v": [2, 11, -2]}[reader]
+    assert run(program, X) == expected
+    assert count(program) == {"x": 3, "v": 4}[reader]
+
+
+# ---- weights -------------------------------------------------------------------------------------
+
+
+def test_invariant_weights_are_packed_once() -> None:
+    """A constant that a loop's body multiplies by, its own or one that it passes on."""
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    changes = f"  d = f32[8,8] dot(e1, e2), {dims}"
+    text = loop("f32[8,8] f32[8,8]", changes, "d, e2") + """
+ENTRY main {
+  x = f32[8,8] parameter(0)
+  k = f32[] constant(0.5)
+  w = f32[8,8] broadcast(k), dimensions={}
+  zero = s32[] constant(0)
+  state = (s32[], f32[8,8], f32[8,8]) tuple(zero, x, w)
+  l = (s32[], f32[8,8], f32[8,8]) while(state), condition=condition, body=body
+  ROOT y = f32[8,8] get-tuple-element(l), index=1
+}
+"""  # fmt: skip
+    program = compiled(text)
+    (product,) = (s.action for s in all_steps(program.steps) if isinstance(s.action, Product))
+    assert product.fusion.packed is not None
+    assert run(program, np.eye(8)) == np.full((8, 8), 0.5 * 4 * 4).tolist()
+
+
+def test_results_are_no_part_of_the_arena() -> None:
+    program = entry("  ROOT y = f32[1000] negate(x)", "x = f32[1000]")
+    assert program.recorded.arena_bytes == 0
