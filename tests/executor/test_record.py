@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tests.executor.test_control_flow import DOUBLING, PAIR, compiled, loop, run
 
 from neuronsim import _core, dtypes, ops
+from neuronsim.errors import OutOfMemory
+from neuronsim.executor import run as runner
 from neuronsim.executor.record import ALIGNMENT, Memory, _plan
 from neuronsim.executor.run import Program, run_program
 from neuronsim.executor.steps import Product, all_steps
@@ -390,3 +392,14 @@ ENTRY main {
 def test_results_are_no_part_of_the_arena() -> None:
     program = entry("  ROOT y = f32[1000] negate(x)", "x = f32[1000]")
     assert program.recorded.arena_bytes == 0
+
+
+def test_result_that_no_step_makes_may_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = entry("  c = f32[] constant(1)\n  ROOT b = f32[70000] broadcast(c), dimensions={}")
+
+    def fails(*_: Any) -> Any:
+        raise MemoryError("no memory")
+
+    monkeypatch.setattr(runner, "_empty", fails)
+    with pytest.raises(OutOfMemory, match=r"largest array is b, float32\[70000\]"):
+        run(program)

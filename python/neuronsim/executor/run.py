@@ -159,10 +159,11 @@ def run_program(
         records = empty_records(len(recorded.records)) if observe == "counts" else None
         found = recorded.executable.run(memories, context, times is not None, records)
     except MemoryError as error:
-        largest = max(all_steps(program.steps), key=_result_bytes)
+        made = [r for s in all_steps(program.steps) for r in s.results]
+        name, largest = max([*made, *program.results], key=lambda r: _bytes(r[1]))
         raise OutOfMemory(
-            f"the program does not fit in this machine's memory: {error}. Its largest array is "
-            f"{largest.name}, {' and '.join(str(t) for _, t in largest.results)}"
+            f"the program does not fit in this machine's memory: {error}. Its largest array is {name}, "
+            f"{largest}"
         ) from error
     recorded.arenas.append(arena)
     if records is not None:
@@ -225,12 +226,12 @@ def _sharing(arrays: Sequence[BitsArray]) -> set[int]:
     return found
 
 
+def _bytes(t: ArrayType) -> int:
+    return math.prod(t.dims) * t.dtype.itemsize
+
+
 def _empty(t: ArrayType) -> BitsArray:
     return np.empty(t.dims, t.dtype.storage) if t.dtype.code is None else ops.empty(t)
-
-
-def _result_bytes(step: Step) -> int:
-    return sum(math.prod(t.dims) * t.dtype.itemsize for _, t in step.results)
 
 
 @dataclass(frozen=True)
