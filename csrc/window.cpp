@@ -1,5 +1,6 @@
 #include "window.h"
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 
@@ -147,8 +148,8 @@ struct WindowRow {
                         column * last.stride - last.padding_low + p * last.window_dilation;
                     const int64_t low = -floor_divide(shift, last.stride);
                     const int64_t high = floor_divide(length - 1 - shift, last.stride) + 1;
-                    const int begin = static_cast<int>(low > 0 ? low : 0);
-                    const int end = static_cast<int>(high < n ? high : n);
+                    const int begin = static_cast<int>(std::clamp<int64_t>(low, 0, n));
+                    const int end = static_cast<int>(std::clamp<int64_t>(high, 0, n));
                     if (begin >= end) continue;
                     const char* data =
                         input.data + offset + shift * input.strides.back() + begin * step;

@@ -845,3 +845,14 @@ def test_windows_R1_accumulate_across_tiles(
         accumulate=dtypes.DTYPES[accumulate],
     )
     assert ours.tolist()[::8] == expected
+
+
+@pytest.mark.parametrize("reach", [3, 2**30, 2**31])
+def test_windows_that_reach_as_far_as_32_bits_count_R4(reach: int, evaluate: Evaluate) -> None:
+    """Each window has an element of the operand, and one that lies far before it."""
+    x = np.arange(1, 6, dtype=np.float32)
+    window = (WindowDimension(2, padding=(reach, 0), window_dilation=reach),)
+    values, initial = ("float32", x.view(np.uint32)), ("float32", np.zeros((), np.uint32))
+    found = evaluate("reduce_window", values, initial, window=window, reducer="add")
+    expected = x + np.concatenate([np.zeros(min(reach, 5)), x[: max(5 - reach, 0)]])
+    assert found.view(np.float32).tolist() == expected.tolist()
