@@ -14,7 +14,8 @@ Facts are those of `reference/neuron.md` in the project's research notes: sectio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from neuronsim.dtypes import DTYPES, DType
@@ -28,7 +29,8 @@ class Target:
     """One NeuronCore of a device, or the host. Clocks in GHz, memory in bytes, bandwidth in bytes/s.
 
     `truncates_int64` is rule C7; a target without engines (the host) takes every type and has no
-    cost.
+    cost. `engine_types` says which of the types an engine computes with, or an opcode where that
+    differs from its engine; what it does not name computes with all.
     """
 
     name: str
@@ -39,6 +41,16 @@ class Target:
     memory: int
     bandwidth: float
     partitions: int = 128
+    engine_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
+
+    def computes_with(self, dtype: DType, engine: str, opcode: str) -> bool:
+        """Whether an operation on an engine can read or give a type.
+
+        >>> from neuronsim.dtypes import bfloat16, float8_e4m3fn
+        >>> [TARGETS["trn1"].computes_with(t, "tensor", "dot") for t in (bfloat16, float8_e4m3fn)]
+        [True, False]
+        """
+        return dtype in self.engine_types.get(opcode, self.engine_types.get(engine, self.types))
 
 
 _DEVICE_TYPES = frozenset(t for t in DTYPES.values() if t.device)

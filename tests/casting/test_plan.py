@@ -111,7 +111,7 @@ def test_json_round_trip(model: Module, auto_cast: str, cast_type: str, tmp_path
 
 def test_json_names_its_schema_and_types(model: Module) -> None:
     body = json.loads(plan_of(model, "all", "tf32").to_json())
-    assert body["schema"] == "neuronsim.plan/1"
+    assert body["schema"] == "neuronsim.plan/2"
     assert body["decisions"]["d"]["operand"] == "tfloat32"
 
 
@@ -241,12 +241,12 @@ def test_unknown_instruction_is_named(model: Module) -> None:
         '"plan"',
         "{}",
         '{"schema": "neuronsim.plan/2"}',
-        '{"schema": "neuronsim.plan/1"}',
-        '{"schema": "neuronsim.plan/1", "policy": "p", "module": "m", "fingerprint": "f",'
+        '{"schema": "neuronsim.plan/2"}',
+        '{"schema": "neuronsim.plan/2", "policy": "p", "module": "m", "fingerprint": "f",'
         ' "decisions": []}',
-        '{"schema": "neuronsim.plan/1", "policy": "p", "module": "m", "fingerprint": "f",'
+        '{"schema": "neuronsim.plan/2", "policy": "p", "module": "m", "fingerprint": "f",'
         ' "decisions": {"d": null}}',
-        '{"schema": "neuronsim.plan/1", "policy": "p", "module": "m", "decisions": {}}',
+        '{"schema": "neuronsim.plan/2", "policy": "p", "module": "m", "decisions": {}}',
         '{"schema": ' + "9" * 5000 + "}",
         "[" * 100_000,
         "\ud800",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from neuronsim import dtypes
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.policy import Lowering, Policy, neuron_policy
+from neuronsim.casting.policy import Policy, neuron_policy
 from neuronsim.errors import InvalidFlag
 
 F32 = dtypes.float32
@@ -20,35 +22,28 @@ def test_none_lowers_nothing(cast_type: str) -> None:
 
 
 @TYPES
-def test_matmult_lowers_dots_and_keeps_float32_results_A1(cast_type: str) -> None:
+def test_matmult_lowers_products_and_keeps_float32_results_A1(cast_type: str) -> None:
     policy = neuron_policy("matmult", cast_type)
     assert policy.name == f"matmult/{cast_type}"
-    assert set(policy.low) == {"matmult"}
-    low = policy.low["matmult"]
-    assert (low.operand, low.accumulate, low.output) == (CAST_TYPES[cast_type], F32, F32)
-    assert low.reason.startswith("A1")
+    assert policy.lists == {"always": {"matmult"}}
+    assert (policy.low, policy.accumulate, policy.product_output) == (CAST_TYPES[cast_type], F32, F32)
+    assert policy.reasons["matmult"].startswith("A1")
 
 
 @TYPES
 def test_all_lowers_every_engine_A2(cast_type: str) -> None:
-    policy, t = neuron_policy("all", cast_type), CAST_TYPES[cast_type]
-    assert set(policy.low) == {"matmult", "compute", "movement"}
-    for name in ("matmult", "compute"):
-        low = policy.low[name]
-        assert (low.operand, low.accumulate, low.output) == (t, F32, t)
-    moved = policy.low["movement"]
-    assert moved.operand is moved.output is t
-    assert all(low.reason.startswith("A2") for low in policy.low.values())
+    policy = neuron_policy("all", cast_type)
+    assert policy.lists == {"always": {"matmult", "compute", "movement", "constant", "while"}}
+    assert (policy.low, policy.accumulate, policy.product_output) == (CAST_TYPES[cast_type], F32, None)
+    assert all(reason.startswith("A2") for reason in policy.reasons.values())
 
 
 @TYPES
 def test_observed_all_acts_as_matmult_A2(cast_type: str) -> None:
-    def types(low: Lowering) -> tuple[dtypes.DType, ...]:
-        return low.operand, low.accumulate, low.output
-
-    observed = neuron_policy("all", cast_type, "observed").low
-    matmult = neuron_policy("matmult", cast_type).low
-    assert {k: types(v) for k, v in observed.items()} == {k: types(v) for k, v in matmult.items()}
+    observed, matmult = neuron_policy("all", cast_type, "observed"), neuron_policy("matmult", cast_type)
+    assert dataclasses.replace(observed, name="", reasons={}) == dataclasses.replace(
+        matmult, name="", reasons={}
+    )
 
 
 def test_observed_changes_only_all() -> None:

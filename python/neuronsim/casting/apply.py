@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from neuronsim import dtypes
 from neuronsim.casting.conversions import carrier, convert, retyped, short_name, works_on_float32
-from neuronsim.casting.plan import Decision, Plan, check_plan
+from neuronsim.casting.plan import Plan, check_plan
+from neuronsim.casting.policy import Decision
 from neuronsim.casting.scalars import retype_scalars
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import (

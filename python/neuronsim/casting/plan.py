@@ -8,14 +8,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.policy import Policy
+from neuronsim.casting.operations import names_of
+from neuronsim.casting.policy import Category, Decision, Policy, Rounding
 from neuronsim.dtypes import DType, as_dtype
-from neuronsim.errors import InvalidArgument, NeuronSimError
+from neuronsim.errors import InvalidArgument, NeuronSimError, nearest
 from neuronsim.hlo.module import (
     CONTROL_FLOW,
     Computation,
@@ -27,72 +28,52 @@ from neuronsim.hlo.module import (
 )
 from neuronsim.hlo.opcodes import row
 
-SCHEMA = "neuronsim.plan/1"
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The types of one instruction: of its float operands, of its sums, of its result."""
-
-    operand: DType
-    accumulate: DType
-    output: DType
-    reason: str
-
-    def to_dict(self) -> dict[str, str]:
-        return {
-            "operand": self.operand.name,
-            "accumulate": self.accumulate.name,
-            "output": self.output.name,
-            "reason": self.reason,
-        }
+SCHEMA = "neuronsim.plan/2"
 
 
 @dataclass(frozen=True)
 class Plan:
     """Decisions by instruction name, for the module with this fingerprint. Instructions without a
-    decision keep the types of the model.
+    decision keep the types of the model, as the entry computation's results do, unless
+    `keep_output_type` is false.
     """
 
     policy: str
     module: str
     fingerprint: str
     decisions: Mapping[str, Decision]
+    keep_output_type: bool = True
 
     def to_json(self) -> str:
         """The plan as JSON with a schema name."""
-        body = dataclasses.asdict(self) | {"schema": SCHEMA}
-        body["decisions"] = {name: d.to_dict() for name, d in self.decisions.items()}
+        body = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)} | {"schema": SCHEMA}
+        body["decisions"] = {name: _to_json(d) for name, d in self.decisions.items()}
         return json.dumps(body, indent=1, sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        """The plan that `to_json` wrote; raises InvalidArgument for anything else."""
+        """The plan that `to_json` wrote; else raises InvalidArgument with all problems."""
         try:
             body = json.loads(text)
-            if not all(isinstance(body[k], str) for k in ("policy", "module", "fingerprint")):
-                raise InvalidArgument("policy, module and fingerprint must be texts")
-            if body.get("schema") != SCHEMA:
-                raise InvalidArgument(f"the schema is {body.get('schema')!r}, not {SCHEMA!r}")
-            decisions = {
-                name: Decision(
-                    as_dtype(_text(d, "operand")),
-                    as_dtype(_text(d, "accumulate")),
-                    as_dtype(_text(d, "output")),
-                    _text(d, "reason"),
-                )
-                for name, d in body["decisions"].items()
-            }
-            return Plan(body["policy"], body["module"], body["fingerprint"], decisions)
-        except (
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            NeuronSimError,
-        ) as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidArgument(f"not a plan of neuronsim: {error}") from error
+        schema = body.get("schema") if isinstance(body, dict) else None
+        if schema != SCHEMA:
+            older = " (an older version wrote it: plan the model again)" if schema in _OLDER else ""
+            raise InvalidArgument(
+                f"not a plan of neuronsim: its schema is {schema!r}, not {SCHEMA!r}{older}"
+            )
+        problems: list[str] = []
+        texts = {
+            name: _read(body, name, str, "", problems) for name in ("policy", "module", "fingerprint")
+        }
+        listed = _read(body, "decisions", dict, {}, problems)
+        decisions = {name: _from_json(name, d, problems) for name, d in listed.items()}
+        keep = _read(body, "keep_output_type", bool, True, problems)
+        _reject_unknown(body, {"schema", *(f.name for f in dataclasses.fields(Plan))}, "", problems)
+        if problems:
+            raise InvalidArgument(f"not a plan of neuronsim: {'; '.join(problems)}")
+        return Plan(**texts, decisions=decisions, keep_output_type=keep)
 
     def diff(self, other: Plan) -> dict[str, tuple[Decision | None, Decision | None]]:
         """The instructions on which two plans differ, with both decisions."""
@@ -109,6 +90,74 @@ class Plan:
             f"{name} reads {d.operand.name}, sums in {d.accumulate.name} and gives {d.output.name} "
             f"({d.reason})"
         )
+
+
+_OLDER = ("neuronsim.plan/1",)
+_TYPES = ("operand", "accumulate", "output")  # of a Decision; it always states them
+_OPTIONAL = {f.name: f for f in dataclasses.fields(Decision) if f.default is not dataclasses.MISSING}
+
+
+def _to_json(d: Decision) -> dict[str, Any]:
+    """A decision with what it states: types by their names."""
+    stated = {n: getattr(d, n) for n, f in _OPTIONAL.items() if getattr(d, n) != f.default}
+    stated |= {n: getattr(d, n) for n in (*_TYPES, "reason")}
+    return {n: v.name if isinstance(v, DType) else v for n, v in stated.items()}
+
+
+def _from_json(name: str, body: Any, problems: list[str]) -> Decision:
+    where = f"decision {name!r}: "
+    if not isinstance(body, dict):
+        problems.append(f"{where}it is {body!r}")
+        body = {}
+    found: dict[str, Any] = {n: _read(body, n, str, "float32", problems, where) for n in _TYPES}
+    found["relayout"] = _read(body, "relayout", str, None, problems, where, optional=True)
+    for field_name, text in list(found.items()):
+        if text is not None:
+            try:
+                found[field_name] = as_dtype(text)
+            except NeuronSimError as error:
+                problems.append(f"{where}{field_name}: {error}")
+                found[field_name] = dtypes.float32
+    found["reason"] = _read(body, "reason", str, "", problems, where)
+    found["rounding"] = _read(body, "rounding", str, "", problems, where, optional=True)
+    if found["rounding"] not in get_args(Rounding):
+        problems.append(f"{where}rounding cannot be {found['rounding']!r}")
+    found["saturate_infinity"] = _read(
+        body, "saturate_infinity", bool, False, problems, where, optional=True
+    )
+    for n in ("float32_operands", "float32_results"):
+        numbers = _read(body, n, list, [], problems, where, optional=True)
+        if not all(isinstance(x, int) and not isinstance(x, bool) and x >= 0 for x in numbers):
+            problems.append(f"{where}{n} is {numbers!r}, not numbers of arrays")
+        found[n] = tuple(numbers)
+    _reject_unknown(body, {f.name for f in dataclasses.fields(Decision)}, where, problems)
+    return Decision(**found)
+
+
+def _read(
+    body: Mapping[str, Any],
+    key: str,
+    kind: type,
+    default: Any,
+    problems: list[str],
+    where: str = "",
+    *,
+    optional: bool = False,
+) -> Any:
+    """A value of this kind from a JSON object, or the default and one problem more."""
+    if key not in body:
+        if not optional:
+            problems.append(f"{where}{key} is missing")
+        return default
+    if not isinstance(body[key], kind):
+        words = {str: "a text", dict: "an object", bool: "true or false", list: "a list"}
+        problems.append(f"{where}{key} is {body[key]!r}, not {words[kind]}")
+        return default
+    return body[key]
+
+
+def _reject_unknown(body: Mapping[str, Any], known: set[str], where: str, problems: list[str]) -> None:
+    problems += [f"{where}{n!r} is unknown{nearest(n, known)}" for n in body if n not in known]
 
 
 def fingerprint(module: Module) -> str:
@@ -161,11 +210,12 @@ def make_plan(module: Module, policy: Policy) -> Plan:
     computation that is executed instruction by instruction.
     """
     decisions = {}
-    graphs = graph_computations(inline_calls(module))
+    flat = inline_calls(module)
+    graphs = graph_computations(flat)
     fixed = _of_fixed_types(graphs)
     for c in graphs:
         for i in c.instructions:
-            decision = _decide(c, i, policy)
+            decision = _decide(c, i, policy, flat.by_name)
             if decision is not None and not (i.opcode == "while" and fixed.intersection(i.called)):
                 decisions[i.name] = decision
     return Plan(policy.name, module.name, fingerprint(module), decisions)
@@ -192,31 +242,36 @@ def _of_fixed_types(graphs: Sequence[Computation]) -> set[str]:
     return found
 
 
-def _decide(computation: Computation, i: Instruction, policy: Policy) -> Decision | None:
-    if not policy.low or not _is_castable(computation, i):
+def _category(names: Sequence[str], policy: Policy) -> tuple[Category, str]:
+    """What the lists say of an instruction with these names, and the name that they have for it."""
+    for name in names:
+        for category, listed in policy.lists.items():
+            if name in listed:
+                return category, name
+    return policy.default, ""
+
+
+def _decide(
+    computation: Computation, i: Instruction, policy: Policy, by_name: Mapping[str, Computation]
+) -> Decision | None:
+    low = policy.low
+    if low is None or not _is_castable(computation, i):
         return None
-    if i.opcode == "constant":
-        if "compute" not in policy.low:
-            return None
-        low = policy.low["compute"].output
-        return Decision(
-            low, dtypes.float32, low, f"A2: {policy.name} converts constants to {low.name} once"
-        )
-    if i.opcode == "while":
-        low = policy.low["movement"].output if "movement" in policy.low else dtypes.float32
-        if low in (dtypes.float32, dtypes.tfloat32):
+    category, listed = _category(names_of(i, by_name), policy)
+    if category != "always":
+        return None
+    reason = policy.reasons.get(listed, f"{policy.name} lists {listed} as {category}")
+    if i.opcode in ("constant", "while"):
+        if i.opcode == "while" and low in (dtypes.float32, dtypes.tfloat32):
             return None  # no other HLO type carries the values
-        reason = f"A2: {policy.name} carries the values of loops as {low.name}"
         return Decision(low, dtypes.float32, low, reason)
-    op = row(i)
-    lowering = policy.low.get(op.cast)
-    if lowering is None:
-        return None
-    if op.cast == "matmult" and any(t.dtype is not dtypes.float32 for t in _reads(computation, i)):
-        return None  # a product of narrower operands is no float32 product (A1)
+    output = low
+    if row(i).cast == "matmult":
+        if any(t.dtype is not dtypes.float32 for t in _reads(computation, i)):
+            return None  # a product of narrower operands is no float32 product (A1)
+        output = policy.product_output or low
     own = _own_type(i)
-    output = lowering.output if own is dtypes.float32 else own
-    return Decision(lowering.operand, lowering.accumulate, output, lowering.reason)
+    return Decision(low, policy.accumulate, output if own is dtypes.float32 else own, reason)
 
 
 def _is_castable(computation: Computation, i: Instruction) -> bool:
@@ -313,12 +368,6 @@ def _loop_problems(graphs: Sequence[Computation], decisions: Mapping[str, Decisi
     return problems
 
 
-def _text(d: Mapping[str, Any], key: str) -> str:
-    if not isinstance(d[key], str):
-        raise InvalidArgument(f"{key} is {d[key]!r}, not a text")
-    return str(d[key])
-
-
 def describe(plan: Plan) -> list[dict[str, Any]]:
     """The decisions as rows for a table."""
-    return [{"instruction": name, **d.to_dict()} for name, d in plan.decisions.items()]
+    return [{"instruction": name, **_to_json(d)} for name, d in plan.decisions.items()]

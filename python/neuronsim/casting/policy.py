@@ -1,38 +1,105 @@
-"""Policy: which cast classes of operations run in which type. Data, not code.
+"""Policy: which operations run in which types. Data, not code.
 
->>> neuron_policy("matmult", "bf16").low["matmult"].operand
-neuronsim.bfloat16
+>>> policy = neuron_policy("matmult", "bf16")
+>>> policy.low, sorted(policy.lists["always"]), policy.product_output
+(neuronsim.bfloat16, ['matmult'], neuronsim.float32)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from neuronsim import dtypes
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidFlag
-from neuronsim.ops import CastClass
 from neuronsim.targets import AutoCast
+
+# What a policy's lists say of an operation, in TVM's words. TensorFlow's are allow, infer, deny and
+# clear; those of torch's autocast lower, promote and float32.
+Category: TypeAlias = Literal["always", "follow", "never", "clear"]
+# How operations that are not "always" or "never" get their types (`propagation`).
+Propagate: TypeAlias = Literal["none", "all_inputs_low", "allow_paths", "depth_first"]
+# The rounding of one instruction; "" is the profile's.
+Rounding: TypeAlias = Literal["", "nearest_even", "stochastic"]
 
 
 @dataclass(frozen=True)
-class Lowering:
-    """The types of a lowered operation and the rule that says so."""
+class Decision:
+    """The types of one instruction: of its float operands, of its sums, of its result; and why.
+
+    Operands and results with these numbers stay float32 (`float32_operands`, `float32_results`): the
+    statistics of a batch norm, say. A transpose with a `relayout` runs on the tensor engine in that
+    type (A3, M8), where `saturate_infinity` replaces ±Inf.
+    """
 
     operand: DType
     accumulate: DType
     output: DType
     reason: str
+    rounding: Rounding = ""
+    float32_operands: tuple[int, ...] = ()
+    float32_results: tuple[int, ...] = ()
+    relayout: DType | None = None
+    saturate_infinity: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a policy says of instructions that are not as their lists have them. All conditions that are
+    given must hold; the last rule that matches an instruction wins.
+
+    `operation` holds names as in `Policy.lists`, `name` names of instructions, both with shell
+    wildcards; `regex` matches a whole instruction name, `scope` (wildcards) the metadata's op_name. The
+    others need numbers: the largest magnitude of operands and results in a float32 run (`above`), of a
+    constant operand (`constant_above`), elements that one result sums (`depth_above`), the share of
+    nonzero results that the low type would make zero (`underflow_above`), the operands' largest
+    magnitude over the result's (`cancellation_above`).
+    """
+
+    reason: str
+    category: Category | None = None
+    low: DType | None = None
+    accumulate: DType | None = None
+    output: DType | None = None
+    rounding: Rounding = ""
+    operation: tuple[str, ...] = ()
+    name: tuple[str, ...] = ()
+    regex: str = ""
+    scope: str = ""
+    above: float | None = None
+    constant_above: float | None = None
+    depth_above: int | None = None
+    underflow_above: float | None = None
+    cancellation_above: float | None = None
 
 
 @dataclass(frozen=True)
 class Policy:
-    """For each cast class the lowering of its float32 instructions; the others stay as they are."""
+    """Lists of operations by category, how the types spread from these, and exceptions.
+
+    A list names operations (`operations.names_of`): HLO opcodes, `reduce-add`, composites such as
+    `softmax`, or the cast classes `matmult`, `compute` and `movement`; the most specific name of an
+    instruction decides. What no list names is of the category `default`. `reasons` are said of the
+    listed names.
+    """
 
     name: str
-    low: Mapping[CastClass, Lowering] = field(default_factory=dict)
+    low: DType | None = None  # None casts nothing
+    lists: Mapping[Category, frozenset[str]] = field(default_factory=dict)
+    default: Category = "never"
+    propagate: Propagate = "none"
+    accumulate: DType = dtypes.float32  # of products and sums
+    product_output: DType | None = None  # None: the low type
+    sources_follow: bool = False  # parameters and constants count as low where that decides (TVM)
+    keep_output_type: bool = True  # the entry computation's results keep the model's types
+    relayout: DType | None = None  # transposes run on the tensor engine in this type (A3)
+    saturate_infinity: bool = False
+    unlisted: Literal["ignore", "warn", "error"] = "ignore"  # of operations that no list names
+    rules: tuple[Rule, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 def neuron_policy(
@@ -50,12 +117,19 @@ def neuron_policy(
         return Policy("none")
     if auto_cast == "matmult" or auto_cast_all == "observed":
         reason = f"A1: {name} rounds the operands of the tensor engine to {low.name}"
-        return Policy(name, {"matmult": Lowering(low, dtypes.float32, dtypes.float32, reason)})
-    compute = Lowering(low, dtypes.float32, low, f"A2: {name} rounds operands and result to {low.name}")
-    movement = Lowering(
-        low,
-        dtypes.float32,
-        low,
-        f"A2: {name} moves values as {low.name}: parameters and constants are converted once",
-    )
-    return Policy(name, {"matmult": compute, "compute": compute, "movement": movement})
+        return Policy(
+            name,
+            low,
+            {"always": frozenset({"matmult"})},
+            product_output=dtypes.float32,
+            reasons={"matmult": reason},
+        )
+    compute = f"A2: {name} rounds operands and result to {low.name}"
+    reasons = {
+        "matmult": compute,
+        "compute": compute,
+        "movement": f"A2: {name} moves values as {low.name}: what is given is converted once",
+        "constant": f"A2: {name} converts constants to {low.name} once",
+        "while": f"A2: {name} carries the values of loops as {low.name}",
+    }
+    return Policy(name, low, {"always": frozenset(reasons)}, reasons=reasons)
