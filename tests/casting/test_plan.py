@@ -240,7 +240,7 @@ def test_unknown_instruction_is_named(model: Module) -> None:
         "1",
         '"plan"',
         "{}",
-        '{"schema": "neuronsim.plan/2"}',
+        '{"schema": "neuronsim.plan/1"}',
         '{"schema": "neuronsim.plan/2"}',
         '{"schema": "neuronsim.plan/2", "policy": "p", "module": "m", "fingerprint": "f",'
         ' "decisions": []}',
