@@ -484,12 +484,13 @@ def plan(
     auto_cast: str | None = None,
     auto_cast_type: str | None = None,
     sdk: str = DEFAULT_SDK,
+    target: str = "trn1",
     policy: Policy | None = None,
 ) -> Plan:
     """What a setting casts in a model, and why; see `compile` for the arguments."""
     if auto_cast is None and auto_cast_type is None:
         flags = flags or _folder_flags(model)
-    setup = resolve(flags, auto_cast, auto_cast_type, sdk, "trn1", None)
+    setup = resolve(flags, auto_cast, auto_cast_type, sdk, target, None)
     return make_plan(read_model(model), policy or _policy(setup))
 
 

@@ -21,13 +21,16 @@ import neuronsim
 from neuronsim import api, ops
 from neuronsim.bench import PEERS, measure
 from neuronsim.bench.report import print_measurements
+from neuronsim.casting.explain import casts, describe, lines
 from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES
-from neuronsim.casting.plan import describe, load_plan
+from neuronsim.casting.plan import Plan, check_plan, load_plan
+from neuronsim.casting.report import print_difference, print_explanation
 from neuronsim.errors import InvalidArgument, InvalidFlag, NeuronSimError, nearest
 from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.report import print_diagnostics, print_timings, total_diagnostics
 from neuronsim.executor.run import StepTiming
 from neuronsim.hlo.conformance import Finding, group, locations, summary
+from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.processor import check_environment, set_num_threads
 from neuronsim.targets import TARGETS, find_release, find_target, operators
 from neuronsim.tuning.dataset import load_dataset, run_batches
@@ -86,10 +89,26 @@ def _parser() -> _Parser:
     _add_casts(compile_)
     _add_common(compile_)
 
+    plan = command("plan", _plan, "Write what a setting casts, instruction by instruction, to a file.")
+    plan.add_argument("model", help="an HLO module (.hlo.pb)")
+    plan.add_argument("--output", metavar="FILE", help="the JSON to write; default: standard output")
+    _add_casts(plan)
+    _add_release(plan)
+
     explain = command("explain", _explain, "Print what a setting casts, and why.")
     explain.add_argument("model", nargs="?", help="an HLO module; without it the profile is printed")
+    explain.add_argument(
+        "instructions",
+        nargs="*",
+        metavar="INSTRUCTION",
+        help="only these: names, opcodes, types or op_names, with wildcards such as 'dot*'",
+    )
+    explain.add_argument("--json", action="store_true", help="print everything as JSON")
     _add_casts(explain)
-    _add_common(explain)
+    _add_release(explain)
+
+    diff = command("diff", _diff, "Print where two plans differ; exit status 1 if they do.")
+    diff.add_argument("plans", nargs=2, metavar="PLAN", help="a plan in JSON")
 
     bench = command("bench", _bench, "Time a kernel, alone or against a peer in the same run.")
     bench.add_argument("--op", required=True, help="a kernel such as add, convert, sum, matmul")
@@ -241,8 +260,8 @@ def _tune(options: argparse.Namespace) -> None:
 
 
 def _program(options: argparse.Namespace) -> api.CompiledProgram:
-    if options.plan is not None and (options.flags or options.auto_cast or options.auto_cast_type):
-        raise InvalidFlag("--plan decides the casts: it contradicts --flags and --auto-cast")
+    if options.plan is not None:
+        _reject_casts(options)
     if options.model.endswith(".nsim"):
         frozen = ("flags", "auto_cast", "auto_cast_type", "plan", "sdk", "target", "strict")
         given = [f"--{n.replace('_', '-')}" for n in frozen if getattr(options, n, None)]
@@ -260,6 +279,11 @@ def _program(options: argparse.Namespace) -> api.CompiledProgram:
         plan=None if options.plan is None else load_plan(options.plan),
         strict=getattr(options, "strict", False),
     )
+
+
+def _reject_casts(options: argparse.Namespace) -> None:
+    if options.flags or options.auto_cast or options.auto_cast_type:
+        raise InvalidFlag("--plan decides the casts: it contradicts --flags and --auto-cast")
 
 
 def _casts(options: argparse.Namespace) -> dict[str, Any]:
@@ -336,8 +360,31 @@ def _compile(options: argparse.Namespace) -> None:
         )
 
 
+def _plan_of(options: argparse.Namespace) -> tuple[Module, Plan]:
+    """The model and its plan under the given setting."""
+    model = api.read_model(options.model)
+    if options.plan is None:
+        return model, api.plan(model, **_casts(options))
+    _reject_casts(options)
+    plan = load_plan(options.plan)
+    check_plan(plan, model)
+    return model, plan
+
+
+def _plan(options: argparse.Namespace) -> None:
+    _check_writable(options.output)
+    model, plan = _plan_of(options)
+    if options.output is None:
+        print(plan.to_json())
+        return
+    with _writing(options.output):
+        Path(options.output).write_text(plan.to_json() + "\n")
+    count = sum(len(c.instructions) for c in graph_computations(inline_calls(model)))
+    print(f"{plan.policy} decides {len(plan.decisions)} of {count} instructions: {options.output}")
+
+
 def _explain(options: argparse.Namespace) -> None:
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 140)
     if options.model is None:
         table = Table("field", "value", "rule", "evidence", "source")
         setup = api.resolve(**_casts(options), profile=None)
@@ -345,16 +392,33 @@ def _explain(options: argparse.Namespace) -> None:
             table.add_row(f["field"], str(f["value"]), f["rule"], f["evidence"], f["source"])
         console.print(table)
         return
-    program = _program(options)
-    table = Table("instruction", "operands", "sums", "result", "rule")
-    reasons: dict[str, None] = {}
-    for d in describe(program.plan):
-        rule = d["reason"].partition(":")[0]
-        table.add_row(d["instruction"], d["operand"], d["accumulate"], d["output"], rule)
-        reasons[d["reason"]] = None
-    console.print(table if table.row_count else "The setting casts nothing.")
-    for reason in reasons:
-        console.print(reason, markup=False, highlight=False)
+    model, plan = _plan_of(options)
+    found = lines(model, plan, options.instructions)
+    made = casts(model, plan.apply(model), plan)
+    if options.json:
+        report = {
+            "schema": "neuronsim.explanation/1",
+            "policy": plan.policy,
+            "instructions": {line.instruction.name: describe(line, made, plan) for line in found},
+            "casts": [asdict(c) for c in made],
+        }
+        print(json.dumps(report, indent=1))
+    else:
+        print_explanation(found, made, plan, console, single=bool(options.instructions))
+
+
+def _diff(options: argparse.Namespace) -> int:
+    first, second = (load_plan(path) for path in options.plans)
+    if first.fingerprint != second.fingerprint:
+        raise InvalidArgument(
+            f"{options.plans[0]} was made for {first.module!r} ({first.fingerprint}), "
+            f"{options.plans[1]} for {second.module!r} ({second.fingerprint}): plans of one module can "
+            "be compared"
+        )
+    difference = first.diff(second)
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    print_difference(difference, (first, second), console)
+    return 1 if difference or first.keep_output_type != second.keep_output_type else 0
 
 
 def _bench(options: argparse.Namespace) -> None:

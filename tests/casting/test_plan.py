@@ -18,7 +18,6 @@ from neuronsim.casting.plan import (
     Decision,
     Plan,
     check_plan,
-    describe,
     fingerprint,
     load_plan,
     make_plan,
@@ -130,13 +129,6 @@ def test_explain(model: Module) -> None:
     text = plan.explain("d")
     assert text.startswith("d reads bfloat16, sums in float32 and gives float32 (A1")
     assert plan.explain("s") == "s keeps the types of the model under matmult/bf16"
-
-
-def test_describe_has_a_row_for_each_decision(model: Module) -> None:
-    plan = plan_of(model, "all")
-    rows = describe(plan)
-    assert [r["instruction"] for r in rows] == list(plan.decisions)
-    assert set(rows[0]) == {"instruction", "operand", "accumulate", "output", "reason"}
 
 
 def test_plan_names_inlined_instructions(module_of: ModelOf) -> None:

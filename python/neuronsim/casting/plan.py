@@ -81,6 +81,12 @@ class Plan:
         pairs = {n: (self.decisions.get(n), other.decisions.get(n)) for n in names}
         return {n: (a, b) for n, (a, b) in pairs.items() if a != b}
 
+    def apply(self, module: Module) -> Module:
+        """The module with every decision written out as converts; see `apply_plan`."""
+        from neuronsim.casting.apply import apply_plan  # which needs plans
+
+        return apply_plan(module, self)
+
     def explain(self, name: str) -> str:
         """One sentence on what the plan does to an instruction, and why."""
         d = self.decisions.get(name)
@@ -366,8 +372,3 @@ def _loop_problems(graphs: Sequence[Computation], decisions: Mapping[str, Decisi
                     f"and {dtype.name}"
                 )
     return problems
-
-
-def describe(plan: Plan) -> list[dict[str, Any]]:
-    """The decisions as rows for a table."""
-    return [{"instruction": name, **_to_json(d)} for name, d in plan.decisions.items()]

@@ -1,0 +1,202 @@
+"""Explanations and differences of plans, as data and as the command line prints them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neuronsim import api, cli, dtypes
+from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.explain import Cast, casts, describe, group, lines
+from neuronsim.casting.plan import Plan, make_plan
+from neuronsim.casting.policy import neuron_policy
+from neuronsim.errors import InvalidArgument
+from neuronsim.hlo import proto
+from neuronsim.hlo.module import Module
+from neuronsim.hlo.parse import from_text
+
+pytestmark = pytest.mark.isa_independent
+
+MODEL = "examples/digits/model.hlo.pb"
+SMALL = """
+HloModule small
+
+ENTRY main {
+  x = f32[4,8] parameter(0)
+  v = f32[8,2] parameter(1)
+  e = f32[4,8] exponential(x), metadata={op_name="layer_0/exp"}
+  d = f32[4,2] dot(e, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = f32[4,2] tanh(d), metadata={op_name="layer_1/tanh"}
+}
+"""
+
+
+def planned(auto_cast: str) -> tuple[Module, Plan, tuple[Cast, ...]]:
+    module = from_text(SMALL)
+    plan = make_plan(module, neuron_policy(auto_cast, "bf16"))  # type: ignore[arg-type]
+    return module, plan, casts(module, apply_plan(module, plan), plan)
+
+
+def test_casts_name_source_types_bytes_readers_and_reason() -> None:
+    _, _, found = planned("matmult")
+    # 4x8 and 8x2 elements of 4 bytes are read and of 2 bytes written.
+    assert [(c.source, c.from_type, c.to_type, c.bytes, c.readers) for c in found] == [
+        ("e", "float32", "bfloat16", 4 * 8 * 6, ("d",)),
+        ("v", "float32", "bfloat16", 8 * 2 * 6, ("d",)),
+    ]
+    assert all(c.reason.startswith("d reads bfloat16: A1") and not c.of_constant for c in found)
+
+
+def test_a_widened_result_says_that_the_model_keeps_its_type_A2() -> None:
+    _, _, found = planned("all")
+    (last,) = [c for c in found if c.to_type == "float32"]
+    assert (last.source, last.readers, last.bytes) == ("t", ("t.to_f32",), 4 * 2 * 6)
+    assert "keeps the model's type float32 (A2)" in last.reason
+
+
+def test_none_casts_nothing() -> None:
+    module, plan, found = planned("none")
+    assert found == ()
+    assert lines(module, plan) == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("d", ["d"]),
+        ("exponential", ["e"]),
+        ("layer_*", ["e", "t"]),
+        ("bfloat16", ["d"]),
+        ("?", ["x", "v", "e", "d", "t"]),
+    ],
+)
+def test_lines_filter_by_name_opcode_op_name_and_type(pattern: str, names: list[str]) -> None:
+    module, plan, _ = planned("matmult")
+    assert [line.instruction.name for line in lines(module, plan, [pattern])] == names
+
+
+def test_a_pattern_that_matches_nothing_names_the_nearest() -> None:
+    module, plan, _ = planned("matmult")
+    with pytest.raises(InvalidArgument, match="no instruction matches 'tan'"):
+        lines(module, plan, ["tan"])
+
+
+def test_describe_says_why_each_cast_around_an_instruction_is_there() -> None:
+    module, plan, found = planned("matmult")
+    (line,) = lines(module, plan, ["d"])
+    first, *rest = describe(line, found, plan)
+    assert first.startswith("d (dot): reads bfloat16, sums in float32 and gives float32 (A1")
+    assert len(rest) == 2
+    assert all("for it, float32 to bfloat16" in t for t in rest)
+    (line,) = lines(module, plan, ["e"])
+    texts = describe(line, found, plan)
+    assert "keeps the types of the model" in texts[0]
+    assert "layer_0/exp" in texts[1]
+    assert "d reads bfloat16: A1" in texts[2]
+
+
+def test_group_puts_equal_decisions_together() -> None:
+    module, plan, _ = planned("all")
+    sizes = {g[0].instruction.opcode: len(g) for g in group(lines(module, plan))}
+    assert sizes == {"exponential": 1, "dot": 1, "tanh": 1}
+
+
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    status = cli.main(arguments)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_plan_writes_what_explain_and_diff_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    for path, setting in zip(paths, ("matmult", "all"), strict=True):
+        status, out, _ = run(["plan", MODEL, "--auto-cast", setting, "--output", path], capsys)
+        assert status == 0
+        assert path in out
+    first = Plan.from_json(Path(paths[0]).read_text())
+    assert first == api.plan(MODEL, auto_cast="matmult")
+    status, out, _ = run(["explain", MODEL, "--plan", paths[0]], capsys)
+    assert status == 0
+    assert "A1: matmult/bf16" in out
+    status, out, _ = run(["diff", *paths], capsys)
+    assert status == 1
+    assert "as the model" in out
+    assert "bfloat16 -> float32 -> bfloat16" in out
+    status, out, _ = run(["diff", paths[0], paths[0]], capsys)
+    assert (status, out) == (0, "The plans decide the same.\n")
+
+
+def test_plan_prints_json_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(["plan", MODEL, "--auto-cast", "all"], capsys)
+    assert status == 0
+    assert Plan.from_json(out) == api.plan(MODEL, auto_cast="all")
+
+
+def test_plans_of_two_modules_cannot_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = tmp_path / "small.hlo.pb"
+    small.write_bytes(proto.to_bytes(from_text(SMALL)))
+    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    run(["plan", MODEL, "--output", paths[0]], capsys)
+    run(["plan", str(small), "--output", paths[1]], capsys)
+    status, _, err = run(["diff", *paths], capsys)
+    assert status == 2
+    assert "plans of one module" in err
+    status, _, err = run(["explain", MODEL, "--plan", paths[1]], capsys)
+    assert status == 2
+    assert "was made for 'small'" in err
+
+
+def test_explain_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(["explain", MODEL, "--json"], capsys)
+    body: dict[str, Any] = json.loads(out)
+    assert status == 0
+    assert body["schema"] == "neuronsim.explanation/1"
+    assert set(body["instructions"]) == set(api.plan(MODEL).decisions)
+    assert {c["to_type"] for c in body["casts"]} == {"bfloat16"}
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Callable[[int], Path]:
+    """A file of a module with this many instructions."""
+
+    def make(count: int) -> Path:
+        body = ["x0 = f32[8] parameter(0)"]
+        body += [
+            f"x{n} = f32[8] {('exponential', 'tanh', 'negate')[n % 3]}(x{n - 1})"
+            for n in range(1, count - 1)
+        ]
+        body.append(f"ROOT r = f32[8] add(x{count - 2}, x0)")
+        path = tmp_path / "wide.hlo.pb"
+        text_ = "HloModule wide\n\nENTRY main {\n  " + "\n  ".join(body) + "\n}\n"
+        path.write_bytes(proto.to_bytes(from_text(text_)))
+        return path
+
+    return make
+
+
+def test_many_instructions_are_grouped_and_singles_are_found(
+    wide: Callable[[int], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(wide(10_000))
+    status, out, _ = run(["explain", path, "--auto-cast", "all"], capsys)
+    assert status == 0
+    assert "and 3329 more" in out
+    assert len(out.splitlines()) < 20
+    status, out, _ = run(["explain", path, "x9001", "--auto-cast", "all"], capsys)
+    assert status == 0
+    assert out.startswith("x9001 (tanh): reads bfloat16")
+
+
+def test_types_of_a_tfloat32_cast_C9() -> None:
+    module = from_text(SMALL)
+    plan = make_plan(module, neuron_policy("matmult", "tf32"))
+    found = casts(module, apply_plan(module, plan), plan)
+    assert {(c.from_type, c.to_type) for c in found} == {("float32", dtypes.tfloat32.name)}
