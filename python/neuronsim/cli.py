@@ -98,10 +98,11 @@ def _parser() -> _Parser:
     explain = command("explain", _explain, "Print what a setting casts, and why.")
     explain.add_argument("model", nargs="?", help="an HLO module; without it the profile is printed")
     explain.add_argument(
-        "instructions",
-        nargs="*",
-        metavar="INSTRUCTION",
-        help="only these: names, opcodes, types or op_names, with wildcards such as 'dot*'",
+        "--filter",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="all on these: names, opcodes, types or op_names, with wildcards such as 'dot*'",
     )
     explain.add_argument("--json", action="store_true", help="print everything as JSON")
     _add_casts(explain)
@@ -393,7 +394,7 @@ def _explain(options: argparse.Namespace) -> None:
         console.print(table)
         return
     model, plan = _plan_of(options)
-    found = lines(model, plan, options.instructions)
+    found = lines(model, plan, options.filter)
     made = casts(model, plan.apply(model), plan)
     if options.json:
         report = {
@@ -404,7 +405,7 @@ def _explain(options: argparse.Namespace) -> None:
         }
         print(json.dumps(report, indent=1))
     else:
-        print_explanation(found, made, plan, console, single=bool(options.instructions))
+        print_explanation(found, made, plan, console, single=bool(options.filter))
 
 
 def _diff(options: argparse.Namespace) -> int:
