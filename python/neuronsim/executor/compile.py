@@ -30,6 +30,7 @@ from neuronsim.executor.steps import (
     is_int64,
     stored_bytes,
 )
+from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import (
     AnyShape,
     Computation,
@@ -96,6 +97,15 @@ class _Shared:
     constants: dict[str, Bits] = field(default_factory=dict)
     types: dict[str, ArrayType] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)  # of the constants
+    profiles: dict[str, Profile] = field(default_factory=dict)  # by the rounding that they have
+
+    def profile_of(self, i: Instruction) -> Profile:
+        """The profile by which an instruction runs: with its own rounding, if it states one."""
+        rounding = read_settings(i).rounding or self.profile.rounding
+        if rounding not in self.profiles:
+            same = rounding == self.profile.rounding
+            self.profiles[rounding] = self.profile if same else self.profile.replace(rounding=rounding)
+        return self.profiles[rounding]
 
 
 def compile_module(
@@ -167,7 +177,7 @@ class _Compiler:
     def run(self) -> Region:
         c = self.computation
         live = _needed(c)
-        chains = {} if self.shared.op_by_op else _chains(c, self.profile, live)
+        chains = {} if self.shared.op_by_op else _chains(c, self.shared, live)
         for i in c.instructions:
             if i.name in live:
                 self._add(i, chains)
@@ -225,21 +235,22 @@ class _Compiler:
         self, i: Instruction, operands: tuple[str, ...], chains: Mapping[str, Sequence[Instruction]]
     ) -> None:
         results = self._define(i)
-        call = Call(row(i), row_attributes(self.shared.module, i), i.result)
+        attributes = row_attributes(self.shared.module, i)
+        call = Call(row(i), attributes, i.result, self.shared.profile_of(i))
         step = Step(i.name, self.computation.name, call, operands, results, (i.name,))
-        if self._folds(i, step):
+        if self._folds(i, step, call.profile):
             self._fold(step)
         elif i.name not in chains:
             self.steps.append(step)
         elif chains[i.name][-1] is i:
             self.steps.append(self._chain(chains[i.name]))
 
-    def _folds(self, i: Instruction, step: Step) -> bool:
+    def _folds(self, i: Instruction, step: Step, profile: Profile) -> bool:
         if i.opcode in _VARIES or any(o not in self.constants for o in step.operands):
             return False
         if i.opcode == "broadcast":
             return True  # a view
-        if self.profile.rounding == "stochastic":
+        if profile.rounding == "stochastic":
             return False  # each call draws its own words (S2)
         held = sum(stored_bytes(self.constants[o]) for o in step.operands)
         size = sum(math.prod(t.dims) for _, t in step.results)
@@ -396,7 +407,7 @@ def _needed(computation: Computation) -> set[str]:
     return found
 
 
-def _chains(computation: Computation, profile: Profile, live: set[str]) -> dict[str, list[Instruction]]:
+def _chains(computation: Computation, shared: _Shared, live: set[str]) -> dict[str, list[Instruction]]:
     """The chain of every instruction that is in one: its inner results have the dimensions of the last
     one, and no reader outside. Its last member is its root.
     """
@@ -404,7 +415,9 @@ def _chains(computation: Computation, profile: Profile, live: set[str]) -> dict[
     place = {i.name: n for n, i in enumerate(computation.instructions)}
     chains: dict[str, list[Instruction]] = {}
     for i in computation.instructions:
-        if i.name not in live or not _is_elementwise(i, computation, profile):
+        if i.name not in live or not _is_elementwise(i, computation, shared.profile):
+            continue
+        if shared.profile_of(i) is not shared.profile:  # a program rounds all of its steps alike
             continue
         members = {i.name: i}
         pending = [i]

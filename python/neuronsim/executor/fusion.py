@@ -35,7 +35,7 @@ def fuse_products(
     done: dict[str, Step] = {}
     absorbed: set[str] = set()
     for s in steps:
-        if not _is_product(s):
+        if not _is_product(s, profile):
             continue
         product = replace(s, action=_product(s, types))
         if profile.rounding == "nearest_even":  # else each step draws words of its own (S2)
@@ -48,10 +48,11 @@ def fuse_products(
     return [done.get(s.output, s) if len(s.results) == 1 else s for s in kept]
 
 
-def _is_product(s: Step) -> bool:
+def _is_product(s: Step, profile: Profile) -> bool:
     return (
         isinstance(s.action, Call)
         and s.action.op.cast == "matmult"
+        and s.action.profile is profile
         and s.result is not None
         and s.result.dtype.exponent_bits > 0
         and s.result.dtype.device

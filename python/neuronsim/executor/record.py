@@ -275,15 +275,21 @@ class _Recorder:
             self._record_conditional(s, action, scope)
         elif self.observe == "full":
             self._record_python(s, scope)
-        elif self.profile.rounding == "stochastic":
-            if not (isinstance(action, Call) and self._record_view(s, action, scope)):
-                self._record_python(s, scope)
+        elif isinstance(action, Call) and self._record_view(s, action, scope):
+            return
+        elif self._draws(action):
+            self._record_python(s, scope)
         elif isinstance(action, Chain):
             self._record_chain(s, action, scope)
         elif isinstance(action, Product):
             self._record_product(s, action, scope)
         else:
             self._record_call(s, action, scope)
+
+    def _draws(self, action: Chain | Call | Product) -> bool:
+        """Whether random words round what a step computes (S1): only Python steps know theirs."""
+        profile = action.profile if isinstance(action, Call) else self.profile
+        return profile.rounding == "stochastic"
 
     def _record_chain(self, s: Step, action: Chain, scope: _Scope) -> None:
         inputs = [self.places[o] for o in s.operands]
@@ -360,8 +366,6 @@ class _Recorder:
         self._add(step, (), output.memory, *(p.memory for p in operands))
 
     def _record_call(self, s: Step, action: Call, scope: _Scope) -> None:
-        if self._record_view(s, action, scope):
-            return
         recorders: dict[str, Callable[[Step, Call, _Scope], bool]] = {
             "reduce": self._record_reduce,
             "reduce_window": self._record_reduce,
@@ -376,11 +380,11 @@ class _Recorder:
 
     def _record_view(self, s: Step, action: Call, scope: _Scope) -> bool:
         op = action.op
-        if op.name == "transpose" and self.profile.transpose == "tensor_engine":
-            return False
         if op.name not in ("broadcast", "reshape", "transpose", "slice", "reverse", "copy"):
             return False
         (operand,), ((name, t),) = s.operands, s.results
+        if op.name == "transpose" and ops.relayout_type(t.dtype, action.attributes, self.profile):
+            return False
         place = self.places[operand]
         source = Bits(place.array, t.dtype)
         view = op.evaluate_array([source], action.attributes, t, self.setting)
@@ -414,12 +418,13 @@ class _Recorder:
             return False
         output = self._new(name, t, scope)
         operands = (Bits(array.array, t.dtype), Bits(initial.array, t.dtype))
+        setting = ops.Setting(action.profile)
         recorder = ops.record_reduce if action.op.name == "reduce" else ops.record_reduce_window
-        step = recorder(operands, action.attributes, output, self.setting)
+        step = recorder(operands, action.attributes, output, setting)
         self._add(step, s.members, array.memory, initial.memory, self.places[name].memory)
         reducer = action.attributes["reducer"]
         if self.observe == "counts" and t.dtype.exponent_bits and reducer in ("add", "multiply"):
-            function = _inspect_call(s, action, self.setting)
+            function = _inspect_call(s, action, setting)
             places = (array, initial)
             self._add_inspection(function, self.places[name], t.dtype, places, reducer == "multiply")
         return True

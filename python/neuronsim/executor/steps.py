@@ -10,6 +10,7 @@ from neuronsim import dtypes, ops
 from neuronsim.executor.diagnostics import Counts, Observe, empty_records
 from neuronsim.hlo.module import AnyShape, Shape
 from neuronsim.ops import ArrayType, Attributes, Bits
+from neuronsim.profiles import Profile
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,14 @@ class Chain:
 
 @dataclass(frozen=True)
 class Call:
-    """One instruction run by its row of the op table; `result` is what the graph states."""
+    """One instruction run by its row of the op table; `result` is what the graph states. Its profile is
+    the program's, or has the rounding that the instruction itself states.
+    """
 
     op: ops.Op
     attributes: Attributes
     result: ops.Result
+    profile: Profile
 
 
 @dataclass(frozen=True)
@@ -206,10 +210,10 @@ def evaluate_step(
     `trips` the trip counts of the loops around it (S2). `counts` receives what is met, as far as
     `observe` asks for.
     """
-    action, profile = step.action, setting.profile
+    action = step.action
     if isinstance(action, Chain):
         assert step.result is not None
-        program = ops.tile_program(action.inputs, action.steps, action.outputs, profile)
+        program = ops.tile_program(action.inputs, action.steps, action.outputs, setting.profile)
         ids = action.identifiers(setting, trips)
         records = None if observe == "off" else empty_records(len(action.steps))
         data = ops.run_tile_program(
@@ -227,6 +231,7 @@ def evaluate_step(
             counts.observe(action.name, action.op, arrays[:2], action.attributes, [result], own)
         return (result,)
     assert isinstance(action, Call)
+    profile, own = action.profile, own._replace(profile=action.profile)
     outside = ops.count_outside_range(action.op, arrays, profile)
     if outside:
         counts.add(Counts(outside_range={step.name: outside}))

@@ -111,6 +111,9 @@ METADATA = {
     3: Field("source_file", "string"),
     4: Field("source_line", "int"),
 }
+FRONTEND_ATTRIBUTES = {
+    1: _message("map", {1: Field("key", "bytes"), 2: Field("value", "bytes")}, repeated=True)
+}
 INSTRUCTION = {
     1: Field("name", "string"),
     2: Field("opcode", "string"),
@@ -151,6 +154,7 @@ INSTRUCTION = {
     63: Field("comparison_direction", "string"),
     66: Field("delta", "int"),
     67: Field("indices_are_sorted", "int"),
+    68: _message("frontend_attributes", FRONTEND_ATTRIBUTES),
     69: Field("unique_indices", "int"),
     70: Field("rng_algorithm", "int"),
     71: Field("use_global_device_ids", "int"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from neuronsim import ops
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
+from neuronsim.hlo.instruction_settings import read_settings, stated_settings
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
 
 # Opcodes that arrange values and compute nothing.
@@ -14,8 +15,9 @@ STRUCTURE = frozenset(
     | {"opt-barrier", "after-all", "add-dependency"}
 )
 
-# The attributes that each opcode carries, beside its shape and operands. `called` names computations in
-# the file's order: a while's body and condition, a conditional's branches, select and scatter.
+# The attributes that each opcode carries, beside its shape, its operands and the frontend attributes
+# that any may have. `called` names computations in the file's order: a while's body and condition, a
+# conditional's branches, select and scatter.
 _COLLECTIVE = ("replica_groups", "channel_id", "use_global_device_ids")
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "parameter": ("number",),
@@ -70,10 +72,11 @@ def row(instruction: Instruction) -> ops.Op:
 
 def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
     """An instruction's attributes as the row takes them: with what HLO leaves to the result's shape
-    (`dims` and `dtype`, or `results`, the types of several), the computations that it applies to
-    elements (`computations`), and the simple reducer that the last of them is, or None (`reducer`).
+    (`dims` and `dtype`, or `results`, the types of several), what its frontend attributes state, the
+    computations that it applies to elements (`computations`), and the simple reducer that the last of
+    them is, or None (`reducer`).
     """
-    attributes = {k: v for k, v in instruction.attributes.items() if k != "called"}
+    attributes = {k: v for k, v in instruction.attributes.items() if k not in _NOT_OF_ROWS}
     if isinstance(instruction.shape, Shape):
         attributes["dims"] = instruction.shape.dims
         attributes["dtype"] = instruction.shape.dtype
@@ -83,6 +86,7 @@ def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
         attributes["results"] = instruction.result
     if instruction.opcode == "dot":
         attributes |= ops.algorithm_attributes(attributes.get("algorithm", ""))
+    attributes |= read_settings(instruction).of_row
     if instruction.opcode == "custom-call":
         target, config = attributes["custom_call_target"], attributes.get("backend_config", b"")
         attributes |= ops.custom_call_attributes(target, config, instruction.result)
@@ -96,6 +100,7 @@ def row_attributes(module: Module, instruction: Instruction) -> dict[str, Any]:
     return attributes
 
 
+_NOT_OF_ROWS = frozenset({"called", "frontend_attributes"})
 # Opcodes whose one result is what their shape says.
 _STATES_ITS_ARRAY = frozenset(
     {"broadcast", "reshape", "iota", "convert", "bitcast", "bitcast-convert", "rng"}
@@ -150,6 +155,11 @@ def _scalar_steps(
     """Adds the steps of a computation; returns the numbers of its results (a tuple is several)."""
     values: dict[str, list[int]] = {}
     for i in computation.instructions:
+        if stated := stated_settings(i.attributes):
+            raise InvalidArgument(
+                f"computation {computation.name!r} of a {what} states {', '.join(stated)} of {i.name}: "
+                "what is applied to elements rounds as the instruction that applies it"
+            )
         operands = [values[o] for o in i.operands]
         if i.opcode == "parameter":
             values[i.name] = arguments[int(i.attributes["number"])]

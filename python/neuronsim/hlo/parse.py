@@ -75,7 +75,6 @@ _ORIGIN_TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _IGNORED = frozenset(
     {
         "sharding",
-        "frontend_attributes",
         "control-predecessors",
         "statistics",
         "original_value",
@@ -344,6 +343,7 @@ def _instruction(c: Cursor, reading: _Reading, earlier: Mapping[str, Instruction
         given = items(c, "(", ")", _operand)
         operands = tuple(earlier[o].name if o in earlier else o for o in given)  # one string each
     metadata = _NO_METADATA
+    frontend: dict[str, str] = {}
     is_known = opcode in ATTRIBUTES or opcode in ops.OPCODES
     while accept(c, ","):
         at = c.at
@@ -351,6 +351,8 @@ def _instruction(c: Cursor, reading: _Reading, earlier: Mapping[str, Instruction
         expect(c, "=")
         if key == "metadata":
             metadata = _metadata(c)
+        elif key == "frontend_attributes":
+            frontend = _frontend_attributes(c)
         elif key in _COMPUTATIONS:
             value = _called(c, reading, f"{own_name}.{key}")
             raw.setdefault("called", {})[key] = value
@@ -364,6 +366,8 @@ def _instruction(c: Cursor, reading: _Reading, earlier: Mapping[str, Instruction
             skip_value(c)
     with located(Cursor(c.text, start)):
         attributes = _attributes(opcode, raw, operands, earlier)
+    if frontend:
+        attributes["frontend_attributes"] = frontend
     return Instruction(own_name, opcode, shape, operands, attributes, metadata)
 
 
@@ -418,6 +422,31 @@ def _metadata(c: Cursor) -> Metadata:
     }
     line = values.get("source_line", 0)
     return Metadata(**texts, source_line=line if isinstance(line, int) else 0)
+
+
+def _frontend_attributes(c: Cursor) -> dict[str, str]:
+    """`{key="text",other={"as": "JSON"}}`, sorted by key."""
+    found_pairs: dict[str, str] = {}
+
+    def pair(inner: Cursor) -> None:
+        at = inner.at
+        key = take(inner, _KEY, "the key of a frontend attribute")[0]
+        expect(inner, "=")
+        given = (
+            string(inner)
+            if peek(inner) != "{"
+            else skip_value(inner).encode("utf-8", "surrogateescape")
+        )
+        try:
+            value = given.decode()
+        except UnicodeDecodeError as error:
+            fail(inner, f"the frontend attribute {key!r} is not UTF-8: {error}", at)
+        if key in found_pairs:
+            fail(inner, f"the frontend attribute {key[:40]!r} occurs twice", at)
+        found_pairs[key] = value
+
+    items(c, "{", "}", pair)
+    return dict(sorted(found_pairs.items()))
 
 
 def skip_group(c: Cursor) -> None:

@@ -185,6 +185,15 @@ CODECS: dict[str, Codec] = {
         lambda m: _replica_groups(m),
         lambda v: {"replica_groups": [{"replica_ids": list(group)} for group in v]},
     ),
+    "frontend_attributes": Codec(
+        ("frontend_attributes",),
+        lambda m: _frontend_attributes(m.get("frontend_attributes", {})),
+        lambda v: {
+            "frontend_attributes": {
+                "map": [{"key": k.encode(), "value": text.encode()} for k, text in v.items()]
+            }
+        },
+    ),
 }
 
 
@@ -203,6 +212,20 @@ def _window_dimension_message(d: ops.WindowDimension) -> Message:
     low, high = d.padding
     fields = {k: int(v) for k, v in vars(d).items() if k != "padding"}
     return {**fields, "padding_low": low, "padding_high": high}
+
+
+def _frontend_attributes(message: Message) -> dict[str, str]:
+    """Texts by key, sorted. Raises InvalidModel for keys that occur twice and for what is not UTF-8."""
+    found: dict[str, str] = {}
+    for entry in message.get("map", ()):
+        try:
+            key, value = (entry.get(part, b"").decode() for part in ("key", "value"))
+        except UnicodeDecodeError as error:
+            raise InvalidModel(f"a frontend attribute is not UTF-8: {error}") from error
+        if key in found:
+            raise InvalidModel(f"the frontend attribute {key[:40]!r} occurs twice")
+        found[key] = value
+    return dict(sorted(found.items()))
 
 
 def _replica_groups(message: Message) -> tuple[tuple[int, ...], ...]:
@@ -360,7 +383,7 @@ _NO_METADATA = Metadata()
 # What every instruction has. Control dependencies order instructions and change no value.
 _OF_ALL = frozenset(
     {"name", "opcode", "shape", "metadata", "literal", "id", "operand_ids", "called_computation_ids"}
-    | {"control_predecessor_ids", "unread"}
+    | {"frontend_attributes", "control_predecessor_ids", "unread"}
 )
 _HELD = {
     opcode: _OF_ALL.union(*(CODECS[a].fields for a in names if a in CODECS))
@@ -390,6 +413,8 @@ def _instruction(
             attributes[attribute] = CODECS[attribute].read(message)
         elif not called:
             raise InvalidModel(f"{opcode} calls no computation")
+    if frontend := CODECS["frontend_attributes"].read(message):
+        attributes["frontend_attributes"] = frontend
     return Instruction(
         name=name,
         opcode=opcode,

@@ -139,6 +139,9 @@ def _attributes(i: Instruction, operands: Mapping[str, Instruction], dialect: Di
             found += spell(i, i.attributes[attribute])
     if i.called:
         found += _called(i, operands, [_name(c, dialect) for c in i.called])
+    if frontend := i.attributes.get("frontend_attributes"):
+        listed = (f"{_legal(key)}={_quoted(value)}" for key, value in sorted(frontend.items()))
+        found.append(f"frontend_attributes={_braces(listed)}")
     origin = _metadata(i.metadata)
     if origin:
         found.append(f"metadata={{{origin}}}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidArgument, InvalidModel, UnsupportedOperator, UnsupportedType
+from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import Computation, Instruction, Literal, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
 
@@ -49,6 +50,7 @@ def _verify_computation(module: Module, computation: Computation) -> None:
 def _verify_instruction(module: Module, computation: Computation, i: Instruction) -> None:
     operands = [computation.by_name[o] for o in i.operands]
     if i.opcode in STRUCTURE:
+        read_settings(i)
         _verify_structure(module, i, operands)
         return
     op, attributes = row(i), row_attributes(module, i)

@@ -24,6 +24,7 @@ from neuronsim.ops.evaluation import (
     truncated_all,
 )
 from neuronsim.ops.folds import core_window
+from neuronsim.ops.movement import relayout_type
 from neuronsim.ops.observation import (
     EVENTS,
     Events,
@@ -41,6 +42,7 @@ from neuronsim.ops.observation import (
 )
 from neuronsim.ops.order import order_keys
 from neuronsim.ops.products import (
+    ACCUMULATE_TYPES,
     NO_FUSION,
     Accumulation,
     Fusion,
@@ -101,6 +103,7 @@ from neuronsim.ops.table import FUNCTIONS_OF_FLOATS, OPCODES, by_opcode
 from neuronsim.ops.windows import MAX_WINDOW, record_reduce_window
 
 __all__ = [
+    "ACCUMULATE_TYPES",
     "ALONE",
     "COLLECTIVES",
     "CONVERT",
@@ -177,6 +180,7 @@ __all__ = [
     "record_product",
     "record_reduce",
     "record_reduce_window",
+    "relayout_type",
     "rounds_sums",
     "run_tile_program",
     "statistics",

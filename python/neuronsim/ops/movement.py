@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes
+from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
 from neuronsim.ops.products import dot_kind, transpose_on_tensor_engine
 from neuronsim.ops.programs import run_one
@@ -23,6 +24,7 @@ from neuronsim.ops.rows import (
     check_axes,
     sole_axis,
 )
+from neuronsim.profiles import Profile
 
 
 def infer_broadcast(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -45,6 +47,11 @@ def infer_transpose(operands: Sequence[ArrayType], attributes: Attributes) -> Ar
     check_axes(axes, len(operands[0].dims), "dimensions")
     if len(axes) != len(operands[0].dims):
         raise InvalidArgument(f"{tuple(axes)} does not permute the axes of {operands[0]}")
+    if "relayout" in attributes and not _on_tensor_engine(operands[0].dtype, axes):
+        raise InvalidArgument(
+            f"a relayout in {attributes['relayout'].name} of {operands[0]} by {tuple(axes)}: the "
+            "tensor engine transposes floats whose minor-most dimension moves (A3)"
+        )
     return ArrayType(operands[0].dtype, tuple(operands[0].dims[a] for a in axes))
 
 
@@ -153,10 +160,24 @@ def evaluate_transpose(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     x, axes = operands[0], attributes["dimensions"]
-    on_tensor_engine = setting.profile.transpose == "tensor_engine" and dot_kind(x.dtype) == "float"
-    if on_tensor_engine and axes and axes[-1] != len(axes) - 1:  # A3: it moves the minor-most axis
-        return transpose_on_tensor_engine(x, axes, dtypes.float32, setting)
-    return x.data.transpose(axes)
+    relayout = relayout_type(x.dtype, attributes, setting.profile)
+    if relayout is None:
+        return x.data.transpose(axes)
+    saturate = attributes.get("saturate_infinity", False)
+    return transpose_on_tensor_engine(x, axes, relayout, setting, saturate_infinity=saturate)
+
+
+def relayout_type(dtype: DType, attributes: Attributes, profile: Profile) -> DType | None:
+    """The type in which a transpose runs on the tensor engine (A3); None where it moves bits."""
+    on_engine = _on_tensor_engine(dtype, attributes["dimensions"])
+    absent = dtypes.float32 if on_engine and profile.transpose == "tensor_engine" else None
+    relayout: DType | None = attributes.get("relayout", absent)
+    return relayout
+
+
+def _on_tensor_engine(dtype: DType, axes: Sequence[int]) -> bool:
+    """Whether a transpose may be the tensor engine's (A3): of floats, moving the minor-most axis."""
+    return dot_kind(dtype) == "float" and len(axes) > 0 and axes[-1] != len(axes) - 1
 
 
 def evaluate_reverse(

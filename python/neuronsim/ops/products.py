@@ -178,6 +178,10 @@ def _convolution_type(
     return ArrayType(_product_type("convolution", lhs.dtype, rhs.dtype, dtype), tuple(dims))
 
 
+# What a product or a simple reduction may sum in (M6, R1).
+ACCUMULATE_TYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
+
+
 class Accumulation(NamedTuple):
     """How a matrix product adds up, as the core takes it: `fma` is M2 with tiles of this length,
     `exact`, `product_bf16` and `pairs` are M6's; every step's float32 result is rounded to `dtype`.
@@ -228,7 +232,7 @@ def accumulation(
     field, dtype = profile.accumulate, accumulate or dtypes.float32
     if field == "psum128" and dtype is dtypes.float32:
         return _PSUM128
-    if dtype not in (dtypes.float32, dtypes.float16, dtypes.bfloat16):
+    if dtype not in ACCUMULATE_TYPES:
         raise UnsupportedType(f"a product sums in float32, float16 or bfloat16, not {dtype.name} (M6)")
     if field == "product_bf16" and max(lhs.bits, rhs.bits) > 16:
         raise UnsupportedType(

@@ -53,6 +53,11 @@ def check_reduction(
             raise InvalidArgument(f"arrays of different shapes: {', '.join(map(str, arrays))}")
         if start != ArrayType(t.dtype, ()):
             raise InvalidArgument(f"the initial value of {what} of {t} cannot be {start}")
+    if "accumulate" in attributes and attributes["reducer"] is None:
+        raise InvalidArgument(
+            f"{what} that sums in {attributes['accumulate'].name} applies one operation to its two "
+            "parameters; another computation rounds as its instructions are typed (R1, R2)"
+        )
     if "computations" in attributes:
         (computation,) = applied_computations(attributes, 1)
         types = [t.dtype for t in arrays]
