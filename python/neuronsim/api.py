@@ -95,8 +95,7 @@ class CompiledProgram:
         self._module = apply_plan(model, plan)
         self._program: Program = compile_module(self._module, setup.profile, setup.target)
         self._diagnostics = Counts().to_dict("off")
-        stochastic = setup.profile.rounding == "stochastic"
-        self._rounding = RoundingState(default_seed() if stochastic else 0)
+        self._rounding = RoundingState(default_seed() if self._program.draws else 0)
         self._lock = threading.Lock()  # of _rounding: no two calls share words
         # The program's choices decide the inputs' bits, not those of the eager arrays around a call; to
         # nearest, since no instruction rounds them.

@@ -17,6 +17,7 @@ from neuronsim.casting.operations import names_of
 from neuronsim.casting.policy import Category, Decision, Policy, Rounding
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, NeuronSimError, nearest
+from neuronsim.hlo.instruction_settings import stated_settings
 from neuronsim.hlo.module import (
     CONTROL_FLOW,
     Computation,
@@ -192,12 +193,13 @@ _USUAL = {
 
 
 def _stated(attributes: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The attributes as every file keeps them: without those that are as usual, and with fractions as
-    float32.
+    """The attributes as every file keeps them: without those that are as usual or change no value, and
+    with fractions as float32.
     """
+    own = {**attributes, "frontend_attributes": stated_settings(attributes)}
     return sorted(
         (name, float(np.float32(value)) if isinstance(value, float) else value)
-        for name, value in attributes.items()
+        for name, value in own.items()
         if value and value not in _USUAL.get(name, ())
     )
 

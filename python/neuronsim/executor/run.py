@@ -13,7 +13,7 @@ from neuronsim import _core, ops
 from neuronsim.errors import OutOfMemory
 from neuronsim.executor.diagnostics import Counts, Observe, empty_records
 from neuronsim.executor.record import Recorded, record
-from neuronsim.executor.steps import Product, Step, Value, all_steps, constant_bytes, tree
+from neuronsim.executor.steps import Call, Product, Step, Value, all_steps, constant_bytes, tree
 from neuronsim.hlo.module import AnyShape
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.processor import check_environment
@@ -75,6 +75,12 @@ class Program:
     def elsewhere(self) -> dict[str, Program]:
         """The same program for other instruction sets."""
         return {}
+
+    @property
+    def draws(self) -> bool:
+        """Whether stochastic rounding is on, or an instruction states it: runs then take a seed."""
+        calls = (s.action.profile for s in all_steps(self.steps) if isinstance(s.action, Call))
+        return any(p.rounding == "stochastic" for p in (self.profile, *calls))
 
     @property
     def memory(self) -> dict[str, int]:
