@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
@@ -25,7 +27,8 @@ class DType:
     """One element type. Instances are unique, so `is` and `==` agree.
 
     `storage` is the NumPy type of the bits in memory, `numpy` the type that `__array__` gives;
-    `code` is the core's number for it (None for types that only the host computes with).
+    `code` is the core's number for it (None for types that only the host computes with, and for
+    open formats).
     """
 
     name: str
@@ -68,6 +71,20 @@ class DType:
     def eps(self) -> float:
         """The distance from 1 to the next larger value of a device float format."""
         return 2.0**-self.mantissa_bits
+
+    @property
+    def smallest_normal(self) -> float:
+        """The smallest positive normal value of a device float format.
+
+        >>> float16.smallest_normal == 2**-14, float_format(4, 3).smallest_normal == 2**-6
+        (True, True)
+        """
+        return 2.0 ** (2 - (1 << (self.exponent_bits - 1)))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is an open format: one that plans round to, and that no array has."""
+        return self.code is None and self.exponent_bits > 0
 
 
 def _format_row(row: tuple[str, int, int, int, bool, int, int]) -> DType:
@@ -124,8 +141,51 @@ _BY_NUMPY = {t.numpy: t for t in DTYPES.values() if t is not tfloat32}
 DTypeLike: TypeAlias = DType | str | type | np.dtype
 
 
+def float_format(exponent_bits: int, mantissa_bits: int) -> DType:
+    """The open format with these bits beside the sign: a type that a plan rounds float32 values to by
+    `reduce-precision` (C9), IEEE-like but for subnormals, of which only a format with float32's exponent
+    has any. (8, 10) is tfloat32 and (8, 23) float32. There are no arrays of other open formats.
+
+    Raises UnsupportedType unless there are 2 to 8 exponent bits and 1 to 23 of the mantissa.
+
+    >>> float_format(6, 9), float_format(6, 9).max, float_format(6, 9) is as_dtype("float(6,9)")
+    (neuronsim.float(6,9), 4290772992.0, True)
+    >>> float_format(8, 10) is tfloat32
+    True
+    """
+    if not (2 <= exponent_bits <= 8 and 1 <= mantissa_bits <= 23):
+        raise UnsupportedType(
+            f"float({exponent_bits},{mantissa_bits}) is not an open format: they have 2 to 8 exponent "
+            "bits and 1 to 23 mantissa bits, since they travel in float32 (C9)"
+        )
+    return _open_format(exponent_bits, mantissa_bits)
+
+
+@cache
+def _open_format(exponent_bits: int, mantissa_bits: int) -> DType:
+    for same in (tfloat32, float32):
+        if (exponent_bits, mantissa_bits) == (same.exponent_bits, same.mantissa_bits):
+            return same
+    return DType(
+        name=f"float({exponent_bits},{mantissa_bits})",
+        kind="float",
+        bits=1 + exponent_bits + mantissa_bits,
+        storage=float32.storage,
+        numpy=float32.numpy,
+        code=None,
+        device=True,
+        exponent_bits=exponent_bits,
+        mantissa_bits=mantissa_bits,
+        has_inf=True,
+        nan_bits=float32.nan_bits,
+    )
+
+
+_OPEN_NAME = re.compile(r"float\( ?(\d{1,4}) ?, ?(\d{1,4}) ?\)", re.ASCII)
+
+
 def as_dtype(x: DTypeLike) -> DType:
-    """The DType that a name, a NumPy type or a DType stands for.
+    """The DType that a name, a NumPy type or a DType stands for; "float(6,9)" names an open format.
 
     Raises UnsupportedType for anything else.
 
@@ -136,6 +196,8 @@ def as_dtype(x: DTypeLike) -> DType:
         return x
     if isinstance(x, str) and x in DTYPES:
         return DTYPES[x]
+    if isinstance(x, str) and (bits := _OPEN_NAME.fullmatch(x)):
+        return float_format(int(bits[1]), int(bits[2]))
     if x is not None and not isinstance(x, str):
         try:
             found = _BY_NUMPY.get(np.dtype(x))

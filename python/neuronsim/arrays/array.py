@@ -26,10 +26,21 @@ from neuronsim.reference.formats import round_number
 _default_float = dtypes.float32
 
 
+def array_type(dtype: DTypeLike) -> DType:
+    """The DType of arrays that `dtype` stands for; raises UnsupportedType for open formats too."""
+    found = as_dtype(dtype)
+    if found.is_open:
+        raise UnsupportedType(
+            f"there are no arrays of {found.name}: a plan rounds float32 values to an open format (C9); "
+            f"for arrays take {', '.join(t.name for t in dtypes.DTYPES.values() if t.exponent_bits)}"
+        )
+    return found
+
+
 def set_default_dtype(dtype: DTypeLike) -> None:
     """The type that Python floats, and creation functions without `dtype`, give."""
     global _default_float
-    found = as_dtype(dtype)
+    found = array_type(dtype)
     if found.kind != "float":
         raise InvalidArgument(f"the default type is a float type, not {found.name}")
     _default_float = found
@@ -124,7 +135,7 @@ class Array(_core.ArrayBase):
 
     def astype(self, dtype: DTypeLike) -> Array:
         """The elements converted by rules C, rounded once."""
-        return convert(self, as_dtype(dtype))
+        return convert(self, array_type(dtype))
 
     def reshape(self, *shape: int | Sequence[int]) -> Array:
         """The same elements in another shape; one length may be -1."""
@@ -282,7 +293,7 @@ def asarray(x: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None)
     >>> asarray([1, 2]).dtype.name, asarray(0.1).dtype.name
     ('int64', 'float32')
     """
-    target = None if dtype is None else as_dtype(dtype)
+    target = None if dtype is None else array_type(dtype)
     if isinstance(x, Array):
         bits = ops.Bits(x.bits.data.copy(), x.dtype) if copy else x.bits
         return Array(bits) if target is None else convert(Array(bits), target)

@@ -17,6 +17,7 @@ import numpy as np
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array import (
     Array,
+    array_type,
     asarray,
     convert,
     default_dtype,
@@ -24,7 +25,7 @@ from neuronsim.arrays.array import (
     matmul,
     right_shift,
 )
-from neuronsim.dtypes import DTypeLike, as_dtype
+from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 
 Axis = int | tuple[int, ...] | None
@@ -485,7 +486,7 @@ def concat(arrays: Sequence[Any], axis: int = 0) -> Array:
 
 def astype(x: Any, dtype: DTypeLike) -> Array:
     """`x` converted by rules C."""
-    return convert(asarray(x), as_dtype(dtype))
+    return convert(asarray(x), array_type(dtype))
 
 
 left_shift = ELEMENTWISE["shift_left"]

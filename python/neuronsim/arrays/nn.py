@@ -15,8 +15,8 @@ import numpy as np
 
 from neuronsim import ops
 from neuronsim.arrays import functions
-from neuronsim.arrays.array import Array, asarray, convert
-from neuronsim.dtypes import DTypeLike, as_dtype, result_type
+from neuronsim.arrays.array import Array, array_type, asarray, convert
+from neuronsim.dtypes import DTypeLike, result_type
 from neuronsim.errors import InvalidArgument
 
 __all__ = [
@@ -178,7 +178,7 @@ def conv(
             dimension_numbers=numbers,
             feature_group_count=groups,
             batch_group_count=1,
-            dtype=None if dtype is None else as_dtype(dtype),
+            dtype=None if dtype is None else array_type(dtype),
         )
     )
 

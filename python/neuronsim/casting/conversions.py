@@ -1,6 +1,10 @@
 """Converts as HLO instructions: the element type that carries a planned type, and what rounds to it.
 
-A type without an HLO name, tfloat32, travels in float32 and is `reduce-precision(8, 10)` (C9).
+A type without an HLO name travels in float32 and is a `reduce-precision` (C9): tfloat32 that to
+(8, 10), and so the open formats.
+
+>>> [carrier(t).name for t in (dtypes.bfloat16, dtypes.tfloat32, dtypes.float_format(6, 9))]
+['bfloat16', 'float32', 'float32']
 """
 
 from __future__ import annotations
@@ -23,18 +27,34 @@ SHORT = {
 
 def short_name(dtype: DType) -> str:
     """The type in an instruction's name."""
-    return SHORT.get(dtype, dtype.name)
+    own = f"e{dtype.exponent_bits}m{dtype.mantissa_bits}" if dtype.is_open else dtype.name
+    return SHORT.get(dtype, own)
 
 
 def carrier(dtype: DType) -> DType:
     """The HLO element type that carries a planned type."""
-    return dtypes.float32 if dtype is dtypes.tfloat32 else dtype
+    return dtypes.float32 if travels_in_float32(dtype) else dtype
+
+
+def travels_in_float32(dtype: DType) -> bool:
+    """Whether a planned type has no HLO element type of its own: its values are float32's."""
+    return dtype is dtypes.tfloat32 or dtype.is_open
+
+
+def widens_to(dtype: DType, wanted: DType) -> bool:
+    """Whether a type that travels in float32 has every value of one with an element type, so that
+    widening to float32 is all (C5). A format with fewer than 8 exponent bits has no subnormals (C9).
+    """
+    exponents = wanted.exponent_bits > dtype.exponent_bits or wanted.exponent_bits == 8
+    return exponents and wanted.mantissa_bits >= dtype.mantissa_bits
 
 
 def convert(name: str, operand: str, source: Shape, wanted: DType) -> Instruction:
-    """The instruction that converts a value of this shape to the wanted type, once (C1)."""
+    """The instruction that converts a value of this shape to the wanted type, once (C1): to one that
+    travels in float32 from there, or from a type that it holds.
+    """
     shape = dataclasses.replace(source, dtype=carrier(wanted))
-    if wanted is dtypes.tfloat32 and source.dtype is dtypes.float32:
+    if travels_in_float32(wanted) and source.dtype is dtypes.float32:
         bits = {"exponent_bits": wanted.exponent_bits, "mantissa_bits": wanted.mantissa_bits}
         return Instruction(name, "reduce-precision", shape, (operand,), bits)
     return Instruction(name, "convert", shape, (operand,))

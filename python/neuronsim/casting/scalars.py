@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from neuronsim import dtypes
-from neuronsim.casting.conversions import carrier, convert, retyped, short_name, works_on_float32
+from neuronsim.casting.conversions import (
+    carrier,
+    convert,
+    retyped,
+    short_name,
+    travels_in_float32,
+    works_on_float32,
+)
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Shape, simple_reducer
 
@@ -23,7 +30,7 @@ def retype_scalars(
     """The computation with its float32 parameters, instructions and results in another type, for an
     instruction with this opcode. It is the same where no value changes; `fresh` makes new names.
     """
-    if dtype is dtypes.tfloat32:
+    if travels_in_float32(dtype):
         once = opcode not in _ROUNDS_EACH and simple_reducer(computation) is not None
         if once or not any(_rounds(i) for i in computation.instructions):
             return computation
@@ -42,7 +49,7 @@ def retype_scalars(
                 for new, old in zip(operands, i.operands, strict=True)
             )
         gives_float32 = isinstance(i.shape, Shape) and i.shape.dtype is dtypes.float32
-        if gives_float32 and (wide or (dtype is dtypes.tfloat32 and _rounds(i))):
+        if gives_float32 and (wide or (travels_in_float32(dtype) and _rounds(i))):
             raw = i.replace(name=fresh(f"{i.name}.f32"), operands=operands)
             body += [raw, convert(name, raw.name, raw.array, dtype)]
         else:
