@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from neuronsim.dtypes import DTYPES, DType
+from neuronsim.dtypes import DTYPES, DType, float32
 from neuronsim.errors import InvalidArgument, nearest
 
 AutoCast = Literal["none", "matmult", "all"]
@@ -44,12 +44,14 @@ class Target:
     engine_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
 
     def computes_with(self, dtype: DType, engine: str, opcode: str) -> bool:
-        """Whether an operation on an engine can read or give a type.
+        """Whether an operation on an engine can read or give a type; an open format, which no device
+        has, travels in float32 and is computed with where that is (C9).
 
         >>> from neuronsim.dtypes import bfloat16, float8_e4m3fn
         >>> [TARGETS["trn1"].computes_with(t, "tensor", "dot") for t in (bfloat16, float8_e4m3fn)]
         [True, False]
         """
+        dtype = float32 if dtype.is_open else dtype
         return dtype in self.engine_types.get(opcode, self.engine_types.get(engine, self.types))
 
 

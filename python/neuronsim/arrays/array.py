@@ -31,7 +31,7 @@ def array_type(dtype: DTypeLike) -> DType:
     found = as_dtype(dtype)
     if found.is_open:
         raise UnsupportedType(
-            f"there are no arrays of {found.name}: a plan rounds float32 values to an open format (C9); "
+            f"there are no arrays of {found.name}: a plan rounds float32 values to open formats (C9); "
             f"for arrays take {', '.join(t.name for t in dtypes.DTYPES.values() if t.exponent_bits)}"
         )
     return found

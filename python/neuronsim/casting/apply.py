@@ -1,22 +1,34 @@
-"""Applying a plan: the module rewritten with converts at the borders, each shared by its readers.
+"""Applying a plan: the module rewritten with converts at the borders.
 
 Parameters and results of the entry computation and of branches keep the model's types, and so do
 tuples: a value that was rounded is the same in float32 (A2). A loop carries what its decision says.
+What HLO's types cannot say stands in the frontend attributes of the instruction that it is about, the
+reason in those of the instruction that has the decided one's name.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from neuronsim import dtypes
-from neuronsim.casting.conversions import carrier, convert, retyped, short_name, works_on_float32
+from neuronsim.casting.conversions import (
+    carrier,
+    convert,
+    retyped,
+    short_name,
+    travels_in_float32,
+    widens_to,
+    works_on_float32,
+)
 from neuronsim.casting.plan import Plan, check_plan
-from neuronsim.casting.policy import Decision
+from neuronsim.casting.policy import Decision, Rounding
 from neuronsim.casting.scalars import retype_scalars
 from neuronsim.dtypes import DType
+from neuronsim.hlo.instruction_settings import PREFIX
 from neuronsim.hlo.module import (
+    Alias,
     AnyShape,
     Computation,
     Instruction,
@@ -33,26 +45,67 @@ from neuronsim.hlo.opcodes import APPLIES_SCALARS, row
 Planned: TypeAlias = "DType | tuple[Planned, ...]"
 
 
-def apply_plan(module: Module, plan: Plan) -> Module:
+def apply_plan(module: Module, plan: Plan, clean: bool = True) -> Module:
     """The module, inlined, with every decision of the plan written out. Raises InvalidArgument if the
     plan does not fit the module.
+
+    A clean application has one convert for all readers of a value in one type. The literal one (`clean`
+    is false) has one in front of each reader, but for what is given: constants and the entry's
+    parameters are converted once (A2). They compute the same bits unless the profile rounds
+    stochastically: each convert draws words of its own (S2), so that callers then take the literal
+    one. Converts that the plan itself makes stochastic are never shared.
     """
     check_plan(plan, module)
     flat = inline_calls(module)
     if not plan.decisions:
         return flat
-    shared = _Shared(flat, _carried(flat, plan.decisions))
+    shared = _Shared(flat, _carried(flat, plan.decisions), plan.keep_output_type, clean)
     rewritten = {c.name: _Rewriter(c, plan.decisions, shared).run() for c in graph_computations(flat)}
     computations = (rewritten.get(c.name, c) for c in flat.computations)
-    return dataclasses.replace(flat, computations=(*shared.new_computations(), *computations))
+    planned = dataclasses.replace(flat, computations=(*shared.new_computations(), *computations))
+    return planned if plan.keep_output_type else _with_own_outputs(planned)
 
 
-def _carried(module: Module, decisions: Mapping[str, Decision]) -> dict[str, DType]:
-    """The types in which loops carry float32 values, by the names of their bodies and conditions: one
-    for each, as `check_plan` made sure.
+def _with_own_outputs(module: Module) -> Module:
+    """The module with the entry's layout, and what lies in an input's memory, by the types that its
+    results have now.
+    """
+    root = module.root.shape
+    types = [s.dtype for s in root.arrays()]
+    layout = module.entry_layout
+    if layout is not None:
+        layout = layout[0], _typed(layout[1], iter(types))
+    parameters = [p.shape for p in module.parameters]
+
+    def fits(alias: Alias) -> bool:
+        path, number, inside, _ = alias
+        given, result = _inside(parameters[number], inside), _inside(root, path)
+        return [s.type for s in given.arrays()] == [s.type for s in result.arrays()]
+
+    aliases = tuple(filter(fits, module.input_output_alias))
+    return dataclasses.replace(module, entry_layout=layout, input_output_alias=aliases)
+
+
+def _typed(shape: AnyShape, types: Iterator[DType]) -> AnyShape:
+    """The shape with these element types, in order."""
+    if isinstance(shape, Shape):
+        return dataclasses.replace(shape, dtype=next(types))
+    return dataclasses.replace(shape, elements=tuple(_typed(e, types) for e in shape.elements))
+
+
+def _inside(shape: AnyShape, path: tuple[int, ...]) -> AnyShape:
+    for index in path:
+        assert isinstance(shape, TupleShape)
+        shape = shape.elements[index]
+    return shape
+
+
+def _carried(module: Module, decisions: Mapping[str, Decision]) -> dict[str, Decision]:
+    """How loops carry float32 values, by the names of their bodies and conditions: one decision for
+    each, as `check_plan` made sure.
     """
     return {
-        name: decisions[i.name].output
+        name: decisions[i.name]
         for c in graph_computations(module)
         for i in c.instructions
         if i.opcode == "while" and i.name in decisions
@@ -61,13 +114,18 @@ def _carried(module: Module, decisions: Mapping[str, Decision]) -> dict[str, DTy
 
 
 class _Shared:
-    """What the computations of a module share: its names, and computations of scalars in other types,
-    each made once.
+    """What the computations of a module share: its names, computations of scalars in other types, each
+    made once, and how the plan is applied.
     """
 
-    def __init__(self, module: Module, carried: Mapping[str, DType]) -> None:
+    def __init__(
+        self, module: Module, carried: Mapping[str, Decision], keep_output_type: bool, clean: bool
+    ) -> None:
         self.by_name = module.by_name
+        self.entry = module.entry
         self.carried = carried
+        self.keep_output_type = keep_output_type
+        self.clean = clean
         self.taken = {i.name for c in module.computations for i in c.instructions} | set(module.by_name)
         self.scalars: dict[tuple[str, str, DType], Computation] = {}
 
@@ -78,8 +136,8 @@ class _Shared:
         """The name of a computation that an instruction with this opcode applies, in another type."""
         if dtype is dtypes.float32:
             return name
-        # Only tfloat32 depends on what applies the computation.
-        key = (name, opcode if dtype is dtypes.tfloat32 else "", dtype)
+        # Only what is rounded in float32 depends on what applies the computation.
+        key = (name, opcode if travels_in_float32(dtype) else "", dtype)
         if key not in self.scalars:
             self.scalars[key] = retype_scalars(self.by_name[name], opcode, dtype, self.fresh)
         return self.scalars[key].name
@@ -105,7 +163,8 @@ class _Rewriter:
         self.tuples: dict[str, Instruction] = {}  # as the model makes them
         self.planned: dict[str, str] = {}  # tuples in the types that their elements are planned in
         self.made: dict[tuple[str, tuple[str, ...]], str] = {}  # tuples by their elements
-        self.converted: dict[tuple[str, object], str] = {}  # by type, a tuple by those of its arrays
+        # By type, a tuple by those of its arrays, and rounding.
+        self.converted: dict[tuple[str, object, Rounding], str] = {}
 
     def run(self) -> Computation:
         old = self.computation
@@ -123,12 +182,21 @@ class _Rewriter:
             elif i.opcode == "tuple":
                 self.tuples[i.name] = i  # made where its readers say of which types
             elif decision is None or i.opcode == "constant":
-                self._keep(i)
+                self._keep(i if decision is None else _stating(i, reason=decision.reason))
             else:
                 self._lower(i, decision)
-        result = retyped(old.by_name[old.root].shape, carrier(carried or dtypes.float32))
-        root = self._in_types_of(old.root, result)
+        root = self._root(carried)  # may need converts, the last of the body
         return Computation(old.name, tuple(self.body.values()), root)
+
+    def _root(self, carried: Decision | None) -> str:
+        """The name of the result, in the types that the caller takes."""
+        root = self.computation.root
+        if self.computation.name == self.shared.entry and not self.shared.keep_output_type:
+            return self._as_planned(root)
+        shape = self.computation.by_name[root].shape
+        if carried is None:
+            return self._in_types_of(root, shape)
+        return self._in_types_of(root, retyped(shape, carried.output), carried.rounding)
 
     def _emit(self, i: Instruction, planned: Planned) -> str:
         self.body[i.name] = i
@@ -140,16 +208,19 @@ class _Rewriter:
         operands = tuple(map(self._in_model_types, i.operands))
         self._emit(i if operands == i.operands else i.replace(operands=operands), _own_types(i.shape))
 
-    def _receive(self, i: Instruction, carried: DType) -> None:
+    def _receive(self, i: Instruction, carried: Decision) -> None:
         """The parameter of a loop's body or condition."""
-        self._emit(i.replace(shape=retyped(i.shape, carrier(carried))), _planned(i.shape, carried))
+        shape = retyped(i.shape, carried.output)
+        self._emit(i.replace(shape=shape), _own_types(shape))
 
     def _loop(self, i: Instruction) -> None:
         """A loop carries its values in the type that its body and condition take."""
-        carried = self.shared.carried.get(i.called[0], dtypes.float32)
-        shape = retyped(i.shape, carrier(carried))
-        operand = self._in_types_of(i.operands[0], shape)
-        self._emit(i.replace(operands=(operand,), shape=shape), _planned(i.shape, carried))
+        carried = self.shared.carried.get(i.called[0])
+        shape = i.shape if carried is None else retyped(i.shape, carried.output)
+        operand = self._in_types_of(i.operands[0], shape, "" if carried is None else carried.rounding)
+        loop = i.replace(operands=(operand,), shape=shape)
+        decision = self.decisions.get(i.name)
+        self._emit(_stating(loop, reason=decision.reason) if decision else loop, _own_types(shape))
 
     def _take(self, i: Instruction) -> None:
         """An element of a tuple has the type that it has there."""
@@ -196,71 +267,98 @@ class _Rewriter:
         """The name of this value in the types that the model gives it."""
         return self._in_types_of(name, self.computation.by_name[name].shape)
 
-    def _in_types_of(self, name: str, shape: AnyShape) -> str:
+    def _in_types_of(self, name: str, shape: AnyShape, rounding: Rounding = "") -> str:
         if isinstance(shape, Shape):
-            return self._as(name, shape.dtype)
+            return self._as(name, shape.dtype, rounding)
         if name in self.tuples:
             elements = zip(self.tuples[name].operands, shape.elements, strict=True)
-            return self._tuple(name, tuple(self._in_types_of(o, e) for o, e in elements))
+            return self._tuple(name, tuple(self._in_types_of(o, e, rounding) for o, e in elements))
         types = tuple(s.dtype for s in shape.arrays())
         if types == tuple(s.dtype for s in self.body[name].shape.arrays()):
             return name
-        key = (name, types)
-        if key not in self.converted:
+        key = (name, types, rounding)
+        if key not in self.converted or not self._is_shared(name, rounding):
             parts = [(self._element(name, n), e) for n, e in enumerate(shape.elements)]
-            cast = tuple(self._in_types_of(part, e) for part, e in parts)
+            cast = tuple(self._in_types_of(part, e, rounding) for part, e in parts)
             whole = Instruction(self.shared.fresh(f"{name}.cast"), "tuple", shape, cast)
             self.converted[key] = self._emit(whole, _own_types(shape))
         return self.converted[key]
 
-    def _as(self, name: str, wanted: DType) -> str:
-        """The name of this array in another float type, converted where it is read first."""
+    def _is_shared(self, name: str, rounding: Rounding) -> bool:
+        """Whether all readers of a value share its converts: those of what is given do (A2), and where
+        each drew words of its own (S2) no others.
+        """
+        i = self.body[name]
+        of_entry = i.opcode == "parameter" and self.computation.name == self.shared.entry
+        given = of_entry or i.opcode == "constant"
+        return given or (self.shared.clean and rounding != "stochastic")
+
+    def _as(self, name: str, wanted: DType, rounding: Rounding = "") -> str:
+        """The name of this array in another float type, converted in front of its reader, or of the
+        first that shares it.
+        """
         have = self.types[name]
         assert isinstance(have, DType)
         if have is wanted or wanted.kind != "float" or have.kind != "float":
             return name
         if carrier(wanted) is carrier(have) and wanted is dtypes.float32:
-            return name  # every tfloat32 is a float32
-        key = (name, wanted)
-        if key not in self.converted:
+            return name  # what travels in float32 is a float32
+        if wanted is dtypes.float32:
+            rounding = ""  # widening rounds nothing
+        key = (name, wanted, rounding)
+        if key not in self.converted or not self._is_shared(name, rounding):
+            narrow = carrier(have) is not dtypes.float32
+            if travels_in_float32(wanted) and narrow and not widens_to(have, wanted):
+                source = self._as(name, dtypes.float32)
+            else:
+                source = name
             new = self.shared.fresh(f"{name}.to_{short_name(wanted)}")
-            self.converted[key] = self._emit(convert(new, name, self.body[name].array, wanted), wanted)
+            made = convert(new, source, self.body[source].array, wanted)
+            self.converted[key] = self._emit(_stating(made, rounding=rounding), wanted)
         return self.converted[key]
 
-    def _operand(self, name: str, dtype: DType, *, wide: bool) -> str:
+    def _operand(self, name: str, d: Decision, number: int, *, wide: bool) -> str:
         if not _is_float32(self.computation.by_name[name].shape):
             return self._in_model_types(name)
-        rounded = self._as(name, dtype)
+        if number in d.float32_operands:
+            return self._as(name, dtypes.float32)
+        own = self.decisions.get(name)  # of a constant: what converts it is its own
+        constant = self.body[name].opcode == "constant" and own is not None and own.output is d.operand
+        rounding = own.rounding if constant and own is not None and own.rounding else d.rounding
+        rounded = self._as(name, d.operand, rounding)
         return self._as(rounded, dtypes.float32) if wide else rounded
 
     def _lower(self, i: Instruction, d: Decision) -> None:
         wide = _runs_in_float32(i, d)
         read, given = (dtypes.float32, dtypes.float32) if wide else (d.operand, carrier(d.output))
-        operands = tuple(self._operand(o, d.operand, wide=wide) for o in i.operands)
+        operands = tuple(self._operand(o, d, n, wide=wide) for n, o in enumerate(i.operands))
         lowered = i.replace(operands=operands, shape=retyped(i.shape, given))
         if i.opcode in APPLIES_SCALARS:
             called = tuple(self.shared.retyped(n, i.opcode, read) for n in i.called)
             lowered = lowered.replace(attributes={**i.attributes, "called": called})
-        planned = _planned(i.shape, d.output)
+        lowered = _stating_how(lowered, d, rounds_steps=lowered.called != i.called)
         if _rounds_on_store(i, d, wide=wide):
-            self._emit_rounded(lowered, d.output, planned)
+            self._emit_rounded(lowered, d)
         else:
-            self._emit(lowered, planned)
+            self._emit(_stating(lowered, reason=d.reason), _planned_results(i, d))
 
-    def _emit_rounded(self, i: Instruction, dtype: DType, planned: Planned) -> None:
+    def _emit_rounded(self, i: Instruction, d: Decision) -> None:
         """The instruction under another name, and its float32 results rounded (E1) under its own."""
         raw = i.replace(name=self.shared.fresh(f"{i.name}.f32"))
         self._emit(raw, _own_types(raw.shape))
         if isinstance(raw.shape, Shape):
-            rounded = convert(i.name, raw.name, raw.shape, dtype)
+            rounded = convert(i.name, raw.name, raw.shape, d.output)
+            rounded = _stating(rounded, rounding=d.rounding)
         else:
             parts = []
-            for n, e in enumerate(raw.shape.elements):
+            results = _rounded_results(i, d)
+            for n in range(len(raw.shape.elements)):
                 part = self._element(raw.name, n)
-                parts.append(self._as(part, dtype) if _is_float32(e) else part)
+                parts.append(self._as(part, d.output, d.rounding) if n in results else part)
             elements = tuple(self.body[p].shape for p in parts)
             rounded = Instruction(i.name, "tuple", TupleShape(elements), tuple(parts))
-        self._emit(rounded.replace(metadata=i.metadata), planned)
+        rounded = _stating(rounded, reason=d.reason).replace(metadata=i.metadata)
+        self._emit(rounded, _planned_results(i, d))
 
 
 def _is_float32(shape: AnyShape) -> bool:
@@ -271,10 +369,19 @@ def _gives_float32(i: Instruction) -> bool:
     return any(s.dtype is dtypes.float32 for s in i.shape.arrays())
 
 
+def _rounded_results(i: Instruction, d: Decision) -> list[int]:
+    """The numbers of the float32 results that the decision gives another type."""
+    arrays = enumerate(i.shape.arrays())
+    return [n for n, s in arrays if s.dtype is dtypes.float32 and n not in d.float32_results]
+
+
 def _runs_in_float32(i: Instruction, d: Decision) -> bool:
     """Whether it reads the rounded operands as float32 and its result is rounded after it (E1): where
-    its meaning hangs on float32, or it has no form with two types. Products and converts do have one.
+    its meaning hangs on float32, or it has no form with two types. Products and converts do have one,
+    but not between operands.
     """
+    if d.float32_operands or d.float32_results:
+        return True
     two_types = _gives_float32(i) and carrier(d.operand) is not carrier(d.output)
     has_form = i.opcode == "convert" or row(i).cast == "matmult"
     return works_on_float32(i) or (two_types and not has_form)
@@ -282,10 +389,35 @@ def _runs_in_float32(i: Instruction, d: Decision) -> bool:
 
 def _rounds_on_store(i: Instruction, d: Decision, *, wide: bool) -> bool:
     """Whether a float32 result needs an instruction that rounds it to the planned type."""
-    if d.output is dtypes.float32 or not _gives_float32(i):
+    if d.output is dtypes.float32 or not _rounded_results(i, d):
         return False
-    moved = row(i).cast == "movement" and d.operand is d.output
-    return wide or (d.output is dtypes.tfloat32 and not moved)
+    moved = row(i).cast == "movement" and d.operand is d.output and d.relayout is None
+    return wide or (travels_in_float32(d.output) and not moved)
+
+
+def _stating_how(i: Instruction, d: Decision, *, rounds_steps: bool) -> Instruction:
+    """The instruction that computes, with what its types do not say of how it does."""
+    narrow = any(s.dtype.kind == "float" and s.dtype.bits < 32 for s in i.shape.arrays())
+    rounds = (narrow or rounds_steps) and row(i).cast != "movement"
+    sums = d.accumulate is not dtypes.float32
+    # What the model stated before, a plan states anew.
+    sums |= PREFIX + "accumulate" in i.attributes.get("frontend_attributes", {})
+    return _stating(
+        i,
+        accumulate=d.accumulate.name if sums else "",
+        rounding=d.rounding if rounds or sums or d.relayout else "",
+        relayout=d.relayout.name if d.relayout else "",
+        saturate_infinity="true" if d.saturate_infinity else "",
+    )
+
+
+def _stating(i: Instruction, **settings: str) -> Instruction:
+    """The instruction with these settings in its frontend attributes, beside those that it has."""
+    given: Mapping[str, str] = i.attributes.get("frontend_attributes", {})
+    stated = {**given, **{PREFIX + name: text for name, text in settings.items() if text}}
+    if stated == given:
+        return i
+    return i.replace(attributes={**i.attributes, "frontend_attributes": dict(sorted(stated.items()))})
 
 
 def _planned(shape: AnyShape, dtype: DType) -> Planned:
@@ -293,6 +425,15 @@ def _planned(shape: AnyShape, dtype: DType) -> Planned:
     if isinstance(shape, Shape):
         return dtype if shape.dtype is dtypes.float32 else shape.dtype
     return tuple(_planned(e, dtype) for e in shape.elements)
+
+
+def _planned_results(i: Instruction, d: Decision) -> Planned:
+    """The planned types of an instruction's arrays."""
+    rounded = _rounded_results(i, d)
+    types = [d.output if n in rounded else dtypes.float32 for n in range(len(i.shape.arrays()))]
+    if isinstance(i.shape, Shape):
+        return _planned(i.shape, types[0])
+    return tuple(_planned(e, t) for e, t in zip(i.shape.elements, types, strict=True))
 
 
 def _own_types(shape: AnyShape) -> Planned:
