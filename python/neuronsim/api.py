@@ -92,7 +92,8 @@ class CompiledProgram:
         self._plan = plan
         self._setup = setup
         verify_replicas(model, setup.replicas)
-        self._module = apply_plan(model, plan)
+        clean = setup.profile.rounding != "stochastic"  # each convert draws words of its own (S2)
+        self._module = apply_plan(model, plan, clean=clean)
         self._program: Program = compile_module(self._module, setup.profile, setup.target)
         self._diagnostics = Counts().to_dict("off")
         self._rounding = RoundingState(default_seed() if self._program.draws else 0)
