@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-
 from neuronsim import dtypes, ops
 from neuronsim.casting.conversions import carrier, travels_in_float32
+from neuronsim.casting.fingerprint import fingerprint
 from neuronsim.casting.operations import names_of
 from neuronsim.casting.policy import Category, Decision, Policy, Rounding
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, NeuronSimError, nearest
-from neuronsim.hlo.instruction_settings import stated_settings
 from neuronsim.hlo.module import (
     CONTROL_FLOW,
     Computation,
@@ -168,52 +165,6 @@ def _read(
 
 def _reject_unknown(body: Mapping[str, Any], known: set[str], where: str, problems: list[str]) -> None:
     problems += [f"{where}{n!r} is unknown{nearest(n, known)}" for n in body if n not in known]
-
-
-def fingerprint(module: Module) -> str:
-    """A hash of the module, by which a plan knows the one that it was made for: of its instructions,
-    their types and attributes, the constants' bits; not of layouts and metadata, which change no value.
-    """
-    digest = hashlib.sha256(repr((module.name, module.entry)).encode())
-    for c in module.computations:
-        digest.update(repr((c.name, c.root)).encode())
-        for i in c.instructions:
-            literal = i.attributes.get("literal")
-            attributes = _stated(i.attributes) if literal is None else []
-            types = [(s.dtype.name, s.dims) for s in i.shape.arrays()]
-            digest.update(repr((i.name, i.opcode, types, i.operands, attributes)).encode())
-            for bits in _arrays(literal):
-                digest.update(np.ascontiguousarray(bits.data).data)
-    return digest.hexdigest()[:16]
-
-
-# What an attribute says that a file need not say.
-_USUAL = {
-    "feature_group_count": (1,),
-    "batch_group_count": (1,),
-    "comparison_type": ("FLOAT", "SIGNED", "UNSIGNED"),
-}
-
-
-def _stated(attributes: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The attributes as every file keeps them: without those that are as usual or change no value, and
-    with fractions as float32.
-    """
-    own = {**attributes, "frontend_attributes": stated_settings(attributes)}
-    return sorted(
-        (name, float(np.float32(value)) if isinstance(value, float) else value)
-        for name, value in own.items()
-        if value and value not in _USUAL.get(name, ())
-    )
-
-
-def _arrays(literal: Any) -> Iterator[ops.Bits]:
-    """The arrays of a constant: one, those of a tuple, or none where there is no literal."""
-    if isinstance(literal, ops.Bits):
-        yield literal
-    elif literal is not None:
-        for part in literal:
-            yield from _arrays(part)
 
 
 def make_plan(module: Module, policy: Policy) -> Plan:

@@ -1,0 +1,66 @@
+"""A hash of a module, by which plans and calibrations know the one that they were made for.
+
+>>> from neuronsim import dtypes
+>>> from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+>>> x = Instruction("x", "parameter", Shape(dtypes.float32, (2,)), (), {"number": 0})
+>>> len(fingerprint(Module("m", "main", (Computation("main", (x,), "x"),))))
+16
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from neuronsim import ops
+from neuronsim.hlo.instruction_settings import stated_settings
+from neuronsim.hlo.module import Module
+
+
+def fingerprint(module: Module) -> str:
+    """A hash of the module's instructions, their types and attributes and the constants' bits; not of
+    layouts and metadata, which change no value.
+    """
+    digest = hashlib.sha256(repr((module.name, module.entry)).encode())
+    for c in module.computations:
+        digest.update(repr((c.name, c.root)).encode())
+        for i in c.instructions:
+            literal = i.attributes.get("literal")
+            attributes = _stated(i.attributes) if literal is None else []
+            types = [(s.dtype.name, s.dims) for s in i.shape.arrays()]
+            digest.update(repr((i.name, i.opcode, types, i.operands, attributes)).encode())
+            for bits in _arrays(literal):
+                digest.update(np.ascontiguousarray(bits.data).data)
+    return digest.hexdigest()[:16]
+
+
+# What an attribute says that a file need not say.
+_USUAL = {
+    "feature_group_count": (1,),
+    "batch_group_count": (1,),
+    "comparison_type": ("FLOAT", "SIGNED", "UNSIGNED"),
+}
+
+
+def _stated(attributes: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The attributes as every file keeps them: without those that are as usual or change no value, and
+    with fractions as float32.
+    """
+    own = {**attributes, "frontend_attributes": stated_settings(attributes)}
+    return sorted(
+        (name, float(np.float32(value)) if isinstance(value, float) else value)
+        for name, value in own.items()
+        if value and value not in _USUAL.get(name, ())
+    )
+
+
+def _arrays(literal: Any) -> Iterator[ops.Bits]:
+    """The arrays of a constant: one, those of a tuple, or none where there is no literal."""
+    if isinstance(literal, ops.Bits):
+        yield literal
+    elif literal is not None:
+        for part in literal:
+            yield from _arrays(part)
