@@ -52,6 +52,7 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
+    "calibrate": "neuronsim.api",
     "compile": "neuronsim.api",
     "lint": "neuronsim.api",
     "load": "neuronsim.api",
@@ -60,6 +61,7 @@ _LAZY = {
     "CompiledProgram": "neuronsim.api",
     "TuneResult": "neuronsim.api",
     "Finding": "neuronsim.hlo.conformance",
+    "Calibration": "neuronsim.casting.calibration",
     "Plan": "neuronsim.casting.plan",
     "Target": "neuronsim.targets",
     "Release": "neuronsim.targets",

@@ -13,7 +13,7 @@ import struct
 import threading
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 from neuronsim import ops, processor
 from neuronsim.arrays.array import Array, asarray
 from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.calibration import Calibration, make_calibration
 from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES, CastSettings, parse_flags
 from neuronsim.casting.plan import Plan, make_plan
 from neuronsim.casting.policy import Policy, neuron_policy
@@ -63,7 +64,14 @@ from neuronsim.profiles import (
     in_force,
 )
 from neuronsim.targets import Release, Target, find_release, find_target
-from neuronsim.tuning.dataset import DAMAGED_ZIP, Dataset, load_dataset, reject_nan
+from neuronsim.tuning.dataset import (
+    DAMAGED_ZIP,
+    Dataset,
+    batch_count,
+    batches,
+    load_dataset,
+    reject_nan,
+)
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
 
 DEFAULT_SDK = "2.26"
@@ -494,6 +502,38 @@ def plan(
     return make_plan(read_model(model), policy or _policy(setup))
 
 
+def calibrate(
+    model: str | Path | bytes | Module,
+    data: str | Path | Mapping[str, Any],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Calibration:
+    """What the values of every instruction are when the model runs in float32 on data: what rules of a
+    policy that compare magnitudes need.
+
+    `data` is as in `tune`; labels are not read. `progress` is told how many batches are done, and of
+    how many. It runs instruction by instruction, slowly. Raises NeuronSimError for a model or data that
+    do not fit.
+    """
+    program = compile(model, auto_cast="none")
+    dataset = load_dataset(data, input_names=program.model.input_names())
+    reject_nan(dataset)
+    total = batch_count(program.model, dataset)
+
+    def runs() -> Iterator[dict[str, ops.Statistics]]:
+        for done, (inputs, _) in enumerate(batches(program.model, dataset), start=1):
+            arrays = [inputs[name] for name in program.inputs]
+            program(*arrays, observe="full")
+            met = program.diagnostics["statistics"]
+            (bound,) = program._bind(arrays, {})
+            given = {name: s for name, x in bound.items() if (s := ops.statistics(x)) is not None}
+            yield given | {name: ops.Statistics(**s) for name, s in met.items()}
+            if progress is not None:
+                progress(done, total)
+
+    return make_calibration(program.model, runs())
+
+
 def load(path: str | Path) -> CompiledProgram:
     """The program that `CompiledProgram.save` wrote. Raises InvalidModel for any other file."""
     try:
@@ -589,4 +629,14 @@ def tune(
         processor.set_num_threads(before)
 
 
-__all__ = ["CompiledProgram", "RungResult", "TuneResult", "compile", "lint", "load", "plan", "tune"]
+__all__ = [
+    "CompiledProgram",
+    "RungResult",
+    "TuneResult",
+    "calibrate",
+    "compile",
+    "lint",
+    "load",
+    "plan",
+    "tune",
+]

@@ -516,6 +516,7 @@ def test_statistics_describe_every_instructions_result() -> None:
         "subnormal": 1,
         "smallest": pytest.approx(1e-40, rel=1e-4),
         "largest": 90000.0,
+        "exponents": {-132: 1, -19: 1, 17: 1},
     }
     y = found["y"]
     assert (y["infinite"], y["zero"], y["subnormal"], y["nan"]) == (1, 1, 1, 1)

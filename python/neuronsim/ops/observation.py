@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -227,6 +228,10 @@ def _vanished_products(operands: Sequence[Bits], attributes: Attributes, result:
 class Statistics:
     """The elements of an instruction's results: how many are what, and the least and greatest magnitude
     of those that are finite and not zero (0 if there are none).
+
+    `exponents` counts these by magnitude: e stands for those above 2^(e-1) and up to 2^e, so that sums
+    of counts say exactly how many a type rounds to zero, to nearest even, whose least value is a power
+    of two (C1).
     """
 
     elements: int
@@ -236,6 +241,7 @@ class Statistics:
     subnormal: int
     smallest: float
     largest: float
+    exponents: Mapping[int, int]
 
     def __add__(self, other: Statistics) -> Statistics:
         least = [s.smallest for s in (self, other) if s.smallest > 0]
@@ -247,6 +253,7 @@ class Statistics:
             self.subnormal + other.subnormal,
             min(least, default=0.0),
             max(self.largest, other.largest),
+            dict(sorted((Counter(self.exponents) + Counter(other.exponents)).items())),
         )
 
 
@@ -264,7 +271,19 @@ def statistics(result: Bits) -> Statistics | None:
         int(np.count_nonzero(usual < _least_normal(result.dtype))),
         float(usual.min(initial=np.inf)) if usual.size else 0.0,
         float(usual.max(initial=0.0)),
+        _count_exponents(usual),
     )
+
+
+def _count_exponents(magnitudes: npt.NDArray[np.floating[Any]]) -> dict[int, int]:
+    """Finite magnitudes above zero by their exponents."""
+    if not magnitudes.size:
+        return {}
+    fractions, exponents = np.frexp(magnitudes)
+    exponents -= fractions == 0.5  # frexp gives 2^e the exponent e + 1
+    least = int(exponents.min())
+    counts = np.bincount(exponents - least)
+    return {least + n: int(c) for n, c in enumerate(counts.tolist()) if c}
 
 
 def _least_normal(dtype: DType) -> float:

@@ -1,0 +1,215 @@
+"""Calibration: what the values of every instruction are when a model runs in float32 on data.
+
+>>> from neuronsim import dtypes
+>>> from neuronsim.hlo.module import Computation, Instruction, Module
+>>> x = Instruction("x", "parameter", Shape(dtypes.float32, (2,)), (), {"number": 0})
+>>> y = Instruction("y", "exponential", Shape(dtypes.float32, (2,)), ("x",))
+>>> module = Module("m", "main", (Computation("main", (x, y), "y"),))
+>>> run = {n: ops.Statistics(2, 0, 0, 0, 0, 1.0, 3.0, {0: 1, 2: 1}) for n in "xy"}
+>>> calibration = make_calibration(module, [run])
+>>> calibration.values["y"].largest
+3.0
+>>> Calibration.from_json(calibration.to_json()) == calibration
+True
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from neuronsim import ops
+from neuronsim.casting.fields import Kind, count, magnitude, read_fields, text
+from neuronsim.casting.fingerprint import fingerprint
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument
+from neuronsim.hlo.module import (
+    CONTROL_FLOW,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    graph_computations,
+    inline_calls,
+)
+
+SCHEMA = "neuronsim.calibration/1"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What the float values of the instructions of `inline_calls(module)` were in a float32 run, by
+    instruction; an instruction that did not run has none.
+
+    An instruction with several results has them together. What only hands values on (a tuple's element,
+    the values of a loop) has those of the instructions that they can come from. A last batch that was
+    filled up counts its last sample more than once.
+    """
+
+    module: str
+    fingerprint: str
+    values: Mapping[str, ops.Statistics] = field(default_factory=dict)
+
+    def check(self, module: Module) -> None:
+        """Raises InvalidArgument if the calibration was made for another module."""
+        if self.fingerprint != fingerprint(module):
+            raise InvalidArgument(
+                f"the calibration was made for {self.module!r} ({self.fingerprint}), not for module "
+                f"{module.name!r} ({fingerprint(module)}): calibrate this one"
+            )
+
+    def to_json(self) -> str:
+        """The calibration as JSON with a schema name."""
+        values = {name: dataclasses.asdict(s) for name, s in self.values.items()}
+        body = {"schema": SCHEMA, "module": self.module, "fingerprint": self.fingerprint}
+        return json.dumps(body | {"values": values}, indent=1, sort_keys=True)
+
+    @staticmethod
+    def from_json(source: str) -> Calibration:
+        """The calibration that `to_json` wrote; else raises InvalidArgument with all problems."""
+        try:
+            body = json.loads(source)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgument(f"not a calibration of neuronsim: {error}") from error
+        schema = body.get("schema") if isinstance(body, dict) else None
+        if schema != SCHEMA:
+            raise InvalidArgument(
+                f"not a calibration of neuronsim: its schema is {schema!r}, not {SCHEMA!r}"
+            )
+        problems: list[str] = []
+        kinds = {"schema": text, "module": text, "fingerprint": text, "values": _object}
+        found = read_fields(body, kinds, "", problems, kinds)
+        values = {}
+        for name, given in found.get("values", {}).items():
+            read = read_fields(given, _STATISTICS, f"values of {name!r}: ", problems, _STATISTICS)
+            if read.keys() == _STATISTICS.keys():
+                values[name] = ops.Statistics(**read)
+        if problems:
+            raise InvalidArgument(f"not a calibration of neuronsim: {'; '.join(problems)}")
+        return Calibration(found["module"], found["fingerprint"], values)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidArgument("an object")
+    return value
+
+
+def _exponents(value: Any) -> dict[int, int]:
+    try:
+        return {int(e): count(n) for e, n in _object(value).items()}
+    except ValueError as error:  # InvalidArgument is one
+        raise InvalidArgument("an object of counts by exponent") from error
+
+
+_STATISTICS: Mapping[str, Kind] = {
+    f.name: {"exponents": _exponents, "smallest": magnitude, "largest": magnitude}.get(f.name, count)
+    for f in dataclasses.fields(ops.Statistics)
+}
+
+
+def load_calibration(path: str | Path) -> Calibration:
+    """The calibration in a JSON file. Raises InvalidArgument for any other file."""
+    try:
+        return Calibration.from_json(Path(path).read_text())
+    except OSError as error:
+        raise InvalidArgument(f"cannot read the calibration {str(path)!r}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{path} is not a calibration of neuronsim: it is not text") from error
+
+
+def make_calibration(module: Module, runs: Iterable[Mapping[str, ops.Statistics]]) -> Calibration:
+    """The calibration of what some runs met: of each the statistics of the entry's parameters and of
+    all instructions that it executed, by name.
+    """
+    met: dict[str, ops.Statistics] = {}
+    for run in runs:
+        for name, s in run.items():
+            met[name] = met[name] + s if name in met else s
+    flat = inline_calls(module)
+    graphs = graph_computations(flat)
+    for i in (i for c in graphs for i in c.instructions if i.opcode == "constant"):
+        if isinstance(i.shape, Shape):
+            constant = ops.statistics(i.attributes["literal"])
+            if constant is not None:
+                met[i.name] = constant
+    values = dict(met)
+    origins = _Origins(graphs, met)
+    for i in (i for c in graphs for i in c.instructions):
+        if i.name not in met and isinstance(i.shape, Shape) and i.shape.dtype.kind == "float":
+            found = [met[name] for name in sorted(origins.of(i))]
+            if found:
+                values[i.name] = sum(found[1:], start=found[0])
+    return Calibration(module.name, fingerprint(module), values)
+
+
+# A part of an instruction's value: its name, and the indices of tuples inside each other.
+_Part = tuple[str, tuple[int, ...]]
+
+
+class _Origins:
+    """Which instructions made what others only hand on, across tuples, loops and branches."""
+
+    def __init__(self, graphs: Iterable[Computation], made: Mapping[str, ops.Statistics]) -> None:
+        self._made = made
+        self._instructions = {i.name: i for c in graphs for i in c.instructions}
+        self._owners = {i.name: c.name for c in graphs for i in c.instructions}
+        self._roots = {c.name: c.root for c in graphs}
+        self._callers: dict[str, list[tuple[Instruction, int]]] = {}
+        for i in self._instructions.values():
+            if i.opcode in CONTROL_FLOW:
+                for n, name in enumerate(i.called):
+                    self._callers.setdefault(name, []).append((i, n))
+
+    def of(self, i: Instruction) -> set[str]:
+        """The instructions that made an array's values."""
+        found: set[str] = set()
+        pending: list[_Part] = [(i.name, ())]
+        seen = set(pending)
+        while pending:
+            name, path = pending.pop()
+            if name in self._made:
+                found.add(name)
+                continue
+            for part in self._sources(self._instructions[name], path):
+                if part not in seen:
+                    seen.add(part)
+                    pending.append(part)
+        return found
+
+    def _sources(self, i: Instruction, path: tuple[int, ...]) -> Iterator[_Part]:
+        """The parts that a part of this instruction's value can be."""
+        match i.opcode:
+            case "tuple":
+                yield i.operands[path[0]], path[1:]
+            case "get-tuple-element":
+                yield i.operands[0], (int(i.attributes["tuple_index"]), *path)
+            case "opt-barrier" | "add-dependency":
+                yield i.operands[0], path
+            case "while":
+                yield i.operands[0], path
+                yield self._roots[i.called[0]], path
+            case "conditional":
+                yield from ((self._roots[name], path) for name in i.called)
+            case "parameter":
+                for caller, n in self._callers.get(self._owners[i.name], ()):
+                    if caller.opcode == "while":
+                        yield caller.name, path
+                    else:
+                        yield caller.operands[1 + n], path
+
+
+def share_rounded_to_zero(s: ops.Statistics, dtype: DType) -> float:
+    """The share of the values that are not zero which a float type rounds to zero, to nearest even.
+
+    It is exact: those are the magnitudes up to half of the type's least value, a power of two. Values
+    that are Inf or NaN count as not zero.
+    """
+    least = 2 - (1 << (dtype.exponent_bits - 1)) - dtype.mantissa_bits
+    lost = sum(n for e, n in s.exponents.items() if e <= least - 1)
+    nonzero = s.elements - s.zero
+    return lost / nonzero if nonzero else 0.0

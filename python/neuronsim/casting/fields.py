@@ -1,0 +1,110 @@
+"""Reading the fields of a JSON or TOML object, with all problems at once.
+
+>>> problems = []
+>>> read_fields({"depth": -1, "naem": "x"}, {"depth": count, "name": text}, "rule 1: ", problems)
+{}
+>>> print("; ".join(problems))
+rule 1: depth is -1, not an integer from 0 on; rule 1: 'naem' is unknown (did you mean 'name'?)
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from neuronsim.dtypes import DType, as_dtype
+from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
+
+# Gives what a value of a document stands for; raises InvalidArgument that says what it must be.
+Kind: TypeAlias = Callable[[Any], Any]
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = 60
+
+
+def read_fields(
+    body: Any, kinds: Mapping[str, Kind], where: str, problems: list[str], required: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The fields of an object that are there and as they must be; the others are problems."""
+    if not isinstance(body, dict):
+        problems.append(f"{where.rstrip(': ') or 'it'} is {shown(body)}, not an object")
+        return {}
+    found = {}
+    for name, value in body.items():
+        if name not in kinds:
+            problems.append(f"{where}{shown(name)} is unknown{nearest(str(name)[:100], kinds)}")
+            continue
+        try:
+            found[name] = kinds[name](value)
+        except InvalidArgument as error:
+            problems.append(f"{where}{name} is {shown(value)}, not {error}")
+    problems += [f"{where}{name} is missing" for name in required if name not in body]
+    return found
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: shortened."""
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return f"a number of {value.bit_length()} bits"
+    return _SHORT.repr(value)
+
+
+def text(value: Any) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise InvalidArgument("a text")
+    return value
+
+
+def truth(value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise InvalidArgument("true or false")
+    return value
+
+
+def count(value: Any) -> int:
+    """A whole number that is not negative."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidArgument("an integer from 0 on")
+    return value
+
+
+def magnitude(value: Any) -> float:
+    """A finite number that is not negative."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < math.inf or (isinstance(value, int) and value >= 2**1023):
+        raise InvalidArgument("a finite number from 0 on")
+    return float(value)
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A list of texts, or one of them."""
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(x, str) for x in listed):
+        raise InvalidArgument("a text or a list of texts")
+    return tuple(listed)
+
+
+def one_of(*accepted: str) -> Kind:
+    """One of these texts."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or value not in accepted:
+            hint = nearest(str(value)[:100], accepted)
+            raise InvalidArgument(f"one of {', '.join(map(repr, accepted))}{hint}")
+        return value
+
+    return read
+
+
+def float_type(value: Any) -> DType:
+    """The name of a float type that the device, or `reduce-precision` (C9), rounds to."""
+    try:
+        found = as_dtype(text(value))
+    except UnsupportedType as error:
+        raise InvalidArgument(f"a float type such as 'bfloat16': {error}") from error
+    if found.kind != "float" or not found.device:
+        raise InvalidArgument("a float type of the device, such as 'bfloat16'")
+    return found
