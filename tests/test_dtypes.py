@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+import pickle
+from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import neuronsim
 from neuronsim import _core, dtypes, ops
-from neuronsim.dtypes import DTYPES, DType, as_dtype, result_type
+from neuronsim.dtypes import DTYPES, DType, as_dtype, float_format, result_type
 from neuronsim.errors import UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import formats
@@ -163,3 +168,75 @@ def test_result_type_of_floats_holds_every_value_of_both(a: DType, b: DType) -> 
         there = ops.evaluate(convert, [bits], {"dtype": result}, plain)
         back = ops.evaluate(convert, [there], {"dtype": t}, plain)
         assert np.array_equal(back.data.view(words.dtype)[::7][number], words[::7][number])
+
+
+# ---- open formats --------------------------------------------------------------------------------
+
+OPEN = [(e, m) for e in range(2, 9) for m in range(1, 24) if (e, m) not in ((8, 10), (8, 23))]
+
+
+@pytest.mark.parametrize("bits", OPEN, ids=str)
+def test_an_open_format_is_one_instance_that_its_name_finds_C9(bits: tuple[int, int]) -> None:
+    t = float_format(*bits)
+    assert t is float_format(*bits)
+    assert as_dtype(t.name) is as_dtype(t) is t
+    assert as_dtype(f"float({bits[0]}, {bits[1]})") is t
+    assert copy.deepcopy(t) is pickle.loads(pickle.dumps(t)) is t
+    assert (t.is_open, t.kind, t.bits, t.code) == (True, "float", 1 + sum(bits), None)
+    assert (t.exponent_bits, t.mantissa_bits) == bits
+    assert t.name not in DTYPES
+
+
+def test_open_formats_that_have_a_name_are_it_C9() -> None:
+    assert float_format(8, 10) is as_dtype("float(8,10)") is dtypes.tfloat32
+    assert float_format(8, 23) is as_dtype("float(8,23)") is dtypes.float32
+    assert not any(t.is_open for t in DTYPES.values())
+    # C9: (5, 10) has no subnormals, as float16 has.
+    assert float_format(5, 10) is not dtypes.float16
+
+
+@pytest.mark.parametrize(
+    ("bits", "like"), [((5, 10), "float16"), ((8, 7), "bfloat16"), ((5, 2), "float8_e5m2")]
+)
+def test_an_open_formats_range_is_that_of_the_type_with_its_bits_F(
+    bits: tuple[int, int], like: str
+) -> None:
+    info, t = ml_dtypes.finfo(DTYPES[like].numpy), float_format(*bits)
+    assert (t.max, t.eps) == (float(info.max), float(info.eps))
+    assert t.smallest_normal == DTYPES[like].smallest_normal == float(info.smallest_normal)
+
+
+@pytest.mark.parametrize("bits", [(1, 9), (9, 9), (0, 1), (6, 0), (6, 24), (-6, 9)], ids=str)
+def test_bits_that_float32_cannot_carry_are_refused_C9(bits: tuple[int, int]) -> None:
+    with pytest.raises(UnsupportedType, match=r"2 to 8 exponent bits and 1 to 23 mantissa bits"):
+        float_format(*bits)
+    with pytest.raises(UnsupportedType):
+        as_dtype(f"float({bits[0]},{bits[1]})")
+
+
+@pytest.mark.parametrize(
+    "name", ["float(6)", "float(6,9", "float(6;9)", "float(6,9) ", "float(\u0666,9)"]
+)
+def test_what_only_looks_like_an_open_format_is_refused(name: str) -> None:
+    with pytest.raises(UnsupportedType, match="not an element type"):
+        as_dtype(name)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda t: neuronsim.asarray([1.0, 2.0], dtype=t),
+        lambda t: neuronsim.asarray([2**60], dtype=t),
+        lambda t: neuronsim.asarray(np.ones(2, np.float32), dtype=t),
+        lambda t: neuronsim.asarray([1.0]).astype(t),
+        lambda t: neuronsim.astype([1.0], t),
+        lambda t: neuronsim.zeros(3, dtype=t),
+        lambda t: neuronsim.arange(3, dtype=t),
+        lambda t: neuronsim.set_default_dtype(t),
+        lambda t: neuronsim.nn.conv(np.ones((1, 1, 3, 3)), np.ones((1, 1, 2, 2)), dtype=t),
+    ],
+)
+@pytest.mark.parametrize("given", ["float(6,9)", float_format(6, 9)], ids=["name", "type"])
+def test_there_are_no_arrays_of_an_open_format_C9(make: Callable[[Any], Any], given: Any) -> None:
+    with pytest.raises(UnsupportedType, match=r"no arrays of float\(6,9\): .*for arrays take"):
+        make(given)

@@ -181,7 +181,7 @@ def _open_format(exponent_bits: int, mantissa_bits: int) -> DType:
     )
 
 
-_OPEN_NAME = re.compile(r"float\( ?(\d{1,4}) ?, ?(\d{1,4}) ?\)", re.ASCII)
+_OPEN_NAME = re.compile(r"float\((\d{1,2}), ?(\d{1,2})\)", re.ASCII)
 
 
 def as_dtype(x: DTypeLike) -> DType:

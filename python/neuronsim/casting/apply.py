@@ -59,8 +59,9 @@ def apply_plan(module: Module, plan: Plan, clean: bool = True) -> Module:
     flat = inline_calls(module)
     if not plan.decisions:
         return flat
-    shared = _Shared(flat, _carried(flat, plan.decisions), plan.keep_output_type, clean)
-    rewritten = {c.name: _Rewriter(c, plan.decisions, shared).run() for c in graph_computations(flat)}
+    decisions = plan.decisions
+    shared = _Shared(flat, _carried(flat, decisions), plan.keep_output_type, clean)
+    rewritten = {c.name: _Rewriter(c, decisions, shared).run() for c in graph_computations(flat)}
     computations = (rewritten.get(c.name, c) for c in flat.computations)
     planned = dataclasses.replace(flat, computations=(*shared.new_computations(), *computations))
     return planned if plan.keep_output_type else _with_own_outputs(planned)
