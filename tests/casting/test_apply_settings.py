@@ -1,0 +1,326 @@
+"""What applied plans state in frontend attributes, and on which instruction: the type of sums, the
+rounding, the relayout, the reason (R1, S1, M8).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.casting.test_open_formats import network
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.conversions import carrier
+from neuronsim.casting.flags import CAST_TYPES
+from neuronsim.casting.plan import Decision, Plan, fingerprint, make_plan
+from neuronsim.casting.policy import neuron_policy
+from neuronsim.dtypes import DType, float_format
+from neuronsim.executor.compile import compile_module
+from neuronsim.executor.run import run_program
+from neuronsim.hlo import parse, proto, text
+from neuronsim.hlo.instruction_settings import stated_settings
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.verify import verify
+from neuronsim.profiles import Profile
+from neuronsim.targets import find_target
+
+F32, F16, BF16, TF32, S32 = (
+    dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32, dtypes.int32,
+)  # fmt: skip
+TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
+ModelOf = Callable[..., Module]
+
+
+def inst(name: str, opcode: str, dims: tuple[int, ...], *operands: str, **more: Any) -> Instruction:
+    return Instruction(name, opcode, Shape(more.pop("dtype", F32), dims), operands, more)
+
+
+def param(name: str, *dims: int, number: int = 0, dtype: DType = F32) -> Instruction:
+    return inst(name, "parameter", dims, number=number, dtype=dtype)
+
+
+def zero(name: str = "zero") -> Instruction:
+    return inst(name, "constant", (), literal=ops.Bits(np.zeros((), np.float32), F32))
+
+
+def pair(name: str, opcode: str) -> Computation:
+    both = [inst(f"{name}.{n}", "parameter", (), number=k) for k, n in enumerate("ab")]
+    own = f"{name}.s"
+    return Computation(name, (*both, inst(own, opcode, (), *(p.name for p in both))), own)
+
+
+def plan_of(module: Module, decisions: Mapping[str, Decision], **more: Any) -> Plan:
+    return Plan("by hand", module.name, fingerprint(module), decisions, **more)
+
+
+def planned(module: Module, clean: bool = True, **decisions: Decision) -> Module:
+    result = apply_plan(module, plan_of(module, decisions), clean=clean)
+    verify(result)
+    assert fingerprint(proto.from_bytes(proto.to_bytes(result))) == fingerprint(result)
+    again = parse.from_text(text.to_text(result))  # which renames what two computations call alike
+    assert settings(again) == settings(result)
+    return result
+
+
+def settings(module: Module) -> list[str]:
+    computations = module.computations
+    return sorted(str(stated_settings(i.attributes)) for c in computations for i in c.instructions)
+
+
+def decide(operand: DType, output: DType | None = None, **more: Any) -> Decision:
+    return Decision(
+        operand, more.pop("accumulate", F32), output or operand, more.pop("reason", "why"), **more
+    )
+
+
+def stating(module: Module, key: str) -> dict[str, str]:
+    """The instructions that state something under a key of neuronsim's, with what."""
+    found = {}
+    for c in module.computations:
+        for i in c.instructions:
+            value = i.attributes.get("frontend_attributes", {}).get(f"neuronsim.{key}")
+            if value is not None:
+                found[i.name] = value
+    return found
+
+
+def execute(module: Module, *inputs: Any, rounding: str = "nearest_even", seed: int = 0) -> list[bytes]:
+    program = compile_module(module, Profile(rounding=rounding), find_target("host"))
+    given = {
+        name: ops.Bits(np.ascontiguousarray(x).view(t.dtype.storage), t.dtype)
+        for (name, t), x in zip(program.inputs, inputs, strict=True)
+    }
+    value = run_program(program, given, seed=seed)
+    arrays = value.elements if not isinstance(value, ops.Bits) else (value,)
+    return [a.data.tobytes() for a in arrays if isinstance(a, ops.Bits)]
+
+
+# ---- reasons -----------------------------------------------------------------------------------
+
+
+@TYPES
+@pytest.mark.parametrize("auto_cast", ["matmult", "all"])
+def test_every_decided_instruction_states_why_under_its_own_name(
+    model: Module, auto_cast: str, cast_type: str
+) -> None:
+    plan = make_plan(model, neuron_policy(auto_cast, cast_type))  # type: ignore[arg-type]
+    given = {n: dataclasses.replace(d, reason=f"{d.reason}: {n}") for n, d in plan.decisions.items()}
+    result = planned(model, **given)
+    assert stating(result, "reason") == {n: d.reason for n, d in given.items()}
+    by_name = result.entry_computation.by_name
+    for name, d in given.items():
+        if by_name[name].opcode != "constant":
+            assert by_name[name].array.dtype is carrier(d.output), name
+
+
+def test_several_results_state_their_reason_where_they_are_joined(module_of: ModelOf) -> None:
+    shape, vector = Shape(F32, (2, 3)), Shape(F32, (3,))
+    parameters = [Instruction("x", "parameter", shape, (), {"number": 0})]
+    parameters += [
+        Instruction(n, "parameter", vector, (), {"number": k}) for k, n in ((1, "s"), (2, "o"))
+    ]
+    attributes = {"epsilon": 0.001, "feature_index": 1}
+    norm = Instruction(
+        "n", "batch-norm-training", TupleShape((shape, vector, vector)), ("x", "s", "o"), attributes
+    )
+    result = planned(module_of(*parameters, norm), n=decide(TF32, reason="mixed"))
+    assert result.entry_computation.by_name["n"].opcode == "tuple"
+    assert stating(result, "reason") == {"n": "mixed"}
+
+
+def test_a_reason_may_be_any_text(module_of: ModelOf) -> None:
+    reason = 'a "quoted" {reason}, with = and \\ and \N{SNOWMAN}\n'
+    model = module_of(param("x", 2), inst("y", "negate", (2,), "x"))
+    result = planned(model, y=decide(BF16, reason=reason))
+    again = parse.from_text(text.to_text(result))
+    assert stating(again, "reason") == stating(result, "reason") == {"y": reason}
+
+
+def test_what_the_model_states_stays_but_for_the_type_of_sums(module_of: ModelOf) -> None:
+    given = {"_owner": "me", "neuronsim.accumulate": "float16", "neuronsim.rounding": "nearest_even"}
+    more = {"dot_dimensions": ops.DotDimensions((0,), (0,)), "frontend_attributes": given}
+    model = module_of(param("x", 3), inst("d", "dot", (), "x", "x", **more))
+    d = planned(model, d=decide(BF16, F32, reason="again")).entry_computation.by_name["d"]
+    assert d.attributes["frontend_attributes"] == {
+        "_owner": "me",
+        "neuronsim.accumulate": "float32",  # as the decision says
+        "neuronsim.reason": "again",
+        "neuronsim.rounding": "nearest_even",
+    }
+
+
+# ---- the type of sums R1 -----------------------------------------------------------------------
+
+
+def sums(module_of: ModelOf) -> Module:
+    """Each instruction that has a type of its sums."""
+    dot = ops.DotDimensions((1,), (0,))
+    window = ops.WindowDimension(2)
+    numbers = ops.ConvolutionDimensions(0, 1, (2,), 0, 1, (2,), 0, 1, (2,))
+    return module_of(
+        param("x", 3, 4),
+        param("w", 4, 3, number=1),
+        param("i", 2, 3, 5, number=2),
+        param("k", 3, 3, 2, number=3),
+        zero(),
+        inst("d", "dot", (3, 3), "x", "w", dot_dimensions=dot),
+        inst(
+            "c", "convolution", (2, 3, 4), "i", "k", window=(window,), dimension_numbers=numbers,
+            feature_group_count=1, batch_group_count=1,
+        ),
+        inst("r", "reduce", (3,), "x", "zero", dimensions=(1,), called=("add",)),
+        inst("m", "reduce", (3,), "x", "zero", dimensions=(1,), called=("times",)),
+        inst("v", "reduce-window", (3, 3), "x", "zero", window=(ops.WindowDimension(1), window), called=("add",)),
+        Instruction(
+            "out", "tuple",
+            TupleShape(tuple(Shape(F32, s) for s in ((3, 3), (2, 3, 4), (3,), (3,), (3, 3)))),
+            tuple("dcrmv"),
+        ),
+        others=(pair("add", "add"), pair("times", "multiply")),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("accumulate", [F16, BF16], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    ("operand", "output", "suffix"),
+    [(BF16, BF16, ""), (F32, F32, ""), (TF32, F32, ""), (TF32, TF32, ".f32"), (F32, TF32, ".f32")],
+)
+def test_the_instruction_that_sums_states_the_type_R1_M6(
+    module_of: ModelOf, operand: DType, output: DType, suffix: str, accumulate: DType
+) -> None:
+    d = decide(operand, output, accumulate=accumulate)
+    result = planned(sums(module_of), **dict.fromkeys("dcrmv", d))
+    assert stating(result, "accumulate") == {f"{n}{suffix}": accumulate.name for n in "dcrmv"}
+
+
+def test_float32_sums_are_not_stated_R1(module_of: ModelOf) -> None:
+    result = planned(sums(module_of), **dict.fromkeys("dcrmv", decide(BF16)))
+    assert stating(result, "accumulate") == {}
+
+
+def test_sums_are_computed_in_their_type_R1_M6(module_of: ModelOf) -> None:
+    """Eighths below 16: products and sums are exact in float32, so that float16 alone rounds."""
+    rng = np.random.default_rng(6)
+    x, w = (rng.integers(-128, 128, s).astype(np.float32) / 8 for s in ((3, 100), (100, 3)))
+    dot = ops.DotDimensions((1,), (0,))
+    model = module_of(
+        param("x", 3, 100),
+        param("w", 100, 3, number=1),
+        zero(),
+        inst("d", "dot", (3, 3), "x", "w", dot_dimensions=dot),
+        inst("r", "reduce", (3,), "x", "zero", dimensions=(1,), called=("add",)),
+        Instruction("out", "tuple", TupleShape((Shape(F32, (3, 3)), Shape(F32, (3,)))), ("d", "r")),
+        others=(pair("add", "add"),),
+    )
+    products, total = np.zeros((3, 3), np.float16), np.zeros(3, np.float16)
+    for k in range(100):
+        products = (products + np.outer(x[:, k], w[k])).astype(np.float16)
+        total = (total + x[:, k]).astype(np.float16)
+    assert not np.array_equal(products, x @ w)
+    result = planned(model, **dict.fromkeys("dr", decide(F32, accumulate=F16)))
+    got = execute(result, x, w)
+    assert got == [v.astype(np.float32).tobytes() for v in (products, total)]
+
+
+# ---- rounding S1 -------------------------------------------------------------------------------
+
+
+def every(module: Module, low: DType, rounding: Any) -> dict[str, Decision]:
+    policy = dataclasses.replace(neuron_policy("all", "bf16"), low=low)
+    decisions = make_plan(module, policy).decisions
+    return {n: dataclasses.replace(d, rounding=rounding) for n, d in decisions.items()}
+
+
+LOWS = [*CAST_TYPES.values(), float_format(6, 9)]
+
+
+@pytest.mark.parametrize("low", LOWS, ids=lambda t: t.name)
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_plan_that_rounds_to_nearest_does_under_a_stochastic_profile_S1(
+    module_of: ModelOf, low: DType, clean: bool
+) -> None:
+    """Were one rounding not stated, its words would show."""
+    model = network(module_of)
+    x = np.random.default_rng(2).normal(size=(4, 6)).astype(np.float32)
+    expected = execute(planned(model, **every(model, low, "")), x)
+    stated = planned(model, clean=clean, **every(model, low, "nearest_even"))
+    assert execute(stated, x, rounding="stochastic") == execute(stated, x) == expected
+    plain = planned(model, clean=clean, **every(model, low, ""))
+    if low is not float_format(6, 9):  # C9: reduce-precision to it is no conversion, so draws no words
+        assert execute(plain, x, rounding="stochastic") != expected
+
+
+@pytest.mark.parametrize("low", LOWS, ids=lambda t: t.name)
+def test_a_plan_that_rounds_stochastically_does_under_any_profile_S1(
+    module_of: ModelOf, low: DType
+) -> None:
+    """The words are those of a stochastic profile: they depend on names and seed alone (S2)."""
+    model = network(module_of)
+    x = np.random.default_rng(2).normal(size=(4, 6)).astype(np.float32)
+    plain = planned(model, clean=False, **every(model, low, ""))
+    stated = planned(model, clean=False, **every(model, low, "stochastic"))
+    for seed in (0, 7):
+        assert execute(stated, x, seed=seed) == execute(plain, x, rounding="stochastic", seed=seed)
+
+
+SCATTER = ops.ScatterDimensions(
+    inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=1
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "decision", "expected"),
+    [
+        ("e", decide(BF16), {"x.to_bf16", "e"}),
+        ("e", decide(TF32), {"x.to_tf32", "e"}),
+        ("e", decide(BF16, F16), {"x.to_bf16", "e"}),  # the store, not the exponential
+        ("e", decide(BF16, F32), {"x.to_bf16"}),
+        ("e", decide(F32, BF16), {"e"}),
+        ("e", decide(F32), set()),
+        ("v", decide(BF16), {"e.to_bf16"}),  # a movement rounds nothing
+        ("v", decide(float_format(6, 9)), {"e.to_e6m9"}),
+        ("d", decide(BF16, F32), {"v.to_bf16", "e.to_bf16"}),
+        ("d", decide(BF16), {"v.to_bf16", "e.to_bf16", "d"}),
+        ("d", decide(TF32, F32), {"v.to_tf32", "e.to_tf32"}),
+        ("d", decide(F32, accumulate=F16), {"d"}),
+        ("d", decide(BF16, F32, float32_operands=(1,)), {"v.to_bf16"}),
+        ("r", decide(BF16), {"v.to_bf16", "zero.to_bf16", "r"}),
+        ("r", decide(F32, TF32, accumulate=BF16), {"r.f32", "r"}),
+        ("t", decide(F32, relayout=BF16), {"t"}),
+        ("t", decide(BF16, relayout=F16), {"m.to_bf16", "t"}),
+        ("t", decide(BF16), {"m.to_bf16"}),
+        ("k", decide(BF16, dtypes.boolean), {"e.to_bf16", "v.to_bf16"}),
+        ("h", decide(BF16, F16), {"e.to_bf16", "h"}),
+        ("s", decide(BF16), {"x.to_bf16", "u.to_bf16", "s"}),
+        ("s", decide(TF32), {"x.to_tf32", "u.to_tf32", "s.f32", "s"}),  # R5: each application
+    ],
+)
+def test_the_rounding_stands_where_it_is_done_S1(
+    module_of: ModelOf, name: str, decision: Decision, expected: set[str]
+) -> None:
+    model = borders(module_of)
+    result = planned(model, **{name: dataclasses.replace(decision, rounding="nearest_even")})
+    assert stating(result, "rounding") == dict.fromkeys(expected, "nearest_even")
+
+
+def borders(module_of: ModelOf) -> Module:
+    return module_of(
+        param("x", 4),
+        param("m", 2, 3, number=1),
+        param("n", 1, number=2, dtype=S32),
+        param("u", 1, number=3),
+        zero(),
+        inst("e", "exponential", (4,), "x"),
+        inst("v", "reverse", (4,), "e", dimensions=(0,)),
+        inst("d", "dot", (), "v", "e", dot_dimensions=ops.DotDimensions((0,), (0,))),
+        inst("r", "reduce", (), "v", "zero", dimensions=(0,), called=("add",)),
+        inst("t", "transpose", (3, 2), "m", dimensions=(1, 0)),
+        inst("k", "compare", (4,), "e", "v", comparison_direction="LT", dtype=dtypes.boolean),
+        inst("h", "convert", (4,), "e", dtype=F16),
+        inst("s", "scatter", (4,), "x", "n", "u", scatter_dimensions=SCATTER, called=("add",)),
+        others=(pair("add", "add"),),
+    )
