@@ -26,9 +26,10 @@ def derive_decisions(planned: Module) -> dict[str, Decision]:
     """The decisions that the literal application of a plan (`apply_plan(..., clean=False)`) states, by
     instruction name, from the module alone.
 
-    Where a plan has several ways to say what the module does, it is the one that says least: what reads
-    no float has its output type for an operand type; a constant has the type that its readers take it
-    in, float32 if none rounds it. Raises InvalidArgument for illegal frontend attributes.
+    Where plans that differ have the same application, it is the one that says least: what reads no
+    float has its output type for an operand type; a constant has the type and rounding by which its
+    readers take it, float32 if none rounds it; no rounding is stated where nothing is left to round.
+    Raises InvalidArgument for illegal frontend attributes.
     """
     found: dict[str, Decision] = {}
     for c in graph_computations(planned):
@@ -84,7 +85,8 @@ class _Derivation:
             assert isinstance(source, tuple)
             index: int = i.attributes["tuple_index"]
             return source[index]
-        if i.opcode == "reduce-precision" and i.array.dtype is F32:
+        planned = self._is_border(i) or self._computes(i) is not i  # and not the model's own
+        if planned and i.opcode == "reduce-precision":
             return dtypes.float_format(i.attributes["exponent_bits"], i.attributes["mantissa_bits"])
         return _own_format(i)
 
@@ -95,7 +97,7 @@ class _Derivation:
         reads = [self._read(o) for o in computes.operands]
         outputs = self._outputs(i)
         own, how = self.settings[i.name], self.settings[computes.name]
-        operand = _operand_type(reads)
+        operand = _operand_type(reads, outputs)
         output = _output_type(outputs, operand)
         if output is F32 and i is computes and operand is not None and row(i).cast == "movement":
             output = operand  # nothing to round
@@ -105,7 +107,7 @@ class _Derivation:
             accumulate=how.accumulate or F32,
             output=output,
             reason=own.reason,
-            rounding=own.rounding or how.rounding or _rounding(reads),
+            rounding=own.rounding or how.rounding or self._rounding_of_parts(i) or _rounding(reads),
             float32_operands=_float32_numbers([r.dtype if r else None for r in reads], operand),
             float32_results=_float32_numbers(outputs, output),
             relayout=how.relayout,
@@ -166,7 +168,12 @@ class _Derivation:
     def _outputs(self, i: Instruction) -> list[DType]:
         """The formats of the arrays that a decided instruction gives."""
         formats = self.formats[i.name]
-        return [f for f in _flat(formats) if isinstance(f, DType)]
+        listed = (formats,) if isinstance(formats, DType) else formats
+        return [f for f in listed if isinstance(f, DType)]
+
+    def _rounding_of_parts(self, i: Instruction) -> Rounding:
+        """How the elements of a decided tuple are rounded."""
+        return _rounding([self._read(o) for o in i.operands]) if i.opcode == "tuple" else ""
 
 
 def _is_named(name: str, original: str, suffix: str) -> bool:
@@ -179,10 +186,6 @@ def _own_format(i: Instruction) -> _Format:
     return arrays[0] if isinstance(i.shape, Shape) else arrays
 
 
-def _flat(formats: _Format) -> list[_Format]:
-    return [formats] if isinstance(formats, DType) else list(formats)
-
-
 def _as_planned(formats: _Format, d: Decision) -> _Format:
     """The formats of a decided instruction's arrays: what carries its output type in float32, too."""
     if isinstance(formats, DType):
@@ -192,18 +195,18 @@ def _as_planned(formats: _Format, d: Decision) -> _Format:
     )
 
 
-def _operand_type(reads: Sequence[_Read | None]) -> DType | None:
-    """The type that a decision reads floats in: what some are rounded to, else what all have, else
-    float32.
+def _operand_type(reads: Sequence[_Read | None], outputs: Sequence[DType]) -> DType | None:
+    """The type that a decision reads floats in: what some are rounded to; else what all have; else the
+    results' type, beside operands that stay float32, or float32.
     """
     floats = [r for r in reads if r is not None]
-    rounded = [r.dtype for r in floats if r.is_rounded]
     types = {r.dtype for r in floats}
-    if not floats:
-        return None
-    if rounded:
-        return rounded[0]
-    return F32 if F32 in types and len(types) > 1 else floats[0].dtype
+    chosen = [r.dtype for r in floats if r.is_rounded]
+    if len(types) > 1:
+        chosen += [t for t in outputs if t in types and t is not F32]
+        chosen += [F32] if F32 in types else []
+    chosen += [r.dtype for r in floats]
+    return chosen[0] if chosen else None
 
 
 def _output_type(outputs: Sequence[DType], operand: DType | None) -> DType:
