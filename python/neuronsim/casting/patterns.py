@@ -72,10 +72,11 @@ class Number:
 
 @dataclass(frozen=True)
 class Count:
-    """The number of elements that the reduces before it take, or one less (an unbiased variance); or
-    its reciprocal.
+    """The number of elements, more than one, that the reduces before it take, less some; or its
+    reciprocal.
     """
 
+    less: int = 0
     reciprocal: bool = False
 
 
@@ -86,7 +87,7 @@ class Anything:
 
 @dataclass(frozen=True)
 class Spread:
-    """A value that is the same along some axis, or one number: the scale and offset of a norm."""
+    """A value that is the same along some axis, or a constant: the scale and offset of a norm."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ class Graph:
         number = self.numbers.get(view.name, 0.0)
         if p.reciprocal:
             number = 1 / number if number else 0.0
-        if _close(number, m.count) or number == m.count - 1:
+        if m.count > 1 and _close(number, m.count - p.less):
             yield m
 
     def anything(self, p: Anything, view: View, m: Match) -> Iterator[Match]:
@@ -254,7 +255,8 @@ class Graph:
 
     def spread(self, p: Spread, view: View, m: Match) -> Iterator[Match]:
         source, _ = self._source(view)
-        if view.name in self.numbers or {*source.axes} - {None} < {*view.axes} - {None}:
+        constant = view.name in self.numbers or self.by_name[source.name].opcode == "constant"
+        if constant or {*source.axes} - {None} < {*view.axes} - {None}:
             yield m
 
     def elementwise(self, p: Elementwise, view: View, m: Match) -> Iterator[Match]:

@@ -81,11 +81,11 @@ def _square(name: str, value: Pattern) -> OneOf:
     return _one_of(_op("multiply", factor, factor), _op("power", value, Number(2)))
 
 
-def _mean(value: Pattern, part: str, total: str) -> OneOf:
+def _mean(value: Pattern, part: str, total: str, less: int = 0) -> OneOf:
     sum_ = Reduce("add", value, total)
     return _one_of(
-        _op("divide", sum_, Count(), part=part),
-        _op("multiply", sum_, Count(reciprocal=True), part=part),
+        _op("divide", sum_, Count(less), part=part),
+        _op("multiply", sum_, Count(less, reciprocal=True), part=part),
     )
 
 
@@ -132,7 +132,11 @@ _LOG_SOFTMAX = _one_of(
 _MEAN = _mean(_X, "mean", "sum")
 _DEVIATION = _op("subtract", _X, _MEAN, part="deviation")
 _MEAN_OF_SQUARES = _mean(_square("squared", _X), "mean_of_squares", "sum_of_squares")
-_TWO_PASSES = _mean(_square("squared deviation", _DEVIATION), "variance", "sum_of_squares")
+_SQUARED_DEVIATION = _square("squared deviation", _DEVIATION)
+_TWO_PASSES = _one_of(
+    _mean(_SQUARED_DEVIATION, "variance", "sum_of_squares"),
+    _mean(_SQUARED_DEVIATION, "variance", "sum_of_squares", less=1),  # the unbiased variance
+)
 _ONE_PASS = _op(
     "subtract", _MEAN_OF_SQUARES, _square("squared mean", _MEAN), part="variance"
 )
@@ -212,6 +216,12 @@ _INFERENCE = _one_of(
                 "divide",
                 _op("subtract", _X, Spread(), part="deviation"),
                 _op("sqrt", _GIVEN, part="inverse"),
+            ),
+            # with the root's reciprocal folded
+            _op(
+                "multiply",
+                _op("multiply", _op("subtract", _X, Spread(), part="deviation"), Spread()),
+                Spread(),
             ),
         )
     ),
