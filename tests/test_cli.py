@@ -280,7 +280,7 @@ def test_lint_says_what_where_and_quotes_the_rule(
 ) -> None:
     assert cli.main(["lint", broken, "--sdk", "2.2.0.73"]) == 0
     out = capsys.readouterr().out
-    assert f"{broken} under neuronx-cc 2.2.0.73 on trn1: 3 warnings" in out
+    assert f"{broken} under SDK 2.4, neuronx-cc 2.2.0.73 on trn1: 3 warnings" in out
     for part in ("main/y", "main/z", "(power)", "note on Pow", "known issue: INT64"):
         assert part in out
     assert 'note on Pow: "Exponent argument must be a compile-time integer constant"' in out
@@ -290,7 +290,7 @@ def test_lint_prints_json(broken: str, capsys: pytest.CaptureFixture[str]) -> No
     assert cli.main(["lint", broken, "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert (body["schema"], body["target"]) == ("neuronsim.lint/1", "trn1")
-    assert body["release"] == "SDK 2.26"
+    assert body["release"] == "SDK 2.26, neuronx-cc 2.21.18209.0"
     found = [(f["computation"], f["instruction"], f["rule"]) for f in body["findings"]]
     assert found == [("main", "y", "note on Pow"), ("main", "z", "known issue: INT64")]
 
@@ -529,7 +529,7 @@ def test_data_files_that_cannot_be_read_are_refused(
         (["list-operators", "--sdk", "2.2"], "unknown release '2.2'"),
         (["lint", "missing.hlo.pb"], "cannot read the model"),
         (["lint", MODEL, "--sdk", "9.9"], "unknown release '9.9'"),
-        (["lint", MODEL, "--target", "inf1"], "unknown target"),
+        (["lint", MODEL, "--target", "inf3"], "unknown target"),
         (["lint", DATA], "a zip file"),
     ],
     ids=lambda v: " ".join(v).replace(MODEL, "M").replace(DATA, "D") if isinstance(v, list) else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -45,16 +46,47 @@ def with_more(*names: str) -> list[str]:
     return sorted([*OPERATORS_2_3_0_4, *names])
 
 
+# Issue 7: all SDKs from 2.3 to 2.32.
+SDKS = [f"2.{minor}" for minor in range(3, 33)]
+
+
+def test_every_sdk_has_its_release_in_order() -> None:
+    assert [r.sdk for r in RELEASES] == SDKS
+    dates = [r.date for r in RELEASES if r.date]
+    assert dates == sorted(dates)
+
+
 @pytest.mark.parametrize("release", RELEASES, ids=str)
 def test_release_is_found_by_each_of_its_versions(release: Release) -> None:
-    names = [n for n in (release.sdk, release.compiler) if n]
-    assert names
-    assert all(find_release(n) is release for n in names)
+    for version in (release.sdk, f"v{release.sdk}", f"{release.sdk}.0", f"v{release.sdk}.0"):
+        assert find_release(version) is release
+    if release.compiler:
+        assert find_release(release.compiler).compiler == release.compiler
 
 
-def test_no_version_names_two_releases() -> None:
-    names = [n for r in RELEASES for n in (r.sdk, r.compiler) if n]
-    assert len(set(names)) == len(names)
+def test_a_compiler_names_the_first_sdk_that_has_it() -> None:
+    # Lists of artifacts: 2.4.0 and 2.5.0 have neuronx-cc 2.2.0.73, 2.7.0 and 2.8.0 have 2.4.0.21.
+    found = {r.compiler: find_release(r.compiler).sdk for r in RELEASES if r.compiler}
+    assert len(found) == len([r for r in RELEASES if r.compiler]) - 2
+    assert (found["2.2.0.73"], found["2.4.0.21"]) == ("2.4", "2.7")
+
+
+@pytest.mark.parametrize(
+    ("version", "printed"),
+    [
+        ("2.26.2", "SDK 2.26.2"),  # whose compiler is not known here
+        ("v2.27.1", "SDK 2.27.1"),
+        ("2.26.1", "SDK 2.26.1, neuronx-cc 2.21.33363.0"),
+        ("2.12.68.0", "SDK 2.16.1, neuronx-cc 2.12.68.0"),
+    ],
+)
+def test_a_patch_has_the_defaults_of_its_sdk(version: str, printed: str) -> None:
+    release = find_release(version)
+    assert str(release) == printed
+    base = find_release(".".join(release.sdk.split(".")[:2]))
+    assert replace(release, sdk=base.sdk, compiler=base.compiler) == base
+    assert at_least(release, base.sdk)
+    assert not at_least(base, release.sdk)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +109,10 @@ def test_defaults_by_version(version: str, auto_cast: str, accumulation: bool) -
     assert release.mixed_precision_accumulation is accumulation
 
 
-@pytest.mark.parametrize("version", ["", "2", "2.99", "2.3.0", "v2.26", "latest", " 2.26"])
+@pytest.mark.parametrize(
+    "version",
+    ["", "2", "2.99", "2.2", "2.33", "2.99.0", "latest", " 2.26", "2.26.", "2.26.x", "2.26.0.0"],
+)
 def test_unknown_release_lists_the_known_ones(version: str) -> None:
     with pytest.raises(InvalidArgument, match="unknown release") as error:
         find_release(version)
@@ -91,12 +126,12 @@ def test_unknown_release_names_the_nearest() -> None:
 
 def test_release_prints_its_compiler() -> None:
     assert str(find_release("2.27")) == "SDK 2.27, neuronx-cc 2.22.12471.0"
-    assert str(find_release("2.26")) == "SDK 2.26"
-    assert str(find_release("2.3.0.4")) == "neuronx-cc 2.3.0.4"
+    assert str(find_release("2.28")) == "SDK 2.28"
+    assert str(find_release("2.3.0.4")) == "SDK 2.6, neuronx-cc 2.3.0.4"
 
 
 def test_targets_by_name() -> None:
-    assert {find_target(n).name for n in TARGETS} == {"trn1", "host"}
+    assert {find_target(n).name for n in TARGETS} == {"trn1", "inf1", "host"}
 
 
 def test_trn1_has_the_device_types_of_rule_F() -> None:
@@ -111,15 +146,43 @@ def test_host_has_every_type_and_keeps_int64_C7() -> None:
     assert find_target("trn1").truncates_int64
 
 
-@pytest.mark.parametrize("name", ["", "TRN1", "trn9", "inf1"])
+def test_inf1_has_the_types_of_NeuronCore_v1() -> None:
+    # neuron.md 3.1: no TF32, no FP8; FP32 but not in products; 2.5: no 64-bit types.
+    inf1 = find_target("inf1")
+    assert {t.name for t in inf1.types} == {
+        *("float32", "bfloat16", "float16", "bool"),
+        *("int8", "int16", "int32", "uint8", "uint16", "uint32"),
+    }
+    assert not inf1.computes_with(dtypes.float32, "tensor", "dot")
+    assert inf1.computes_with(dtypes.float32, "vector", "add")
+    assert all(inf1.computes_with(t, "tensor", "dot") for t in (dtypes.bfloat16, dtypes.float16))
+
+
+def test_each_target_has_its_compiler() -> None:
+    compilers = {name: t.compiler for name, t in TARGETS.items()}
+    assert compilers == {"trn1": "neuronx-cc", "inf1": "neuron-cc", "host": "neuronx-cc"}
+
+
+@pytest.mark.parametrize("name", ["trn1n", "inf2"])
+def test_instances_with_NeuronCore_v2_are_trn1(name: str) -> None:
+    assert find_target(name) is TARGETS["trn1"]
+
+
+@pytest.mark.parametrize("name", ["trn2", "trn3"])
+def test_other_cores_are_refused_by_name(name: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"{name} has NeuronCore-v.*emulates NeuronCore-v2"):
+        find_target(name)
+
+
+@pytest.mark.parametrize("name", ["", "TRN1", "trn9", "inf3"])
 def test_unknown_target_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(InvalidArgument, match="neuronsim knows trn1, host"):
+    with pytest.raises(InvalidArgument, match="neuronsim knows trn1, inf1, host, trn1n, inf2"):
         find_target(name)
 
 
 def test_unknown_target_names_the_nearest() -> None:
-    with pytest.raises(InvalidArgument, match="did you mean 'trn1'"):
-        find_target("trn11")
+    with pytest.raises(InvalidArgument, match="did you mean 'inf2'"):
+        find_target("inff2")
 
 
 # ---- what the release notes document ---------------------------------------------------------------
@@ -144,7 +207,11 @@ def test_operators_are_the_documented_ones_of_a_release(version: str, expected: 
 
 
 def test_the_first_documented_lists_have_56_59_and_60_names() -> None:
-    assert [len(operators(r)) for r in RELEASES[:3]] == [56, 59, 60]
+    assert [len(operators(find_release(v))) for v in ("2.1.0.76", "2.2.0.73", "2.3.0.4")] == [
+        56,
+        59,
+        60,
+    ]
 
 
 def test_an_operator_is_listed_since_the_compiler_that_added_it() -> None:
@@ -155,9 +222,11 @@ def test_an_operator_is_listed_since_the_compiler_that_added_it() -> None:
 
 def test_releases_are_ordered_by_version_of_sdk_or_compiler() -> None:
     for earlier, later in pairwise(RELEASES):
-        for version in filter(None, (later.sdk, later.compiler)):
-            assert at_least(later, version)
-            assert not at_least(earlier, version)
+        assert at_least(later, later.sdk)
+        assert not at_least(earlier, later.sdk)
+        if later.compiler:
+            assert at_least(later, later.compiler)
+            assert at_least(earlier, later.compiler) == (earlier.compiler == later.compiler)
 
 
 @pytest.mark.parametrize(
@@ -185,5 +254,6 @@ def test_a_constraint_that_no_release_lifts_holds_to_this_day(constraint: Constr
 
 
 def test_a_note_holds_since_its_operator_is_listed() -> None:
-    held = [TABLE_NOTES["DynamicUpdateSlice"].holds(r) for r in RELEASES[:3]]
+    versions = ("2.1.0.76", "2.2.0.73", "2.3.0.4")
+    held = [TABLE_NOTES["DynamicUpdateSlice"].holds(find_release(v)) for v in versions]
     assert held == [False, True, True]

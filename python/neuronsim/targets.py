@@ -2,35 +2,40 @@
 documents for it and with which notes and known issues.
 
 Facts are those of `reference/neuron.md` in the project's research notes: sections 1.3 (releases),
-3.1 (types), 6.1 and 6.2 (clocks, memory), 7.1 (operators), all from AWS's documentation.
+3.1 (types), 6.1 and 6.2 (clocks, memory), 7.1 (operators), all from AWS's documentation; releases that
+1.3 leaves out are those of aws-neuron-sdk's release notes of the compiler and lists of artifacts.
 
 >>> find_release("2.26").auto_cast, find_release("2.27").auto_cast
 ('matmult', 'none')
->>> find_release("2.3.0.4").compiler
-'2.3.0.4'
+>>> str(find_release("2.3.0.4"))
+'SDK 2.6, neuronx-cc 2.3.0.4'
 >>> "Rev" in operators(find_release("2.2.0.73")), "Rev" in operators(find_release("2.3.0.4"))
 (False, True)
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from neuronsim.dtypes import DTYPES, DType, float32
+from neuronsim import dtypes
+from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, nearest
 
 AutoCast = Literal["none", "matmult", "all"]
+Compiler = Literal["neuronx-cc", "neuron-cc"]
 
 
 @dataclass(frozen=True)
 class Target:
     """One NeuronCore of a device, or the host. Clocks in GHz, memory in bytes, bandwidth in bytes/s.
 
-    `truncates_int64` is rule C7; a target without engines (the host) takes every type and has no
-    cost. `engine_types` says which of the types an engine computes with, or an opcode where that
-    differs from its engine; what it does not name computes with all.
+    `truncates_int64` is rule C7; a target without clocks (the host, Inf1) has no cost. `engine_types`
+    says which of the types an engine computes with, or an opcode where that differs from its engine;
+    what it does not name computes with all. `compiler` is the one whose flags count, for the host that
+    of Trainium.
     """
 
     name: str
@@ -42,6 +47,7 @@ class Target:
     bandwidth: float
     partitions: int = 128
     engine_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
+    compiler: Compiler = "neuronx-cc"
 
     def computes_with(self, dtype: DType, engine: str, opcode: str) -> bool:
         """Whether an operation on an engine can read or give a type; an open format, which no device
@@ -51,11 +57,17 @@ class Target:
         >>> [TARGETS["trn1"].computes_with(t, "tensor", "dot") for t in (bfloat16, float8_e4m3fn)]
         [True, False]
         """
-        dtype = float32 if dtype.is_open else dtype
+        dtype = dtypes.float32 if dtype.is_open else dtype
         return dtype in self.engine_types.get(opcode, self.engine_types.get(engine, self.types))
 
 
 _DEVICE_TYPES = frozenset(t for t in DTYPES.values() if t.device)
+_NARROW_INTEGERS = frozenset(
+    t for t in DTYPES.values() if t.kind in ("bool", "signed", "unsigned") and t.bits <= 32
+)
+# neuron.md 3.1, 6.2: NeuronCore-v1 has no tfloat32 and no float8, and its products no float32; 2.5: it
+# has no 64-bit inputs and outputs.
+_INF1_PRODUCTS = frozenset({dtypes.bfloat16, dtypes.float16, dtypes.int8})
 
 TARGETS = {
     "trn1": Target(
@@ -66,6 +78,17 @@ TARGETS = {
         clocks={"tensor": 2.8, "vector": 1.12, "scalar": 1.4, "gpsimd": 1.4},
         memory=16 * 2**30,  # 32 GiB of HBM for two cores
         bandwidth=820 * 2**30 / 2,
+    ),
+    "inf1": Target(
+        name="inf1",
+        description="one NeuronCore-v1 of Inferentia",
+        types=_INF1_PRODUCTS | _NARROW_INTEGERS | {dtypes.float32},
+        truncates_int64=False,
+        clocks={},  # AWS publishes none, so that there is no cost
+        memory=2 * 2**30,  # 8 GiB for four cores
+        bandwidth=0.0,
+        engine_types={"tensor": _INF1_PRODUCTS},
+        compiler="neuron-cc",
     ),
     "host": Target(
         name="host",
@@ -79,11 +102,29 @@ TARGETS = {
 }
 
 
+# Instances with the same NeuronCore-v2 as trn1 (neuron.md 6.2).
+SAME_CORE = {"trn1n": "trn1", "inf2": "trn1"}
+_OTHER_CORES = {"trn2": "NeuronCore-v3", "trn3": "NeuronCore-v4"}
+
+
 def find_target(name: str) -> Target:
-    """The target of this name; raises InvalidArgument with the known ones."""
+    """The target of this name; `trn1n` and `inf2` are `trn1`, whose core they have.
+
+    Raises InvalidArgument with the known ones.
+
+    >>> find_target("inf2").description
+    'one NeuronCore-v2 of Trainium1'
+    """
+    name = SAME_CORE.get(name, name)
+    known = (*TARGETS, *SAME_CORE)
+    if name in _OTHER_CORES:
+        raise InvalidArgument(
+            f"{name} has {_OTHER_CORES[name]}, and neuronsim emulates NeuronCore-v2 and NeuronCore-v1 "
+            f"only: it knows {', '.join(known)}"
+        )
     if name not in TARGETS:
         raise InvalidArgument(
-            f"unknown target {name!r}{nearest(name, TARGETS)}: neuronsim knows {', '.join(TARGETS)}"
+            f"unknown target {name!r}{nearest(name, known)}: neuronsim knows {', '.join(known)}"
         )
     return TARGETS[name]
 
@@ -92,7 +133,7 @@ def find_target(name: str) -> Target:
 class Release:
     """An SDK release with its neuronx-cc: what its flags default to.
 
-    `compiler` is empty where AWS's notes do not give the version.
+    `compiler` and `date` are empty where AWS's notes do not give them.
     """
 
     sdk: str
@@ -103,12 +144,11 @@ class Release:
     mixed_precision_accumulation: bool
 
     def __str__(self) -> str:
-        parts = (f"SDK {self.sdk}" if self.sdk else "", self.compiler and f"neuronx-cc {self.compiler}")
-        return ", ".join(p for p in parts if p)
+        return f"SDK {self.sdk}, neuronx-cc {self.compiler}" if self.compiler else f"SDK {self.sdk}"
 
 
 def _row(sdk: str, compiler: str, date: str) -> Release:
-    modern = bool(sdk) and _version(sdk) >= (2, 27)
+    modern = _version(sdk) >= (2, 27)
     return Release(
         sdk=sdk,
         compiler=compiler,
@@ -123,10 +163,14 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
+# The lists of artifacts give the compilers of 2.3 to 2.6; from 2.19 to 2.25 it is the compiler whose
+# notes have the date of the SDK's; 2.28 and 2.17 have none.
 RELEASES = (
     _row("2.3", "2.1.0.76", "2022-10-05"),
-    _row("", "2.2.0.73", "2022-10-27"),
-    _row("", "2.3.0.4", "2022-12-09"),
+    _row("2.4", "2.2.0.73", "2022-10-27"),
+    _row("2.5", "2.2.0.73", "2022-11-23"),
+    _row("2.6", "2.3.0.4", "2022-12-09"),
+    _row("2.7", "2.4.0.21", "2023-02-08"),
     _row("2.8", "2.4.0.21", "2023-02-24"),
     _row("2.9", "2.5.0.28", "2023-03-28"),
     _row("2.10", "2.6.0.19", "2023-05-01"),
@@ -136,29 +180,61 @@ RELEASES = (
     _row("2.14", "2.10.0.34", "2023-09-15"),
     _row("2.15", "2.11.0.34", "2023-10-26"),
     _row("2.16", "2.12.54.0", "2023-12-21"),
+    _row("2.17", "", "2024-02-13"),
     _row("2.18", "2.13.66.0", "2024-04-01"),
+    _row("2.19", "2.14.213.0", "2024-07-03"),
+    _row("2.20", "2.15.128.0", "2024-09-16"),
+    _row("2.21", "2.16.345.0", "2024-12-20"),
+    _row("2.22", "2.17.194.0", "2025-04-03"),
+    _row("2.23", "2.18.121.0", "2025-05-19"),
+    _row("2.24", "2.19.8089.0", "2025-06-24"),
     _row("2.25", "2.20.9961.0", "2025-07-31"),
-    _row("2.26", "", ""),
+    _row("2.26", "2.21.18209.0", "2025-09-08"),
     _row("2.27", "2.22.12471.0", "2025-12-19"),
+    _row("2.28", "", ""),
     _row("2.29", "2.24.5133.0", "2026-04-09"),
-    _row("2.30", "", "2026-05-21"),
+    _row("2.30", "2.25.3371.0", "2026-05-21"),
+    _row("2.31", "2.26.6360.0", "2026-07-07"),
     _row("2.32", "2.27.5334.0", "2026-08-17"),
 )
 
+# The compilers of patched SDKs, as far as AWS's lists of artifacts and notes give them.
+_PATCHED = {
+    "2.14.1": "2.10.0.35",
+    "2.15.2": "2.11.0.35",
+    "2.16.1": "2.12.68.0",
+    "2.18.1": "2.13.68.0",
+    "2.18.2": "2.13.72.0",
+    "2.19.1": "2.14.227.0",
+    "2.26.1": "2.21.33363.0",
+}
+_SDK = re.compile(r"v?(\d+\.\d+)(?:\.(\d+))?")
+
 
 def find_release(version: str) -> Release:
-    """The release of an SDK version (two parts) or a compiler version (four parts).
+    """The release of an SDK version (2.26, 2.26.1, v2.26.0) or of a compiler version (four parts): the
+    first that has this compiler. A patch has the defaults of its SDK.
 
     Raises InvalidArgument with the known ones.
+
+    >>> print(find_release("v2.26.0"), find_release("2.21.33363.0"), find_release("2.26.2"), sep="; ")
+    SDK 2.26, neuronx-cc 2.21.18209.0; SDK 2.26.1, neuronx-cc 2.21.33363.0; SDK 2.26.2
     """
+    by_compiler = {r.compiler: r.sdk for r in reversed(RELEASES) if r.compiler}
+    by_compiler |= {compiler: sdk for sdk, compiler in _PATCHED.items()}
+    parts = _SDK.fullmatch(by_compiler.get(version, version))
     for r in RELEASES:
-        if version and version in (r.sdk, r.compiler):
-            return r
-    known = [r.sdk for r in RELEASES if r.sdk] + [r.compiler for r in RELEASES if r.compiler]
+        if parts and parts[1] == r.sdk:
+            patched = f"{r.sdk}.{int(parts[2] or 0)}"
+            return (
+                r
+                if patched.endswith(".0")
+                else replace(r, sdk=patched, compiler=_PATCHED.get(patched, ""))
+            )
+    sdks, compilers = [r.sdk for r in RELEASES], sorted(by_compiler, key=_version)
     raise InvalidArgument(
-        f"unknown release {version!r}{nearest(version, known)}: neuronsim knows the SDK versions "
-        f"{', '.join(r.sdk for r in RELEASES if r.sdk)} and the compiler versions "
-        f"{', '.join(r.compiler for r in RELEASES if r.compiler)}"
+        f"unknown release {version!r}{nearest(version, sdks + compilers)}: neuronsim knows the SDK "
+        f"versions {', '.join(sdks)} and the compiler versions {', '.join(compilers)}"
     )
 
 
@@ -168,8 +244,7 @@ def at_least(release: Release, version: str) -> bool:
     >>> at_least(find_release("2.10"), "2.9"), at_least(find_release("2.2.0.73"), "2.3.0.4")
     (True, False)
     """
-    own = find_release(release.sdk or release.compiler)
-    return RELEASES.index(own) >= RELEASES.index(find_release(version))
+    return _version(release.sdk) >= _version(find_release(version).sdk)
 
 
 # ---- what the release notes document ---------------------------------------------------------------

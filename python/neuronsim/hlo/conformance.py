@@ -7,7 +7,7 @@
 >>> y = Instruction("y", "power", shape, ("x", "x"))
 >>> module = Module("m", "main", (Computation("main", (x, y), "y"),))
 >>> [(f.instruction, f.rule, f.release) for f in check(module, release, target)]
-[('y', 'note on Pow', 'neuronx-cc 2.3.0.4')]
+[('y', 'note on Pow', 'SDK 2.6, neuronx-cc 2.3.0.4')]
 """
 
 from __future__ import annotations
@@ -479,7 +479,7 @@ _RUNS = frozenset({"call", "fusion", "while", "conditional"})
 
 def check(module: Module, release: Release, target: Target) -> tuple[Finding, ...]:
     """What a module breaks of the constraints that AWS documents for a release and a device, in the
-    program's order; nothing for the host, which is no target of neuronx-cc.
+    program's order; nothing for the host and Inf1, which are no targets of neuronx-cc.
 
     Raises InvalidModel for an instruction that lacks operands.
     """
