@@ -1,20 +1,26 @@
-"""The options of `neuronx-cc compile` that users paste, under a named release.
+"""What the options of a Neuron compiler that users paste decide, under a named release.
 
 >>> from neuronsim.targets import find_release
->>> parse_flags("--auto-cast all --auto-cast-type fp16", find_release("2.26")).settings
-CastSettings(auto_cast='all', auto_cast_type='fp16', mixed_precision_accumulation=False)
+>>> settings = parse_flags("--auto-cast all --auto-cast-type fp16", find_release("2.26")).settings
+>>> settings.auto_cast, settings.auto_cast_type, settings.mixed_precision_accumulation
+('all', 'fp16', False)
+>>> parse_flags("--fast-math none", find_release("2.26"), "neuron-cc").settings.flag_line
+'--fast-math fp32-cast-matmult-bf16 no-fast-relayout'
 """
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from neuronsim import dtypes
+from neuronsim.casting import neuron_cc, neuronx_cc
+from neuronsim.casting.integer_downcast import INTEGER_DOWNCASTS
+from neuronsim.casting.options import Option, find_option, read_options, split_flags
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidFlag, nearest
-from neuronsim.targets import AutoCast, Release
+from neuronsim.errors import InvalidFlag
+from neuronsim.targets import AutoCast, Compiler, Release, at_least
 
 CAST_TYPES: dict[str, DType] = {
     "bf16": dtypes.bfloat16,
@@ -29,131 +35,193 @@ AUTO_CASTS: dict[str, AutoCast] = {
     "matmul": "matmult",
     "all": "all",
 }
+ALL_INTEGER_DOWNCASTS = tuple(INTEGER_DOWNCASTS)
+OPTIONS: Mapping[Compiler, tuple[Option, ...]] = {
+    "neuronx-cc": neuronx_cc.OPTIONS,
+    "neuron-cc": neuron_cc.OPTIONS,
+}
+_ACCUMULATION = {
+    "--enable-mixed-precision-accumulation": True,
+    "--disable-mixed-precision-accumulation": False,
+}
+# What the other compiler's users should give: the devices of each, and its options for casts.
+_DEVICES = {"neuronx-cc": "Trainium and Inferentia2", "neuron-cc": "Inf1"}
+_CASTING = {
+    "neuronx-cc": "for trn1 use --auto-cast and --auto-cast-type",
+    "neuron-cc": "for inf1 use --fast-math",
+}
+
+Level = Literal["debug", "info", "warning", "error", "critical"]
+LEVELS: dict[Level, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+_NEURON_CC_LEVELS = {"DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40}
 
 
 @dataclass(frozen=True)
 class CastSettings:
-    """What the flags and the release's defaults decide about casts."""
+    """What the flags and the release's defaults decide about values.
+
+    `relayout` is the type of neuron-cc's fast transposes, "" for none (A3); `saturate_infinity` acts on
+    transposes on the tensor engine (M8). `integer_downcast` names the operations that may compute on
+    integers in a narrower type; `int_dot` is the profile's field (M7): `via_float32`, which AWS
+    documents for trn1, where the user permits `dot` by name or by `all`. `accumulation_given` says that
+    a flag, not the release, decided `mixed_precision_accumulation`.
+    """
 
     auto_cast: AutoCast
     auto_cast_type: str
     mixed_precision_accumulation: bool
+    compiler: Compiler = "neuronx-cc"
+    relayout: str = ""
+    saturate_infinity: bool = False
+    integer_downcast: tuple[str, ...] = ALL_INTEGER_DOWNCASTS
+    int_dot: Literal["exact", "via_float32"] = "exact"
+    accumulation_given: bool = field(default=False, compare=False)
 
     @property
     def flag_line(self) -> str:
-        """The setting as options that can be pasted into NEURON_CC_FLAGS."""
+        """The settings as options that give them back, under the same release."""
+        words = [self._cast_options()]
+        if self.accumulation_given:
+            words += [
+                name for name, on in _ACCUMULATION.items() if on == self.mixed_precision_accumulation
+            ]
+        if self.saturate_infinity:
+            words.append("--enable-saturate-infinity")
+        if self.integer_downcast != ALL_INTEGER_DOWNCASTS or self.int_dot == "via_float32":
+            listed = ",".join(self.integer_downcast) or "none"
+            words.append(f"--implicit-integer-downcast {listed}")
+        return " ".join(words)
+
+    def _cast_options(self) -> str:
+        if self.compiler == "neuron-cc":
+            return neuron_cc.fast_math_line(self.auto_cast, self.auto_cast_type, self.relayout)
         if self.auto_cast == "none":
             return "--auto-cast none"
         return f"--auto-cast {self.auto_cast} --auto-cast-type {self.auto_cast_type}"
 
 
 @dataclass(frozen=True)
-class Option:
-    """One option of the command line: its values (None for a bare flag, () for any text)."""
+class Message:
+    """What a compiler's run has to say, and how important it is."""
 
-    name: str
-    values: tuple[str, ...] | None
-    short: str = ""
-
-
-# `reference/neuron.md` 1.2. Those without a numeric effect are validated and reported.
-OPTIONS = (
-    Option("--auto-cast", tuple(AUTO_CASTS)),
-    Option("--auto-cast-type", tuple(CAST_TYPES)),
-    Option("--enable-mixed-precision-accumulation", None),
-    Option("--disable-mixed-precision-accumulation", None),
-    Option("--framework", ("XLA",)),
-    Option("--target", ("trn1", "trn1n", "inf2")),  # all have NeuronCore-v2
-    Option("--model-type", ("generic", "transformer", "unet-inference")),
-    Option("--distribution-strategy", ("llm-training",)),
-    Option("--optlevel", ("1", "2", "3"), short="-O"),
-    Option("--enable-fast-context-switch", None),
-    Option("--enable-fast-loading-neuron-binaries", None),
-    Option("--logfile", ()),
-    Option("--output", ()),
-    Option("--verbose", ("info", "warning", "error", "critical", "debug")),
-)
-_NOT_YET = ("--enable-saturate-infinity", "--native-int64", "--implicit-integer-downcast")
-_OTHER_COMPILER = ("--fast-math", "--fp32-cast", "--neuroncore-pipeline-cores", "--io-config")
-_NUMERIC = OPTIONS[:4]
+    level: Level
+    text: str
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Parsed options: the settings, the options that were given, and those that change no value."""
+    """Parsed options: the settings, the options that were given with their values, those that change no
+    value, and what there is to say of them.
+    """
 
     settings: CastSettings
-    given: tuple[str, ...] = field(default=())
-    without_effect: tuple[str, ...] = field(default=())
+    given: Mapping[str, str] = field(default_factory=dict)
+    without_effect: tuple[str, ...] = ()
+    messages: tuple[Message, ...] = ()
 
 
-def parse_flags(flags: str | Sequence[str], release: Release) -> Flags:
-    """The settings of a flag line under a release; the right-most of equal options wins.
+def parse_flags(
+    flags: str | Sequence[str], release: Release, compiler: Compiler = "neuronx-cc"
+) -> Flags:
+    """The settings of a flag line of a compiler under a release; the right-most of equal options wins.
 
-    Raises InvalidFlag that names the flag, the accepted values and the nearest match.
+    Raises InvalidFlag that names the flag, the accepted values and the nearest match, and the release
+    that has what this one has not.
     """
-    try:
-        words = shlex.split(flags) if isinstance(flags, str) else list(flags)
-    except ValueError as error:
-        raise InvalidFlag(f"the flags {flags!r} cannot be split into words: {error}") from error
+    words = split_flags(flags)
+    _reject_other_compiler(words, compiler)
+    options = read_options(words, OPTIONS[compiler], release)
+    given: dict[str, str] = {}
+    for option, values in options:
+        given.pop(option.name, None)  # in the order of the right-most ones
+        given[option.name] = " ".join(values)
+    if compiler == "neuron-cc":
+        settings = _neuron_cc_settings(given)
+    else:
+        settings = _neuronx_cc_settings(given, release)
+    silent = tuple(dict.fromkeys(o.name for o, _ in options if o.effect != "values"))
+    messages = _messages([o for o, _ in options], settings, release)
+    return Flags(settings, given, silent, tuple(messages))
+
+
+def verbosity(given: Mapping[str, str]) -> int:
+    """The least level that is printed: that of `--verbose`, by name or as a number; default: warning.
+
+    >>> verbosity({"--verbose": "35"}), verbosity({"--verbose": "INFO"}), verbosity({})
+    (35, 20, 30)
+    """
+    text = given.get("--verbose", "warning")
+    if text.isdecimal():
+        return int(text)
+    return _NEURON_CC_LEVELS[text] if text.isupper() else LEVELS[text]  # type: ignore[index]
+
+
+def _neuronx_cc_settings(given: Mapping[str, str], release: Release) -> CastSettings:
     settings = CastSettings(
-        release.auto_cast, release.auto_cast_type, release.mixed_precision_accumulation
+        AUTO_CASTS[given.get("--auto-cast", release.auto_cast)],
+        given.get("--auto-cast-type", release.auto_cast_type),
+        release.mixed_precision_accumulation,
+        saturate_infinity="--enable-saturate-infinity" in given,
     )
-    given: dict[str, str | None] = {}
-    while words:
-        option, value = _take_option(words)
-        given[option.name] = value
-    both = ("--enable-mixed-precision-accumulation", "--disable-mixed-precision-accumulation")
-    if all(name in given for name in both):
-        raise InvalidFlag(f"{both[0]} and {both[1]} contradict each other: give one of them")
-    if (cast := given.get("--auto-cast")) is not None:
-        settings = replace(settings, auto_cast=AUTO_CASTS[cast])
-    if (cast_type := given.get("--auto-cast-type")) is not None:
-        settings = replace(settings, auto_cast_type=cast_type)
-    for name, on in zip(both, (True, False), strict=True):
-        if name in given:
-            settings = replace(settings, mixed_precision_accumulation=on)
-    numeric = {o.name for o in _NUMERIC}
-    return Flags(settings, tuple(given), tuple(name for name in given if name not in numeric))
-
-
-def _take_option(words: list[str]) -> tuple[Option, str | None]:
-    word = words.pop(0)
-    name, equals, attached = word.partition("=")
-    name = name.replace("_", "-") if name.startswith("--") else name
-    option = next((o for o in OPTIONS if name == o.name), None)
-    if option is None and len(word) > 2:
-        option = next((o for o in OPTIONS if o.short and word.startswith(o.short)), None)
-        equals, attached = "=", word[2:].lstrip("=")
-    if option is None:
-        option = next((o for o in OPTIONS if o.short and name == o.short), None)
-    if option is None:
-        raise _unknown(word, name)
-    if option.values is None:
-        if equals:
-            raise InvalidFlag(f"{option.name} takes no value, but {attached!r} was given")
-        return option, None
-    if not equals and not words:
-        raise InvalidFlag(f"{option.name} needs a value{_accepted(option)}")
-    value = attached if equals else words.pop(0)
-    if option.values and value not in option.values:
-        hint = nearest(value, option.values)
-        raise InvalidFlag(f"{option.name} cannot be {value!r}{hint}{_accepted(option)}")
-    return option, value
-
-
-def _accepted(option: Option) -> str:
-    return f": it accepts {', '.join(option.values)}" if option.values else ""
-
-
-def _unknown(word: str, name: str) -> InvalidFlag:
-    if name in _OTHER_COMPILER:
-        return InvalidFlag(
-            f"{name} is an option of neuron-cc (Inf1), whose casts are not there yet; for trn1 use "
-            "--auto-cast and --auto-cast-type"
+    decided = [name for name in given if name in _ACCUMULATION]
+    if decided:
+        on = _ACCUMULATION[decided[-1]]
+        settings = replace(settings, mixed_precision_accumulation=on, accumulation_given=True)
+    listed = given.get("--implicit-integer-downcast", "default")
+    if listed != "default":
+        names = {"all": ALL_INTEGER_DOWNCASTS, "none": ()}.get(listed, tuple(listed.split(",")))
+        settings = replace(
+            settings,
+            integer_downcast=tuple(n for n in ALL_INTEGER_DOWNCASTS if n in names),
+            int_dot="via_float32" if "dot" in names else "exact",
         )
-    if name in _NOT_YET:
-        return InvalidFlag(f"{name} changes values in a way that neuronsim does not emulate yet")
-    if not name.startswith("-"):
-        return InvalidFlag(f"{word!r} is not an option: the flags are those of neuronx-cc compile")
-    return InvalidFlag(f"unknown flag {name}{nearest(name, [o.name for o in OPTIONS])}")
+    return settings
+
+
+def _neuron_cc_settings(given: Mapping[str, str]) -> CastSettings:
+    fast_math = given.get("--fast-math", "").split()
+    casts = neuron_cc.find_casts(fast_math, given.get("--fp32-cast", ""))
+    # neuron.md 2.2: partial sums stay in float32 whatever is cast.
+    return CastSettings(
+        casts.auto_cast,
+        casts.auto_cast_type,
+        mixed_precision_accumulation=True,
+        compiler="neuron-cc",
+        relayout=casts.relayout,
+        saturate_infinity="--enable-saturate-infinity" in given,
+    )
+
+
+def _messages(options: Sequence[Option], settings: CastSettings, release: Release) -> Iterator[Message]:
+    for o in {o.name: o for o in options}.values():
+        if o.deprecated and at_least(release, o.deprecated):
+            instead = o.instead or f"{settings.flag_line} means the same"
+            yield Message("warning", f"{o.name} is deprecated: {instead}")
+        if o.effect == "none":
+            yield Message("info", f"{o.name} changes no value" + (f": {o.note}" if o.note else ""))
+        elif o.effect == "ignored":
+            yield Message("info", f"{o.name} is ignored" + (f": {o.note}" if o.note else ""))
+        if o.several and o.effect == "values" and options.count(o) > 1:
+            yield Message(
+                "warning", f"of several {o.name} the right-most counts; one takes several values"
+            )
+
+
+def _reject_other_compiler(words: Sequence[str], compiler: Compiler) -> None:
+    """Raises InvalidFlag for options that only the other compiler has."""
+    other: Compiler = "neuron-cc" if compiler == "neuronx-cc" else "neuronx-cc"
+    own, foreign = OPTIONS[compiler], OPTIONS[other]
+    named = [w for w in words if w.startswith("-") and len(w) > 1]
+    theirs = [o for w in named if not find_option(w, own) and (o := find_option(w, foreign))]
+    if not theirs:
+        return
+    ours = [o for w in named if not find_option(w, foreign) and (o := find_option(w, own))]
+    if ours:
+        raise InvalidFlag(
+            f"one line has flags of both compilers: {ours[0].name} of {compiler} "
+            f"({_DEVICES[compiler]}) and {theirs[0].name} of {other} ({_DEVICES[other]}): "
+            f"{' and '.join(_CASTING.values())}"
+        )
+    raise InvalidFlag(
+        f"{theirs[0].name} is an option of {other} ({_DEVICES[other]}): {_CASTING[compiler]}"
+    )

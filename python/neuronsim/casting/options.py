@@ -1,0 +1,176 @@
+"""Options of a command line as a table, and the reading of words by it, under a named release.
+
+>>> from neuronsim.targets import find_release
+>>> table = (Option("--level", ("low", "high"), short=("-l",), later={"high": "2.9"}), Option("--fast"))
+>>> [(o.name, v) for o, v in read_options(["-l=high", "--fast"], table, find_release("2.26"))]
+[('--level', ('high',)), ('--fast', ())]
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from neuronsim.errors import InvalidFlag, nearest
+from neuronsim.targets import Release, at_least, find_release
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: the values that it takes (None for a bare flag) and the releases that have it.
+
+    Beside `values` it may take `numbers`, a comma-separated list of `members`, or any text, which
+    `text` names; with `several` one or more values. `refused` gives reasons against values that a
+    compiler takes and neuronsim does not. `since` is the SDK that brought it, `until` the one that
+    dropped it; `later` and `dropped` say the same of single values. `effect` is "values" where it can
+    change a result; "ignored" is what AWS does not document. `note` says more, and `instead` what to
+    use where `deprecated` names the SDK that deprecates it.
+    """
+
+    name: str
+    values: tuple[str, ...] | None = None
+    effect: Literal["values", "none", "ignored"] = "none"
+    short: tuple[str, ...] = ()
+    numbers: range = range(0)
+    members: tuple[str, ...] = ()
+    text: str = ""
+    several: bool = False
+    refused: Mapping[str, str] = field(default_factory=dict)
+    since: str = "2.3"
+    until: str = ""
+    later: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    deprecated: str = ""
+    instead: str = ""
+
+    @property
+    def accepted(self) -> str:
+        """The values that it accepts, in words.
+
+        >>> Option("--jobs", ("auto",), numbers=range(1, 9)).accepted
+        'auto, a number from 1 to 8'
+        """
+        parts = list(self.values or ())
+        if self.numbers:
+            parts.append(f"a number from {self.numbers[0]} to {self.numbers[-1]}")
+        if self.members:
+            parts.append(f"a comma-separated list of {', '.join(self.members)}")
+        if self.text:
+            parts.append(self.text)
+        return ", ".join(parts) or "no value"
+
+    def takes(self, value: str) -> bool:
+        """Whether it accepts a value, in some release."""
+        return (
+            (bool(self.text) and value != "")
+            or value in (self.values or ())
+            or (re.fullmatch(r"[0-9]{1,9}", value) is not None and int(value) in self.numbers)
+            or (bool(self.members) and set(value.split(",")) <= set(self.members))
+        )
+
+
+def split_flags(flags: str | Sequence[str]) -> list[str]:
+    """The words of a flag line; a sequence has them already. Raises InvalidFlag."""
+    try:
+        return shlex.split(flags) if isinstance(flags, str) else list(flags)
+    except ValueError as error:
+        raise InvalidFlag(f"the flags {flags!r} cannot be split into words: {error}") from error
+
+
+def option_name(word: str) -> str:
+    """The name of a word that begins an option, without its value; underscores are dashes.
+
+    >>> option_name("--auto_cast_type=bf16")
+    '--auto-cast-type'
+    """
+    name = word.partition("=")[0]
+    return name.replace("_", "-") if name.startswith("--") else name
+
+
+def find_option(word: str, table: Iterable[Option]) -> Option | None:
+    """The option of a table that a word begins."""
+    name = option_name(word)
+    for o in table:
+        if name == o.name or name in o.short:
+            return o
+    glued = (o for o in table for s in o.short if len(s) == 2 and word.startswith(s))  # -O1
+    return None if word.startswith("--") else next(glued, None)
+
+
+def read_options(
+    words: Sequence[str], table: Sequence[Option], release: Release
+) -> list[tuple[Option, tuple[str, ...]]]:
+    """The options of a line with their values, in its order.
+
+    Raises InvalidFlag that names the flag, the accepted values and the nearest match, and the release
+    that has what this one has not.
+    """
+    rest, found = list(words), []
+    while rest:
+        word = rest.pop(0)
+        option = find_option(word, table)
+        if option is None:
+            raise _unknown(word, table)
+        _check_release(option.name, option.since, option.until, release)
+        values = _take_values(option, word, rest)
+        for value in values:
+            if not option.takes(value):
+                why = option.refused.get(value)
+                known = (*(option.values or ()), *option.members)
+                hint = f": {why}" if why else nearest(value, known)
+                raise InvalidFlag(
+                    f"{option.name} cannot be {value!r}{hint}: it accepts {option.accepted}"
+                )
+            since, until = option.later.get(value, ""), option.dropped.get(value, "")
+            _check_release(f"{option.name} {value}", since, until, release)
+        found.append((option, values))
+    return found
+
+
+def _take_values(option: Option, word: str, rest: list[str]) -> tuple[str, ...]:
+    name, equals, attached = word.partition("=")
+    if not equals and option_name(name) != option.name and name not in option.short:
+        equals, attached = "=", word[2:]
+    elif word.startswith("-") and not word.startswith("--") and name not in option.short:
+        equals, attached = "=", word[2:].removeprefix("=")
+    if option.values is None:
+        if equals:
+            raise InvalidFlag(f"{option.name} takes no value, but {attached!r} was given")
+        return ()
+    values = [attached] if equals else []
+    while rest and (not values or option.several):
+        if rest[0].startswith("-"):
+            break
+        values.append(rest.pop(0))
+    if option.several:
+        values = [v for value in values for v in value.split()]
+    if not values:
+        followed = f", not {rest[0]!r}" if rest else ""
+        raise InvalidFlag(f"{option.name} needs a value{followed}: it accepts {option.accepted}")
+    return tuple(values)
+
+
+def _check_release(what: str, since: str, until: str, release: Release) -> None:
+    if since and not at_least(release, since):
+        raise InvalidFlag(
+            f"{release} does not have {what}: the first that has it is {find_release(since)}; name "
+            "that or a later release, or leave it out"
+        )
+    if until and at_least(release, until):
+        raise InvalidFlag(
+            f"{release} does not have {what}: {find_release(until)} dropped it; name an earlier "
+            "release, or leave it out"
+        )
+
+
+def _unknown(word: str, table: Sequence[Option]) -> InvalidFlag:
+    names = [o.name for o in table]
+    listed = f"it is one of {', '.join(names)}"
+    if not word.startswith("-"):
+        return InvalidFlag(f"{word!r} is not an option{nearest(word, names)}: {listed}")
+    name = option_name(word)
+    return InvalidFlag(f"unknown flag {name}{nearest(name, names)}: {listed}")
