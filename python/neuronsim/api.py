@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import struct
 import threading
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,19 @@ from neuronsim import ops, processor
 from neuronsim.arrays.array import Array, asarray
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.calibration import Calibration, make_calibration
-from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES, CastSettings, parse_flags
+from neuronsim.casting.flags import (
+    AUTO_CASTS,
+    CAST_TYPES,
+    CastSettings,
+    Message,
+    parse_flags,
+)
+from neuronsim.casting.integer_downcast import check_integer_downcasts
+from neuronsim.casting.io_config import check_io_config
 from neuronsim.casting.plan import Plan, make_plan
 from neuronsim.casting.policy import Policy, neuron_policy
 from neuronsim.errors import (
+    FlagWarning,
     InvalidArgument,
     InvalidData,
     InvalidFlag,
@@ -63,7 +74,7 @@ from neuronsim.profiles import (
     default_seed,
     in_force,
 )
-from neuronsim.targets import Release, Target, find_release, find_target
+from neuronsim.targets import SAME_CORE, Release, Target, find_release, find_target
 from neuronsim.tuning.dataset import (
     DAMAGED_ZIP,
     Dataset,
@@ -75,7 +86,8 @@ from neuronsim.tuning.dataset import (
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
 
 DEFAULT_SDK = "2.26"
-SAVED_VERSION = 1
+SAVED_VERSION = 2
+FLAGS_VARIABLE = "NEURON_CC_FLAGS"
 MAX_REPLICAS = 256
 LISTED = 10  # kinds of findings that an error spells out
 
@@ -90,6 +102,15 @@ class Setup:
     profile: Profile
     without_effect: tuple[str, ...] = ()
     replicas: int = 1
+    given: Mapping[str, str] = field(default_factory=dict)  # the flags with their values
+    messages: tuple[Message, ...] = ()
+
+    @property
+    def compiler(self) -> str:
+        """The release and the compiler whose flags count, in words."""
+        if self.settings.compiler == "neuron-cc":
+            return f"SDK {self.release.sdk}, neuron-cc"  # whose versions are not in RELEASES
+        return str(self.release)
 
 
 class CompiledProgram:
@@ -374,8 +395,15 @@ def resolve(
 ) -> Setup:
     """The setup that the arguments of `compile` mean; raises InvalidFlag or InvalidArgument."""
     release, device = find_release(sdk), find_target(target)
-    parsed = parse_flags(flags, release)
+    parsed = parse_flags(flags, release, device.compiler)
+    if target in SAME_CORE:
+        parse_flags(["--target", target], release)  # the release may be older
     settings = parsed.settings
+    if device.compiler == "neuron-cc" and (auto_cast, auto_cast_type) != (None, None):
+        raise InvalidFlag(
+            "auto_cast and auto_cast_type (--auto-cast, --auto-cast-type) are options of neuronx-cc: "
+            f"for {target} use --fast-math in the flags"
+        )
     for name, value, known in (
         ("auto_cast", auto_cast, list(AUTO_CASTS)),
         ("auto_cast_type", auto_cast_type, list(CAST_TYPES)),
@@ -401,7 +429,17 @@ def resolve(
             int64="truncate" if device.truncates_int64 else "keep",
             mixed_precision_accumulation=accumulation,
         )
-    return Setup(settings, release, device, profile, parsed.without_effect)
+        if settings.int_dot == "via_float32":
+            profile = profile.replace(int_dot="via_float32")
+    return Setup(
+        settings,
+        release,
+        device,
+        profile,
+        parsed.without_effect,
+        given=parsed.given,
+        messages=parsed.messages,
+    )
 
 
 def compile(  # noqa: A001 (the public API's name)
@@ -422,27 +460,46 @@ def compile(  # noqa: A001 (the public API's name)
     """Compile a model under a setting of the Neuron compiler.
 
     `model` is a file of `HloModuleProto` or HLO text, its bytes, a folder of AWS's compile cache or a
-    Module. The casts are those of `plan`, else of `policy`, else of `flags` (a `neuronx-cc` option
-    line) and of `auto_cast` ("none", "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32",
-    "fp8_e4m3"), with the defaults of the release `sdk`; a folder's own flags count where none is given.
+    Module. The casts are those of `plan`, else of `policy`, else of `flags` (options of `neuronx-cc`,
+    or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none", "matmult", "all") and
+    `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of the release `sdk`. Where
+    no flags are given, a folder's own count, else those of NEURON_CC_FLAGS, which a warning says. What
+    there is to say of the flags is in the setup's `messages`; the warnings are raised as FlagWarning.
     `threads` is `set_num_threads`, for the whole process. The program runs on `replicas` emulated
     devices at once, which exchange arrays in its collectives. What the model breaks of AWS's documented
     constraints is in the program's `conformance`; `strict` makes it an error.
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, NonconformingModel, InvalidFlag or
     InvalidArgument.
     """
-    if auto_cast is None and auto_cast_type is None:
-        flags = flags or _folder_flags(model)
-    setup = resolve(flags, auto_cast, auto_cast_type, sdk, target, profile)
+    setup = _resolve_for(model, flags, auto_cast, auto_cast_type, sdk, target, profile)
     setup = replace(setup, replicas=_checked_replicas(replicas))
     if threads is not None:
         processor.set_num_threads(threads)
     module = read_model(model)
     if strict:
         _require_conformance(module, setup)
+    settings = setup.settings
+    if io_config := setup.given.get("--io-config"):
+        check_io_config(io_config, module)
+    downcasts = check_integer_downcasts(module, settings.integer_downcast, setup.release, setup.target)
     if plan is None:
         plan = make_plan(module, policy or _policy(setup))
+    texts = list(downcasts)
+    if settings.saturate_infinity and not any(d.saturate_infinity for d in plan.decisions.values()):
+        texts.append(
+            "--enable-saturate-infinity has no effect: it acts on transposes that run on the tensor "
+            "engine (M8), and the plan has none"
+        )
+    found = tuple(Message("warning", text) for text in texts)
+    setup = replace(setup, messages=setup.messages + found)
+    _warn(setup.messages)
     return CompiledProgram(module, plan, setup)
+
+
+def _warn(messages: Sequence[Message]) -> None:
+    for message in messages:
+        if message.level == "warning":
+            warnings.warn(message.text, FlagWarning, stacklevel=3)
 
 
 def _require_conformance(module: Module, setup: Setup) -> None:
@@ -474,6 +531,28 @@ def lint(
     return conformance.check(module, release, device)
 
 
+def _resolve_for(
+    model: str | Path | bytes | Module,
+    flags: str | Sequence[str],
+    auto_cast: str | None,
+    auto_cast_type: str | None,
+    *others: Any,
+) -> Setup:
+    """The setup of a model: where no flags are given, by those of its folder or of the environment."""
+    text = ""
+    if not flags and (auto_cast, auto_cast_type) == (None, None):
+        flags = _folder_flags(model)
+        text = "" if flags else os.environ.get(FLAGS_VARIABLE, "").strip()
+    if not text:
+        return resolve(flags, auto_cast, auto_cast_type, *others)
+    try:
+        setup = resolve(text, None, None, *others)
+    except InvalidFlag as error:
+        raise InvalidFlag(f"in the environment variable {FLAGS_VARIABLE}: {error}") from error
+    message = Message("warning", f"the flags are those of {FLAGS_VARIABLE}: {text}")
+    return replace(setup, messages=(message, *setup.messages))
+
+
 def _folder_flags(model: str | Path | bytes | Module) -> list[str]:
     """The flags that lie beside the model in a folder of AWS's compile cache."""
     is_folder = isinstance(model, str | Path) and Path(model).is_dir()
@@ -482,7 +561,9 @@ def _folder_flags(model: str | Path | bytes | Module) -> list[str]:
 
 def _policy(setup: Setup) -> Policy:
     s = setup.settings
-    return neuron_policy(s.auto_cast, s.auto_cast_type, setup.profile.auto_cast_all)
+    policy = neuron_policy(s.auto_cast, s.auto_cast_type, setup.profile.auto_cast_all)
+    relayout = CAST_TYPES[s.relayout] if s.relayout else None
+    return replace(policy, relayout=relayout, saturate_infinity=s.saturate_infinity)
 
 
 def plan(
@@ -496,9 +577,8 @@ def plan(
     policy: Policy | None = None,
 ) -> Plan:
     """What a setting casts in a model, and why; see `compile` for the arguments."""
-    if auto_cast is None and auto_cast_type is None:
-        flags = flags or _folder_flags(model)
-    setup = resolve(flags, auto_cast, auto_cast_type, sdk, target, None)
+    setup = _resolve_for(model, flags, auto_cast, auto_cast_type, sdk, target, None)
+    _warn(setup.messages)
     return make_plan(read_model(model), policy or _policy(setup))
 
 
@@ -548,7 +628,7 @@ def load(path: str | Path) -> CompiledProgram:
                 "compile the model again"
             )
         setup = Setup(
-            CastSettings(**header["settings"]),
+            CastSettings(**_tuples(header["settings"])),
             Release(**header["release"]),
             find_target(header["target"]),
             Profile(**header["profile"]),
@@ -561,6 +641,11 @@ def load(path: str | Path) -> CompiledProgram:
     except (*DAMAGED_ZIP, KeyError, TypeError, NeuronSimError) as error:
         raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
     return CompiledProgram(read_model(model), saved_plan, setup)
+
+
+def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a record from JSON, which has lists for tuples."""
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
 
 
 def _member(archive: zipfile.ZipFile, name: str, file: memoryview) -> memoryview:

@@ -43,6 +43,10 @@ class UnsupportedType(NeuronSimError):
     """A value has an element type that the device, or the operation, does not have."""
 
 
+class FlagWarning(UserWarning):
+    """What flags, or the environment in their place, do or fail to do, and a user should know."""
+
+
 class OutOfMemory(NeuronSimError, MemoryError):
     """An array does not fit in this machine's memory, or in the target's."""
 

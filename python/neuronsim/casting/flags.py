@@ -197,10 +197,10 @@ def _messages(options: Sequence[Option], settings: CastSettings, release: Releas
         if o.deprecated and at_least(release, o.deprecated):
             instead = o.instead or f"{settings.flag_line} means the same"
             yield Message("warning", f"{o.name} is deprecated: {instead}")
-        if o.effect == "none":
-            yield Message("info", f"{o.name} changes no value" + (f": {o.note}" if o.note else ""))
-        elif o.effect == "ignored":
-            yield Message("info", f"{o.name} is ignored" + (f": {o.note}" if o.note else ""))
+        if o.effect != "values":
+            what = "changes no value" if o.effect == "none" else "is ignored"
+            note = f": {o.note}" if o.note else ""
+            yield Message("warning" if note else "info", f"{o.name} {what}{note}")
         if o.several and o.effect == "values" and options.count(o) > 1:
             yield Message(
                 "warning", f"of several {o.name} the right-most counts; one takes several values"

@@ -57,7 +57,6 @@ OPTIONS = (
         short=("-lnc", "--lnc"),
         refused={"2": "two cores as one are for trn2 only [NCC_EARG001]"},
         since="2.21",
-        note="a NeuronCore-v2 is one logical core",
     ),
     Option("--optlevel", ("1", "2", "3"), short=("-O",), since="2.14"),
     Option(
