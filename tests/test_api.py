@@ -278,7 +278,7 @@ def test_arguments_that_contradict_the_flags_are_refused(flags: str | list[str])
         ({"flags": "--fast-math none"}, InvalidFlag, "Inf1"),
         ({"sdk": "9.9"}, InvalidArgument, "unknown release '9.9'"),
         ({"sdk": ""}, InvalidArgument, "unknown release"),
-        ({"target": "trn9"}, InvalidArgument, r"'trn1'.*trn1, host"),
+        ({"target": "trn9"}, InvalidArgument, r"'trn1'.*trn1, inf1, host"),
         ({"threads": 0}, InvalidArgument, "threads"),
         ({"threads": "2"}, InvalidArgument, "threads"),
     ],
@@ -376,7 +376,7 @@ def part(name: str, data: bytes | None) -> Callable[[dict[str, bytes]], None]:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (header(version=2), "version 2, this neuronsim reads 1: compile the model again"),
+        (header(version=1), "version 1, this neuronsim reads 2: compile the model again"),
         (header(settings=[]), "not a program"),
         (header(target="mars"), "not a program"),
         (header(release={"sdk": "2.26"}), "not a program"),

@@ -416,6 +416,7 @@ def resolve(
                 f"{name} ({flag}) cannot be {value!r}{nearest(value, known)}: it accepts "
                 + ", ".join(known)
             )
+        parse_flags([flag, value], release)  # the release may be older
         chosen = AUTO_CASTS.get(value, value)
         if flag in parsed.given and getattr(settings, name) != chosen:
             raise InvalidFlag(
@@ -645,7 +646,7 @@ def load(path: str | Path) -> CompiledProgram:
 
 def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a record from JSON, which has lists for tuples."""
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in {**fields}.items()}
 
 
 def _member(archive: zipfile.ZipFile, name: str, file: memoryview) -> memoryview:

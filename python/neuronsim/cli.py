@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -22,17 +23,18 @@ from neuronsim import api, ops
 from neuronsim.bench import PEERS, measure
 from neuronsim.bench.report import print_measurements
 from neuronsim.casting.explain import casts, describe, lines
-from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES
+from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES, LEVELS, OPTIONS, Message, verbosity
+from neuronsim.casting.options import Option, option_name, split_flags
 from neuronsim.casting.plan import Plan, check_plan, load_plan
 from neuronsim.casting.report import print_difference, print_explanation
-from neuronsim.errors import InvalidArgument, InvalidFlag, NeuronSimError, nearest
+from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag, NeuronSimError, nearest
 from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.report import print_diagnostics, print_timings, total_diagnostics
 from neuronsim.executor.run import StepTiming
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.processor import check_environment, set_num_threads
-from neuronsim.targets import TARGETS, find_release, find_target, operators
+from neuronsim.targets import SAME_CORE, TARGETS, find_release, find_target, operators
 from neuronsim.tuning.dataset import load_dataset, run_batches
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
@@ -51,6 +53,20 @@ class _Parser(argparse.ArgumentParser):
     def options(self) -> list[str]:
         """The option strings of this parser."""
         return [text for action in self._actions for text in action.option_strings]
+
+
+class _CompilerOption(argparse.Action):
+    """Keeps an option of the compilers, with its values, for `parse_flags`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        words = [*namespace.compiler_options, self.option_strings[0], *values]
+        namespace.compiler_options = words
 
 
 def _parser() -> _Parser:
@@ -84,10 +100,11 @@ def _parser() -> _Parser:
 
     compile_ = command("compile", _compile, "Compile a model under one setting to a .nsim file.")
     compile_.add_argument("model", help="an HLO module (.hlo.pb)")
-    compile_.add_argument("--output", required=True, help="the .nsim file to write")
+    compile_.add_argument("--output", help="the .nsim file to write; default: the model's name")
     compile_.add_argument("--strict", action="store_true", help="what `lint` finds is an error")
     _add_casts(compile_)
     _add_common(compile_)
+    _add_compiler_options(compile_, "none", "ignored")
 
     plan = command("plan", _plan, "Write what a setting casts, instruction by instruction, to a file.")
     plan.add_argument("model", help="an HLO module (.hlo.pb)")
@@ -142,6 +159,7 @@ def _parser() -> _Parser:
         "that AWS documents for that release.",
     )
     listing.add_argument("--sdk", help="SDK or compiler version, such as 2.26 or 2.3.0.4")
+    listing.add_argument("--compiler-version", help="the same")
     listing.add_argument("--framework", default="XLA", help="XLA, as in neuronx-cc; default: XLA")
     return parser
 
@@ -152,7 +170,8 @@ def _commands(parser: _Parser) -> list[str]:
 
 def _add_release(parser: _Parser) -> None:
     parser.add_argument("--sdk", help=f"SDK or compiler version; default: {api.DEFAULT_SDK}")
-    parser.add_argument("--target", help=f"{', '.join(TARGETS)}; default: trn1")
+    parser.add_argument("--compiler-version", help="the same, such as 2.3.0.4")
+    parser.add_argument("--target", help=f"{', '.join((*TARGETS, *SAME_CORE))}; default: trn1")
 
 
 def _add_common(parser: _Parser) -> None:
@@ -164,8 +183,29 @@ def _add_casts(parser: _Parser) -> None:
     values = ", ".join(dict.fromkeys(AUTO_CASTS.values()))
     parser.add_argument("--auto-cast", help=f"{values}; default: the SDK's, for 2.26 matmult")
     parser.add_argument("--auto-cast-type", help=f"{', '.join(CAST_TYPES)}; default: bf16")
-    parser.add_argument("--flags", default="", help="a line of neuronx-cc options")
+    parser.add_argument("--flags", default="", help="a line of options of neuronx-cc or neuron-cc")
     parser.add_argument("--plan", help="a plan in JSON, instead of the flags")
+    _add_compiler_options(parser, "values")
+
+
+def _add_compiler_options(parser: _Parser, *effects: str) -> None:
+    """The options of both compilers with these effects that the parser has not yet."""
+    by_name: dict[str, dict[str, Option]] = {}
+    for compiler, table in OPTIONS.items():
+        for o in table:
+            if o.effect in effects and o.name not in parser.options():
+                by_name.setdefault(o.name, {})[compiler] = o
+    for name, options in by_name.items():
+        first = next(iter(options.values()))
+        parser.add_argument(
+            name,
+            *first.short,
+            action=_CompilerOption,
+            nargs=0 if first.values is None else "+" if first.several else 1,
+            metavar="VALUE",
+            help="; ".join(f"{compiler}: {o.accepted}" for compiler, o in options.items()),
+        )
+    parser.set_defaults(compiler_options=[])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -177,14 +217,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise InvalidFlag(
                 f"give a command: {', '.join(_commands(_parser()))} (see `neuronsim --help`)"
             )
-        options, unknown = _parser().parse_known_args(arguments)
+        words = _words(sys.argv[1:] if arguments is None else arguments)
+        options, unknown = _parser().parse_known_args(words)
         if unknown:
             known = options.parser.options()
             raise InvalidFlag(
                 f"{options.parser.prog} has no {unknown[0]!r}{nearest(unknown[0], known)}: it takes "
                 + ", ".join(o for o in known if o.startswith("--"))
             )
-        status: int | None = options.run(options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", FlagWarning)
+            warnings.showwarning = _print_warning
+            status: int | None = options.run(options)
     except NeuronSimError as error:
         errors.print(f"neuronsim: {error}", style="red", markup=False, soft_wrap=True)
         return 2
@@ -195,6 +239,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     return status or 0
+
+
+def _words(arguments: Sequence[str]) -> list[str]:
+    """The arguments as argparse reads them: `--flags "-O1 ..."` as one word, since the line begins like
+    an option, and names with dashes, since AWS writes --distribution_strategy too.
+    """
+    words: list[str] = []
+    for word in arguments:
+        name = word.partition("=")[0]
+        if words and words[-1] == "--flags" and " " in word:
+            words[-1] = f"--flags={word}"
+        else:
+            words.append(word if " " in name else option_name(word) + word[len(name) :])
+    return words
+
+
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _check_writable(path: str | None) -> None:
@@ -245,7 +307,7 @@ def _tune(options: argparse.Namespace) -> None:
             options.data,
             metric=options.metric,
             tolerance=options.tolerance,
-            sdk=options.sdk or api.DEFAULT_SDK,
+            sdk=_version(options),
             target=options.target or "trn1",
             threads=options.threads,
             progress=progress,
@@ -264,8 +326,12 @@ def _program(options: argparse.Namespace) -> api.CompiledProgram:
     if options.plan is not None:
         _reject_casts(options)
     if options.model.endswith(".nsim"):
-        frozen = ("flags", "auto_cast", "auto_cast_type", "plan", "sdk", "target", "strict")
+        frozen = (
+            *("flags", "auto_cast", "auto_cast_type", "plan", "sdk", "compiler_version"),
+            *("target", "strict"),
+        )
         given = [f"--{n.replace('_', '-')}" for n in frozen if getattr(options, n, None)]
+        given += [w for w in options.compiler_options if w.startswith("-")]
         if given:
             raise InvalidFlag(
                 f"{options.model} is compiled already: {', '.join(given)} cannot change it"
@@ -283,19 +349,33 @@ def _program(options: argparse.Namespace) -> api.CompiledProgram:
 
 
 def _reject_casts(options: argparse.Namespace) -> None:
-    if options.flags or options.auto_cast or options.auto_cast_type:
-        raise InvalidFlag("--plan decides the casts: it contradicts --flags and --auto-cast")
+    casting = {"--fast-math", "--fp32-cast"} & set(options.compiler_options)
+    if options.flags or options.auto_cast or options.auto_cast_type or casting:
+        raise InvalidFlag(
+            "--plan decides the casts: it contradicts --flags, --auto-cast, --fast-math and --fp32-cast"
+        )
 
 
 def _casts(options: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `compile` that decide the casts."""
     return {
-        "flags": options.flags,
+        "flags": [*split_flags(options.flags), *options.compiler_options],
         "auto_cast": options.auto_cast,
         "auto_cast_type": options.auto_cast_type,
-        "sdk": options.sdk or api.DEFAULT_SDK,
+        "sdk": _version(options),
         "target": options.target or "trn1",
     }
+
+
+def _version(options: argparse.Namespace, default: str = api.DEFAULT_SDK) -> str:
+    """The SDK or compiler version that --sdk or --compiler-version names."""
+    named = [v for v in (options.sdk, options.compiler_version) if v is not None]
+    if len(named) == 2 and find_release(named[0]) != find_release(named[1]):
+        raise InvalidFlag(
+            f"--sdk {named[0]} contradicts --compiler-version {named[1]}, which is that of "
+            f"{find_release(named[1])}: give one of them"
+        )
+    return str(named[0]) if named else default
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -318,7 +398,7 @@ def _run(options: argparse.Namespace) -> None:
     with _writing(options.output), open(options.output, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     setup = program.setup
-    print(f"{setup.settings.flag_line} ({setup.release}): {_listing(arrays)} in {options.output}")
+    print(f"{setup.settings.flag_line} ({setup.compiler}): {_listing(arrays)} in {options.output}")
     counts = total_diagnostics(met, program.constant_diagnostics)
     for name, count in counts.int64_truncated.items():
         print(
@@ -343,22 +423,47 @@ def _listing(arrays: dict[str, np.ndarray[Any, Any]]) -> str:
 
 
 def _compile(options: argparse.Namespace) -> None:
-    if not options.output.endswith((".nsim", ".neff")):
-        raise InvalidArgument(f"the output {options.output!r} must end in .nsim")
-    _check_writable(options.output)
-    program = _program(options)
-    program.save(options.output)
+    output = options.output or f"{_model_name(options.model)}.nsim"
+    if not output.endswith((".nsim", ".neff")):
+        raise InvalidArgument(f"the output {output!r} must end in .nsim")
+    _check_writable(output)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlagWarning)  # they are among the messages
+        program = _program(options)
     setup = program.setup
-    print(f"{setup.settings.flag_line} ({setup.release}): wrote {options.output}")
-    for name in setup.without_effect:
-        print(f"note: {name} changes no value", file=sys.stderr)
+    messages = list(setup.messages)
+    messages.append(Message("info", f"{setup.target.name} is {setup.target.description}"))
+    messages.append(Message("debug", f"the plan decides {len(program.plan.decisions)} instructions"))
     if program.conformance:
         rules = ", ".join(dict.fromkeys(f.label for f in program.conformance))
-        print(
-            f"warning: {options.model} breaks what AWS documents for {setup.release} "
-            f"({summary(program.conformance)}: {rules}): see `neuronsim lint {options.model}`",
-            file=sys.stderr,
+        text = (
+            f"{options.model} breaks what AWS documents for {setup.release} "
+            f"({summary(program.conformance)}: {rules}): see `neuronsim lint {options.model}`"
         )
+        messages.append(Message("warning", text))
+    _check_writable(setup.given.get("--logfile"))
+    program.save(output)
+    _print_messages(messages, verbosity(setup.given), setup.given.get("--logfile"))
+    inert = setup.without_effect and f"; without numeric effect: {', '.join(setup.without_effect)}"
+    print(f"{setup.settings.flag_line} ({setup.compiler}): wrote {output}{inert or ''}")
+
+
+def _model_name(path: str) -> str:
+    """The name of a model without its folder and the endings of HLO files."""
+    name = Path(path).resolve().name
+    for ending in (".pb", ".txt", ".hlo"):
+        name = name.removesuffix(ending)
+    return name
+
+
+def _print_messages(messages: Sequence[Message], least: int, logfile: str | None) -> None:
+    """As neuronx-cc does: information to stdout, warnings to stderr; all of it to the log file too."""
+    lines = [(m, f"{m.level}: {m.text}") for m in messages if LEVELS[m.level] >= least]
+    for message, line in lines:
+        print(line, file=sys.stdout if message.level in ("debug", "info") else sys.stderr)
+    if logfile is not None:
+        with _writing(logfile):
+            Path(logfile).write_text("".join(f"{line}\n" for _, line in lines), encoding="utf-8")
 
 
 def _plan_of(options: argparse.Namespace) -> tuple[Module, Plan]:
@@ -444,9 +549,9 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _lint(options: argparse.Namespace) -> int:
-    release = find_release(options.sdk or api.DEFAULT_SDK)
+    release = find_release(_version(options))
     target = find_target(options.target or "trn1")
-    findings = api.lint(options.model, sdk=release.sdk or release.compiler, target=target.name)
+    findings = api.lint(options.model, sdk=release.sdk, target=target.name)
     if options.json:
         report = {
             "schema": "neuronsim.lint/1",
@@ -483,7 +588,8 @@ def _list_operators(options: argparse.Namespace) -> None:
             f"--framework cannot be {options.framework!r}: neuronx-cc and neuronsim know XLA only"
         )
     executed = {op.xla_builder for op in ops.OPS.values() if op.opcode} | {"Constant", "Tuple"}
-    names = sorted(executed) if options.sdk is None else operators(find_release(options.sdk))
+    version = _version(options, default="")
+    names = operators(find_release(version)) if version else sorted(executed)
     for name in names:
         print(name)
 
