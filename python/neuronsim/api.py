@@ -484,7 +484,7 @@ def compile(  # noqa: A001 (the public API's name)
         check_io_config(io_config, module)
     downcasts = check_integer_downcasts(module, settings.integer_downcast, setup.release, setup.target)
     if plan is None:
-        plan = make_plan(module, policy or _policy(setup))
+        plan = make_plan(module, policy or _policy(setup), setup.target)
     texts = list(downcasts)
     if settings.saturate_infinity and not any(d.saturate_infinity for d in plan.decisions.values()):
         texts.append(
@@ -580,7 +580,7 @@ def plan(
     """What a setting casts in a model, and why; see `compile` for the arguments."""
     setup = _resolve_for(model, flags, auto_cast, auto_cast_type, sdk, target, None)
     _warn(setup.messages)
-    return make_plan(read_model(model), policy or _policy(setup))
+    return make_plan(read_model(model), policy or _policy(setup), setup.target)
 
 
 def calibrate(
@@ -695,7 +695,7 @@ def tune(
 
     def build(s: CastSettings) -> CompiledProgram:
         setup = resolve("", s.auto_cast, s.auto_cast_type, sdk, target, profile)
-        return CompiledProgram(module, make_plan(module, _policy(setup)), setup)
+        return CompiledProgram(module, make_plan(module, _policy(setup), setup.target), setup)
 
     before = processor.num_threads()
     try:

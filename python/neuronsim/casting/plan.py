@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.conversions import carrier, travels_in_float32
+from neuronsim.casting.calibration import Calibration
+from neuronsim.casting.castable import is_castable, own_type, reads
+from neuronsim.casting.conversions import travels_in_float32
+from neuronsim.casting.decisions import decide
 from neuronsim.casting.fingerprint import fingerprint
-from neuronsim.casting.operations import names_of
-from neuronsim.casting.policy import Category, Decision, Policy, Rounding
+from neuronsim.casting.policy import Decision, Policy, Rounding
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, NeuronSimError, nearest
 from neuronsim.hlo.module import (
@@ -167,103 +169,23 @@ def _reject_unknown(body: Mapping[str, Any], known: set[str], where: str, proble
     problems += [f"{where}{n!r} is unknown{nearest(n, known)}" for n in body if n not in known]
 
 
-def make_plan(module: Module, policy: Policy) -> Plan:
-    """What a policy decides for a module. The instructions are those after `inline_calls`, in every
+def make_plan(
+    module: Module,
+    policy: Policy,
+    target: Target | None = None,
+    calibration: Calibration | None = None,
+) -> Plan:
+    """What a policy decides for a module, where a target has the types (`decisions.decide`). Rules on
+    values need a calibration of the module. The instructions are those after `inline_calls`, in every
     computation that is executed instruction by instruction.
+
+    Raises InvalidArgument, with all problems, for a policy that names unknown operations or
+    contradicts itself, and for rules without what they need.
     """
-    decisions = {}
-    flat = inline_calls(module)
-    graphs = graph_computations(flat)
-    fixed = _of_fixed_types(graphs)
-    for c in graphs:
-        for i in c.instructions:
-            decision = _decide(c, i, policy, flat.by_name)
-            if decision is not None and not (i.opcode == "while" and fixed.intersection(i.called)):
-                decisions[i.name] = decision
-    return Plan(policy.name, module.name, fingerprint(module), decisions)
-
-
-def _of_fixed_types(graphs: Sequence[Computation]) -> set[str]:
-    """The computations whose parameters and results keep the model's types: branches, and what loops
-    call that share a computation with such.
-    """
-    loops: dict[str, list[str]] = {}
-    pending: list[str] = []
-    for i in (i for c in graphs for i in c.instructions):
-        if i.opcode == "conditional":
-            pending += i.called
-        elif i.opcode == "while":
-            for name in i.called:
-                loops.setdefault(name, []).extend(i.called)
-    found: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found.add(name)
-            pending += loops.get(name, ())
-    return found
-
-
-def _category(names: Sequence[str], policy: Policy) -> tuple[Category, str]:
-    """What the lists say of an instruction with these names, and the name that they have for it."""
-    for name in names:
-        for category, listed in policy.lists.items():
-            if name in listed:
-                return category, name
-    return policy.default, ""
-
-
-def _decide(
-    computation: Computation, i: Instruction, policy: Policy, by_name: Mapping[str, Computation]
-) -> Decision | None:
-    low = policy.low
-    if low is None or not _is_castable(computation, i):
-        return None
-    category, listed = _category(names_of(i, by_name), policy)
-    if category != "always":
-        return None
-    reason = policy.reasons.get(listed, f"{policy.name} lists {listed} as {category}")
-    if i.opcode in ("constant", "while"):
-        if i.opcode == "while" and carrier(low) is dtypes.float32:
-            return None  # no other HLO type carries the values
-        return Decision(low, dtypes.float32, low, reason)
-    output = low
-    if row(i).cast == "matmult":
-        if any(t.dtype is not dtypes.float32 for t in _reads(computation, i)):
-            return None  # a product of narrower operands is no float32 product (A1)
-        output = policy.product_output or low
-    own = _own_type(i)
-    return Decision(low, policy.accumulate, output if own is dtypes.float32 else own, reason)
-
-
-def _is_castable(computation: Computation, i: Instruction) -> bool:
-    """Whether a plan may decide an instruction (A2): one that reads or gives float32 arrays on an
-    engine. What has no row only passes values on and keeps the model's types; so does the host's work
-    (H1).
-    """
-    if i.opcode == "constant":
-        return isinstance(i.shape, Shape) and i.shape.dtype is dtypes.float32
-    if i.opcode == "while":
-        types = [s.dtype for s in i.shape.arrays()]
-        return dtypes.float32 in types and not any(t.kind == "complex" for t in types)
-    if i.opcode not in ops.OPCODES:
-        return False
-    types = [s.dtype for s in (*i.shape.arrays(), *_reads(computation, i))]
-    if dtypes.float32 not in types or any(t.kind == "complex" for t in types):
-        return False
-    return row(i).cast != "host"
-
-
-def _reads(computation: Computation, i: Instruction) -> list[Shape]:
-    """The shapes of the operands that are arrays."""
-    shapes = (computation.by_name[o].shape for o in i.operands)
-    return [s for s in shapes if isinstance(s, Shape)]
-
-
-def _own_type(i: Instruction) -> DType:
-    """The type that the model gives what a decision's output is about: float32 where there is any."""
-    types = [s.dtype for s in i.shape.arrays()]
-    return dtypes.float32 if dtypes.float32 in types or not types else types[0]
+    if calibration is not None:
+        calibration.check(module)
+    decided = decide(inline_calls(module), policy, target, calibration)
+    return Plan(policy.name, module.name, fingerprint(module), decided, policy.keep_output_type)
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -310,7 +232,7 @@ def _problems(
     target: Target | None,
 ) -> list[str]:
     """What a decision asks of an instruction that cannot be."""
-    if not (_is_castable(computation, i) or (d.relayout and _is_float_transpose(i))):
+    if not (is_castable(computation, i) or (d.relayout and _is_float_transpose(i))):
         return [f"{i.name} is a {i.opcode} that keeps the types of the model (A2)"]
     found = [
         *_type_problems(i, d),
@@ -325,7 +247,7 @@ def _problems(
 
 def _type_problems(i: Instruction, d: Decision) -> list[str]:
     found = []
-    own = _own_type(i)
+    own = own_type(i)
     if d.operand.kind != "float" or not d.operand.device:
         found.append(f"{i.name} cannot read {d.operand.name}")
     fits = d.output.kind == "float" and d.output.device if own is dtypes.float32 else d.output is own
@@ -397,7 +319,7 @@ def _sums(i: Instruction, by_name: Mapping[str, Computation]) -> bool:
 
 
 def _is_float_transpose(i: Instruction) -> bool:
-    return i.opcode == "transpose" and _own_type(i).exponent_bits > 0
+    return i.opcode == "transpose" and own_type(i).exponent_bits > 0
 
 
 def _relayout_problems(i: Instruction, d: Decision) -> list[str]:
@@ -427,12 +349,12 @@ def _target_problems(
     """
     has_row = i.opcode in ops.OPCODES
     engine = row(i).engine if has_row else ""
-    reads = any(s.dtype is dtypes.float32 for s in _reads(computation, i))
-    types = [d.operand] if reads or not has_row else []
+    reads_float32 = any(s.dtype is dtypes.float32 for s in reads(computation, i))
+    types = [d.operand] if reads_float32 or not has_row else []
     if d.float32_operands:
         types.append(dtypes.float32)
     product = has_row and row(i).cast == "matmult" and d.output is dtypes.float32
-    if _own_type(i) is dtypes.float32 and not product:
+    if own_type(i) is dtypes.float32 and not product:
         types.append(d.output)
     lacking = [t for t in dict.fromkeys(types) if not target.computes_with(t, engine, i.opcode)]
     if d.relayout is not None and not target.computes_with(d.relayout, "tensor", i.opcode):

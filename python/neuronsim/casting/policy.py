@@ -83,17 +83,20 @@ class Policy:
     A list names operations (`operations.names_of`): HLO opcodes, `reduce-add`, composites such as
     `softmax`, or the cast classes `matmult`, `compute` and `movement`; the most specific name of an
     instruction decides. What no list names is of the category `default`. `reasons` are said of the
-    listed names.
+    listed names. `policies` has those of the field; `dataclasses.replace` makes others from them.
     """
 
     name: str
     low: DType | None = None  # None casts nothing
     lists: Mapping[Category, frozenset[str]] = field(default_factory=dict)
-    default: Category = "never"
+    default: Category = "never"  # of the rest; in TensorFlow's colouring it then affects nothing else
     propagate: Propagate = "none"
-    accumulate: DType = dtypes.float32  # of products and sums
+    accumulate: DType = dtypes.float32  # of products, and of add and multiply reduces (R1, M6)
     product_output: DType | None = None  # None: the low type
     sources_follow: bool = False  # parameters and constants count as low where that decides (TVM)
+    # By operation the numbers of the operands and of the results that stay float32 where it is low, as
+    # the statistics of a batch norm do: TensorFlow's colours are of an operation's type slots.
+    float32_slots: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     keep_output_type: bool = True  # the entry computation's results keep the model's types
     relayout: DType | None = None  # transposes run on the tensor engine in this type (A3)
     saturate_infinity: bool = False
