@@ -28,7 +28,7 @@ def read_fields(
 ) -> dict[str, Any]:
     """The fields of an object that are there and as they must be; the others are problems."""
     if not isinstance(body, dict):
-        problems.append(f"{where.rstrip(': ') or 'it'} is {shown(body)}, not an object")
+        problems.append(f"{where.rstrip(': .') or 'it'} is {shown(body)}, not an object")
         return {}
     found = {}
     for name, value in body.items():
@@ -52,8 +52,8 @@ def shown(value: Any) -> str:
 
 def text(value: Any) -> str:
     """A text."""
-    if not isinstance(value, str):
-        raise InvalidArgument("a text")
+    if not isinstance(value, str) or any("\ud800" <= c <= "\udfff" for c in value):
+        raise InvalidArgument("a text of Unicode characters")
     return value
 
 
@@ -82,9 +82,9 @@ def magnitude(value: Any) -> float:
 def texts(value: Any) -> tuple[str, ...]:
     """A list of texts, or one of them."""
     listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list) or not all(isinstance(x, str) for x in listed):
+    if not isinstance(listed, list):
         raise InvalidArgument("a text or a list of texts")
-    return tuple(listed)
+    return tuple(map(text, listed))
 
 
 def one_of(*accepted: str) -> Kind:

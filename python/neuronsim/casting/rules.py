@@ -247,7 +247,7 @@ def reduction_depth(i: Instruction, context: RuleContext) -> int:
         case "dot":
             return math.prod(dims[0][n] for n in i.attributes["dot_dimensions"].lhs_contracting)
         case "convolution":
-            features = dims[1][i.attributes["dimension_numbers"].kernel_input_feature]
+            features: int = dims[1][i.attributes["dimension_numbers"].kernel_input_feature]
             return _window_size(i) * features  # of one group
         case "reduce" | "reduce-window" | "select-and-scatter":
             reducer = simple_reducer(context.module.by_name[i.called[-1]])
