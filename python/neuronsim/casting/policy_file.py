@@ -238,8 +238,9 @@ def _parse(source: str, form: Format, what: str) -> Any:
 def _check_keys(source: str) -> None:
     """Raises ValueError for keys of so many parts that tomllib, whose time is their square, hangs."""
     for number, line in enumerate(source.splitlines(), start=1):
-        keys = line.split("=")[:-1] or [line]
-        if max(key.count(".") for key in keys) > MAX_KEY_PARTS and not line.lstrip().startswith("#"):
+        is_header = line.lstrip().startswith("[")
+        keys = [line] if is_header else line.split("=")[:-1]
+        if any(key.count(".") > MAX_KEY_PARTS for key in keys):
             raise ValueError(f"a key of more than {MAX_KEY_PARTS} parts (at line {number})")
 
 
