@@ -224,6 +224,26 @@ def test_share_that_becomes_zero_is_exact_C1(dtype: DType) -> None:
         assert share_rounded_to_zero(s, dtype) == becomes_zero(near, dtype).mean()
 
 
+@pytest.mark.parametrize("bits", [(5, 10), (6, 9), (4, 3), (8, 7), (8, 12)], ids=str)
+def test_share_of_an_open_format_counts_what_is_just_below_its_least_value_C9(
+    bits: tuple[int, int],
+) -> None:
+    dtype = dtypes.float_format(*bits)
+    least_normal = dtype.smallest_normal
+    step = 2.0 ** -(bits[1] + 2)
+    near = np.float32(least_normal) * np.linspace(2.0**-9, 1 - 1.01 * step, 4099, dtype=np.float32)
+    above = np.float32(least_normal) * np.linspace(1.01, 9, 1001, dtype=np.float32)
+    values = np.concatenate([near, -above])
+    fractions, exponents = np.frexp(values.astype(np.float64))
+    rounded = np.ldexp(np.rint(fractions * 2.0 ** (bits[1] + 1)), exponents - bits[1] - 1)
+    lost = np.abs(rounded) < least_normal
+    if bits[0] == 8:  # float32's exponent: it has subnormals
+        lost = np.abs(values.astype(np.float64)) <= least_normal * 2.0 ** -(bits[1] + 1)
+    assert share_rounded_to_zero(counted(values), dtype) == lost.mean()
+    just_below = counted(np.float32([least_normal * (1 - step / 2)]))
+    assert share_rounded_to_zero(just_below, dtype) == (bits[0] < 8)  # it becomes the least value
+
+
 def test_share_leaves_zeros_out_and_inf_in() -> None:
     s = counted(np.float32([0, 0, 1e-30, 1, np.inf, np.nan]))
     assert share_rounded_to_zero(s, dtypes.float16) == 1 / 4

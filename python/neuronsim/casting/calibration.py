@@ -1,6 +1,5 @@
 """Calibration: what the values of every instruction are when a model runs in float32 on data.
 
->>> from neuronsim import dtypes
 >>> from neuronsim.hlo.module import Computation, Instruction, Module
 >>> x = Instruction("x", "parameter", Shape(dtypes.float32, (2,)), (), {"number": 0})
 >>> y = Instruction("y", "exponential", Shape(dtypes.float32, (2,)), ("x",))
@@ -22,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from neuronsim import ops
+from neuronsim import dtypes, ops
 from neuronsim.casting.fields import Kind, count, magnitude, read_fields, text
 from neuronsim.casting.fingerprint import fingerprint
 from neuronsim.dtypes import DType
@@ -206,10 +205,14 @@ class _Origins:
 def share_rounded_to_zero(s: ops.Statistics, dtype: DType) -> float:
     """The share of the values that are not zero which a float type rounds to zero, to nearest even.
 
-    It is exact: those are the magnitudes up to half of the type's least value, a power of two. Values
-    that are Inf or NaN count as not zero.
+    It is exact for types with subnormals: those are the magnitudes up to half of the least value, a
+    power of two (C1). Open formats without them make zero what is below their least normal value (C9);
+    what is just below that and rounds up to it, and that value itself, count too. Values that are Inf
+    or NaN count as not zero.
     """
-    least = 2 - (1 << (dtype.exponent_bits - 1)) - dtype.mantissa_bits
-    lost = sum(n for e, n in s.exponents.items() if e <= least - 1)
+    least_normal = 2 - (1 << (dtype.exponent_bits - 1))
+    has_subnormals = not dtype.is_open or dtype.exponent_bits == dtypes.float32.exponent_bits
+    largest_lost = least_normal - dtype.mantissa_bits - 1 if has_subnormals else least_normal
+    lost = sum(n for e, n in s.exponents.items() if e <= largest_lost)
     nonzero = s.elements - s.zero
     return lost / nonzero if nonzero else 0.0

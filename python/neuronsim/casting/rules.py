@@ -143,7 +143,8 @@ def match(rule: Rule, i: Instruction, context: RuleContext) -> str | None:
     """
     facts = []
     for name, condition in _CONDITIONS.items():
-        if getattr(rule, name) in (None, "", ()):
+        asked = getattr(rule, name)
+        if asked is None or (isinstance(asked, str | tuple) and not asked):
             continue
         fact = condition(rule, i, context)
         if fact is None:
