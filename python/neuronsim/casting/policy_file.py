@@ -53,6 +53,10 @@ _SUFFIXES: Mapping[str, Format] = {".toml": "toml", ".json": "json"}
 _CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 
+# The numbers of operands and of results.
+_Slots: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+
+
 @dataclass(frozen=True)
 class _Lists:
     """What a file says of the lists, for every low type or for one: those that it states anew, and what
@@ -75,6 +79,7 @@ class _Document:
     lists: Sequence[tuple[str, DType | None, _Lists]]  # the key, and the low type that it is for
     rules: tuple[Rule, ...]
     reasons: Mapping[str, str]
+    float32_slots: Mapping[str, _Slots]
 
 
 def load_policy(source: str | Path) -> Policy:
@@ -100,10 +105,13 @@ def policy_to_json(policy: Policy) -> str:
     """The whole policy as JSON that `load_policy` reads; it needs no base."""
     body: dict[str, Any] = {"schema": SCHEMA, "lists": {}, "rule": []}
     for f in dataclasses.fields(Policy):
-        if f.name not in ("lists", "rules", "reasons"):
+        if f.name in _FIELDS:
             body[f.name] = _stated(f.name, getattr(policy, f.name))
     body["lists"] = {category: sorted(listed) for category, listed in policy.lists.items()}
     body["reasons"] = dict(policy.reasons)
+    body["float32_slots"] = {
+        name: dict(zip(_SLOTS, slots, strict=True)) for name, slots in policy.float32_slots.items()
+    }
     for rule in policy.rules:
         given = {f.name: getattr(rule, f.name) for f in dataclasses.fields(Rule)}
         usual = {f.name: f.default for f in dataclasses.fields(Rule)}
@@ -153,6 +161,12 @@ def _table(value: Any) -> Mapping[str, Any]:
     return value
 
 
+def _numbers(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise InvalidArgument("a list of numbers")
+    return tuple(map(count, value))
+
+
 def _tables(value: Any) -> Sequence[Any]:
     if not isinstance(value, list):
         raise InvalidArgument("a list of tables")
@@ -176,6 +190,7 @@ _KEYS: Mapping[str, Kind] = {
     "base": text,
     "lists": _table,
     "reasons": _table,
+    "float32_slots": _table,
     "rule": _tables,
 }
 _RULE: Mapping[str, Kind] = {
@@ -195,6 +210,7 @@ _RULE: Mapping[str, Kind] = {
     "underflow_above": _share,
     "cancellation_above": magnitude,
 }
+_SLOTS: Mapping[str, Kind] = {"operands": _numbers, "results": _numbers}
 _DECIDES = ("category", "low", "accumulate", "output", "rounding")
 
 
@@ -259,6 +275,10 @@ def _document(body: Any, place: str, folder: Path, problems: list[str]) -> _Docu
     lists = _read_lists(found.pop("lists", {}), f"{place}lists", problems)
     given = found.pop("reasons", {})
     reasons = read_fields(given, dict.fromkeys(given, text), f"{place}reasons.", problems)
+    slots = {}
+    for name, table in found.pop("float32_slots", {}).items():
+        read = read_fields(table, _SLOTS, f"{place}float32_slots.{name}.", problems)
+        slots[name] = (read.get("operands", ()), read.get("results", ()))
     rules = []
     for number, table in enumerate(found.pop("rule", ()), start=1):
         where = f"{place}rule {number}: "
@@ -267,7 +287,7 @@ def _document(body: Any, place: str, folder: Path, problems: list[str]) -> _Docu
             problems.append(f"{where}it decides nothing: state {', '.join(_DECIDES[:-1])} or rounding")
         rules.append(Rule(**{"reason": "", **read}))
     fields = {name: value for name, value in found.items() if name in _FIELDS}
-    return _Document(place, folder, base, fields, lists, tuple(rules), reasons)
+    return _Document(place, folder, base, fields, lists, tuple(rules), reasons, slots)
 
 
 def _read_lists(
@@ -329,6 +349,7 @@ def _build(document: _Document, path: Path | None, problems: list[str]) -> Polic
             lists=_changed_lists(policy, d, problems),
             rules=(*policy.rules, *d.rules),
             reasons={**policy.reasons, **d.reasons},
+            float32_slots={**policy.float32_slots, **d.float32_slots},
         )
     if problems:
         raise InvalidArgument(f"the policy cannot be read: {'; '.join(problems)}")
