@@ -49,6 +49,9 @@ from neuronsim.targets import (
 class Finding:
     """An instruction that breaks a documented constraint: what, where, the rule in AWS's words, the
     release under which it holds and what to do. `code` is AWS's error code or empty.
+
+    What a plan breaks (`casting.lint`) is a finding too: its `code` and `quotation` are of the numeric
+    contract, `release` is empty, and a plan that keeps `keep_float32` in float32 lacks it.
     """
 
     computation: str
@@ -62,6 +65,7 @@ class Finding:
     source: str
     advice: str
     release: str
+    keep_float32: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

@@ -1,0 +1,780 @@
+"""Lint: what a plan is known to break in a model, read off the graph before anything runs.
+
+>>> from neuronsim.casting.plan import make_plan
+>>> from neuronsim.casting.policy import neuron_policy
+>>> from neuronsim.hlo.parse import from_text
+>>> module = from_text('''
+... HloModule m
+... ENTRY main {
+...   x = f32[4] parameter(0)
+...   c = f32[] constant(1e+05)
+...   b = f32[4] broadcast(c), dimensions={}
+...   ROOT y = f32[4] multiply(x, b)
+... }''')
+>>> [(f.instruction, f.rule) for f in lint(module, make_plan(module, neuron_policy("all", "fp16")))]
+[('c', 'constant beyond the type')]
+>>> lint(module, make_plan(module, neuron_policy("all", "bf16")))
+()
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.intervals import ANY, Interval, intervals
+from neuronsim.casting.patterns import Graph
+from neuronsim.casting.plan import Plan, check_plan
+from neuronsim.casting.policy import Decision, Rule
+from neuronsim.casting.recognition import Composite, recognise
+from neuronsim.dtypes import DType
+from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.module import (
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    graph_computations,
+    inline_calls,
+)
+from neuronsim.profiles import Profile
+from neuronsim.targets import Severity, Target
+
+if TYPE_CHECKING:
+    from neuronsim.casting.calibration import Calibration
+
+# ---- what a check knows --------------------------------------------------------------------------
+
+
+class _Scope:
+    """A computation under a plan."""
+
+    def __init__(
+        self,
+        computation: Computation,
+        module: Module,
+        plan: Plan,
+        target: Target | None,
+        calibration: Calibration | None,
+        profile: Profile | None,
+    ) -> None:
+        self.computation = computation
+        self.module = module
+        self.graph = Graph(computation, module)
+        self.by_name = computation.by_name
+        self.target = target
+        self.calibration = calibration
+        self.profile = profile
+        self.bodies = {i.called[0] for c in module.computations for i in c.instructions if i.opcode == "while"}
+        self._decisions = plan.decisions
+
+    @cached_property
+    def composites(self) -> tuple[Composite, ...]:
+        return recognise(self.computation, self.module)
+
+    @cached_property
+    def intervals(self) -> Mapping[str, Interval]:
+        return intervals(self.graph, self.composites)
+
+    @property
+    def users(self) -> Mapping[str, Sequence[Instruction]]:
+        return self.graph.users
+
+    def decision(self, i: Instruction) -> Decision | None:
+        return self._decisions.get(i.name)
+
+    def reads(self, i: Instruction, number: int) -> DType | None:
+        """The type in which an instruction reads an array."""
+        shape = self.by_name[i.operands[number]].shape
+        d = self.decision(i)
+        if not isinstance(shape, Shape):
+            return None
+        planned = d is not None and shape.dtype is dtypes.float32 and number not in d.float32_operands
+        return d.operand if planned and d is not None else shape.dtype
+
+    def gives(self, i: Instruction) -> DType | None:
+        """The type of an array that an instruction gives."""
+        if not isinstance(i.shape, Shape):
+            return None
+        d = self.decision(i)
+        planned = d is not None and i.shape.dtype is dtypes.float32 and not d.float32_results
+        return d.output if planned and d is not None else i.shape.dtype
+
+    def interval(self, name: str) -> Interval:
+        """The values, also from what the data showed."""
+        found = self.intervals.get(name, ANY)
+        values = self.calibration.values.get(name) if self.calibration else None
+        if values is None:
+            return found
+        largest = math.inf if values.infinite else values.largest
+        return Interval(max(found.low, -largest), min(found.high, largest))
+
+    def source(self, name: str) -> Instruction:
+        """The instruction whose values another one moves or converts."""
+        i = self.by_name[name]
+        while i.opcode in _MOVES and i.operands:
+            i = self.by_name[i.operands[0]]
+        return i
+
+    def readers(self, name: str) -> Iterator[tuple[Instruction, int]]:
+        """What computes with a value, through moves, and as which operand it reads it."""
+        pending, seen = [name], {name}
+        while pending:
+            at = pending.pop()
+            for user in self.users[at]:
+                for number in (n for n, o in enumerate(user.operands) if o == at):
+                    if user.opcode not in _MOVES or number:
+                        yield user, number
+                    elif user.name not in seen:
+                        seen.add(user.name)
+                        pending.append(user.name)
+
+    def narrowest(self, name: str) -> Iterator[tuple[Instruction, DType]]:
+        """The types narrower than float32 to which a value is rounded before something computes with it,
+        each with the first instruction that does.
+        """
+        pending, seen = [self.by_name[name]], {name}
+        found = set[DType]()
+        while pending:
+            i = pending.pop()
+            types = [(i, self.gives(i))]
+            types += [
+                (u, self.reads(u, n)) for u in self.users[i.name] for n, o in enumerate(u.operands) if o == i.name
+            ]
+            for at, t in types:
+                if t is not None and _is_narrow(t) and t not in found:
+                    found.add(t)
+                    yield at, t
+            for u in self.users[i.name]:
+                if u.opcode in _MOVES and u.name not in seen:
+                    seen.add(u.name)
+                    pending.append(u)
+
+
+_MOVES = frozenset(
+    {"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast", "reverse"}
+    | {"reduce-precision", "opt-barrier"}
+)
+Broken = Iterator[tuple[Instruction, str, tuple[str, ...]]]  # where, what, and what to keep in float32
+Check = Callable[[_Scope], Broken]
+
+
+def _is_narrow(dtype: DType) -> bool:
+    return dtype.kind == "float" and 0 < dtype.mantissa_bits < dtypes.float32.mantissa_bits
+
+
+def _has_small_range(dtype: DType | None) -> bool:
+    return dtype is not None and _is_narrow(dtype) and dtype.exponent_bits < 8
+
+
+def _largest(dtype: DType) -> str:
+    return f"{dtype.name}'s largest finite value is {dtype.max:g}"
+
+
+def _digits(dtype: DType) -> int:
+    """Significant bits."""
+    return dtype.mantissa_bits + 1
+
+
+def _overflows(value: float, dtype: DType) -> bool:
+    """Whether a finite value becomes ±Inf, or NaN in a type without Inf (C3)."""
+    step = 2.0 ** (math.floor(math.log2(dtype.max)) - dtype.mantissa_bits)
+    return math.isfinite(value) and abs(value) >= dtype.max + step / 2
+
+
+def _least_normal(dtype: DType) -> float:
+    return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1))))
+
+
+def _vanishes(value: float, dtype: DType) -> str:
+    """What becomes of a small value, or nothing."""
+    least = _least_normal(dtype) * 2.0**-dtype.mantissa_bits
+    if value == 0 or abs(value) >= _least_normal(dtype):
+        return ""
+    if abs(value) <= least / 2:
+        return f"becomes 0 in {dtype.name}, whose least value is {least:.3g}"
+    return f"is subnormal in {dtype.name}, whose least normal value is {_least_normal(dtype):.3g}"
+
+
+# ---- statistics ----------------------------------------------------------------------------------
+
+_NORMS = frozenset({"layer_norm", "batch_norm", "rms_norm", "var"})
+_SUMS = ("sum", "sum_of_squares", "mean", "mean_of_squares", "variance")
+
+
+def _narrow_statistics(scope: _Scope) -> Broken:
+    for c in scope.composites:
+        sums = [c.parts[p] for p in _SUMS if p in c.parts] if c.kind in _NORMS else []
+        for name in sums[:1]:
+            i = scope.by_name[name]
+            dtype = scope.gives(i)
+            if dtype is not None and _is_narrow(dtype) and _digits(dtype) < 11:
+                yield (
+                    i,
+                    f"the statistics of a {c.kind} over {_depth(i, scope)} elements are rounded to "
+                    f"{dtype.name}, {_digits(dtype)} significant bits",
+                    c.instructions,
+                )
+
+
+def _fast_variance(scope: _Scope) -> Broken:
+    for c in scope.composites:
+        if "mean_of_squares" in c.parts and "variance" in c.parts:
+            i = scope.by_name[c.parts["variance"]]
+            types = [scope.reads(i, 0), scope.reads(i, 1), scope.gives(i)]
+            narrow = [t for t in types if t is not None and _is_narrow(t)]
+            if narrow:
+                yield (
+                    i,
+                    f"E[x^2] - E[x]^2 cancels in {narrow[0].name}: with {_digits(narrow[0])} significant bits "
+                    f"nothing is left of a variance below {2.0 ** -_digits(narrow[0]):.2g} of the squared mean",
+                    c.instructions,
+                )
+
+
+# ---- softmax and exponentials --------------------------------------------------------------------
+
+_SOFTMAXES = frozenset({"softmax", "log_softmax", "logsumexp"})
+
+
+def _softmax_input(scope: _Scope) -> Broken:
+    for c in scope.composites:
+        first = c.parts.get("shifted", c.parts.get("exponential")) if c.kind in _SOFTMAXES else None
+        i = scope.by_name[first] if first is not None else None
+        dtype = scope.reads(i, 0) if i is not None else None
+        if i is None or dtype is None or not _is_narrow(dtype):
+            continue
+        known = scope.calibration.values.get(c.input) if scope.calibration is not None else None
+        if known is None and _has_small_range(dtype):
+            yield (
+                i,
+                f"a {c.kind} reads {dtype.name}: {_largest(dtype)}, and logits of 64 are off by up to "
+                f"{64 * dtype.eps / 2:g}",
+                c.instructions,
+            )
+        elif known is not None:
+            error = known.largest * dtype.eps / 2
+            if known.infinite or _overflows(known.largest, dtype) or error > _LOGIT_ERROR:
+                yield (
+                    i,
+                    f"a {c.kind} reads {dtype.name}: inputs reach {known.largest:g} on the data, where rounding "
+                    f"is off by up to {error:.2g}, and {_largest(dtype)}",
+                    c.instructions,
+                )
+
+
+_LOGIT_ERROR = 0.125  # of a logit: 13 % of a probability
+
+
+def _unshifted_exponential(scope: _Scope) -> Broken:
+    safe = {
+        c.parts["exponential"]
+        for c in scope.composites
+        # 1 / (1 + Inf) is 0, as it should be.
+        if "exponential" in c.parts and ("shifted" in c.parts or c.kind in ("sigmoid", "silu"))
+    }
+    for i in scope.computation.instructions:
+        dtype = scope.gives(i)
+        if i.opcode != "exponential" or i.name in safe or dtype is None or not _has_small_range(dtype):
+            continue
+        high, bound = scope.interval(i.operands[0]).high, math.log(dtype.max)
+        if high > bound:
+            yield (
+                i,
+                f"its operand has no maximum taken away, and beyond {bound:.4g} its {dtype.name} result is Inf: "
+                f"{_largest(dtype)}",
+                (i.name,),
+            )
+
+
+# ---- constants -----------------------------------------------------------------------------------
+
+_UNHARMED = frozenset({"maximum", "minimum", "compare", "clamp", "is-finite"})
+
+
+def _constants(scope: _Scope) -> Iterator[tuple[Instruction, np.ndarray]]:
+    for i in scope.computation.instructions:
+        literal = i.attributes.get("literal") if i.opcode == "constant" else None
+        if isinstance(literal, ops.Bits) and literal.dtype.kind == "float" and literal.data.size:
+            yield i, literal.data.view(literal.dtype.numpy).astype(np.float64)
+
+
+def _is_mask(values: np.ndarray) -> bool:
+    """Whether a constant says minus infinity with a finite number."""
+    return bool(values.min() <= -1e4 and values.max() <= 0)
+
+
+def _harmed(scope: _Scope, i: Instruction) -> list[tuple[Instruction, int]]:
+    """The readers of a constant that give something else when it is infinite: not those that only
+    compare, nor a maximum that begins with it.
+    """
+    return [
+        (u, n)
+        for u, n in scope.readers(i.name)
+        if u.opcode not in _UNHARMED and not (u.opcode in ("reduce", "reduce-window") and n == 1)
+    ]
+
+
+def _overflowing(scope: _Scope, *, masks: bool) -> Iterator[tuple[Instruction, DType, float, list[tuple[Instruction, int]]]]:
+    for i, values in _constants(scope):
+        if _is_mask(values) is not masks:
+            continue
+        finite = values[np.isfinite(values)]
+        if finite.size == 0:
+            continue
+        worst = float(finite[np.argmax(np.abs(finite))])
+        for _, dtype in scope.narrowest(i.name):
+            if _overflows(worst, dtype):
+                harmed = _harmed(scope, i)
+                if harmed or i.name == scope.computation.root:
+                    yield i, dtype, worst, harmed
+                break
+
+
+def _mask_constants(scope: _Scope) -> Broken:
+    for i, dtype, worst, harmed in _overflowing(scope, masks=True):
+        named = ", ".join(dict.fromkeys(f"{u.name} ({u.opcode})" for u, _ in harmed[:3]))
+        if any(u.opcode == "multiply" for u, _ in harmed):
+            effect = f"0 * Inf in {named} is NaN"
+        else:
+            effect = f"a row that {named} masks throughout is -Inf - (-Inf), NaN, in a softmax"
+        yield (
+            i,
+            f"the mask constant {worst:g} becomes {'-Inf' if dtype.has_inf else 'NaN'} in {dtype.name}: "
+            f"{_largest(dtype)}; {effect}",
+            _path(scope, i, (u.name for u, _ in harmed)),
+        )
+
+
+def _constants_beyond(scope: _Scope) -> Broken:
+    for i, dtype, worst, harmed in _overflowing(scope, masks=False):
+        yield (
+            i,
+            f"{worst:g} becomes {'Inf' if dtype.has_inf else 'NaN'} in {dtype.name}: {_largest(dtype)}",
+            _path(scope, i, (u.name for u, _ in harmed)),
+        )
+
+
+def _path(scope: _Scope, i: Instruction, ends: Iterable[str]) -> tuple[str, ...]:
+    """A constant, what moves it, and what reads it."""
+    names, pending = {i.name: None}, [i.name]
+    while pending:
+        for u in scope.users[pending.pop()]:
+            if u.opcode in _MOVES and u.name not in names:
+                names[u.name] = None
+                pending.append(u.name)
+    return tuple(names | dict.fromkeys(ends))
+
+
+# What becomes Inf or NaN when its operand with this number is zero.
+_POLES = {"rsqrt": 0, "log": 0, "divide": 1}
+_VANISHING_SHARE = 0.01  # of a constant's elements
+
+
+def _poles(scope: _Scope, name: str) -> list[Instruction]:
+    """The instructions to which a value that is added to another is an epsilon."""
+    found = []
+    for u, _ in scope.readers(name):
+        if u.opcode in ("add", "maximum"):
+            for v, n in scope.readers(u.name):
+                roots = [(v, n)] if v.opcode != "sqrt" else list(scope.readers(v.name))
+                found += [p for p, n in roots if _POLES.get(p.opcode) == n]
+        elif u.opcode in _POLES:
+            found += [u] if scope.source(u.operands[_POLES[u.opcode]]).name == name else []
+    return found
+
+
+def _small_constants(scope: _Scope) -> Iterator[tuple[Instruction, str, list[Instruction]]]:
+    for i, values in _constants(scope):
+        nonzero = np.abs(values[(values != 0) & np.isfinite(values)])
+        if nonzero.size == 0:
+            continue
+        for _, dtype in scope.narrowest(i.name):
+            lost = nonzero[nonzero < _least_normal(dtype)]
+            if lost.size > _VANISHING_SHARE * values.size:
+                least = float(lost.min())
+                share = f" ({lost.size} of its {values.size} elements are as small)" if values.size > 1 else ""
+                yield i, f"{least:g} {_vanishes(least, dtype)}{share}", _poles(scope, i.name)
+                break
+
+
+def _vanishing_epsilons(scope: _Scope) -> Broken:
+    for i, what, poles in _small_constants(scope):
+        if poles:
+            named = ", ".join(dict.fromkeys(f"{p.name} ({p.opcode})" for p in poles[:3]))
+            yield (
+                i,
+                f"epsilon {what}: it no longer keeps {named} from 0",
+                _path(scope, i, (u.name for u, _ in scope.readers(i.name))),
+            )
+
+
+def _vanishing_constants(scope: _Scope) -> Broken:
+    for i, what, poles in _small_constants(scope):
+        if not poles:
+            yield i, what, _path(scope, i, (u.name for u, _ in scope.readers(i.name)))
+
+
+def _clamp_beyond(scope: _Scope) -> Broken:
+    """A value that was clamped to another 8-bit type's range."""
+    for i in scope.computation.instructions:
+        for number in range(min(1, len(i.operands))):
+            dtype = scope.gives(i) if i.opcode == "convert" else scope.reads(i, number)
+            clamp = scope.source(i.operands[number])
+            if clamp.opcode not in ("clamp", "minimum", "maximum"):
+                continue
+            if dtype is None or dtype.kind != "float" or dtype.bits != 8 or not dtype.mantissa_bits:
+                continue
+            bound = scope.intervals.get(clamp.name, ANY).magnitude
+            if _overflows(bound, dtype):
+                yield i, (
+                    f"{clamp.name} clamps to {bound:g}, and {_largest(dtype)}: what lies between becomes "
+                    f"{'Inf' if dtype.has_inf else 'NaN'}"
+                ), (clamp.name, i.name)
+
+
+# ---- sums ----------------------------------------------------------------------------------------
+
+
+def _depth(i: Instruction, scope: _Scope) -> int:
+    """The elements that one result of an instruction sums; 0 where it sums none."""
+    dims = [s.dims for o in i.operands[:2] for s in scope.by_name[o].shape.arrays()[:1]]
+    if i.opcode == "reduce" and scope.graph.reducer(i) == "add":
+        return math.prod(dims[0][d] for d in i.attributes["dimensions"])
+    if i.opcode == "dot":
+        return math.prod(dims[0][d] for d in i.attributes["dot_dimensions"].lhs_contracting)
+    if i.opcode == "convolution":
+        features: int = dims[1][i.attributes["dimension_numbers"].kernel_input_feature]
+        return features * math.prod(d.size for d in i.attributes["window"])
+    return 0
+
+
+def _is_square(i: Instruction) -> bool:
+    return i.opcode == "multiply" and i.operands[0] == i.operands[1]
+
+
+# Magnitudes of elements that nobody would call unusual: where they suffice, a sum is a risk.
+_USUAL = 32.0
+
+
+def _sums_beyond(scope: _Scope) -> Broken:
+    for i in scope.computation.instructions:
+        dtype, depth = scope.gives(i), _depth(i, scope)
+        if not depth or dtype is None or not _has_small_range(dtype):
+            continue
+        known = scope.calibration.values.get(i.name) if scope.calibration is not None else None
+        if known is not None:
+            if known.infinite or _overflows(known.largest, dtype):
+                yield i, (
+                    f"its sums of {depth} elements reach {known.largest:g} on the data: {_largest(dtype)}"
+                ), (i.name,)
+            continue
+        if i.opcode != "reduce":
+            continue
+        squares = scope.source(i.operands[0])
+        bound = scope.interval(i.operands[0]).magnitude
+        if math.isfinite(bound):
+            if _overflows(depth * bound, dtype):
+                yield i, (
+                    f"a sum of {depth} elements of up to {bound:g} reaches {depth * bound:g}: {_largest(dtype)}"
+                ), (squares.name, i.name)
+        elif _is_square(squares):
+            enough = math.sqrt(dtype.max / depth)
+            if enough < _USUAL * 2:
+                yield i, (
+                    f"a sum of {depth} squares is Inf from magnitudes of {enough:.3g} on: {_largest(dtype)}"
+                ), (squares.name, i.name)
+        elif dtype.max / depth < _USUAL:
+            yield i, (
+                f"a sum of {depth} elements is Inf from magnitudes of {dtype.max / depth:.3g} on: {_largest(dtype)}"
+            ), (i.name,)
+
+
+def _narrow_accumulators(scope: _Scope) -> Broken:
+    for i in scope.computation.instructions:
+        d, depth = scope.decision(i), _depth(i, scope)
+        if d is None or not _is_narrow(d.accumulate) or depth <= 2 ** _digits(d.accumulate):
+            continue
+        yield i, (
+            f"it adds {depth} elements in {d.accumulate.name}: from {2 ** _digits(d.accumulate)} equal ones on the "
+            "sum no longer changes"
+        ), (i.name,)
+
+
+def _rounded_tiles(scope: _Scope) -> Broken:
+    if scope.profile is None or scope.profile.mixed_precision_accumulation == "on":
+        return
+    tile = scope.profile.reduce_tile
+    for i in scope.computation.instructions:
+        dtype, depth = scope.gives(i), _depth(i, scope)
+        if i.opcode == "reduce" and dtype is not None and _is_narrow(dtype) and dtype.bits <= 16 and depth > tile:
+            yield i, (
+                f"each of the {-(-depth // tile)} partial sums of {tile} elements is rounded to {dtype.name}, "
+                f"{_digits(dtype)} significant bits"
+            ), (i.name,)
+
+
+# ---- integers ------------------------------------------------------------------------------------
+
+# The operands that hold indices: the first of them, and how many at most.
+_INDEXED = {"gather": (1, 2), "scatter": (1, 2), "dynamic-slice": (1, None), "dynamic-update-slice": (2, None)}
+_LARGER = frozenset({"multiply", "shift-left", "power"})
+
+
+def _indices(i: Instruction) -> tuple[str, ...]:
+    if i.opcode == "scatter":
+        arrays = (len(i.operands) - 1) // 2
+        return (i.operands[arrays],)
+    if i.opcode not in _INDEXED:
+        return ()
+    return i.operands[slice(*_INDEXED[i.opcode])]
+
+
+def _index_chain(scope: _Scope) -> Iterator[tuple[Instruction, Instruction]]:
+    """The instructions from which indices are computed, each with one that reads the indices."""
+    seen: set[str] = set()
+    for reader in scope.computation.instructions:
+        pending = list(_indices(reader))
+        while pending:
+            i = scope.by_name[pending.pop()]
+            if i.name in seen or not isinstance(i.shape, Shape) or i.shape.dtype is dtypes.boolean:
+                continue
+            seen.add(i.name)
+            yield i, reader
+            pending += i.operands
+
+
+def _truncated_indices(scope: _Scope) -> Broken:
+    if scope.target is None or not scope.target.truncates_int64:
+        return
+    readers = {i.name: reader for i, reader in _index_chain(scope)}
+    for i in scope.computation.instructions:
+        if not isinstance(i.shape, Shape) or i.shape.dtype not in (dtypes.int64, dtypes.uint64):
+            continue
+        limit = Interval(-(2.0**31), 2.0**31 - 1) if i.shape.dtype is dtypes.int64 else Interval(0, 2.0**32 - 1)
+        found = scope.intervals[i.name]
+        given = [scope.intervals.get(o, ANY) for o in i.operands]
+        known = Interval(-(2.0**62), 2.0**62)
+        made = i.opcode in ("constant", "iota") or not all(map(_exceeds(limit), given))
+        if i.name in readers:
+            use = f"; {readers[i.name].name} ({readers[i.name].opcode}) indexes with it"
+        else:
+            use = ""
+        if not made or not _exceeds(limit)(found):
+            continue
+        if i.opcode in ("constant", "iota") or (use and not _exceeds(known)(found)):
+            yield i, (
+                f"{i.shape.dtype.name} values from {found.low:.10g} to {found.high:.10g} lose their high 32 "
+                f"bits{use}"
+            ), ()
+        elif use and i.opcode in _LARGER:
+            yield i, f"{i.shape.dtype.name} values that it makes can exceed 32 bits and lose the rest{use}", ()
+
+
+def _exceeds(limit: Interval) -> Callable[[Interval], bool]:
+    return lambda x: x.low < limit.low or x.high > limit.high
+
+
+def _integers_in_floats(scope: _Scope) -> Broken:
+    for i in scope.computation.instructions:
+        dtype = scope.gives(i)
+        if dtype is None or not _is_narrow(dtype) or i.opcode not in ("iota", "convert"):
+            continue
+        if i.opcode == "convert" and scope.by_name[i.operands[0]].array.dtype.kind not in ("signed", "unsigned"):
+            continue
+        bound, exact = scope.intervals[i.name].magnitude, 2 ** _digits(dtype)
+        known = i.opcode == "iota" or bound < 2.0**31 - 1
+        if known and bound > exact:
+            yield i, (
+                f"integers up to {bound:g} in {dtype.name}, which holds all only up to {exact}"
+            ), (i.name,)
+    for i, reader in _index_chain(scope):
+        dtype = scope.gives(i)
+        if dtype is None or not _is_narrow(dtype):
+            continue
+        users = [u for u in scope.users[i.name] if u.opcode == "convert" and u.array.dtype.kind != "float"]
+        size, exact = max(scope.by_name[reader.operands[0]].array.dims, default=0), 2 ** _digits(dtype)
+        if users and size > exact:
+            yield i, (
+                f"indices of {reader.name} ({reader.opcode}), into {size} elements, pass {dtype.name}, which "
+                f"holds all integers only up to {exact}"
+            ), (i.name,)
+
+
+# ---- loops ---------------------------------------------------------------------------------------
+
+
+def _narrow_counters(scope: _Scope) -> Broken:
+    if scope.computation.name not in scope.bodies:
+        return
+    root = scope.by_name[scope.computation.root]
+    for number, name in enumerate(root.operands if root.opcode == "tuple" else ()):
+        i = scope.source(name)
+        dtype = scope.gives(i)
+        if i.opcode not in ("add", "subtract") or dtype is None or not _is_narrow(dtype):
+            continue
+        carried = [scope.source(o) for o in i.operands]
+        for k, c in enumerate(carried):
+            if c.opcode != "get-tuple-element" or c.attributes["tuple_index"] != number:
+                continue
+            if scope.by_name[c.operands[0]].opcode != "parameter":
+                continue
+            step = scope.graph.numbers.get(i.operands[1 - k])
+            what = f"counts by {step:g}" if step is not None else "adds up"
+            yield i, (
+                f"the loop {what} in a {dtype.name} that it carries: {_digits(dtype)} significant bits, so that after "
+                f"{2 ** _digits(dtype)} equal steps it stands still"
+            ), (i.name,)
+
+
+# ---- poles ---------------------------------------------------------------------------------------
+
+_UNDERFLOWING = {
+    "softmax": "a softmax",
+    "sigmoid": "a sigmoid",
+    "var": "a variance",
+}
+
+
+def _underflowing_operands(scope: _Scope) -> Broken:
+    kinds = {c.root: _UNDERFLOWING[c.kind] for c in scope.composites if c.kind in _UNDERFLOWING}
+    for c in scope.composites:
+        kinds |= {c.parts[p]: f"the {p.replace('_', ' ')} of a {c.kind}" for p in ("variance", "mean_of_squares") if p in c.parts}
+    for i in scope.computation.instructions:
+        if i.opcode not in _POLES or not i.operands:
+            continue
+        operand = scope.source(i.operands[_POLES[i.opcode]])
+        if operand.opcode == "sqrt":
+            operand = scope.source(operand.operands[0])
+        dtype = scope.gives(operand)
+        if operand.opcode == "exponential" and scope.intervals[operand.name].low < math.log(2.0**-24):
+            what = "an exponential"
+        elif _is_square(operand):
+            what = "a square"
+        else:
+            what = kinds.get(operand.name, "")
+        if not what or dtype is None or not _has_small_range(dtype):
+            continue
+        least = _least_normal(dtype) * 2.0**-dtype.mantissa_bits
+        yield i, (
+            f"{operand.name} is {what} in {dtype.name}: below {least / 2:.2g} it is 0, where {i.opcode} gives Inf or NaN"
+        ), (operand.name, i.name)
+
+
+# ---- the rules -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One rule: what it is called, how bad it is, the rule of the contract by which it happens, the
+    repair in the source.
+    """
+
+    name: str
+    severity: Severity
+    label: str
+    check: Check
+    advice: str
+
+
+RULES = (
+    _Row("normalisation in a narrow type", "warning", "A2", _narrow_statistics,
+         "compute the mean and the variance in float32 and convert the normalised values"),
+    _Row("fast variance", "error", "A2", _fast_variance,
+         "take the variance about the mean, mean((x - mean(x))^2) (Flax: use_fast_variance=False)"),
+    _Row("softmax of narrow logits", "warning", "A2", _softmax_input,
+         "convert the logits to float32 before the softmax"),
+    _Row("exponential without maximum", "error", "C3", _unshifted_exponential,
+         "take the maximum away first: exp(x - max(x))"),
+    _Row("mask constant becomes -Inf", "error", "C3", _mask_constants,
+         "mask with select and a constant inside the type, -1e4 say, not with a type's least value"),
+    _Row("constant beyond the type", "error", "C3", _constants_beyond,
+         "scale the computation so that the constant lies inside the type"),
+    _Row("epsilon vanishes", "error", "C2", _vanishing_epsilons,
+         "use an epsilon that the type holds: 1e-5 in float16, say"),
+    _Row("constant vanishes", "warning", "C2", _vanishing_constants,
+         "scale the computation so that the constant is a normal number of the type"),
+    _Row("clamp beyond the type", "error", "C3", _clamp_beyond,
+         "clamp to what the device's type holds: 240 for float8_e4m3"),
+    _Row("sum beyond the type", "error", "R1", _sums_beyond,
+         "scale the elements before the sum, or take the mean of scaled values"),
+    _Row("long sum in a narrow accumulator", "error", "R1", _narrow_accumulators,
+         "accumulate in float32"),
+    _Row("partial sums are rounded", "warning", "R3", _rounded_tiles,
+         "give --enable-mixed-precision-accumulation"),
+    _Row("64-bit indices are truncated", "error", "C7", _truncated_indices,
+         "compute indices in 32 bits: split a flat index in one for each dimension"),
+    _Row("integers in a narrow float", "error", "C1", _integers_in_floats,
+         "count and index in integers"),
+    _Row("loop carries a narrow sum", "error", "A2", _narrow_counters,
+         "count in integers, and carry sums in float32"),
+    _Row("zero in a denominator", "warning", "C2", _underflowing_operands,
+         "add an epsilon that the type holds, or take log_softmax for the log of a softmax"),
+)  # fmt: skip
+
+# What happens by a rule of the contract.
+_CONTRACT = {
+    "A2": "every float32 instruction reads operands rounded to the type and rounds its result to it",
+    "C1": "a conversion of an integer to a float type is rounded",
+    "C2": "conversions round to the nearest value; below half of the least value that is zero",
+    "C3": "what lies beyond a type's largest value becomes Inf, or NaN in a type without it",
+    "C7": "64-bit integers are their low 32 bits on Trn1",
+    "R1": "sums are taken in float32, unless a plan says otherwise, and rounded once at their end",
+    "R3": "without mixed-precision accumulation the result of each tile of a sum is rounded",
+}
+
+
+def lint(
+    module: Module,
+    plan: Plan,
+    target: Target | None = None,
+    calibration: Calibration | None = None,
+    *,
+    profile: Profile | None = None,
+) -> tuple[Finding, ...]:
+    """What a plan is known to break in a module, in the order of `RULES`.
+
+    Integers are judged with a `target`, rounded partial sums with a `profile`; a `calibration` replaces
+    what the graph leaves open by what the values were. Raises InvalidArgument if the plan, or the
+    calibration, is for another module.
+    """
+    check_plan(plan, module)
+    if calibration is not None:
+        calibration.check(module)
+    flat = inline_calls(module)
+    scopes = [_Scope(c, flat, plan, target, calibration, profile) for c in graph_computations(flat)]
+    return tuple(
+        _finding(row, scope, *broken) for row in RULES for scope in scopes for broken in row.check(scope)
+    )
+
+
+def _finding(row: _Row, scope: _Scope, i: Instruction, message: str, keep: tuple[str, ...]) -> Finding:
+    return Finding(
+        computation=scope.computation.name,
+        instruction=i.name,
+        opcode=i.opcode,
+        rule=row.name,
+        code=row.label,
+        severity=row.severity,
+        message=message,
+        quotation=_CONTRACT[row.label],
+        source=f"docs/numerics.md, {row.label}",
+        advice=row.advice,
+        release="",
+        keep_float32=keep,
+    )
+
+
+def float32_rules(findings: Iterable[Finding]) -> tuple[Rule, ...]:
+    """The rules by which a policy keeps in float32 what findings name, one for each that can be kept."""
+    return tuple(
+        Rule(f"lint: {f.rule} ({f.instruction})", category="never", name=f.keep_float32)
+        for f in findings
+        if f.keep_float32
+    )
