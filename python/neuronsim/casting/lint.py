@@ -23,16 +23,17 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from neuronsim import dtypes, ops
+from neuronsim.casting.calibration import Calibration
 from neuronsim.casting.intervals import ANY, Interval, intervals
 from neuronsim.casting.patterns import Graph
 from neuronsim.casting.plan import Plan, check_plan
 from neuronsim.casting.policy import Decision, Rule
 from neuronsim.casting.recognition import Composite, recognise
+from neuronsim.casting.rules import RuleContext, reduction_depth
 from neuronsim.dtypes import DType
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import (
@@ -46,9 +47,6 @@ from neuronsim.hlo.module import (
 from neuronsim.profiles import Profile
 from neuronsim.targets import Severity, Target
 
-if TYPE_CHECKING:
-    from neuronsim.casting.calibration import Calibration
-
 # ---- what a check knows --------------------------------------------------------------------------
 
 
@@ -58,21 +56,34 @@ class _Scope:
     def __init__(
         self,
         computation: Computation,
-        module: Module,
+        context: RuleContext,
         plan: Plan,
         target: Target | None,
-        calibration: Calibration | None,
         profile: Profile | None,
     ) -> None:
         self.computation = computation
-        self.module = module
-        self.graph = Graph(computation, module)
+        self.module = context.module
+        self.graph = Graph(computation, context.module)
         self.by_name = computation.by_name
         self.target = target
-        self.calibration = calibration
         self.profile = profile
-        self.bodies = {i.called[0] for c in module.computations for i in c.instructions if i.opcode == "while"}
+        self._context = context
         self._decisions = plan.decisions
+
+    @cached_property
+    def is_loop(self) -> bool:
+        """Whether it is the body of a loop."""
+        loops = (i for c in self.module.computations for i in c.instructions if i.opcode == "while")
+        return any(i.called[0] == self.computation.name for i in loops)
+
+    def depth(self, i: Instruction) -> int:
+        """The elements that one result sums; 0 where it sums none."""
+        return reduction_depth(i, self._context)
+
+    def observed(self, name: str) -> ops.Statistics | None:
+        """What the values were in the float32 run, if there was one."""
+        calibration = self._context.calibration
+        return calibration.values.get(name) if calibration is not None else None
 
     @cached_property
     def composites(self) -> tuple[Composite, ...]:
@@ -109,7 +120,7 @@ class _Scope:
     def interval(self, name: str) -> Interval:
         """The values, also from what the data showed."""
         found = self.intervals.get(name, ANY)
-        values = self.calibration.values.get(name) if self.calibration else None
+        values = self.observed(name)
         if values is None:
             return found
         largest = math.inf if values.infinite else values.largest
@@ -145,7 +156,10 @@ class _Scope:
             i = pending.pop()
             types = [(i, self.gives(i))]
             types += [
-                (u, self.reads(u, n)) for u in self.users[i.name] for n, o in enumerate(u.operands) if o == i.name
+                (u, self.reads(u, n))
+                for u in self.users[i.name]
+                for n, o in enumerate(u.operands)
+                if o == i.name
             ]
             for at, t in types:
                 if t is not None and _is_narrow(t) and t not in found:
@@ -217,7 +231,7 @@ def _narrow_statistics(scope: _Scope) -> Broken:
             if dtype is not None and _is_narrow(dtype) and _digits(dtype) < 11:
                 yield (
                     i,
-                    f"the statistics of a {c.kind} over {_depth(i, scope)} elements are rounded to "
+                    f"the statistics of a {c.kind} over {scope.depth(i)} elements are rounded to "
                     f"{dtype.name}, {_digits(dtype)} significant bits",
                     c.instructions,
                 )
@@ -250,7 +264,7 @@ def _softmax_input(scope: _Scope) -> Broken:
         dtype = scope.reads(i, 0) if i is not None else None
         if i is None or dtype is None or not _is_narrow(dtype):
             continue
-        known = scope.calibration.values.get(c.input) if scope.calibration is not None else None
+        known = scope.observed(c.input)
         if known is None and _has_small_range(dtype):
             yield (
                 i,
@@ -321,7 +335,9 @@ def _harmed(scope: _Scope, i: Instruction) -> list[tuple[Instruction, int]]:
     ]
 
 
-def _overflowing(scope: _Scope, *, masks: bool) -> Iterator[tuple[Instruction, DType, float, list[tuple[Instruction, int]]]]:
+def _overflowing(
+    scope: _Scope, *, masks: bool
+) -> Iterator[tuple[Instruction, DType, float, list[tuple[Instruction, int]]]]:
     for i, values in _constants(scope):
         if _is_mask(values) is not masks:
             continue
@@ -399,7 +415,11 @@ def _small_constants(scope: _Scope) -> Iterator[tuple[Instruction, str, list[Ins
             lost = nonzero[nonzero < _least_normal(dtype)]
             if lost.size > _VANISHING_SHARE * values.size:
                 least = float(lost.min())
-                share = f" ({lost.size} of its {values.size} elements are as small)" if values.size > 1 else ""
+                share = (
+                    f" ({lost.size} of its {values.size} elements are as small)"
+                    if values.size > 1
+                    else ""
+                )
                 yield i, f"{least:g} {_vanishes(least, dtype)}{share}", _poles(scope, i.name)
                 break
 
@@ -433,26 +453,17 @@ def _clamp_beyond(scope: _Scope) -> Broken:
                 continue
             bound = scope.intervals.get(clamp.name, ANY).magnitude
             if _overflows(bound, dtype):
-                yield i, (
-                    f"{clamp.name} clamps to {bound:g}, and {_largest(dtype)}: what lies between becomes "
-                    f"{'Inf' if dtype.has_inf else 'NaN'}"
-                ), (clamp.name, i.name)
+                yield (
+                    i,
+                    (
+                        f"{clamp.name} clamps to {bound:g}, and {_largest(dtype)}: what lies between becomes "
+                        f"{'Inf' if dtype.has_inf else 'NaN'}"
+                    ),
+                    (clamp.name, i.name),
+                )
 
 
 # ---- sums ----------------------------------------------------------------------------------------
-
-
-def _depth(i: Instruction, scope: _Scope) -> int:
-    """The elements that one result of an instruction sums; 0 where it sums none."""
-    dims = [s.dims for o in i.operands[:2] for s in scope.by_name[o].shape.arrays()[:1]]
-    if i.opcode == "reduce" and scope.graph.reducer(i) == "add":
-        return math.prod(dims[0][d] for d in i.attributes["dimensions"])
-    if i.opcode == "dot":
-        return math.prod(dims[0][d] for d in i.attributes["dot_dimensions"].lhs_contracting)
-    if i.opcode == "convolution":
-        features: int = dims[1][i.attributes["dimension_numbers"].kernel_input_feature]
-        return features * math.prod(d.size for d in i.attributes["window"])
-    return 0
 
 
 def _is_square(i: Instruction) -> bool:
@@ -465,15 +476,19 @@ _USUAL = 32.0
 
 def _sums_beyond(scope: _Scope) -> Broken:
     for i in scope.computation.instructions:
-        dtype, depth = scope.gives(i), _depth(i, scope)
+        dtype, depth = scope.gives(i), scope.depth(i)
         if not depth or dtype is None or not _has_small_range(dtype):
             continue
-        known = scope.calibration.values.get(i.name) if scope.calibration is not None else None
+        known = scope.observed(i.name)
         if known is not None:
             if known.infinite or _overflows(known.largest, dtype):
-                yield i, (
-                    f"its sums of {depth} elements reach {known.largest:g} on the data: {_largest(dtype)}"
-                ), (i.name,)
+                yield (
+                    i,
+                    (
+                        f"its sums of {depth} elements reach {known.largest:g} on the data: {_largest(dtype)}"
+                    ),
+                    (i.name,),
+                )
             continue
         if i.opcode != "reduce":
             continue
@@ -481,30 +496,46 @@ def _sums_beyond(scope: _Scope) -> Broken:
         bound = scope.interval(i.operands[0]).magnitude
         if math.isfinite(bound):
             if _overflows(depth * bound, dtype):
-                yield i, (
-                    f"a sum of {depth} elements of up to {bound:g} reaches {depth * bound:g}: {_largest(dtype)}"
-                ), (squares.name, i.name)
+                yield (
+                    i,
+                    (
+                        f"a sum of {depth} elements of up to {bound:g} reaches {depth * bound:g}: {_largest(dtype)}"
+                    ),
+                    (squares.name, i.name),
+                )
         elif _is_square(squares):
             enough = math.sqrt(dtype.max / depth)
             if enough < _USUAL * 2:
-                yield i, (
-                    f"a sum of {depth} squares is Inf from magnitudes of {enough:.3g} on: {_largest(dtype)}"
-                ), (squares.name, i.name)
+                yield (
+                    i,
+                    (
+                        f"a sum of {depth} squares is Inf from magnitudes of {enough:.3g} on: {_largest(dtype)}"
+                    ),
+                    (squares.name, i.name),
+                )
         elif dtype.max / depth < _USUAL:
-            yield i, (
-                f"a sum of {depth} elements is Inf from magnitudes of {dtype.max / depth:.3g} on: {_largest(dtype)}"
-            ), (i.name,)
+            yield (
+                i,
+                (
+                    f"a sum of {depth} elements is Inf from magnitudes of {dtype.max / depth:.3g} on: {_largest(dtype)}"
+                ),
+                (i.name,),
+            )
 
 
 def _narrow_accumulators(scope: _Scope) -> Broken:
     for i in scope.computation.instructions:
-        d, depth = scope.decision(i), _depth(i, scope)
+        d, depth = scope.decision(i), scope.depth(i)
         if d is None or not _is_narrow(d.accumulate) or depth <= 2 ** _digits(d.accumulate):
             continue
-        yield i, (
-            f"it adds {depth} elements in {d.accumulate.name}: from {2 ** _digits(d.accumulate)} equal ones on the "
-            "sum no longer changes"
-        ), (i.name,)
+        yield (
+            i,
+            (
+                f"it adds {depth} elements in {d.accumulate.name}: from {2 ** _digits(d.accumulate)} equal ones on the "
+                "sum no longer changes"
+            ),
+            (i.name,),
+        )
 
 
 def _rounded_tiles(scope: _Scope) -> Broken:
@@ -512,18 +543,33 @@ def _rounded_tiles(scope: _Scope) -> Broken:
         return
     tile = scope.profile.reduce_tile
     for i in scope.computation.instructions:
-        dtype, depth = scope.gives(i), _depth(i, scope)
-        if i.opcode == "reduce" and dtype is not None and _is_narrow(dtype) and dtype.bits <= 16 and depth > tile:
-            yield i, (
-                f"each of the {-(-depth // tile)} partial sums of {tile} elements is rounded to {dtype.name}, "
-                f"{_digits(dtype)} significant bits"
-            ), (i.name,)
+        dtype, depth = scope.gives(i), scope.depth(i)
+        if (
+            i.opcode == "reduce"
+            and dtype is not None
+            and _is_narrow(dtype)
+            and dtype.bits <= 16
+            and depth > tile
+        ):
+            yield (
+                i,
+                (
+                    f"each of the {-(-depth // tile)} partial sums of {tile} elements is rounded to {dtype.name}, "
+                    f"{_digits(dtype)} significant bits"
+                ),
+                (i.name,),
+            )
 
 
 # ---- integers ------------------------------------------------------------------------------------
 
 # The operands that hold indices: the first of them, and how many at most.
-_INDEXED = {"gather": (1, 2), "scatter": (1, 2), "dynamic-slice": (1, None), "dynamic-update-slice": (2, None)}
+_INDEXED = {
+    "gather": (1, 2),
+    "scatter": (1, 2),
+    "dynamic-slice": (1, None),
+    "dynamic-update-slice": (2, None),
+}
 _LARGER = frozenset({"multiply", "shift-left", "power"})
 
 
@@ -557,7 +603,11 @@ def _truncated_indices(scope: _Scope) -> Broken:
     for i in scope.computation.instructions:
         if not isinstance(i.shape, Shape) or i.shape.dtype not in (dtypes.int64, dtypes.uint64):
             continue
-        limit = Interval(-(2.0**31), 2.0**31 - 1) if i.shape.dtype is dtypes.int64 else Interval(0, 2.0**32 - 1)
+        limit = (
+            Interval(-(2.0**31), 2.0**31 - 1)
+            if i.shape.dtype is dtypes.int64
+            else Interval(0, 2.0**32 - 1)
+        )
         found = scope.intervals[i.name]
         given = [scope.intervals.get(o, ANY) for o in i.operands]
         known = Interval(-(2.0**62), 2.0**62)
@@ -569,12 +619,20 @@ def _truncated_indices(scope: _Scope) -> Broken:
         if not made or not _exceeds(limit)(found):
             continue
         if i.opcode in ("constant", "iota") or (use and not _exceeds(known)(found)):
-            yield i, (
-                f"{i.shape.dtype.name} values from {found.low:.10g} to {found.high:.10g} lose their high 32 "
-                f"bits{use}"
-            ), ()
+            yield (
+                i,
+                (
+                    f"{i.shape.dtype.name} values from {found.low:.10g} to {found.high:.10g} lose their high 32 "
+                    f"bits{use}"
+                ),
+                (),
+            )
         elif use and i.opcode in _LARGER:
-            yield i, f"{i.shape.dtype.name} values that it makes can exceed 32 bits and lose the rest{use}", ()
+            yield (
+                i,
+                f"{i.shape.dtype.name} values that it makes can exceed 32 bits and lose the rest{use}",
+                (),
+            )
 
 
 def _exceeds(limit: Interval) -> Callable[[Interval], bool]:
@@ -586,32 +644,43 @@ def _integers_in_floats(scope: _Scope) -> Broken:
         dtype = scope.gives(i)
         if dtype is None or not _is_narrow(dtype) or i.opcode not in ("iota", "convert"):
             continue
-        if i.opcode == "convert" and scope.by_name[i.operands[0]].array.dtype.kind not in ("signed", "unsigned"):
+        if i.opcode == "convert" and scope.by_name[i.operands[0]].array.dtype.kind not in (
+            "signed",
+            "unsigned",
+        ):
             continue
         bound, exact = scope.intervals[i.name].magnitude, 2 ** _digits(dtype)
         known = i.opcode == "iota" or bound < 2.0**31 - 1
         if known and bound > exact:
-            yield i, (
-                f"integers up to {bound:g} in {dtype.name}, which holds all only up to {exact}"
-            ), (i.name,)
+            yield (
+                i,
+                (f"integers up to {bound:g} in {dtype.name}, which holds all only up to {exact}"),
+                (i.name,),
+            )
     for i, reader in _index_chain(scope):
         dtype = scope.gives(i)
         if dtype is None or not _is_narrow(dtype):
             continue
-        users = [u for u in scope.users[i.name] if u.opcode == "convert" and u.array.dtype.kind != "float"]
+        users = [
+            u for u in scope.users[i.name] if u.opcode == "convert" and u.array.dtype.kind != "float"
+        ]
         size, exact = max(scope.by_name[reader.operands[0]].array.dims, default=0), 2 ** _digits(dtype)
         if users and size > exact:
-            yield i, (
-                f"indices of {reader.name} ({reader.opcode}), into {size} elements, pass {dtype.name}, which "
-                f"holds all integers only up to {exact}"
-            ), (i.name,)
+            yield (
+                i,
+                (
+                    f"indices of {reader.name} ({reader.opcode}), into {size} elements, pass {dtype.name}, which "
+                    f"holds all integers only up to {exact}"
+                ),
+                (i.name,),
+            )
 
 
 # ---- loops ---------------------------------------------------------------------------------------
 
 
 def _narrow_counters(scope: _Scope) -> Broken:
-    if scope.computation.name not in scope.bodies:
+    if not scope.is_loop:
         return
     root = scope.by_name[scope.computation.root]
     for number, name in enumerate(root.operands if root.opcode == "tuple" else ()):
@@ -627,10 +696,14 @@ def _narrow_counters(scope: _Scope) -> Broken:
                 continue
             step = scope.graph.numbers.get(i.operands[1 - k])
             what = f"counts by {step:g}" if step is not None else "adds up"
-            yield i, (
-                f"the loop {what} in a {dtype.name} that it carries: {_digits(dtype)} significant bits, so that after "
-                f"{2 ** _digits(dtype)} equal steps it stands still"
-            ), (i.name,)
+            yield (
+                i,
+                (
+                    f"the loop {what} in a {dtype.name} that it carries: {_digits(dtype)} significant bits, so that after "
+                    f"{2 ** _digits(dtype)} equal steps it stands still"
+                ),
+                (i.name,),
+            )
 
 
 # ---- poles ---------------------------------------------------------------------------------------
@@ -645,7 +718,11 @@ _UNDERFLOWING = {
 def _underflowing_operands(scope: _Scope) -> Broken:
     kinds = {c.root: _UNDERFLOWING[c.kind] for c in scope.composites if c.kind in _UNDERFLOWING}
     for c in scope.composites:
-        kinds |= {c.parts[p]: f"the {p.replace('_', ' ')} of a {c.kind}" for p in ("variance", "mean_of_squares") if p in c.parts}
+        kinds |= {
+            c.parts[p]: f"the {p.replace('_', ' ')} of a {c.kind}"
+            for p in ("variance", "mean_of_squares")
+            if p in c.parts
+        }
     for i in scope.computation.instructions:
         if i.opcode not in _POLES or not i.operands:
             continue
@@ -662,9 +739,13 @@ def _underflowing_operands(scope: _Scope) -> Broken:
         if not what or dtype is None or not _has_small_range(dtype):
             continue
         least = _least_normal(dtype) * 2.0**-dtype.mantissa_bits
-        yield i, (
-            f"{operand.name} is {what} in {dtype.name}: below {least / 2:.2g} it is 0, where {i.opcode} gives Inf or NaN"
-        ), (operand.name, i.name)
+        yield (
+            i,
+            (
+                f"{operand.name} is {what} in {dtype.name}: below {least / 2:.2g} it is 0, where {i.opcode} gives Inf or NaN"
+            ),
+            (operand.name, i.name),
+        )
 
 
 # ---- the rules -----------------------------------------------------------------------------------
@@ -748,9 +829,13 @@ def lint(
     if calibration is not None:
         calibration.check(module)
     flat = inline_calls(module)
-    scopes = [_Scope(c, flat, plan, target, calibration, profile) for c in graph_computations(flat)]
+    context = RuleContext(flat, {}, calibration=calibration)
+    scopes = [_Scope(c, context, plan, target, profile) for c in graph_computations(flat)]
     return tuple(
-        _finding(row, scope, *broken) for row in RULES for scope in scopes for broken in row.check(scope)
+        _finding(row, scope, *broken)
+        for row in RULES
+        for scope in scopes
+        for broken in row.check(scope)
     )
 
 

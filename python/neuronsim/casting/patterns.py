@@ -175,7 +175,9 @@ class Graph:
             return None
         axes = tuple(n if d != 1 else None for n, d in enumerate(i.shape.dims))
         start = Match({}, {}, frozenset(), {})
-        return next((m for m in self._match(pattern, View(root, axes), start) if m.axes is not None), None)
+        return next(
+            (m for m in self._match(pattern, View(root, axes), start) if m.axes is not None), None
+        )
 
     def _match(self, pattern: Pattern, view: View, m: Match) -> Iterator[Match]:
         return _MATCHERS[type(pattern)](self, pattern, view, m)
@@ -191,7 +193,9 @@ class Graph:
         for operands in _orders(i):
             yield from self._operands(p.operands, [View(o, view.axes) for o in operands], m)
 
-    def _operands(self, patterns: Sequence[Pattern], views: Sequence[View], m: Match) -> Iterator[Match]:
+    def _operands(
+        self, patterns: Sequence[Pattern], views: Sequence[View], m: Match
+    ) -> Iterator[Match]:
         if not patterns:
             yield m
             return
@@ -314,7 +318,7 @@ class Graph:
             axes = tuple(view.axes[d] if n != 1 else None for d, n in zip(places, dims, strict=True))
             return View(operand.name, axes)
         if i.opcode == "transpose":
-            back = {d: a for d, a in zip(i.attributes["dimensions"], view.axes, strict=True)}
+            back = dict(zip(i.attributes["dimensions"], view.axes, strict=True))
             return View(operand.name, tuple(back[d] for d in range(len(dims))))
         if i.opcode == "reshape" and [n for n in dims if n != 1] == [n for n in i.shape.dims if n != 1]:
             rest = iter([a for a, n in zip(view.axes, i.shape.dims, strict=True) if n != 1])
@@ -389,15 +393,25 @@ def _joined(m: Match, a: View, b: View) -> Match | None:
 
 
 _ARITHMETIC: Mapping[str, Callable[..., object]] = {
-    **{"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide},
-    **{"maximum": np.maximum, "minimum": np.minimum, "negate": np.negative, "sqrt": np.sqrt},
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "negate": np.negative,
+    "sqrt": np.sqrt,
     **dict.fromkeys(("broadcast", "reshape", "convert", "copy", "transpose"), lambda x: x),
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "is-finite": np.isfinite,
 }
 _COMPARISONS: Mapping[str, Callable[..., object]] = {
-    **{"EQ": np.equal, "NE": np.not_equal, "LT": np.less},
-    **{"LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal},
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
 }
 
 

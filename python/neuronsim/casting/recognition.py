@@ -137,9 +137,7 @@ _TWO_PASSES = _one_of(
     _mean(_SQUARED_DEVIATION, "variance", "sum_of_squares"),
     _mean(_SQUARED_DEVIATION, "variance", "sum_of_squares", less=1),  # the unbiased variance
 )
-_ONE_PASS = _op(
-    "subtract", _MEAN_OF_SQUARES, _square("squared mean", _MEAN), part="variance"
-)
+_ONE_PASS = _op("subtract", _MEAN_OF_SQUARES, _square("squared mean", _MEAN), part="variance")
 _VARIANCE = _one_of(
     _TWO_PASSES,
     _ONE_PASS,
@@ -255,14 +253,10 @@ _ERFC_ARGUMENT = Same(
 _ERFC = _op(
     "select",
     _op("compare", _op("abs", _ERFC_ARGUMENT), Number(1)),
-    _op(
-        "subtract", Number(1), _op("multiply", _ERFC_ARGUMENT, Elementwise("erfc argument"))
-    ),
+    _op("subtract", Number(1), _op("multiply", _ERFC_ARGUMENT, Elementwise("erfc argument"))),
     Elementwise("erfc argument"),
 )
-_CUBE = _one_of(
-    _op("multiply", _op("multiply", _X, _X), _X), _op("power", _X, Number(3))
-)
+_CUBE = _one_of(_op("multiply", _op("multiply", _X, _X), _X), _op("power", _X, Number(3)))
 _TANH = _op(
     "tanh",
     _one_of(
