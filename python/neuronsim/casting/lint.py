@@ -147,8 +147,8 @@ class _Scope:
                         pending.append(user.name)
 
     def narrowest(self, name: str) -> Iterator[tuple[Instruction, DType]]:
-        """The types narrower than float32 to which a value is rounded before something computes with it,
-        each with the first instruction that does.
+        """The types narrower than float32 to which a value is rounded before something computes with
+        it, each with the first instruction that does.
         """
         pending, seen = [self.by_name[name]], {name}
         found = set[DType]()
@@ -206,13 +206,15 @@ def _least_normal(dtype: DType) -> float:
     return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1))))
 
 
+def _least(dtype: DType) -> float:
+    """The least value above zero; half of it is the largest that becomes zero."""
+    return _least_normal(dtype) * 2.0**-dtype.mantissa_bits
+
+
 def _vanishes(value: float, dtype: DType) -> str:
-    """What becomes of a small value, or nothing."""
-    least = _least_normal(dtype) * 2.0**-dtype.mantissa_bits
-    if value == 0 or abs(value) >= _least_normal(dtype):
-        return ""
-    if abs(value) <= least / 2:
-        return f"becomes 0 in {dtype.name}, whose least value is {least:.3g}"
+    """What becomes of a value below the normal ones."""
+    if value <= _least(dtype) / 2:
+        return f"becomes 0 in {dtype.name}, whose least value is {_least(dtype):.3g}"
     return f"is subnormal in {dtype.name}, whose least normal value is {_least_normal(dtype):.3g}"
 
 
@@ -246,8 +248,8 @@ def _fast_variance(scope: _Scope) -> Broken:
             if narrow:
                 yield (
                     i,
-                    f"E[x^2] - E[x]^2 cancels in {narrow[0].name}: with {_digits(narrow[0])} significant bits "
-                    f"nothing is left of a variance below {2.0 ** -_digits(narrow[0]):.2g} of the squared mean",
+                    f"E[x^2] - E[x]^2 cancels in {narrow[0].name}, {_digits(narrow[0])} significant bits: a "
+                    f"variance below {2.0 ** -_digits(narrow[0]):.2g} of the squared mean is lost",
                     c.instructions,
                 )
 
@@ -277,8 +279,8 @@ def _softmax_input(scope: _Scope) -> Broken:
             if known.infinite or _overflows(known.largest, dtype) or error > _LOGIT_ERROR:
                 yield (
                     i,
-                    f"a {c.kind} reads {dtype.name}: inputs reach {known.largest:g} on the data, where rounding "
-                    f"is off by up to {error:.2g}, and {_largest(dtype)}",
+                    f"a {c.kind} reads {dtype.name}: inputs reach {known.largest:g} on the data, where "
+                    f"rounding is off by up to {error:.2g}, and {_largest(dtype)}",
                     c.instructions,
                 )
 
@@ -301,7 +303,7 @@ def _unshifted_exponential(scope: _Scope) -> Broken:
         if high > bound:
             yield (
                 i,
-                f"its operand has no maximum taken away, and beyond {bound:.4g} its {dtype.name} result is Inf: "
+                f"its operand has no maximum taken away, and beyond {bound:.4g} its result is Inf: "
                 f"{_largest(dtype)}",
                 (i.name,),
             )
@@ -355,6 +357,7 @@ def _overflowing(
 
 def _mask_constants(scope: _Scope) -> Broken:
     for i, dtype, worst, harmed in _overflowing(scope, masks=True):
+        becomes = "-Inf" if dtype.has_inf else "NaN"
         named = ", ".join(dict.fromkeys(f"{u.name} ({u.opcode})" for u, _ in harmed[:3]))
         if any(u.opcode == "multiply" for u, _ in harmed):
             effect = f"0 * Inf in {named} is NaN"
@@ -362,8 +365,7 @@ def _mask_constants(scope: _Scope) -> Broken:
             effect = f"a row that {named} masks throughout is -Inf - (-Inf), NaN, in a softmax"
         yield (
             i,
-            f"the mask constant {worst:g} becomes {'-Inf' if dtype.has_inf else 'NaN'} in {dtype.name}: "
-            f"{_largest(dtype)}; {effect}",
+            f"the mask constant {worst:g} becomes {becomes} in {dtype.name}: {_largest(dtype)}; {effect}",
             _path(scope, i, (u.name for u, _ in harmed)),
         )
 
@@ -407,32 +409,28 @@ def _poles(scope: _Scope, name: str) -> list[Instruction]:
 
 
 def _small_constants(scope: _Scope) -> Iterator[tuple[Instruction, str, list[Instruction]]]:
+    """The constants of which a type loses elements, what becomes of them, and what they keep from 0."""
     for i, values in _constants(scope):
         nonzero = np.abs(values[(values != 0) & np.isfinite(values)])
-        if nonzero.size == 0:
-            continue
         for _, dtype in scope.narrowest(i.name):
             lost = nonzero[nonzero < _least_normal(dtype)]
-            if lost.size > _VANISHING_SHARE * values.size:
-                least = float(lost.min())
-                share = (
-                    f" ({lost.size} of its {values.size} elements are as small)"
-                    if values.size > 1
-                    else ""
-                )
-                yield i, f"{least:g} {_vanishes(least, dtype)}{share}", _poles(scope, i.name)
-                break
+            if lost.size <= _VANISHING_SHARE * values.size:
+                continue
+            least = float(lost.min())
+            what = f"{least:g} {_vanishes(least, dtype)}"
+            if values.size > 1:
+                what += f" ({lost.size} of {values.size} elements are as small)"
+            yield i, what, _poles(scope, i.name) if least <= _least(dtype) / 2 else []
+            break
 
 
 def _vanishing_epsilons(scope: _Scope) -> Broken:
     for i, what, poles in _small_constants(scope):
         if poles:
             named = ", ".join(dict.fromkeys(f"{p.name} ({p.opcode})" for p in poles[:3]))
-            yield (
-                i,
-                f"epsilon {what}: it no longer keeps {named} from 0",
-                _path(scope, i, (u.name for u, _ in scope.readers(i.name))),
-            )
+            read_by = (u.name for u, _ in scope.readers(i.name))
+            message = f"epsilon {what}: it no longer keeps {named} from 0"
+            yield i, message, _path(scope, i, read_by)
 
 
 def _vanishing_constants(scope: _Scope) -> Broken:
@@ -456,8 +454,8 @@ def _clamp_beyond(scope: _Scope) -> Broken:
                 yield (
                     i,
                     (
-                        f"{clamp.name} clamps to {bound:g}, and {_largest(dtype)}: what lies between becomes "
-                        f"{'Inf' if dtype.has_inf else 'NaN'}"
+                        f"{clamp.name} clamps to {bound:g}, and {_largest(dtype)}: what lies between "
+                        f"becomes {'Inf' if dtype.has_inf else 'NaN'}"
                     ),
                     (clamp.name, i.name),
                 )
@@ -485,7 +483,8 @@ def _sums_beyond(scope: _Scope) -> Broken:
                 yield (
                     i,
                     (
-                        f"its sums of {depth} elements reach {known.largest:g} on the data: {_largest(dtype)}"
+                        f"its sums of {depth} elements reach {known.largest:g} on the data: "
+                        f"{_largest(dtype)}"
                     ),
                     (i.name,),
                 )
@@ -499,7 +498,8 @@ def _sums_beyond(scope: _Scope) -> Broken:
                 yield (
                     i,
                     (
-                        f"a sum of {depth} elements of up to {bound:g} reaches {depth * bound:g}: {_largest(dtype)}"
+                        f"a sum of {depth} elements of up to {bound:g} reaches {depth * bound:g}: "
+                        f"{_largest(dtype)}"
                     ),
                     (squares.name, i.name),
                 )
@@ -509,7 +509,8 @@ def _sums_beyond(scope: _Scope) -> Broken:
                 yield (
                     i,
                     (
-                        f"a sum of {depth} squares is Inf from magnitudes of {enough:.3g} on: {_largest(dtype)}"
+                        f"a sum of {depth} squares is Inf from magnitudes of {enough:.3g} on: "
+                        f"{_largest(dtype)}"
                     ),
                     (squares.name, i.name),
                 )
@@ -517,7 +518,8 @@ def _sums_beyond(scope: _Scope) -> Broken:
             yield (
                 i,
                 (
-                    f"a sum of {depth} elements is Inf from magnitudes of {dtype.max / depth:.3g} on: {_largest(dtype)}"
+                    f"a sum of {depth} elements is Inf from magnitudes of {dtype.max / depth:.3g} on: "
+                    f"{_largest(dtype)}"
                 ),
                 (i.name,),
             )
@@ -526,13 +528,16 @@ def _sums_beyond(scope: _Scope) -> Broken:
 def _narrow_accumulators(scope: _Scope) -> Broken:
     for i in scope.computation.instructions:
         d, depth = scope.decision(i), scope.depth(i)
-        if d is None or not _is_narrow(d.accumulate) or depth <= 2 ** _digits(d.accumulate):
+        if d is None or not _is_narrow(d.accumulate):
+            continue
+        longest = 2 ** _digits(d.accumulate)
+        if depth <= longest:
             continue
         yield (
             i,
             (
-                f"it adds {depth} elements in {d.accumulate.name}: from {2 ** _digits(d.accumulate)} equal ones on the "
-                "sum no longer changes"
+                f"it adds {depth} elements in {d.accumulate.name}: from {longest} equal ones on the sum "
+                "no longer changes"
             ),
             (i.name,),
         )
@@ -554,8 +559,8 @@ def _rounded_tiles(scope: _Scope) -> Broken:
             yield (
                 i,
                 (
-                    f"each of the {-(-depth // tile)} partial sums of {tile} elements is rounded to {dtype.name}, "
-                    f"{_digits(dtype)} significant bits"
+                    f"each of the {-(-depth // tile)} partial sums of {tile} elements is rounded to "
+                    f"{dtype.name}, {_digits(dtype)} significant bits"
                 ),
                 (i.name,),
             )
@@ -622,8 +627,8 @@ def _truncated_indices(scope: _Scope) -> Broken:
             yield (
                 i,
                 (
-                    f"{i.shape.dtype.name} values from {found.low:.10g} to {found.high:.10g} lose their high 32 "
-                    f"bits{use}"
+                    f"{i.shape.dtype.name} values from {found.low:.10g} to {found.high:.10g} lose their "
+                    f"high 32 bits{use}"
                 ),
                 (),
             )
@@ -669,8 +674,8 @@ def _integers_in_floats(scope: _Scope) -> Broken:
             yield (
                 i,
                 (
-                    f"indices of {reader.name} ({reader.opcode}), into {size} elements, pass {dtype.name}, which "
-                    f"holds all integers only up to {exact}"
+                    f"indices of {reader.name} ({reader.opcode}), into {size} elements, pass "
+                    f"{dtype.name}, which holds all integers only up to {exact}"
                 ),
                 (i.name,),
             )
@@ -699,8 +704,8 @@ def _narrow_counters(scope: _Scope) -> Broken:
             yield (
                 i,
                 (
-                    f"the loop {what} in a {dtype.name} that it carries: {_digits(dtype)} significant bits, so that after "
-                    f"{2 ** _digits(dtype)} equal steps it stands still"
+                    f"the loop {what} in a {dtype.name} that it carries, {_digits(dtype)} significant "
+                    f"bits: after {2 ** _digits(dtype)} equal steps it stands still"
                 ),
                 (i.name,),
             )
@@ -738,11 +743,12 @@ def _underflowing_operands(scope: _Scope) -> Broken:
             what = kinds.get(operand.name, "")
         if not what or dtype is None or not _has_small_range(dtype):
             continue
-        least = _least_normal(dtype) * 2.0**-dtype.mantissa_bits
+        least = _least(dtype)
         yield (
             i,
             (
-                f"{operand.name} is {what} in {dtype.name}: below {least / 2:.2g} it is 0, where {i.opcode} gives Inf or NaN"
+                f"{operand.name} is {what} in {dtype.name}: below {least / 2:.2g} it is 0, where "
+                f"{i.opcode} gives Inf or NaN"
             ),
             (operand.name, i.name),
         )
@@ -778,8 +784,8 @@ RULES = (
     _Row("constant beyond the type", "error", "C3", _constants_beyond,
          "scale the computation so that the constant lies inside the type"),
     _Row("epsilon vanishes", "error", "C2", _vanishing_epsilons,
-         "use an epsilon that the type holds: 1e-5 in float16, say"),
-    _Row("constant vanishes", "warning", "C2", _vanishing_constants,
+         "use an epsilon that the type holds: 1e-4 in float16, say"),
+    _Row("constant underflows", "warning", "C2", _vanishing_constants,
          "scale the computation so that the constant is a normal number of the type"),
     _Row("clamp beyond the type", "error", "C3", _clamp_beyond,
          "clamp to what the device's type holds: 240 for float8_e4m3"),
@@ -857,7 +863,9 @@ def _finding(row: _Row, scope: _Scope, i: Instruction, message: str, keep: tuple
 
 
 def float32_rules(findings: Iterable[Finding]) -> tuple[Rule, ...]:
-    """The rules by which a policy keeps in float32 what findings name, one for each that can be kept."""
+    """The rules by which a policy keeps what findings name in float32, one for each finding that names
+    something.
+    """
     return tuple(
         Rule(f"lint: {f.rule} ({f.instruction})", category="never", name=f.keep_float32)
         for f in findings
