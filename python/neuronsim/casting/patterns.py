@@ -25,7 +25,9 @@ TOLERANCE = 2.0**-8
 LONGEST_MOVES = 32  # casts and moves that are passed in a row
 LARGEST_FUNCTION = 256  # instructions of an `Elementwise`
 
-Pattern: TypeAlias = "Op | Reduce | OneOf | Same | Number | Count | Anything | Spread | Elementwise"
+Pattern: TypeAlias = (
+    "Op | Reduce | OneOf | Same | Number | Count | Anything | Spread | Given | Elementwise"
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Same:
-    """A value that occurs several times: the first time as the pattern has it, then the same one."""
+    """A value that occurs several times as the pattern has it: one instruction, or several."""
 
     name: str
     pattern: Pattern
@@ -87,7 +89,12 @@ class Anything:
 
 @dataclass(frozen=True)
 class Spread:
-    """A value that is the same along some axis, or a constant: the scale and offset of a norm."""
+    """A value that is the same along some axis of the root, or a constant: a norm's scale, say."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value that the computation does not compute: a parameter or a constant."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,7 @@ class Match:
     parts: Mapping[str, str]
     found: frozenset[str]
     same_axes: Mapping[int, int]
+    root_axes: frozenset[int]
     reduced: tuple[frozenset[int], ...] = ()
     count: int = 0
     sums: int = 0
@@ -174,7 +182,7 @@ class Graph:
         if not isinstance(i.shape, Shape):
             return None
         axes = tuple(n if d != 1 else None for n, d in enumerate(i.shape.dims))
-        start = Match({}, {}, frozenset(), {})
+        start = Match({}, {}, frozenset(), {}, frozenset(a for a in axes if a is not None))
         return next(
             (m for m in self._match(pattern, View(root, axes), start) if m.axes is not None), None
         )
@@ -231,12 +239,14 @@ class Graph:
             yield from self._match(alternative, view, m)
 
     def same(self, p: Same, view: View, m: Match) -> Iterator[Match]:
-        source, _ = self._source(view, spread=False)
+        source, _ = self._source(view, spread=not isinstance(p.pattern, Anything))
         bound = m.values.get(p.name)
         if bound is not None:
             joined = _joined(m, bound, source)
             if joined is not None:
                 yield joined
+            elif bound.name != source.name and not isinstance(p.pattern, Anything):
+                yield from self._match(p.pattern, view, m)  # computed twice
             return
         for found in self._match(p.pattern, view, m):
             parts = {f"{p.name} operand": view.name, **found.parts}
@@ -260,7 +270,12 @@ class Graph:
     def spread(self, p: Spread, view: View, m: Match) -> Iterator[Match]:
         source, _ = self._source(view)
         constant = view.name in self.numbers or self.by_name[source.name].opcode == "constant"
-        if constant or {*source.axes} - {None} < {*view.axes} - {None}:
+        if constant or not m.root_axes <= {*source.axes}:
+            yield m
+
+    def given(self, p: Given, view: View, m: Match) -> Iterator[Match]:
+        source, _ = self._source(view)
+        if self.by_name[source.name].opcode in ("parameter", "constant", "get-tuple-element"):
             yield m
 
     def elementwise(self, p: Elementwise, view: View, m: Match) -> Iterator[Match]:
@@ -341,6 +356,7 @@ _MATCHERS: Mapping[type, Callable[..., Iterator[Match]]] = {
     Count: Graph.counted,
     Anything: Graph.anything,
     Spread: Graph.spread,
+    Given: Graph.given,
     Elementwise: Graph.elementwise,
 }
 
@@ -389,7 +405,9 @@ def _joined(m: Match, a: View, b: View) -> Match | None:
         if x >= 0 and y >= 0:
             return None
         same[min(x, y)] = max(x, y)
-    return replace(m, same_axes=same)
+    joined = replace(m, same_axes=same)
+    axes = [joined.axis(x) for x in a.axes if x is not None]
+    return joined if len(set(axes)) == len(axes) else None  # no two dimensions are one axis
 
 
 _ARITHMETIC: Mapping[str, Callable[..., object]] = {

@@ -15,6 +15,7 @@ from neuronsim.casting.patterns import (
     Anything,
     Count,
     Elementwise,
+    Given,
     Graph,
     Match,
     Number,
@@ -102,30 +103,21 @@ _FINITE_MAXIMUM = _one_of(
 _SHIFTED = _op("subtract", _X, _FINITE_MAXIMUM, part="shifted")
 _EXPONENTIAL = Same("exponential", _op("exponential", _one_of(_SHIFTED, _X), part="exponential"))
 _SUM = Reduce("add", _EXPONENTIAL, "sum")
-_LOG_SUM = _one_of(
-    _op("log", _op("abs", _SUM), part="log"),
-    _op("log", _SUM, part="log"),
-)
+
+
+def _log_sum(exponent: Pattern) -> OneOf:
+    total = Reduce("add", _op("exponential", exponent, part="exponential"), "sum")
+    return _one_of(_op("log", _op("abs", total), part="log"), _op("log", total, part="log"))
+
+
 _SOFTMAX = _one_of(
     _op("divide", _EXPONENTIAL, _SUM),
     _op("multiply", _EXPONENTIAL, _op("divide", Number(1), _SUM)),
 )
-_LOG_SUM_EXP = _one_of(
-    _op("add", _LOG_SUM, _FINITE_MAXIMUM),
-    _op("log", Reduce("add", _op("exponential", _X, part="exponential"), "sum"), part="log"),
-)
+_LOG_SUM_EXP = _one_of(_op("add", _log_sum(_SHIFTED), _FINITE_MAXIMUM), _log_sum(_X))
 _SAME_SHIFTED = Same("shifted value", _SHIFTED)
 _LOG_SOFTMAX = _one_of(
-    _op(
-        "subtract",
-        _SAME_SHIFTED,
-        _op(
-            "log",
-            Reduce("add", _op("exponential", _SAME_SHIFTED, part="exponential"), "sum"),
-            part="log",
-        ),
-    ),
-    _op("subtract", _X, _LOG_SUM_EXP),
+    _op("subtract", _SAME_SHIFTED, _log_sum(_SAME_SHIFTED)), _op("subtract", _X, _LOG_SUM_EXP)
 )
 
 # Statistics
@@ -188,8 +180,8 @@ _NORM = _one_of(
     _with_offset(_normalized(_DEVIATION, _shifted(_VARIANCE))), _folded(_MEAN, _shifted(_VARIANCE))
 )
 _RMS_NORM = _normalized(_X, _shifted(_MEAN_OF_SQUARES))
-# A variance that is given: not of the input, and with epsilon.
-_GIVEN = _op("add", Anything(), Number(), part="shifted_variance")
+# Statistics that are given.
+_GIVEN = _op("add", Given(), Number(), part="shifted_variance")
 _INFERENCE = _one_of(
     _with_offset(
         _one_of(
@@ -197,14 +189,14 @@ _INFERENCE = _one_of(
                 "multiply",
                 _op(
                     "multiply",
-                    _op("subtract", _X, Spread(), part="deviation"),
+                    _op("subtract", _X, Given(), part="deviation"),
                     _op("rsqrt", _GIVEN, part="inverse"),
                 ),
                 Spread(),
             ),
             _op(
                 "multiply",
-                _op("subtract", _X, Spread(), part="deviation"),
+                _op("subtract", _X, Given(), part="deviation"),
                 _one_of(
                     _op("multiply", _op("rsqrt", _GIVEN, part="inverse"), Spread()),
                     _op("rsqrt", _GIVEN, part="inverse"),
@@ -212,18 +204,18 @@ _INFERENCE = _one_of(
             ),
             _op(
                 "divide",
-                _op("subtract", _X, Spread(), part="deviation"),
+                _op("subtract", _X, Given(), part="deviation"),
                 _op("sqrt", _GIVEN, part="inverse"),
             ),
             # with the root's reciprocal folded
             _op(
                 "multiply",
-                _op("multiply", _op("subtract", _X, Spread(), part="deviation"), Spread()),
+                _op("multiply", _op("subtract", _X, Given(), part="deviation"), Spread()),
                 Spread(),
             ),
         )
     ),
-    _folded(Anything(), _GIVEN),
+    _folded(Given(), _GIVEN),
 )
 
 # Activations
