@@ -1,0 +1,536 @@
+"""The clean-up of converts: fewer bytes converted, the same bits.
+
+`choose_types` acts on a plan before it is applied, `merge_converts` on the module after. Neither is for
+stochastic rounding, where a convert that is moved, shared or left out draws other words (S2).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.commuting import (
+    MOVES,
+    ORDERS,
+    Values,
+    commuted_operands,
+    contains,
+    has_values,
+    values_of,
+    values_of_reduce_precision,
+)
+from neuronsim.casting.conversions import carrier
+from neuronsim.casting.minimum_cut import minimum_cut
+from neuronsim.casting.policy import Decision
+from neuronsim.dtypes import DType
+from neuronsim.hlo.module import (
+    AnyShape,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    graph_computations,
+)
+from neuronsim.hlo.opcodes import row
+from neuronsim.profiles import Profile
+
+# ---- choosing types ------------------------------------------------------------------------------
+
+# The type in which a value is kept: of an array, or of each element of a tuple.
+_Kept: TypeAlias = "DType | tuple[_Kept, ...]"
+_AS_FLOAT32, _AS_LOW = 0, 1  # nodes of a network: its source and its sink
+_NEVER = 1 << 62  # a capacity that no cut takes
+
+
+def choose_types(
+    module: Module,
+    decisions: Mapping[str, Decision],
+    *,
+    profile: Profile | None = None,
+    keep_output_type: bool = True,
+) -> dict[str, Decision]:
+    """The decisions with other types for instructions with which rounding commutes
+    (`commuted_operands`), so that applying them converts the fewest bytes and gives the same bits.
+
+    The module is one without calls (`inline_calls`). The low types are gone through in the order in
+    which the decisions first name them; for each, an instruction that runs in it or in float32 may run
+    in either, and a minimum cut says in which. An instruction that rounds what is then read as float32
+    runs low, where the plan has that rounding. Of equal choices the one nearest to the plan is taken.
+    Without `keep_output_type` the entry's result stays as the plan has it. Under stochastic rounding
+    nothing changes.
+    """
+    profile = profile or Profile()
+    chosen = dict(decisions)
+    if profile.rounding == "stochastic":
+        return chosen
+    named = dict.fromkeys(t for d in decisions.values() for t in (d.operand, d.output))
+    for low in named:
+        if low is not dtypes.float32 and has_values(low):
+            carried = carried_types(module, chosen)
+            for c in graph_computations(module):
+                own_root = c.name == module.entry and not keep_output_type
+                chosen |= _Chooser(c, module, chosen, carried, low, profile, own_root=own_root).run()
+    return chosen
+
+
+def carried_types(module: Module, decisions: Mapping[str, Decision]) -> dict[str, DType]:
+    """The types in which loops carry float32 values, by the names of their bodies and conditions: one
+    for each, as `check_plan` made sure.
+    """
+    return {
+        name: decisions[i.name].output
+        for c in graph_computations(module)
+        for i in c.instructions
+        if i.opcode == "while" and i.name in decisions
+        for name in i.called
+    }
+
+
+@dataclass
+class _Readers:
+    """Who reads a value: instructions whose type is to be chosen, and in which types all others do.
+    `exactly` says that one of those must not find it rounded to the low type.
+    """
+
+    free: dict[str, None] = field(default_factory=dict)
+    types: set[DType] = field(default_factory=set)
+    exactly: bool = False
+
+
+class _Chooser:
+    """Chooses, in one computation, which instructions run in one low type and which in float32."""
+
+    def __init__(
+        self,
+        computation: Computation,
+        module: Module,
+        decisions: Mapping[str, Decision],
+        carried: Mapping[str, DType],
+        low: DType,
+        profile: Profile,
+        *,
+        own_root: bool,
+    ) -> None:
+        self.c = computation
+        self.by_name = computation.by_name
+        self.module = module
+        self.decisions = decisions
+        self.carried = carried
+        self.low = low
+        self.profile = profile
+        self.free: dict[str, tuple[int, ...]] = {}  # with the operands that commute
+        self.kept: dict[str, _Kept] = {}
+        self.elements: dict[str, str] = {}  # what a get-tuple-element takes from a tuple made here
+        self.readers: dict[str, _Readers] = {}
+        self.own_root = own_root
+
+    def run(self) -> dict[str, Decision]:
+        """The decisions that change."""
+        if not any(self._names_low(i.name) for i in self.c.instructions):
+            return {}
+        fixed = self._leaves(self.c.root) if self.own_root else ()
+        for i in self.c.instructions:
+            numbers = () if i.name in fixed else self._commuted(i)
+            if numbers:
+                self.free[i.name] = numbers
+            self.kept[i.name] = self._kept(i)
+        self._find_readers()
+        labels = self._fixed_labels()
+        for members in self._regions():
+            labels |= self._cut(members, labels)
+        return {
+            name: decision
+            for name, label in labels.items()
+            if (decision := self._relabelled(name, label)) is not self.decisions.get(name)
+        }
+
+    def _names_low(self, name: str) -> bool:
+        d = self.decisions.get(name)
+        return d is not None and self.low in (d.operand, d.output)
+
+    def _commuted(self, i: Instruction) -> tuple[int, ...]:
+        """The operands that commute with rounding, if either type may be chosen for the instruction."""
+        if not isinstance(i.shape, Shape) or i.shape.dtype is not dtypes.float32:
+            return ()
+        if i.opcode == "transpose" and self.profile.transpose == "tensor_engine":
+            return ()  # a product with the identity, of Inf too (M8)
+        if "neuronsim.rounding" in i.attributes.get("frontend_attributes", ()):
+            return ()
+        d = self.decisions.get(i.name)
+        if d is not None:
+            plain = dataclasses.replace(d, operand=dtypes.float32, output=dtypes.float32)
+            if plain != _in_float32(d.reason) or not {d.operand, d.output} <= {
+                self.low,
+                dtypes.float32,
+            }:
+                return ()
+        return commuted_operands(i, self.module, self.low)
+
+    def _kept(self, i: Instruction) -> _Kept:
+        """The type in which the plan keeps the value of an instruction that is not free."""
+        d = self.decisions.get(i.name)
+        if i.opcode == "tuple":
+            return tuple(self.kept[o] for o in i.operands)
+        if i.opcode == "get-tuple-element":
+            index = i.attributes["tuple_index"]
+            whole, source = self.kept[i.operands[0]], self._source(i.operands[0])
+            assert isinstance(whole, tuple)
+            if self.by_name[source].opcode == "tuple":
+                self.elements[i.name] = self._source(self.by_name[source].operands[index])
+            return whole[index]
+        if i.opcode == "parameter":
+            return _kept_as(i.shape, self.carried.get(self.c.name, dtypes.float32))
+        if i.opcode == "while":
+            return _kept_as(i.shape, self.carried.get(i.called[0], dtypes.float32))
+        if d is None or i.opcode == "constant":
+            return _kept_as(i.shape, dtypes.float32)
+        if isinstance(i.shape, Shape):
+            return _kept_as(i.shape, dtypes.float32 if 0 in d.float32_results else d.output)
+        return tuple(
+            _kept_as(e, dtypes.float32 if n in d.float32_results else d.output)
+            for n, e in enumerate(i.shape.elements)
+        )
+
+    def _source(self, name: str) -> str:
+        """The instruction that computes what the named one takes from a tuple."""
+        return self.elements.get(name, name)
+
+    def _leaves(self, name: str) -> set[str]:
+        """The arrays that a value holds, by name."""
+        i = self.by_name[name]
+        return {x for o in i.operands for x in self._leaves(o)} if i.opcode == "tuple" else {name}
+
+    def _find_readers(self) -> None:
+        for i in self.c.instructions:
+            d = self.decisions.get(i.name)
+            if i.name in self.free:
+                for n in self.free[i.name]:
+                    self._readers_of(i.operands[n]).free[i.name] = None
+            elif i.opcode == "while":
+                self._read(i.operands[0], self.carried.get(i.called[0], dtypes.float32))
+            elif i.opcode in ("tuple", "get-tuple-element"):
+                continue  # their readers say in which types
+            elif d is None:
+                for o in i.operands:
+                    self._read(o, dtypes.float32)
+            else:
+                for n, o in enumerate(i.operands):
+                    dtype = dtypes.float32 if n in d.float32_operands else d.operand
+                    self._read(o, dtype, exactly=d.rounding != "")
+        if not self.own_root:
+            self._read(self.c.root, self.carried.get(self.c.name, dtypes.float32))
+
+    def _read(self, name: str, dtype: DType, *, exactly: bool = False) -> None:
+        source = self.by_name[self._source(name)]
+        if source.opcode == "tuple":
+            for o in source.operands:
+                self._read(o, dtype, exactly=exactly)
+        elif isinstance(source.shape, Shape) and source.shape.dtype is dtypes.float32:
+            readers = self._readers_of(source.name)
+            readers.types.add(dtype)
+            readers.exactly |= exactly or dtype is not self.low
+
+    def _readers_of(self, name: str) -> _Readers:
+        return self.readers.setdefault(self._source(name), _Readers())
+
+    def _sources(self, name: str) -> list[str]:
+        """What a free instruction reads that commutes."""
+        operands = self.by_name[name].operands
+        return list(dict.fromkeys(self._source(operands[n]) for n in self.free[name]))
+
+    # ---- what must stay
+
+    def _fixed_labels(self) -> dict[str, int]:
+        """The free instructions of which one type is right only: those that give values of more bits to
+        whom reads them as they are, and those that round what is read as float32.
+        """
+        exactly: set[str] = set()  # values that must not be rounded, unless the plan does it
+        for name in reversed(self.free):
+            readers = self.readers.get(name, _Readers())
+            if readers.exactly or any(n in exactly and not self._names_low(n) for n in readers.free):
+                exactly.add(name)
+        fixed: dict[str, int] = {}
+        representable: set[str] = set()
+        for name in self.free:
+            if all(s in representable or self._is_representable(s) for s in self._sources(name)):
+                representable.add(name)
+            elif name in exactly:
+                fixed[name] = _AS_LOW if self._names_low(name) else _AS_FLOAT32
+                if fixed[name] == _AS_LOW:
+                    representable.add(name)
+        return fixed
+
+    def _is_representable(self, name: str) -> bool:
+        """Whether rounding to the low type changes no bit of a value that is not free."""
+        if name in self.free:
+            return False
+        i, kept = self.by_name[name], self.kept[name]
+        assert isinstance(kept, DType)
+        if i.opcode == "constant":
+            return _constant_is_representable(i.attributes["literal"], self.low)
+        if kept is not dtypes.float32:
+            return contains(self.low, kept)
+        if i.opcode == "convert" and name not in self.decisions:
+            return contains(self.low, self.by_name[i.operands[0]].array.dtype)
+        return False
+
+    # ---- the minimum cut
+
+    def _regions(self) -> list[list[str]]:
+        """The free instructions, those together whose choices meet at a value."""
+        parent: dict[str, str] = {}
+
+        def find(name: str) -> str:
+            top = name
+            while parent.setdefault(top, top) != top:
+                top = parent[top]
+            while parent[name] != top:
+                parent[name], name = top, parent[name]
+            return top
+
+        for name in self.free:
+            for source in self._sources(name):
+                if source in self.free or self.by_name[source].opcode != "constant":
+                    parent[find(name)] = find(source)
+        regions: dict[str, list[str]] = {}
+        for name in self.free:
+            regions.setdefault(find(name), []).append(name)
+        return list(regions.values())
+
+    def _cut(self, members: list[str], fixed: Mapping[str, int]) -> dict[str, int]:
+        """The choice for the instructions of a region that converts the fewest bytes: a cut between
+        those in float32 and those in the low type, whose arcs are converts. Several readers of a value
+        in one type share its convert, by a node of their own.
+        """
+        nodes = {name: 2 + n for n, name in enumerate(members)}
+        count = 2 + len(nodes)
+        weight = len(members) + 1  # of a byte; a choice other than the plan's weighs 1
+        arcs: list[tuple[int, int, int]] = []
+        for name, node in nodes.items():
+            label, capacity = fixed.get(name), _NEVER
+            if label is None:
+                label, capacity = (_AS_LOW if self._runs_low(name) else _AS_FLOAT32), 1
+            arcs.append((label, node, capacity) if label == _AS_FLOAT32 else (node, label, capacity))
+        for name in dict.fromkeys([*members, *(s for m in members for s in self._sources(m))]):
+            if self.by_name[name].opcode == "constant":
+                continue  # converted once, before the program runs
+            readers = self.readers.get(name, _Readers())
+            size = weight * math.prod(self.by_name[name].array.dims)
+            free = [nodes[n] for n in readers.free]
+            if name in nodes:
+                given = nodes[name]
+                to_low = size * _bytes(dtypes.float32, self.low)
+                to_float32 = size * _bytes(self.low, dtypes.float32)
+                for other in readers.types - {self.low, dtypes.float32}:
+                    arcs.append((given, _AS_LOW, size * _bytes(dtypes.float32, other)))
+                    arcs.append((_AS_FLOAT32, given, size * _bytes(self.low, other)))
+            else:
+                kept = self.kept[name]
+                assert isinstance(kept, DType)
+                to_low = size * _bytes(kept, self.low)
+                to_float32 = size * _bytes(kept, dtypes.float32)
+            low_readers = free + [_AS_LOW] * (self.low in readers.types)
+            if to_low and low_readers:
+                arcs.append((nodes.get(name, _AS_FLOAT32), count, to_low))
+                arcs += [(count, reader, _NEVER) for reader in low_readers]
+                count += 1
+            float32_readers = free + [_AS_FLOAT32] * (dtypes.float32 in readers.types)
+            if to_float32 and float32_readers:
+                arcs.append((count, nodes.get(name, _AS_LOW), to_float32))
+                arcs += [(reader, count, _NEVER) for reader in float32_readers]
+                count += 1
+        _, as_float32 = minimum_cut(count, arcs, _AS_FLOAT32, _AS_LOW)
+        return {name: _AS_FLOAT32 if node in as_float32 else _AS_LOW for name, node in nodes.items()}
+
+    def _runs_low(self, name: str) -> bool:
+        d = self.decisions.get(name)
+        return d is not None and d.operand is self.low
+
+    def _relabelled(self, name: str, label: int) -> Decision | None:
+        d = self.decisions.get(name)
+        dtype = self.low if label == _AS_LOW else dtypes.float32
+        if (d is None and dtype is dtypes.float32) or (
+            d is not None and d.operand is d.output is dtype
+        ):
+            return d
+        opcode = self.by_name[name].opcode
+        reason = f"{opcode} commutes with rounding: as {dtype.name} the fewest bytes are converted"
+        if d is None:
+            return Decision(dtype, dtypes.float32, dtype, reason)
+        return dataclasses.replace(d, operand=dtype, output=dtype, reason=f"{d.reason}; {reason}")
+
+
+def _in_float32(reason: str) -> Decision:
+    return Decision(dtypes.float32, dtypes.float32, dtypes.float32, reason)
+
+
+def _kept_as(shape: AnyShape, dtype: DType) -> _Kept:
+    """The types of a result whose float32 arrays are kept in this type."""
+    if isinstance(shape, Shape):
+        return dtype if shape.dtype is dtypes.float32 else shape.dtype
+    return tuple(_kept_as(e, dtype) for e in shape.elements)
+
+
+def _bytes(source: DType, wanted: DType) -> int:
+    """What converting an element reads and writes; nothing where float32 carries both and is wanted."""
+    if source is wanted or (wanted is dtypes.float32 and carrier(source) is wanted):
+        return 0
+    return carrier(source).itemsize + carrier(wanted).itemsize
+
+
+def _constant_is_representable(literal: ops.Bits, dtype: DType) -> bool:
+    """Whether every element of a float32 constant is zero or a finite normal number of the type."""
+    found = values_of(dtype)
+    size = np.abs(literal.data)
+    rest = literal.data.view(np.uint32) & ((1 << (23 - found.mantissa_bits)) - 1)
+    least_normal = 2.0 ** (2 - 2 ** (dtype.exponent_bits - 1))
+    fits = (size >= least_normal) & (size <= found.largest) & (rest == 0)
+    return bool(np.all((size == 0) | fits))
+
+
+# ---- merging -------------------------------------------------------------------------------------
+
+
+def merge_converts(module: Module) -> Module:
+    """The module with fewer float converts and reduce-precisions, and the same bits under every profile
+    but stochastic rounding.
+
+    A convert reads through another that changes no value, since its type contains the operand's; one
+    that thereby gives what it reads goes, and a reduce-precision of values that it would not change;
+    of equal converts of a value the first stays. What nobody reads goes. An instruction with
+    `frontend_attributes` stays, for it states something of its own.
+    """
+    changed = {c.name: _merged(c, module) for c in graph_computations(module)}
+    computations = tuple(changed.get(c.name, c) for c in module.computations)
+    return dataclasses.replace(module, computations=computations)
+
+
+def _merged(computation: Computation, module: Module) -> Computation:
+    body: dict[str, Instruction] = {}
+    held: dict[str, Values] = {}  # what a value is one of, if it is as a conversion leaves it
+    same: dict[str, str] = {}  # the values that stand for merged ones
+    first: dict[tuple[object, ...], str] = {}
+    for old in computation.instructions:
+        i = old.replace(operands=tuple(same.get(o, o) for o in old.operands))
+        if _rounds(i, body):
+            i = _through(i, body, held)
+            bits = i.attributes.get("exponent_bits"), i.attributes.get("mantissa_bits")
+            key = (i.opcode, i.operands, i.shape, *bits)
+            found = i.operands[0] if _is_identity(i, body, held) else first.get(key, "")
+            if found and body[found].shape == i.shape and not _states(i):
+                same[i.name] = found
+                continue
+            first.setdefault(key, i.name)
+        body[i.name] = i if i.operands != old.operands else old
+        values = _held(i, body, held, module)
+        if values is not None:
+            held[i.name] = values
+    root = same.get(computation.root, computation.root)
+    return Computation(computation.name, _without_dead(body, root), root)
+
+
+def _rounds(i: Instruction, body: Mapping[str, Instruction]) -> bool:
+    """Whether it is a convert between float formats, or a reduce-precision of one."""
+    return i.opcode in ("convert", "reduce-precision") and all(
+        isinstance(s, Shape) and has_values(s.dtype) for s in (i.shape, body[i.operands[0]].shape)
+    )
+
+
+def _states(i: Instruction) -> bool:
+    return bool(i.attributes.get("frontend_attributes"))
+
+
+def _through(
+    i: Instruction, body: Mapping[str, Instruction], held: Mapping[str, Values]
+) -> Instruction:
+    """A convert that reads what the converts before it read, where these change nothing."""
+    while i.opcode == "convert":
+        inner = body[i.operands[0]]
+        if inner.opcode != "convert" or not _rounds(inner, body) or _rounds_otherwise(i, inner):
+            break
+        source = body[inner.operands[0]]
+        if not contains(inner.array.dtype, source.array.dtype):
+            break
+        if source.array.dtype is i.array.dtype and source.name not in held:
+            break  # the conversion may flush it (C4), or change a NaN (C5) or an Inf (C3)
+        i = i.replace(operands=(source.name,))
+    return i
+
+
+def _rounds_otherwise(*instructions: Instruction) -> bool:
+    return any(
+        "neuronsim.rounding" in i.attributes.get("frontend_attributes", ()) for i in instructions
+    )
+
+
+def _is_identity(i: Instruction, body: Mapping[str, Instruction], held: Mapping[str, Values]) -> bool:
+    """Whether it gives the bits that it reads."""
+    source = body[i.operands[0]]
+    if i.opcode == "convert":
+        return source.array.dtype is i.array.dtype  # C5
+    values = held.get(source.name)
+    return values is not None and _of_reduce_precision(i).contain(values)
+
+
+def _of_reduce_precision(i: Instruction) -> Values:
+    return values_of_reduce_precision(i.attributes["exponent_bits"], i.attributes["mantissa_bits"])
+
+
+def _held(
+    i: Instruction, body: Mapping[str, Instruction], held: Mapping[str, Values], module: Module
+) -> Values | None:
+    """What the values of an array are of, where a conversion or arithmetic stored them: then NaN is the
+    type's own (C5, E6), and C3 and C4 have acted, so that another conversion changes nothing.
+    """
+    if not isinstance(i.shape, Shape) or not has_values(i.shape.dtype):
+        return None
+    own = values_of(i.shape.dtype)
+    if i.opcode == "reduce-precision":
+        rounded = _of_reduce_precision(i)
+        return rounded if own.contain(rounded) else own
+    if i.opcode == "convert":
+        source = body[i.operands[0]].array.dtype
+        if source is i.shape.dtype:
+            return held.get(i.operands[0])
+        return values_of(source) if has_values(source) and contains(i.shape.dtype, source) else own
+    numbers = commuted_operands(i, module, i.shape.dtype)
+    if numbers:
+        known = {held.get(i.operands[n]) for n in numbers}
+        return known.pop() if len(known) == 1 else None
+    computes = i.opcode in ops.OPCODES and i.opcode not in (*MOVES, *ORDERS)
+    if computes and (row(i).core is not None or i.opcode == "dot"):
+        return own
+    return None
+
+
+def _without_dead(body: Mapping[str, Instruction], root: str) -> tuple[Instruction, ...]:
+    """The instructions without the float converts that nobody reads."""
+    kept: list[Instruction] = []
+    read = {root}
+    for i in reversed(body.values()):
+        if i.name in read or not _rounds(i, body) or _states(i):
+            kept.append(i)
+            read.update(i.operands)
+    return tuple(reversed(kept))
+
+
+def converted_bytes(module: Module) -> int:
+    """The bytes that the converts between float types of a module read and write, and its
+    reduce-precisions: those of constants do so before the program runs, and are not counted.
+
+    A loop's or a branch's are counted once.
+    """
+    total = 0
+    for c in graph_computations(module):
+        for i in c.instructions:
+            if _rounds(i, c.by_name) and c.by_name[i.operands[0]].opcode != "constant":
+                source, wanted = c.by_name[i.operands[0]].array.dtype, i.array.dtype
+                if source is not wanted or i.opcode == "reduce-precision":
+                    total += math.prod(i.array.dims) * (source.itemsize + wanted.itemsize)
+    return total
