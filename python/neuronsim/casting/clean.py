@@ -22,6 +22,7 @@ from neuronsim.casting.commuting import (
     commuted_operands,
     contains,
     has_values,
+    states_more,
     values_of,
     values_of_reduce_precision,
 )
@@ -160,8 +161,6 @@ class _Chooser:
             return ()
         if i.opcode == "transpose" and self.profile.transpose == "tensor_engine":
             return ()  # a product with the identity, of Inf too (M8)
-        if "neuronsim.rounding" in i.attributes.get("frontend_attributes", ()):
-            return ()
         d = self.decisions.get(i.name)
         if d is not None:
             plain = dataclasses.replace(d, operand=dtypes.float32, output=dtypes.float32)
@@ -423,10 +422,11 @@ def _merged(computation: Computation, module: Module) -> Computation:
             bits = i.attributes.get("exponent_bits"), i.attributes.get("mantissa_bits")
             key = (i.opcode, i.operands, i.shape, *bits)
             found = i.operands[0] if _is_identity(i, body, held) else first.get(key, "")
-            if found and body[found].shape == i.shape and not _states(i):
+            if found and body[found].shape == i.shape and not _is_stated(i):
                 same[i.name] = found
                 continue
-            first.setdefault(key, i.name)
+            if not states_more(i):
+                first.setdefault(key, i.name)
         body[i.name] = i if i.operands != old.operands else old
         values = _held(i, body, held, module)
         if values is not None:
@@ -442,7 +442,7 @@ def _rounds(i: Instruction, body: Mapping[str, Instruction]) -> bool:
     )
 
 
-def _states(i: Instruction) -> bool:
+def _is_stated(i: Instruction) -> bool:
     return bool(i.attributes.get("frontend_attributes"))
 
 
@@ -452,7 +452,9 @@ def _through(
     """A convert that reads what the converts before it read, where these change nothing."""
     while i.opcode == "convert":
         inner = body[i.operands[0]]
-        if inner.opcode != "convert" or not _rounds(inner, body) or _rounds_otherwise(i, inner):
+        if inner.opcode != "convert" or not _rounds(inner, body):
+            break
+        if states_more(i) or states_more(inner):
             break
         source = body[inner.operands[0]]
         if not contains(inner.array.dtype, source.array.dtype):
@@ -461,12 +463,6 @@ def _through(
             break  # the conversion may flush it (C4), or change a NaN (C5) or an Inf (C3)
         i = i.replace(operands=(source.name,))
     return i
-
-
-def _rounds_otherwise(*instructions: Instruction) -> bool:
-    return any(
-        "neuronsim.rounding" in i.attributes.get("frontend_attributes", ()) for i in instructions
-    )
 
 
 def _is_identity(i: Instruction, body: Mapping[str, Instruction], held: Mapping[str, Values]) -> bool:
@@ -513,8 +509,8 @@ def _without_dead(body: Mapping[str, Instruction], root: str) -> tuple[Instructi
     """The instructions without the float converts that nobody reads."""
     kept: list[Instruction] = []
     read = {root}
-    for i in reversed(body.values()):
-        if i.name in read or not _rounds(i, body) or _states(i):
+    for i in reversed(list(body.values())):
+        if i.name in read or not _rounds(i, body) or _is_stated(i):
             kept.append(i)
             read.update(i.operands)
     return tuple(reversed(kept))

@@ -32,7 +32,7 @@ MOVES: dict[str, tuple[int, ...] | None] = {
     "slice": (0,),
     "transpose": (0,),
 }
-# These give one of their operands' values, chosen by its size: rounding keeps the order of numbers (E7).
+# These give one of their operands' values, chosen by its size; rounding keeps the order (E7).
 ORDERS: dict[str, tuple[int, ...] | None] = {
     "clamp": (0, 1, 2),
     "maximum": (0, 1),
@@ -57,8 +57,8 @@ STAYS: dict[str, str] = {
     "select-and-scatter": "numbers that differ may be equal once they are rounded, and it adds (R5)",
     "set-dimension-size": "it states a size, which a move of its convert would separate from the value",
     "sign": "a small number may be zero once it is rounded",
-    "sort": "numbers that differ may be equal once they are rounded, and their order then another (E10)",
-    "topk": "numbers that differ may be equal once they are rounded, and their indices then others (E10)",
+    "sort": "numbers that differ may be equal once they are rounded, and in another order (E10)",
+    "topk": "numbers that differ may be equal once they are rounded, with other indices (E10)",
 }
 
 
@@ -69,17 +69,27 @@ def commuted_operands(i: Instruction, module: Module, dtype: DType) -> tuple[int
     Of the orders all float8 formats are excluded: where overflow gives NaN (e4m3fn, and C3's
     `fp8_overflow="nan"`), the larger operand may be rounded to NaN, which every order gives on (E7).
     """
-    if not isinstance(i.shape, Shape):
+    if not isinstance(i.shape, Shape) or states_more(i):
         return ()
     if i.opcode in MOVES:
         numbers = MOVES[i.opcode]
-    elif i.opcode not in ORDERS or dtype.itemsize == 1:
-        return ()
-    elif i.called and simple_reducer(module.by_name[i.called[0]]) not in ("maximum", "minimum"):
-        return ()
-    else:
+    elif i.opcode in ORDERS and dtype.itemsize > 1 and _keeps_one(i, module):
         numbers = ORDERS[i.opcode]
+    else:
+        return ()
     return tuple(range(len(i.operands))) if numbers is None else numbers
+
+
+def _keeps_one(i: Instruction, module: Module) -> bool:
+    """Whether what it applies, if anything, gives one of two values."""
+    return all(simple_reducer(module.by_name[n]) in ("maximum", "minimum") for n in i.called)
+
+
+def states_more(i: Instruction) -> bool:
+    """Whether `frontend_attributes` state more of an instruction than why it is as it is: its rounding,
+    a relayout (M8).
+    """
+    return not set(i.attributes.get("frontend_attributes", ())) <= {"neuronsim.reason"}
 
 
 @dataclass(frozen=True)
