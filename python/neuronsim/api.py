@@ -121,7 +121,8 @@ class CompiledProgram:
         self._plan = plan
         self._setup = setup
         verify_replicas(model, setup.replicas)
-        clean = setup.profile.rounding != "stochastic"  # each convert draws words of its own (S2)
+        # Each convert draws words of its own (S2), and a transpose may compute (A3).
+        clean = setup.profile.rounding != "stochastic" and setup.profile.transpose == "move_bits"
         self._module = apply_plan(model, plan, clean=clean)
         self._program: Program = compile_module(self._module, setup.profile, setup.target)
         self._diagnostics = Counts().to_dict("off")

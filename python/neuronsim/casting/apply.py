@@ -13,18 +13,20 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from neuronsim import dtypes
+from neuronsim.casting.clean import choose_types, merge_converts
+from neuronsim.casting.commuting import commuted_operands
 from neuronsim.casting.conversions import (
     carrier,
     convert,
     retyped,
     short_name,
     travels_in_float32,
-    widens_to,
     works_on_float32,
 )
-from neuronsim.casting.plan import Plan, check_plan
+from neuronsim.casting.plan import Plan, check_plan, decisions_of_loops
 from neuronsim.casting.policy import Decision, Rounding
 from neuronsim.casting.scalars import retype_scalars
+from neuronsim.casting.value_sets import contains
 from neuronsim.dtypes import DType
 from neuronsim.hlo.instruction_settings import PREFIX
 from neuronsim.hlo.module import (
@@ -59,12 +61,16 @@ def apply_plan(module: Module, plan: Plan, clean: bool = True) -> Module:
     flat = inline_calls(module)
     if not plan.decisions:
         return flat
+    keep = plan.keep_output_type
     decisions = plan.decisions
-    shared = _Shared(flat, _carried(flat, decisions), plan.keep_output_type, clean)
+    if clean:
+        decisions = choose_types(flat, decisions, keep_output_type=keep)
+    shared = _Shared(flat, decisions_of_loops(flat, decisions), keep, clean)
     rewritten = {c.name: _Rewriter(c, decisions, shared).run() for c in graph_computations(flat)}
     computations = (rewritten.get(c.name, c) for c in flat.computations)
     planned = dataclasses.replace(flat, computations=(*shared.new_computations(), *computations))
-    return planned if plan.keep_output_type else _with_own_outputs(planned)
+    planned = planned if keep else _with_own_outputs(planned)
+    return merge_converts(planned) if clean else planned
 
 
 def _with_own_outputs(module: Module) -> Module:
@@ -99,19 +105,6 @@ def _inside(shape: AnyShape, path: tuple[int, ...]) -> AnyShape:
         assert isinstance(shape, TupleShape)
         shape = shape.elements[index]
     return shape
-
-
-def _carried(module: Module, decisions: Mapping[str, Decision]) -> dict[str, Decision]:
-    """How loops carry float32 values, by the names of their bodies and conditions: one decision for
-    each, as `check_plan` made sure.
-    """
-    return {
-        name: decisions[i.name]
-        for c in graph_computations(module)
-        for i in c.instructions
-        if i.opcode == "while" and i.name in decisions
-        for name in i.called
-    }
 
 
 class _Shared:
@@ -309,7 +302,7 @@ class _Rewriter:
         key = (name, wanted, rounding)
         if key not in self.converted or not self._is_shared(name, rounding):
             narrow = carrier(have) is not dtypes.float32
-            if travels_in_float32(wanted) and narrow and not widens_to(have, wanted):
+            if travels_in_float32(wanted) and narrow and not contains(wanted, have):
                 source = self._as(name, dtypes.float32)
             else:
                 source = name
@@ -338,7 +331,7 @@ class _Rewriter:
             called = tuple(self.shared.retyped(n, i.opcode, read) for n in i.called)
             lowered = lowered.replace(attributes={**i.attributes, "called": called})
         lowered = _stating_how(lowered, d, rounds_steps=lowered.called != i.called)
-        if _rounds_on_store(i, d, wide=wide):
+        if _rounds_on_store(i, d, self.shared.by_name, wide=wide):
             self._emit_rounded(lowered, d)
         else:
             self._emit(_stating(lowered, reason=d.reason), _planned_results(i, d))
@@ -388,12 +381,15 @@ def _runs_in_float32(i: Instruction, d: Decision) -> bool:
     return works_on_float32(i) or (two_types and not has_form)
 
 
-def _rounds_on_store(i: Instruction, d: Decision, *, wide: bool) -> bool:
+def _rounds_on_store(
+    i: Instruction, d: Decision, computations: Mapping[str, Computation], *, wide: bool
+) -> bool:
     """Whether a float32 result needs an instruction that rounds it to the planned type."""
     if d.output is dtypes.float32 or not _rounded_results(i, d):
         return False
-    moved = row(i).cast == "movement" and d.operand is d.output and d.relayout is None
-    return wide or (travels_in_float32(d.output) and not moved)
+    moved = row(i).cast == "movement" or commuted_operands(i, computations, d.output)
+    exact = moved and d.operand is d.output and d.relayout is None
+    return wide or (travels_in_float32(d.output) and not exact)
 
 
 def _stating_how(i: Instruction, d: Decision, *, rounds_steps: bool) -> Instruction:

@@ -1,7 +1,8 @@
 """The clean-up of converts: fewer bytes converted, the same bits.
 
 `choose_types` acts on a plan before it is applied, `merge_converts` on the module after. Neither is for
-stochastic rounding, where a convert that is moved, shared or left out draws other words (S2).
+a profile of stochastic rounding, where a convert that is moved, shared or left out draws other words
+(S2), nor for one that has transposes on the tensor engine, which then compute (A3, M8).
 """
 
 from __future__ import annotations
@@ -15,20 +16,18 @@ from typing import TypeAlias
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.commuting import (
-    MOVES,
-    ORDERS,
-    Values,
-    commuted_operands,
+from neuronsim.casting.commuting import MOVES, ORDERS, commuted_operands, states_more
+from neuronsim.casting.conversions import carrier
+from neuronsim.casting.minimum_cut import minimum_cut
+from neuronsim.casting.plan import decisions_of_loops
+from neuronsim.casting.policy import Decision, Rounding
+from neuronsim.casting.value_sets import (
+    ValueSet,
     contains,
     has_values,
-    states_more,
     values_of,
     values_of_reduce_precision,
 )
-from neuronsim.casting.conversions import carrier
-from neuronsim.casting.minimum_cut import minimum_cut
-from neuronsim.casting.policy import Decision
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import (
     AnyShape,
@@ -39,7 +38,6 @@ from neuronsim.hlo.module import (
     graph_computations,
 )
 from neuronsim.hlo.opcodes import row
-from neuronsim.profiles import Profile
 
 # ---- choosing types ------------------------------------------------------------------------------
 
@@ -53,7 +51,6 @@ def choose_types(
     module: Module,
     decisions: Mapping[str, Decision],
     *,
-    profile: Profile | None = None,
     keep_output_type: bool = True,
 ) -> dict[str, Decision]:
     """The decisions with other types for instructions with which rounding commutes
@@ -63,34 +60,17 @@ def choose_types(
     which the decisions first name them; for each, an instruction that runs in it or in float32 may run
     in either, and a minimum cut says in which. An instruction that rounds what is then read as float32
     runs low, where the plan has that rounding. Of equal choices the one nearest to the plan is taken.
-    Without `keep_output_type` the entry's result stays as the plan has it. Under stochastic rounding
-    nothing changes.
+    Without `keep_output_type` the entry's result stays as the plan has it.
     """
-    profile = profile or Profile()
     chosen = dict(decisions)
-    if profile.rounding == "stochastic":
-        return chosen
     named = dict.fromkeys(t for d in decisions.values() for t in (d.operand, d.output))
     for low in named:
         if low is not dtypes.float32 and has_values(low):
-            carried = carried_types(module, chosen)
+            carried = decisions_of_loops(module, chosen)
             for c in graph_computations(module):
                 own_root = c.name == module.entry and not keep_output_type
-                chosen |= _Chooser(c, module, chosen, carried, low, profile, own_root=own_root).run()
+                chosen |= _Chooser(c, module, chosen, carried, low, own_root=own_root).run()
     return chosen
-
-
-def carried_types(module: Module, decisions: Mapping[str, Decision]) -> dict[str, DType]:
-    """The types in which loops carry float32 values, by the names of their bodies and conditions: one
-    for each, as `check_plan` made sure.
-    """
-    return {
-        name: decisions[i.name].output
-        for c in graph_computations(module)
-        for i in c.instructions
-        if i.opcode == "while" and i.name in decisions
-        for name in i.called
-    }
 
 
 @dataclass
@@ -112,9 +92,8 @@ class _Chooser:
         computation: Computation,
         module: Module,
         decisions: Mapping[str, Decision],
-        carried: Mapping[str, DType],
+        carried: Mapping[str, Decision],
         low: DType,
-        profile: Profile,
         *,
         own_root: bool,
     ) -> None:
@@ -124,7 +103,6 @@ class _Chooser:
         self.decisions = decisions
         self.carried = carried
         self.low = low
-        self.profile = profile
         self.free: dict[str, tuple[int, ...]] = {}  # with the operands that commute
         self.kept: dict[str, _Kept] = {}
         self.elements: dict[str, str] = {}  # what a get-tuple-element takes from a tuple made here
@@ -135,21 +113,18 @@ class _Chooser:
         """The decisions that change."""
         if not any(self._names_low(i.name) for i in self.c.instructions):
             return {}
-        fixed = self._leaves(self.c.root) if self.own_root else ()
         for i in self.c.instructions:
-            numbers = () if i.name in fixed else self._commuted(i)
-            if numbers:
-                self.free[i.name] = numbers
             self.kept[i.name] = self._kept(i)
+        given = self._leaves(self.c.root) if self.own_root else set()
+        for i in self.c.instructions:
+            if i.name not in given and (numbers := self._commuted(i)):
+                self.free[i.name] = numbers
         self._find_readers()
         labels = self._fixed_labels()
         for members in self._regions():
             labels |= self._cut(members, labels)
-        return {
-            name: decision
-            for name, label in labels.items()
-            if (decision := self._relabelled(name, label)) is not self.decisions.get(name)
-        }
+        chosen = {name: self._relabelled(name, label) for name, label in labels.items()}
+        return {name: d for name, d in chosen.items() if d is not None}
 
     def _names_low(self, name: str) -> bool:
         d = self.decisions.get(name)
@@ -159,8 +134,6 @@ class _Chooser:
         """The operands that commute with rounding, if either type may be chosen for the instruction."""
         if not isinstance(i.shape, Shape) or i.shape.dtype is not dtypes.float32:
             return ()
-        if i.opcode == "transpose" and self.profile.transpose == "tensor_engine":
-            return ()  # a product with the identity, of Inf too (M8)
         d = self.decisions.get(i.name)
         if d is not None:
             plain = dataclasses.replace(d, operand=dtypes.float32, output=dtypes.float32)
@@ -169,7 +142,14 @@ class _Chooser:
                 dtypes.float32,
             }:
                 return ()
-        return commuted_operands(i, self.module, self.low)
+        numbers = commuted_operands(i, self.module.by_name, self.low)
+        return numbers if all(self._may_be_low(i.operands[n]) for n in numbers) else ()
+
+    def _may_be_low(self, name: str) -> bool:
+        """Whether it is float32, and no constant whose own decision says how it is rounded."""
+        i, d = self.by_name[name], self.decisions.get(name)
+        stated = d is not None and d.rounding != "" and i.opcode == "constant"
+        return i.array.dtype is dtypes.float32 and not stated
 
     def _kept(self, i: Instruction) -> _Kept:
         """The type in which the plan keeps the value of an instruction that is not free."""
@@ -178,15 +158,16 @@ class _Chooser:
             return tuple(self.kept[o] for o in i.operands)
         if i.opcode == "get-tuple-element":
             index = i.attributes["tuple_index"]
-            whole, source = self.kept[i.operands[0]], self._source(i.operands[0])
+            whole: _Kept = self.kept[i.operands[0]]
+            source = self._source(i.operands[0])
             assert isinstance(whole, tuple)
             if self.by_name[source].opcode == "tuple":
                 self.elements[i.name] = self._source(self.by_name[source].operands[index])
-            return whole[index]
-        if i.opcode == "parameter":
-            return _kept_as(i.shape, self.carried.get(self.c.name, dtypes.float32))
-        if i.opcode == "while":
-            return _kept_as(i.shape, self.carried.get(i.called[0], dtypes.float32))
+            element: _Kept = whole[index]
+            return element
+        if i.opcode in ("parameter", "while"):
+            carried, _ = self._carried(self.c.name if i.opcode == "parameter" else i.called[0])
+            return _kept_as(i.shape, carried)
         if d is None or i.opcode == "constant":
             return _kept_as(i.shape, dtypes.float32)
         if isinstance(i.shape, Shape):
@@ -196,14 +177,19 @@ class _Chooser:
             for n, e in enumerate(i.shape.elements)
         )
 
+    def _carried(self, name: str) -> tuple[DType, Rounding]:
+        """The type, and the rounding, in which a loop that calls the computation carries values."""
+        d = self.carried.get(name)
+        return (dtypes.float32, "") if d is None else (d.output, d.rounding)
+
     def _source(self, name: str) -> str:
         """The instruction that computes what the named one takes from a tuple."""
         return self.elements.get(name, name)
 
     def _leaves(self, name: str) -> set[str]:
         """The arrays that a value holds, by name."""
-        i = self.by_name[name]
-        return {x for o in i.operands for x in self._leaves(o)} if i.opcode == "tuple" else {name}
+        i = self.by_name[self._source(name)]
+        return {x for o in i.operands for x in self._leaves(o)} if i.opcode == "tuple" else {i.name}
 
     def _find_readers(self) -> None:
         for i in self.c.instructions:
@@ -212,7 +198,7 @@ class _Chooser:
                 for n in self.free[i.name]:
                     self._readers_of(i.operands[n]).free[i.name] = None
             elif i.opcode == "while":
-                self._read(i.operands[0], self.carried.get(i.called[0], dtypes.float32))
+                self._read(i.operands[0], *self._carried(i.called[0]))
             elif i.opcode in ("tuple", "get-tuple-element"):
                 continue  # their readers say in which types
             elif d is None:
@@ -221,19 +207,19 @@ class _Chooser:
             else:
                 for n, o in enumerate(i.operands):
                     dtype = dtypes.float32 if n in d.float32_operands else d.operand
-                    self._read(o, dtype, exactly=d.rounding != "")
+                    self._read(o, dtype, d.rounding)
         if not self.own_root:
-            self._read(self.c.root, self.carried.get(self.c.name, dtypes.float32))
+            self._read(self.c.root, *self._carried(self.c.name))
 
-    def _read(self, name: str, dtype: DType, *, exactly: bool = False) -> None:
+    def _read(self, name: str, dtype: DType, rounding: Rounding = "") -> None:
         source = self.by_name[self._source(name)]
         if source.opcode == "tuple":
             for o in source.operands:
-                self._read(o, dtype, exactly=exactly)
+                self._read(o, dtype, rounding)
         elif isinstance(source.shape, Shape) and source.shape.dtype is dtypes.float32:
             readers = self._readers_of(source.name)
             readers.types.add(dtype)
-            readers.exactly |= exactly or dtype is not self.low
+            readers.exactly |= rounding != "" or dtype is not self.low
 
     def _readers_of(self, name: str) -> _Readers:
         return self.readers.setdefault(self._source(name), _Readers())
@@ -405,14 +391,14 @@ def merge_converts(module: Module) -> Module:
     of equal converts of a value the first stays. What nobody reads goes. An instruction with
     `frontend_attributes` stays, for it states something of its own.
     """
-    changed = {c.name: _merged(c, module) for c in graph_computations(module)}
-    computations = tuple(changed.get(c.name, c) for c in module.computations)
+    merged = {c.name: _merged(c, module) for c in graph_computations(module)}
+    computations = tuple(merged.get(c.name, c) for c in module.computations)
     return dataclasses.replace(module, computations=computations)
 
 
 def _merged(computation: Computation, module: Module) -> Computation:
     body: dict[str, Instruction] = {}
-    held: dict[str, Values] = {}  # what a value is one of, if it is as a conversion leaves it
+    held: dict[str, ValueSet] = {}  # what a value is one of, if it is as a conversion leaves it
     same: dict[str, str] = {}  # the values that stand for merged ones
     first: dict[tuple[object, ...], str] = {}
     for old in computation.instructions:
@@ -432,7 +418,10 @@ def _merged(computation: Computation, module: Module) -> Computation:
         if values is not None:
             held[i.name] = values
     root = same.get(computation.root, computation.root)
-    return Computation(computation.name, _without_dead(body, root), root)
+    instructions = _without_dead(body, root)
+    if instructions == computation.instructions:
+        return computation
+    return Computation(computation.name, instructions, root)
 
 
 def _rounds(i: Instruction, body: Mapping[str, Instruction]) -> bool:
@@ -447,7 +436,7 @@ def _is_stated(i: Instruction) -> bool:
 
 
 def _through(
-    i: Instruction, body: Mapping[str, Instruction], held: Mapping[str, Values]
+    i: Instruction, body: Mapping[str, Instruction], held: Mapping[str, ValueSet]
 ) -> Instruction:
     """A convert that reads what the converts before it read, where these change nothing."""
     while i.opcode == "convert":
@@ -465,7 +454,7 @@ def _through(
     return i
 
 
-def _is_identity(i: Instruction, body: Mapping[str, Instruction], held: Mapping[str, Values]) -> bool:
+def _is_identity(i: Instruction, body: Mapping[str, Instruction], held: Mapping[str, ValueSet]) -> bool:
     """Whether it gives the bits that it reads."""
     source = body[i.operands[0]]
     if i.opcode == "convert":
@@ -474,13 +463,13 @@ def _is_identity(i: Instruction, body: Mapping[str, Instruction], held: Mapping[
     return values is not None and _of_reduce_precision(i).contain(values)
 
 
-def _of_reduce_precision(i: Instruction) -> Values:
+def _of_reduce_precision(i: Instruction) -> ValueSet:
     return values_of_reduce_precision(i.attributes["exponent_bits"], i.attributes["mantissa_bits"])
 
 
 def _held(
-    i: Instruction, body: Mapping[str, Instruction], held: Mapping[str, Values], module: Module
-) -> Values | None:
+    i: Instruction, body: Mapping[str, Instruction], held: Mapping[str, ValueSet], module: Module
+) -> ValueSet | None:
     """What the values of an array are of, where a conversion or arithmetic stored them: then NaN is the
     type's own (C5, E6), and C3 and C4 have acted, so that another conversion changes nothing.
     """
@@ -495,7 +484,7 @@ def _held(
         if source is i.shape.dtype:
             return held.get(i.operands[0])
         return values_of(source) if has_values(source) and contains(i.shape.dtype, source) else own
-    numbers = commuted_operands(i, module, i.shape.dtype)
+    numbers = commuted_operands(i, module.by_name, i.shape.dtype)
     if numbers:
         known = {held.get(i.operands[n]) for n in numbers}
         return known.pop() if len(known) == 1 else None

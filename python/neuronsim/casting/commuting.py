@@ -1,18 +1,14 @@
-"""What rounding commutes with, and which formats hold all values of another: the facts that let a
-convert stand elsewhere or go away without changing a bit.
-
->>> contains(dtypes.float32, dtypes.float16), contains(dtypes.bfloat16, dtypes.float16)
-(True, False)
+"""What rounding commutes with: the operations that may run on values before or after these are rounded
+and give the same bits, and those that may not, with the reason.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-from neuronsim import dtypes
-from neuronsim.casting.conversions import carrier
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Instruction, Module, Shape, simple_reducer
+from neuronsim.hlo.instruction_settings import PREFIX, REASON
+from neuronsim.hlo.module import Computation, Instruction, Shape, simple_reducer
 
 # The operands, by number, whose values an operation moves; None is all of them. Rounding these gives
 # the rounded result: elements are moved, or their signs flipped, and nothing is computed (E6).
@@ -62,7 +58,9 @@ STAYS: dict[str, str] = {
 }
 
 
-def commuted_operands(i: Instruction, module: Module, dtype: DType) -> tuple[int, ...]:
+def commuted_operands(
+    i: Instruction, computations: Mapping[str, Computation], dtype: DType
+) -> tuple[int, ...]:
     """The numbers of the operands of which holds: rounding them to `dtype` gives the result of the
     instruction, rounded. Without an element where there is no such rule.
 
@@ -73,74 +71,19 @@ def commuted_operands(i: Instruction, module: Module, dtype: DType) -> tuple[int
         return ()
     if i.opcode in MOVES:
         numbers = MOVES[i.opcode]
-    elif i.opcode in ORDERS and dtype.itemsize > 1 and _keeps_one(i, module):
+    elif i.opcode in ORDERS and dtype.itemsize > 1 and _keeps_one(i, computations):
         numbers = ORDERS[i.opcode]
     else:
         return ()
     return tuple(range(len(i.operands))) if numbers is None else numbers
 
 
-def _keeps_one(i: Instruction, module: Module) -> bool:
+def _keeps_one(i: Instruction, computations: Mapping[str, Computation]) -> bool:
     """Whether what it applies, if anything, gives one of two values."""
-    return all(simple_reducer(module.by_name[n]) in ("maximum", "minimum") for n in i.called)
+    return all(simple_reducer(computations[n]) in ("maximum", "minimum") for n in i.called)
 
 
 def states_more(i: Instruction) -> bool:
-    """Whether `frontend_attributes` state more of an instruction than why it is as it is: its rounding,
-    a relayout (M8).
-    """
-    return not set(i.attributes.get("frontend_attributes", ())) <= {"neuronsim.reason"}
-
-
-@dataclass(frozen=True)
-class Values:
-    """The values of a number format: of so many bits behind the first, up to the largest, multiples of
-    the smallest, and perhaps Inf. NaN is in all of them.
-    """
-
-    mantissa_bits: int
-    smallest: float
-    largest: float
-    has_inf: bool
-
-    def contain(self, other: Values) -> bool:
-        """Whether they contain the others, which have as many bits or fewer."""
-        return (
-            other.mantissa_bits <= self.mantissa_bits
-            and other.smallest >= self.smallest
-            and other.largest <= self.largest
-            and (self.has_inf or not other.has_inf)
-        )
-
-
-def values_of(dtype: DType) -> Values:
-    """The values of a device float format (rule F), or of an open one, carried by float32 (C9)."""
-    if carrier(dtype) is dtypes.float32 and dtype is not dtypes.float32:
-        return values_of_reduce_precision(dtype.exponent_bits, dtype.mantissa_bits)
-    exponent = 2 - 2 ** (dtype.exponent_bits - 1)
-    smallest = 2.0 ** (exponent - dtype.mantissa_bits)
-    return Values(dtype.mantissa_bits, smallest, dtype.max, dtype.has_inf)
-
-
-def values_of_reduce_precision(exponent_bits: int, mantissa_bits: int) -> Values:
-    """The values that `reduce-precision` leaves of float32: those below the least normal number of
-    fewer exponent bits than 8 become zero (C9).
-    """
-    exponent = 2 - 2 ** (exponent_bits - 1)
-    smallest = 2.0 ** (exponent - (mantissa_bits if exponent_bits == 8 else 0))
-    largest = (2 - 2.0**-mantissa_bits) * 2.0 ** (1 - exponent)
-    return Values(mantissa_bits, smallest, largest, has_inf=True)
-
-
-def has_values(dtype: DType) -> bool:
-    """Whether it is a float format of the device, of which `values_of` knows."""
-    return dtype.kind == "float" and dtype.exponent_bits > 0
-
-
-def contains(wide: DType, narrow: DType) -> bool:
-    """Whether every value of a float format, Inf and subnormals too, is one of another, so that a
-    conversion there changes nothing.
-    """
-    return wide is narrow or (
-        has_values(wide) and has_values(narrow) and values_of(wide).contain(values_of(narrow))
-    )
+    """Whether frontend attributes state how an instruction computes: its rounding, a relayout (M8)."""
+    stated = i.attributes.get("frontend_attributes", ())
+    return any(key.startswith(PREFIX) and key != REASON for key in stated)

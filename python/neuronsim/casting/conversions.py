@@ -41,14 +41,6 @@ def travels_in_float32(dtype: DType) -> bool:
     return dtype is dtypes.tfloat32 or dtype.is_open
 
 
-def widens_to(dtype: DType, wanted: DType) -> bool:
-    """Whether a type that travels in float32 has every value of one with an element type, so that
-    widening to float32 is all (C5). A format with fewer than 8 exponent bits has no subnormals (C9).
-    """
-    exponents = wanted.exponent_bits > dtype.exponent_bits or wanted.exponent_bits == 8
-    return exponents and wanted.mantissa_bits >= dtype.mantissa_bits
-
-
 def convert(name: str, operand: str, source: Shape, wanted: DType) -> Instruction:
     """The instruction that converts a value of this shape to the wanted type, once (C1): to one that
     travels in float32 from there, or from a type that it holds.

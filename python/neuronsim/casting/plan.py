@@ -367,6 +367,19 @@ def _listed(values: Iterable[object]) -> str:
     return ", ".join(str(v) or "the profile" for v in values)
 
 
+def decisions_of_loops(module: Module, decisions: Mapping[str, Decision]) -> dict[str, Decision]:
+    """How loops carry float32 values, by the names of their bodies and conditions: one decision for
+    each, as `check_plan` made sure.
+    """
+    return {
+        name: decisions[i.name]
+        for c in graph_computations(module)
+        for i in c.instructions
+        if i.opcode == "while" and i.name in decisions
+        for name in i.called
+    }
+
+
 def _loop_problems(graphs: Sequence[Computation], decisions: Mapping[str, Decision]) -> list[str]:
     """Computations that two callers would have in different types."""
     callers: dict[str, tuple[str, DType, str]] = {}
