@@ -64,10 +64,11 @@ def commuted_operands(
     """The numbers of the operands of which holds: rounding them to `dtype` gives the result of the
     instruction, rounded. Without an element where there is no such rule.
 
-    Of the orders all float8 formats are excluded: where overflow gives NaN (e4m3fn, and C3's
-    `fp8_overflow="nan"`), the larger operand may be rounded to NaN, which every order gives on (E7).
+    Of the orders all float8 formats are excluded: where overflow gives NaN (C3's `fp8_overflow="nan"`)
+    the minimum of a large and a small number is NaN once they are rounded (E7). The device computes
+    nothing in e4m3fn (rule F).
     """
-    if not isinstance(i.shape, Shape) or states_more(i):
+    if not isinstance(i.shape, Shape) or not dtype.device or states_more(i):
         return ()
     if i.opcode in MOVES:
         numbers = MOVES[i.opcode]
