@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.recognition import COMPOSITES, Composite, recognise
@@ -34,7 +35,6 @@ from neuronsim.hlo.module import (
 )
 from neuronsim.hlo.parse import from_text
 from neuronsim.hlo.verify import verify
-from tests.casting.running import execute
 
 pytestmark = pytest.mark.isa_independent  # the kernels' bits are not the subject
 
