@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import struct
@@ -36,8 +35,11 @@ from neuronsim.casting.flags import (
 )
 from neuronsim.casting.integer_downcast import check_integer_downcasts
 from neuronsim.casting.io_config import check_io_config
-from neuronsim.casting.plan import Plan, make_plan
-from neuronsim.casting.policy import Policy, neuron_policy
+from neuronsim.casting.lint import lint as lint_casts
+from neuronsim.casting.plan import Plan, check_plan, make_plan
+from neuronsim.casting.policies import policy_of
+from neuronsim.casting.policy import Policy
+from neuronsim.casting.policy_file import load_policy
 from neuronsim.errors import (
     FlagWarning,
     InvalidArgument,
@@ -104,6 +106,7 @@ class Setup:
     replicas: int = 1
     given: Mapping[str, str] = field(default_factory=dict)  # the flags with their values
     messages: tuple[Message, ...] = ()
+    clean: bool = True  # `apply_plan`'s
 
     @property
     def compiler(self) -> str:
@@ -122,8 +125,8 @@ class CompiledProgram:
         self._setup = setup
         verify_replicas(model, setup.replicas)
         # Each convert draws words of its own (S2), and a transpose may compute (A3).
-        clean = setup.profile.rounding != "stochastic" and setup.profile.transpose == "move_bits"
-        self._module = apply_plan(model, plan, clean=clean)
+        moves = setup.profile.rounding != "stochastic" and setup.profile.transpose == "move_bits"
+        self._module = apply_plan(model, plan, clean=setup.clean and moves)
         self._program: Program = compile_module(self._module, setup.profile, setup.target)
         self._diagnostics = Counts().to_dict("off")
         self._rounding = RoundingState(default_seed() if self._program.draws else 0)
@@ -322,6 +325,7 @@ class CompiledProgram:
             "profile": setup.profile.to_dict(),
             "without_effect": list(setup.without_effect),
             "replicas": setup.replicas,
+            "clean": setup.clean,
         }
         try:
             with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
@@ -452,8 +456,10 @@ def compile(  # noqa: A001 (the public API's name)
     auto_cast_type: str | None = None,
     sdk: str = DEFAULT_SDK,
     target: str = "trn1",
-    policy: Policy | None = None,
+    policy: Policy | str | Path | None = None,
     plan: Plan | None = None,
+    calibration: Calibration | None = None,
+    clean: bool = True,
     profile: Profile | None = None,
     threads: int | None = None,
     replicas: int = 1,
@@ -462,11 +468,13 @@ def compile(  # noqa: A001 (the public API's name)
     """Compile a model under a setting of the Neuron compiler.
 
     `model` is a file of `HloModuleProto` or HLO text, its bytes, a folder of AWS's compile cache or a
-    Module. The casts are those of `plan`, else of `policy`, else of `flags` (options of `neuronx-cc`,
-    or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none", "matmult", "all") and
-    `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of the release `sdk`. Where
-    no flags are given, a folder's own count, else those of NEURON_CC_FLAGS, which a warning says. What
-    there is to say of the flags is in the setup's `messages`; the warnings are raised as FlagWarning.
+    Module. The casts are those of `plan`, else of `policy` (a Policy, the name of one or a file of one;
+    rules on magnitudes need the `calibration` of `calibrate`), else of `flags` (options of
+    `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none", "matmult", "all")
+    and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of the release `sdk`.
+    With `clean` false the plan is applied literally, to the same values. Where no flags are given, a
+    folder's own count, else those of NEURON_CC_FLAGS, which a warning says. What there is to say of the
+    flags is in the setup's `messages`; the warnings are raised as FlagWarning.
     `threads` is `set_num_threads`, for the whole process. The program runs on `replicas` emulated
     devices at once, which exchange arrays in its collectives. What the model breaks of AWS's documented
     constraints is in the program's `conformance`; `strict` makes it an error.
@@ -474,7 +482,7 @@ def compile(  # noqa: A001 (the public API's name)
     InvalidArgument.
     """
     setup = _resolve_for(model, flags, auto_cast, auto_cast_type, sdk, target, profile)
-    setup = replace(setup, replicas=_checked_replicas(replicas))
+    setup = replace(setup, replicas=_checked_replicas(replicas), clean=clean)
     if threads is not None:
         processor.set_num_threads(threads)
     module = read_model(model)
@@ -485,7 +493,9 @@ def compile(  # noqa: A001 (the public API's name)
         check_io_config(io_config, module)
     downcasts = check_integer_downcasts(module, settings.integer_downcast, setup.release, setup.target)
     if plan is None:
-        plan = make_plan(module, policy or _policy(setup), setup.target)
+        plan = make_plan(module, _chosen(policy, setup), setup.target, calibration)
+    else:
+        check_plan(plan, module, setup.target)
     texts = list(downcasts)
     if settings.saturate_infinity and not any(d.saturate_infinity for d in plan.decisions.values()):
         texts.append(
@@ -519,18 +529,34 @@ def _require_conformance(module: Module, setup: Setup) -> None:
 
 
 def lint(
-    model: str | Path | bytes | Module, *, sdk: str = DEFAULT_SDK, target: str = "trn1"
+    model: str | Path | bytes | Module,
+    *,
+    flags: str | Sequence[str] = "",
+    auto_cast: str | None = None,
+    auto_cast_type: str | None = None,
+    sdk: str = DEFAULT_SDK,
+    target: str = "trn1",
+    policy: Policy | str | Path | None = None,
+    plan: Plan | None = None,
+    calibration: Calibration | None = None,
 ) -> tuple[Finding, ...]:
-    """What a model breaks of the constraints that AWS documents for a release, executable or not.
+    """What a model breaks of the constraints that AWS documents for a release, executable or not, and
+    what its casts are known to break; see `compile` for the arguments.
 
     Raises InvalidModel for one that contradicts itself, InvalidArgument for an unknown release or
     target.
     """
-    release, device = find_release(sdk), find_target(target)
+    setup = _resolve_for(model, flags, auto_cast, auto_cast_type, sdk, target, None)
     module = _read(model)
-    with contextlib.suppress(UnsupportedOperator, UnsupportedType):  # the device may execute it
+    found = conformance.check(module, setup.release, setup.target)
+    try:
         verify(module)
-    return conformance.check(module, release, device)
+    except (UnsupportedOperator, UnsupportedType):  # the device may execute it
+        return found
+    if plan is None:
+        plan = make_plan(module, _chosen(policy, setup), setup.target, calibration)
+    profile = setup.profile
+    return (*found, *lint_casts(module, plan, setup.target, calibration, profile=profile))
 
 
 def _resolve_for(
@@ -561,13 +587,6 @@ def _folder_flags(model: str | Path | bytes | Module) -> list[str]:
     return cached_flags(Path(str(model))) if is_folder else []
 
 
-def _policy(setup: Setup) -> Policy:
-    s = setup.settings
-    policy = neuron_policy(s.auto_cast, s.auto_cast_type, setup.profile.auto_cast_all)
-    relayout = CAST_TYPES[s.relayout] if s.relayout else None
-    return replace(policy, relayout=relayout, saturate_infinity=s.saturate_infinity)
-
-
 def plan(
     model: str | Path | bytes | Module,
     *,
@@ -576,12 +595,19 @@ def plan(
     auto_cast_type: str | None = None,
     sdk: str = DEFAULT_SDK,
     target: str = "trn1",
-    policy: Policy | None = None,
+    policy: Policy | str | Path | None = None,
+    calibration: Calibration | None = None,
 ) -> Plan:
     """What a setting casts in a model, and why; see `compile` for the arguments."""
     setup = _resolve_for(model, flags, auto_cast, auto_cast_type, sdk, target, None)
     _warn(setup.messages)
-    return make_plan(read_model(model), policy or _policy(setup), setup.target)
+    return make_plan(read_model(model), _chosen(policy, setup), setup.target, calibration)
+
+
+def _chosen(policy: Policy | str | Path | None, setup: Setup) -> Policy:
+    if policy is None:
+        return policy_of(setup.settings, setup.profile.auto_cast_all)
+    return policy if isinstance(policy, Policy) else load_policy(policy)
 
 
 def calibrate(
@@ -636,6 +662,7 @@ def load(path: str | Path) -> CompiledProgram:
             Profile(**header["profile"]),
             tuple(header["without_effect"]),
             _checked_replicas(header["replicas"]),
+            clean=bool(header["clean"]),
         )
         saved_plan = Plan.from_json(plan_text)
     except OSError as error:
@@ -696,7 +723,7 @@ def tune(
 
     def build(s: CastSettings) -> CompiledProgram:
         setup = resolve("", s.auto_cast, s.auto_cast_type, sdk, target, profile)
-        return CompiledProgram(module, make_plan(module, _policy(setup), setup.target), setup)
+        return CompiledProgram(module, make_plan(module, _chosen(None, setup), setup.target), setup)
 
     before = processor.num_threads()
     try:

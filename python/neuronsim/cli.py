@@ -22,6 +22,7 @@ import neuronsim
 from neuronsim import api, ops
 from neuronsim.bench import PEERS, measure
 from neuronsim.bench.report import print_measurements
+from neuronsim.casting.calibration import load_calibration
 from neuronsim.casting.explain import casts, describe, lines
 from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES, LEVELS, OPTIONS, Message, verbosity
 from neuronsim.casting.options import Option, option_name, split_flags
@@ -106,6 +107,13 @@ def _parser() -> _Parser:
     _add_common(compile_)
     _add_compiler_options(compile_, "none", "ignored")
 
+    calibrate = command(
+        "calibrate", _calibrate, "Write what the values of each instruction are in float32, for rules."
+    )
+    calibrate.add_argument("model", help="an HLO module (.hlo.pb)")
+    calibrate.add_argument("--data", required=True, help=".npz: inputs by name")
+    calibrate.add_argument("--output", required=True, metavar="FILE", help="the JSON to write")
+
     plan = command("plan", _plan, "Write what a setting casts, instruction by instruction, to a file.")
     plan.add_argument("model", help="an HLO module (.hlo.pb)")
     plan.add_argument("--output", metavar="FILE", help="the JSON to write; default: standard output")
@@ -146,8 +154,13 @@ def _parser() -> _Parser:
     bench.add_argument("--touched", action="store_true", help="results to memory written before")
     bench.add_argument("--json", action="store_true", help="print all figures as JSON")
 
-    lint = command("lint", _lint, "Print what a model breaks of the constraints that AWS documents.")
+    lint = command(
+        "lint",
+        _lint,
+        "Print what a model breaks of the constraints that AWS documents, and what its casts break.",
+    )
     lint.add_argument("model", help="an HLO module (.hlo.pb)")
+    _add_casts(lint)
     _add_release(lint)
     lint.add_argument("--strict", action="store_true", help="exit status 1 if there is a finding")
     lint.add_argument("--json", action="store_true", help="print all findings as JSON")
@@ -184,6 +197,10 @@ def _add_casts(parser: _Parser) -> None:
     parser.add_argument("--auto-cast", help=f"{values}; default: the SDK's, for 2.26 matmult")
     parser.add_argument("--auto-cast-type", help=f"{', '.join(CAST_TYPES)}; default: bf16")
     parser.add_argument("--flags", default="", help="a line of options of neuronx-cc or neuron-cc")
+    parser.add_argument("--policy", help="a policy's name or file, instead of the flags")
+    parser.add_argument(
+        "--calibration", metavar="FILE", help="what `calibrate` wrote, for a policy's rules on values"
+    )
     parser.add_argument("--plan", help="a plan in JSON, instead of the flags")
     _add_compiler_options(parser, "values")
 
@@ -323,12 +340,11 @@ def _tune(options: argparse.Namespace) -> None:
 
 
 def _program(options: argparse.Namespace) -> api.CompiledProgram:
-    if options.plan is not None:
-        _reject_casts(options)
+    chosen = _chosen(options)
     if options.model.endswith(".nsim"):
         frozen = (
-            *("flags", "auto_cast", "auto_cast_type", "plan", "sdk", "compiler_version"),
-            *("target", "strict"),
+            *("flags", "auto_cast", "auto_cast_type", "policy", "calibration", "plan"),
+            *("sdk", "compiler_version", "target", "strict"),
         )
         given = [f"--{n.replace('_', '-')}" for n in frozen if getattr(options, n, None)]
         given += [w for w in options.compiler_options if w.startswith("-")]
@@ -342,18 +358,32 @@ def _program(options: argparse.Namespace) -> api.CompiledProgram:
     return api.compile(
         options.model,
         **_casts(options),
+        **chosen,
         threads=options.threads,
-        plan=None if options.plan is None else load_plan(options.plan),
         strict=getattr(options, "strict", False),
     )
 
 
-def _reject_casts(options: argparse.Namespace) -> None:
+def _chosen(options: argparse.Namespace) -> dict[str, Any]:
+    """What decides the casts instead of the flags: a plan, or a policy with its calibration."""
     casting = {"--fast-math", "--fp32-cast"} & set(options.compiler_options)
-    if options.flags or options.auto_cast or options.auto_cast_type or casting:
+    by_flags = bool(options.flags or options.auto_cast or options.auto_cast_type or casting)
+    if options.plan is not None and (by_flags or options.policy is not None):
         raise InvalidFlag(
-            "--plan decides the casts: it contradicts --flags, --auto-cast, --fast-math and --fp32-cast"
+            "--plan decides the casts: it contradicts --policy, --flags, --auto-cast, --fast-math and "
+            "--fp32-cast"
         )
+    if options.policy is not None and by_flags:
+        raise InvalidFlag(
+            "--policy decides the casts: it contradicts --flags, --auto-cast, --fast-math and "
+            "--fp32-cast"
+        )
+    calibration = options.calibration
+    return {
+        "policy": options.policy,
+        "plan": None if options.plan is None else load_plan(options.plan),
+        "calibration": None if calibration is None else load_calibration(calibration),
+    }
 
 
 def _casts(options: argparse.Namespace) -> dict[str, Any]:
@@ -468,13 +498,25 @@ def _print_messages(messages: Sequence[Message], least: int, logfile: str | None
 
 def _plan_of(options: argparse.Namespace) -> tuple[Module, Plan]:
     """The model and its plan under the given setting."""
-    model = api.read_model(options.model)
-    if options.plan is None:
-        return model, api.plan(model, **_casts(options))
-    _reject_casts(options)
-    plan = load_plan(options.plan)
+    chosen, model = _chosen(options), api.read_model(options.model)
+    plan = chosen.pop("plan")
+    if plan is None:
+        return model, api.plan(model, **_casts(options), **chosen)
     check_plan(plan, model)
     return model, plan
+
+
+def _calibrate(options: argparse.Namespace) -> None:
+    _check_writable(options.output)
+    with _progress_bar("float32") as progress:
+        found = api.calibrate(
+            options.model,
+            options.data,
+            progress=lambda done, total: progress("float32", done, total),
+        )
+    with _writing(options.output):
+        Path(options.output).write_text(found.to_json() + "\n")
+    print(f"the values of {len(found.values)} instructions of {options.model}: {options.output}")
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -551,7 +593,7 @@ def _bench(options: argparse.Namespace) -> None:
 def _lint(options: argparse.Namespace) -> int:
     release = find_release(_version(options))
     target = find_target(options.target or "trn1")
-    findings = api.lint(options.model, sdk=release.sdk, target=target.name)
+    findings = api.lint(options.model, **_casts(options), **_chosen(options))
     if options.json:
         report = {
             "schema": "neuronsim.lint/1",
