@@ -62,7 +62,6 @@ _LAZY = {
     "TuneResult": "neuronsim.api",
     "Finding": "neuronsim.hlo.conformance",
     "Calibration": "neuronsim.casting.calibration",
-    "Calibration": "neuronsim.casting.calibration",
     "Plan": "neuronsim.casting.plan",
     "Policy": "neuronsim.casting.policy",
     "Rule": "neuronsim.casting.policy",
