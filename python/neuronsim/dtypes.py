@@ -143,8 +143,8 @@ DTypeLike: TypeAlias = DType | str | type | np.dtype
 
 def float_format(exponent_bits: int, mantissa_bits: int) -> DType:
     """The open format with these bits beside the sign: a type that a plan rounds float32 values to by
-    `reduce-precision` (C9), as IEEE 754 has it but for subnormals, which only formats with float32's
-    exponent have. (8, 10) is tfloat32 and (8, 23) float32; there are no arrays of the others.
+    `reduce-precision` (C9): to nearest even, as IEEE 754 has it but for subnormals, which only formats
+    with float32's exponent have. (8, 10) is tfloat32 and (8, 23) float32; the others have no arrays.
 
     Raises UnsupportedType unless there are 2 to 8 exponent bits and 1 to 23 of the mantissa.
 

@@ -259,8 +259,13 @@ def _type_problems(i: Instruction, d: Decision) -> list[str]:
             f"given as {d.output.name} (A2)"
         )
     if d.rounding not in get_args(Rounding):
+        accepted = _listed(get_args(Rounding))
+        found.append(f"{i.name} cannot round {d.rounding!r}: roundings are {accepted}")
+    opened = [t.name for t in dict.fromkeys((d.operand, d.output)) if t.is_open]
+    if d.rounding == "stochastic" and opened:
         found.append(
-            f"{i.name} cannot round {d.rounding!r}: it is one of {_listed(get_args(Rounding))}"
+            f"{i.name} cannot round stochastically to {_listed(opened)}: reduce-precision draws no "
+            "words (C9, S1)"
         )
     return found
 

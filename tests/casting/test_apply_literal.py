@@ -1,0 +1,198 @@
+"""The literal application: a convert in front of each reader, and the bits of the shared one, but under
+stochastic rounding (S2).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests.casting.running import execute as execute_by_position
+from tests.casting.test_apply_settings import decide, execute, inst, param, plan_of, planned
+from tests.executor.random_modules import Example, modules
+
+from neuronsim import api, dtypes, ops
+from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.flags import CAST_TYPES
+from neuronsim.casting.plan import make_plan
+from neuronsim.casting.policy import neuron_policy
+from neuronsim.dtypes import float_format
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.verify import verify
+from neuronsim.profiles import Profile
+
+F32, F16, BF16, TF32 = dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32
+TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
+ModelOf = Callable[..., Module]
+
+
+def converts(module: Module) -> list[tuple[str, str]]:
+    """Each convert of the entry with what it reads, in order."""
+    opcodes = ("convert", "reduce-precision")
+    body = module.entry_computation.instructions
+    return [(i.name, i.operands[0]) for i in body if i.opcode in opcodes]
+
+
+def squares(module_of: ModelOf) -> Module:
+    """The product of a value with itself, and its sum with the same value."""
+    dot = ops.DotDimensions((0,), (0,))
+    return module_of(
+        param("x", 64),
+        inst("e", "negate", (64,), "x"),
+        inst("d", "dot", (), "e", "e", dot_dimensions=dot),
+        inst("a", "add", (64,), "e", "e"),
+        Instruction("out", "tuple", TupleShape((Shape(F32), Shape(F32, (64,)))), ("d", "a")),
+    )
+
+
+def test_each_read_has_a_convert_right_in_front_of_its_reader(module_of: ModelOf) -> None:
+    model = squares(module_of)
+    low = {"d": decide(BF16, F32), "a": decide(BF16)}
+    literal = planned(model, clean=False, **low)
+    assert converts(literal) == [
+        *(("e.to_bf16", "e"), ("e.to_bf16.1", "e"), ("e.to_bf16.2", "e"), ("e.to_bf16.3", "e")),
+        ("a.to_f32", "a"),
+    ]
+    order = [i.name for i in literal.entry_computation.instructions]
+    assert order[order.index("d") - 2 : order.index("d")] == ["e.to_bf16", "e.to_bf16.1"]
+    assert order[order.index("a") - 2 : order.index("a")] == ["e.to_bf16.2", "e.to_bf16.3"]
+    assert literal.entry_computation.by_name["d"].operands == ("e.to_bf16", "e.to_bf16.1")
+    assert converts(planned(model, **low)) == [("e.to_bf16", "e"), ("a.to_f32", "a")]
+
+
+def test_what_is_given_is_converted_once_A2(module_of: ModelOf) -> None:
+    fine = ops.Bits(np.full(4, 1 / 3, np.float32), F32)
+    model = module_of(
+        param("x", 4),
+        inst("k", "constant", (4,), literal=fine),
+        inst("a", "add", (4,), "x", "k"),
+        inst("b", "multiply", (4,), "x", "k"),
+        inst("c", "divide", (4,), "a", "b"),
+        inst("f", "subtract", (4,), "x", "k"),
+        Instruction("out", "tuple", TupleShape((Shape(F32, (4,)),) * 2), ("c", "f")),
+    )
+    low = dict.fromkeys("kab", decide(BF16)) | {"f": decide(F16)}
+    assert converts(planned(model, clean=False, **low)) == [
+        *(("x.to_bf16", "x"), ("k.to_bf16", "k")),
+        *(("a.to_f32", "a"), ("b.to_f32", "b")),  # c is not decided
+        *(("x.to_f16", "x"), ("k.to_f16", "k"), ("f.to_f32", "f")),
+    ]
+
+
+def test_tuples_are_converted_for_each_reader(module_of: ModelOf) -> None:
+    """Two loops that carry a pair in two types, from one tuple."""
+
+    def stays(name: str) -> list[Computation]:
+        state = TupleShape((Shape(F32, (2,)), Shape(dtypes.boolean)))
+        body = Instruction(f"{name}.p", "parameter", state, (), {"number": 0})
+        asked = Instruction(f"{name}.q", "parameter", state, (), {"number": 0})
+        more = {"dtype": dtypes.boolean, "tuple_index": 1}
+        stop = inst(f"{name}.stop", "get-tuple-element", (), f"{name}.q", **more)
+        return [
+            Computation(f"{name}.body", (body,), body.name),
+            Computation(f"{name}.condition", (asked, stop), stop.name),
+        ]
+
+    state = TupleShape((Shape(F32, (2,)), Shape(dtypes.boolean)))
+    off = ops.Bits(np.array(False), dtypes.boolean)
+    loops = [
+        Instruction(n, "while", state, ("t",), {"called": (f"{n}.body", f"{n}.condition")})
+        for n in "lm"
+    ]
+    taken = [inst(f"{n}.x", "get-tuple-element", (2,), n, tuple_index=0) for n in "lm"]
+    model = module_of(
+        param("x", 2),
+        inst("e", "negate", (2,), "x"),
+        inst("off", "constant", (), dtype=dtypes.boolean, literal=off),
+        Instruction("t", "tuple", state, ("e", "off")),
+        *loops,
+        *taken,
+        inst("s", "add", (2,), "l.x", "m.x"),
+        others=(*stays("l"), *stays("m")),
+    )
+    same = {n: decide(BF16, reason=n) for n in "lm"}
+    literal, shared = planned(model, clean=False, **same), planned(model, **same)
+    assert [source for _, source in converts(literal)] == ["e", "e", "l.x", "m.x"]
+    assert [source for _, source in converts(shared)] == ["e", "l.x", "m.x"]
+    x = np.array([1.1, -2.3], np.float32)
+    assert execute(literal, x) == execute(shared, x)
+
+
+# ---- the same bits, but under stochastic rounding ----------------------------------------------
+
+
+@pytest.mark.parametrize("low", [BF16, F16, TF32, dtypes.float8_e5m2], ids=lambda t: t.name)
+def test_shared_converts_change_draws_S2(module_of: ModelOf, low: dtypes.DType) -> None:
+    """dot(e, e) of two draws of e is not that of one; to nearest there are no draws."""
+    model = squares(module_of)
+    x = np.random.default_rng(1).uniform(1, 2, 64).astype(np.float32)
+    plan = {"d": decide(low, F32)}
+    literal, shared = planned(model, clean=False, **plan), planned(model, **plan)
+    assert execute(literal, x) == execute(shared, x)
+    for seed in range(3):
+        drawn = [execute(m, x, rounding="stochastic", seed=seed)[0] for m in (literal, shared)]
+        assert drawn[0] != drawn[1]
+    # A plan that itself rounds stochastically does not share either.
+    plan = {"d": decide(low, F32, rounding="stochastic")}
+    literal, shared = planned(model, clean=False, **plan), planned(model, **plan)
+    assert execute(literal, x) == execute(shared, x) != execute(shared, x, seed=1)
+
+
+@pytest.mark.parametrize(("rounding", "count"), [("stochastic", 2), ("nearest_even", 1)])
+def test_a_program_that_rounds_stochastically_is_applied_literally_S2(
+    module_of: ModelOf, rounding: str, count: int
+) -> None:
+    profile = Profile(rounding=rounding)
+    program = api.compile(
+        squares(module_of), auto_cast="matmult", auto_cast_type="bf16", profile=profile
+    )
+    assert [source for _, source in converts(program.module)] == ["e"] * count
+
+
+@TYPES
+@pytest.mark.parametrize("auto_cast", ["matmult", "all"])
+def test_literal_and_shared_give_the_same_bits(model: Module, auto_cast: str, cast_type: str) -> None:
+    plan = make_plan(model, neuron_policy(auto_cast, cast_type))  # type: ignore[arg-type]
+    rng = np.random.default_rng(4)
+    x, n = rng.normal(size=(3, 5)).astype(np.float32), np.array([3, -7, 257], np.int32)
+    literal, shared = apply_plan(model, plan, clean=False), apply_plan(model, plan)
+    verify(literal)
+    assert execute(literal, x, n) == execute(shared, x, n)
+
+
+LOWS = [BF16, F16, TF32, dtypes.float8_e4m3, float_format(6, 9), float_format(4, 3)]
+MIXED = st.lists(st.sampled_from(LOWS), min_size=1, max_size=3)
+
+
+@settings(max_examples=80, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(modules(), MIXED, st.integers(0, 2**32 - 1))
+def test_literal_and_shared_give_the_same_bits_on_random_modules(
+    example: Example, lows: list[dtypes.DType], seed: int
+) -> None:
+    """Of random decisions in several low types, random slots, and outputs in planned types."""
+    rng = np.random.default_rng(seed)
+    model = example.module
+    decisions: dict[str, Any] = {}
+    for low in lows:
+        policy = dataclasses.replace(neuron_policy("all", "bf16"), low=low)
+        for name, d in make_plan(model, policy).decisions.items():
+            if rng.random() < 0.5:
+                decisions[name] = d
+    plan = plan_of(model, decisions, keep_output_type=bool(rng.integers(2)))
+    literal, shared = apply_plan(model, plan, clean=False), apply_plan(model, plan)
+    verify(literal)
+    verify(shared)
+    got = [execute_by_position(m, example.inputs) for m in (literal, shared)]
+    assert leaves(got[0]) == leaves(got[1])
+
+
+def leaves(value: Any) -> list[bytes]:
+    if isinstance(value, tuple):
+        return list(itertools.chain.from_iterable(map(leaves, value)))
+    return [value.data.tobytes()]
