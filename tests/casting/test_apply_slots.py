@@ -137,9 +137,8 @@ def test_a_sole_result_that_stays_float32_is_not_rounded(module_of: ModelOf) -> 
 def test_a_relayout_of_any_float_M8(
     module_of: ModelOf, own: DType, relayout: DType, saturate: bool
 ) -> None:
-    model = module_of(
-        param("x", 2, 3, dtype=own), inst("t", "transpose", (3, 2), "x", dimensions=(1, 0), dtype=own)
-    )
+    turn = inst("t", "transpose", (3, 2), "x", dimensions=(1, 0), dtype=own)
+    model = module_of(param("x", 2, 3, dtype=own), turn)
     x = np.array([[1.0009765625, -0.0, 3e38], [-2.7, 65504, 1e-3]])
     with np.errstate(over="ignore"):
         x = x.astype(np.float32).astype(own.numpy)
@@ -193,9 +192,8 @@ def test_results_have_the_planned_types_or_the_models(
 
 def tuple_of(name: str, *elements: Instruction | tuple[str, Any]) -> Instruction:
     parts = [(e.name, e.shape) if isinstance(e, Instruction) else e for e in elements]
-    return Instruction(
-        name, "tuple", TupleShape(tuple(s for _, s in parts)), tuple(n for n, _ in parts)
-    )
+    names, shapes = zip(*parts, strict=True)
+    return Instruction(name, "tuple", TupleShape(shapes), names)
 
 
 def test_layouts_and_donated_inputs_follow_the_results_types(module_of: ModelOf) -> None:

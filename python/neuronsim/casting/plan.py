@@ -286,7 +286,7 @@ def _slot_problems(computation: Computation, i: Instruction, d: Decision) -> lis
         ]
         wrong = [n for n in numbers if n not in float32]
         if wrong:
-            where = f"those with numbers {_listed(float32)} are" if float32 else "none is"
+            where = f"its float32 {what}s are {_listed(float32)}" if float32 else "it has none"
             found.append(f"{i.name} has no float32 {what} {_listed(wrong)}: {where}")
     return found
 
@@ -333,7 +333,7 @@ def _relayout_problems(i: Instruction, d: Decision) -> list[str]:
             return [f"{i.name} saturates infinities only where it is a relayout (M8)"]
         return []
     if not _is_float_transpose(i):
-        return [f"{i.name} is a {i.opcode}: transposes of floats are relayouts (A3, M8)"]
+        return [f"{i.name} ({i.opcode}) is no transpose of floats, so no relayout (A3, M8)"]
     found = []
     if d.relayout.is_open or not (d.relayout.exponent_bits and d.relayout.device):
         found.append(f"{i.name} cannot be a relayout in {d.relayout.name} (M8)")
