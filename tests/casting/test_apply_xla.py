@@ -1,0 +1,164 @@
+"""XLA reads the planned modules, as file and as text, with what they state; and runs them alike."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.casting.running import execute
+from tests.casting.test_apply_settings import (
+    borders,
+    decide,
+    inst,
+    pair,
+    param,
+    plan_of,
+    settings,
+    sums,
+)
+from tests.casting.test_apply_slots import tuple_of
+from tests.casting.test_open_formats import network
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.flags import CAST_TYPES
+from neuronsim.casting.plan import Decision, fingerprint, make_plan
+from neuronsim.casting.policy import neuron_policy
+from neuronsim.dtypes import float_format
+from neuronsim.hlo import proto, text
+from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.verify import verify
+
+xla = pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (extra `peers`)")
+
+F32, F16, BF16, TF32 = dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32
+S32, PRED = dtypes.int32, dtypes.boolean
+OPEN = float_format(6, 9)
+ModelOf = Callable[..., Module]
+
+
+def through_file(module: Module) -> Module:
+    peer = xla.HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module))
+    return proto.from_bytes(peer.as_serialized_hlo_module_proto())
+
+
+def through_text(module: Module) -> Module:
+    peer = xla.hlo_module_from_text(text.to_text(module))
+    return proto.from_bytes(peer.as_serialized_hlo_module_proto())
+
+
+def statements(module: Module, name: str) -> Any:
+    return module.entry_computation.by_name[name].attributes.get("frontend_attributes", {})
+
+
+def types(module: Module) -> list[str]:
+    """What each instruction gives; XLA may number names anew."""
+    return sorted(str((i.opcode, i.result)) for i in module.entry_computation.instructions)
+
+
+def accepted(module: Module, *decided: str) -> None:
+    """XLA gives back what was written: types, instructions, and what they state."""
+    verify(module)
+    for way in (through_file, through_text):
+        again = way(module)
+        verify(again)
+        assert settings(again) == settings(module)
+        assert again.program_shape == module.program_shape
+        assert types(again) == types(module)
+        for name in decided:
+            assert statements(again, name) == statements(module, name) != {}
+
+
+BORDERS: dict[str, dict[str, Decision]] = {
+    "bf16": dict.fromkeys(["zero", "e", "v", "d", "r", "t", "s"], decide(BF16))
+    | {"k": decide(BF16, PRED), "h": decide(BF16, F16)},
+    "an open format": dict.fromkeys(["e", "v", "d", "r", "t", "s"], decide(OPEN)),
+    "two types": {"e": decide(BF16, F16), "v": decide(F16, BF16), "s": decide(BF16, OPEN)},
+    "open to narrow": {"e": decide(OPEN), "v": decide(BF16), "t": decide(OPEN, F16)},
+    "roundings": {
+        "zero": decide(BF16, rounding="stochastic"),
+        "e": decide(BF16, rounding="nearest_even"),
+        "d": decide(TF32, rounding="stochastic"),
+        "s": decide(TF32, rounding="stochastic"),
+    },
+    "slots": {
+        "d": decide(BF16, float32_operands=(1,)),
+        "s": decide(BF16, float32_operands=(0,)),
+        "v": decide(BF16, float32_results=(0,)),
+    },
+    "a relayout": {"t": decide(F32, relayout=F16)},
+    "a low relayout": {"t": decide(BF16, relayout=BF16, saturate_infinity=True)},
+    "a carried relayout": {"t": decide(TF32, relayout=F16, rounding="nearest_even")},
+    "a reason": {"e": decide(BF16, reason='why "this"? {because} \\ = \N{SNOWMAN}')},
+}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("kind", BORDERS)
+def test_xla_reads_every_kind_of_decision(
+    module_of: ModelOf, kind: str, keep: bool, clean: bool
+) -> None:
+    model = borders(module_of)
+    entry = model.entry_computation
+    out = tuple_of("out", *(entry.by_name[n] for n in ("s", "t", "d", "r", "k", "h", "v")))
+    model = module_of(*entry.instructions, out, others=(pair("add", "add"),))
+    plan = plan_of(model, BORDERS[kind], keep_output_type=keep)
+    accepted(apply_plan(model, plan, clean=clean), *BORDERS[kind])
+
+
+@pytest.mark.parametrize("accumulate", [F16, BF16], ids=lambda t: t.name)
+@pytest.mark.parametrize("operand", [F32, BF16, TF32, OPEN], ids=lambda t: t.name)
+def test_xla_reads_the_types_of_sums(
+    module_of: ModelOf, operand: dtypes.DType, accumulate: dtypes.DType
+) -> None:
+    model = sums(module_of)
+    decisions = dict.fromkeys("dcrmv", decide(operand, accumulate=accumulate))
+    accepted(apply_plan(model, plan_of(model, decisions)), *decisions)
+
+
+def test_xla_reads_mixed_results(module_of: ModelOf) -> None:
+    images, channels = Shape(F32, (4, 3)), Shape(F32, (3,))
+    several = TupleShape((images, channels, channels))
+    attributes = {"epsilon": 0.001, "feature_index": 1}
+    p, s, o = param("p", 4, 3), param("s", 3, number=1), param("o", 3, number=2)
+    norm = Instruction("n", "batch-norm-training", several, ("p", "s", "o"), attributes)
+    model = module_of(p, s, o, norm)
+    slots = decide(BF16, float32_operands=(1, 2), float32_results=(1, 2))
+    for keep in (True, False):
+        accepted(apply_plan(model, plan_of(model, {"n": slots}, keep_output_type=keep)), "n")
+
+
+def test_xla_reads_outputs_in_planned_types_that_lie_in_inputs(module_of: ModelOf) -> None:
+    x, w = param("x", 2, 3), param("w", 2, 3, number=1)
+    a, b = inst("a", "negate", (2, 3), "x"), inst("b", "negate", (2, 3), "w")
+    model = module_of(x, w, a, b, tuple_of("out", a, b))
+    aliases = (((0,), 0, (), "MAY_ALIAS"), ((1,), 1, (), "MAY_ALIAS"))
+    model = dataclasses.replace(model, input_output_alias=aliases)
+    own = apply_plan(model, plan_of(model, {"a": decide(BF16)}, keep_output_type=False))
+    accepted(own, "a")
+    assert through_file(own).input_output_alias == aliases[1:]
+
+
+@pytest.mark.parametrize("low", [*CAST_TYPES.values(), OPEN], ids=lambda t: t.name)
+@pytest.mark.parametrize("clean", [True, False])
+def test_xla_runs_what_it_read_alike(module_of: ModelOf, low: dtypes.DType, clean: bool) -> None:
+    """Its sums are in another order and narrower, so agreement is to some steps of the type."""
+    execute_by_xla = pytest.importorskip("tests.executor.xla", reason="no peer XLA").execute
+    model = network(module_of)
+    x = np.random.default_rng(4).normal(size=(4, 6)).astype(np.float32)
+    results = []
+    for policy in (neuron_policy("all", "bf16"), neuron_policy("none", "bf16")):
+        plan = make_plan(model, dataclasses.replace(policy, low=policy.low and low))
+        planned = apply_plan(model, plan, clean=clean)
+        again = through_file(planned)
+        assert fingerprint(again) == fingerprint(through_file(again))
+        (got,) = execute_by_xla(planned, [ops.Bits(x, F32)])
+        results.append(np.asarray(got, np.float32))
+    plan = make_plan(model, dataclasses.replace(neuron_policy("all", "bf16"), low=low))
+    ours = execute(apply_plan(model, plan, clean=clean), [ops.Bits(x, F32)]).data
+    np.testing.assert_allclose(results[0], ours, rtol=16 * low.eps, atol=4 * low.eps)
+    assert np.abs(results[0] - results[1]).max() > 0  # the casts are XLA's too
