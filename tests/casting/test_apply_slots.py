@@ -168,6 +168,17 @@ def test_a_relayout_of_a_low_value_runs_in_its_own_type_M8(module_of: ModelOf, l
     assert result.entry_computation.by_name[name].opcode == "transpose"
 
 
+def test_a_relayouts_largest_value_is_rounded_to_an_open_format_M8_C9(module_of: ModelOf) -> None:
+    """1e10 is Inf in float(6,9), which the relayout makes bfloat16's largest value: Inf again there."""
+    model = module_of(param("x", 2, 1), inst("t", "transpose", (1, 2), "x", dimensions=(1, 0)))
+    d = decide(float_format(6, 9), relayout=BF16, saturate_infinity=True)
+    x = np.array([[1e10], [-1.5]], np.float32)
+    same(run(planned(model, t=d), x), np.array([[np.inf, -1.5]], np.float32))
+    alone = dataclasses.replace(d, operand=F32, output=F32)
+    infinite = np.array([[np.inf], [-1.5]], np.float32)
+    same(run(planned(model, t=alone), infinite), np.array([[BF16.max, -1.5]], np.float32))
+
+
 # ---- results in planned types ------------------------------------------------------------------
 
 
