@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from tests.executor import op_by_op
 from tests.executor.test_random_modules import examples
 
 import neuronsim
-from neuronsim import dtypes
+from neuronsim import dtypes, ops
+from neuronsim.arrays.array import Array
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.derive import derive_decisions
 from neuronsim.casting.flags import CAST_TYPES
@@ -87,11 +88,11 @@ def test_types_of_a_planned_network_are_read_back(setting: Any) -> None:
 
 @functools.cache
 def random_models() -> tuple[Module, ...]:
-    return tuple(e.module for e in examples(60)[::2])
+    return tuple(e.module for e in examples(60)[::4])
 
 
 @pytest.mark.isa_independent
-@pytest.mark.parametrize("setting", SETTINGS, ids="/".join)
+@pytest.mark.parametrize("setting", ALL, ids="/".join)
 def test_types_of_a_planned_random_module_are_read_back(setting: Any) -> None:
     for model in random_models():
         assert_derived(model, make_plan(model, neuron_policy(*setting)))
@@ -143,7 +144,7 @@ def test_accumulate_types_roundings_and_relayouts_are_read_back(low: DType) -> N
             stated["accumulate"] += d.accumulate is not F32
             stated["rounding"] += d.rounding != ""
             stated["relayout"] += d.relayout is not None
-    least = {"accumulate": 20, "rounding": 50, "relayout": 3}
+    least = {"accumulate": 15, "rounding": 50, "relayout": 2}
     assert [k for k, n in least.items() if stated[k] < n] == []
 
 
@@ -189,9 +190,18 @@ def test_another_convert_is_another_decision() -> None:
 # ---- XLA -----------------------------------------------------------------------------------------
 
 EXPORTED = [("all", "bf16"), ("matmult", "fp16"), ("all", "tf32"), ("all", "fp16")]
-# What a step of the low type makes of a result, twice: sums in another order round otherwise now and
-# then. The products of `matmult` differ by float32's sums, and by few operands that round otherwise.
-TOLERANCE = {"all": 2.0, "matmult": 0.1}
+# Of the low type's step, for a whole network: where the results of sums are float32, an operand rounds
+# otherwise now and then. XLA rounds each addition of a reduce in a narrow type (D3), so that under
+# all/bf16 and all/fp16 its own results are steps away, and each instruction is compared alone, too.
+TOLERANCE = {
+    ("all", "bf16"): 2.0,
+    ("matmult", "fp16"): 0.05,
+    ("all", "tf32"): 0.05,
+    ("all", "fp16"): 2.0,
+}
+RUNS = list(itertools.product([p for p in NETWORKS if name_of(p) != "data_parallel_step"], EXPORTED))
+QUICK = ("vgg", "lstm", "unet", "transformer")
+ALONE = [("transformer", ("all", "bf16")), ("mobilenet", ("all", "fp16"))]
 
 
 def xla() -> Any:
@@ -201,20 +211,11 @@ def xla() -> Any:
     return xla
 
 
-def of_xla_and_ours(path: Path, setting: tuple[str, str]) -> Iterator[tuple[Any, Any, Any]]:
-    """For each result of a network: ours, XLA's of the planned module, and XLA's of the model."""
-    run = xla()
+def inputs_of(path: Path) -> list[ops.Bits]:
     from tests.data import make_networks
 
     arguments = make_networks.make_network(name_of(path), reduced=True).arguments
-    model = network(path)
-    program = neuronsim.compile(model, auto_cast=setting[0], auto_cast_type=setting[1])
-    ours = program(*arguments)
-    inputs = [neuronsim.asarray(a).bits for a in arguments]
-    results = [
-        run.execute(proto.from_bytes(proto.to_bytes(m)), inputs) for m in (program.module, model)
-    ]
-    yield from zip(ours if isinstance(ours, tuple) else (ours,), *results, strict=True)
+    return [neuronsim.asarray(a).bits for a in arguments]
 
 
 def relative(x: Any, y: Any) -> float:
@@ -224,48 +225,54 @@ def relative(x: Any, y: Any) -> float:
     return float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0))
 
 
-RUNS = list(itertools.product([p for p in NETWORKS if name_of(p) != "data_parallel_step"], EXPORTED))
-QUICK = [RUNS[n] for n in range(0, len(RUNS), 3)]  # every network, under one or two settings
+def ordinary(chosen: bool, *values: Any) -> Any:
+    """Values of a test that is an exhaustive one unless they are chosen."""
+    marks = () if chosen else (pytest.mark.exhaustive,)
+    return pytest.param(*values, marks=marks, id="-".join((name_of(values[0]), *values[1])))
 
 
-def runs() -> Iterator[Any]:
-    for path, setting in RUNS:
-        marks = () if (path, setting) in QUICK else (pytest.mark.exhaustive,)
-        yield pytest.param(path, setting, marks=marks, id="-".join((name_of(path), *setting)))
+@pytest.mark.parametrize(
+    ("path", "setting"), [ordinary(name_of(path) in QUICK, path, setting) for path, setting in RUNS]
+)
+def test_xla_computes_the_same_from_an_exported_plan(path: Path, setting: tuple[str, str]) -> None:
+    run = xla()
+    model, inputs = network(path), inputs_of(path)
+    program = neuronsim.compile(model, auto_cast=setting[0], auto_cast_type=setting[1])
+    ours = program(*map(Array, inputs))
+    results = ours if isinstance(ours, tuple) else (ours,)
+    step = CAST_TYPES[setting[1]].eps
+    theirs = run.execute(proto.from_bytes(proto.to_bytes(program.module)), inputs)
+    far = [relative(x, y) for x, y in zip(results, theirs, strict=True)]
+    assert max(far) <= TOLERANCE[setting] * step
+    if TOLERANCE[setting] < 1:  # the control: without the plan XLA's results are others
+        plain = run.execute(model, inputs)
+        assert max(relative(x, y) for x, y in zip(results, plain, strict=True)) > 0.1 * step
 
 
-@pytest.mark.parametrize(("path", "setting"), list(runs()))
-def test_xla_agrees_on_a_planned_network(path: Path, setting: tuple[str, str]) -> None:
-    tolerance = TOLERANCE[setting[0]] * CAST_TYPES[setting[1]].eps
-    rows = list(of_xla_and_ours(path, setting))
-    far = [relative(ours, theirs) for ours, theirs, _ in rows]
-    control = [relative(ours, model) for ours, _, model in rows]
-    print(
-        name_of(path),
-        setting,
-        max(far) / CAST_TYPES[setting[1]].eps,
-        max(control) / CAST_TYPES[setting[1]].eps,
-    )
-    assert max(far) <= tolerance
+def assert_alone(planned: Module, inputs: Sequence[ops.Bits]) -> None:
+    """Each instruction agrees with XLA on the operands that it has in our execution."""
+    run = xla()
+    from tests.executor import agreement
+
+    _, applied = op_by_op.evaluate(planned, inputs, Profile(int64="keep", batch_norm="xla"))
+    without = agreement.NO_CODE | agreement.NO_ORACLE
+    chosen = [a for a in applied if a.instruction.opcode not in without]
+    pairs = zip(chosen, run.alone(chosen), strict=True)
+    assert [str(d) for a, theirs in pairs for d in agreement.differences(a, theirs)[:1]] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "setting"),
+    [ordinary((name_of(path), setting) in ALONE, path, setting) for path, setting in RUNS],
+)
+def test_xla_agrees_on_each_instruction_of_a_planned_network(path: Path, setting: Any) -> None:
+    model = network(path)
+    assert_alone(exported(model, make_plan(model, neuron_policy(*setting))), inputs_of(path))
 
 
 @pytest.mark.parametrize("setting", EXPORTED, ids="/".join)
 def test_xla_agrees_on_each_instruction_of_planned_random_modules(setting: Any) -> None:
-    """On the operands that it had here; our execution of the module is that of its instructions."""
-    run = xla()
-    from tests.executor import agreement
-
-    profile = Profile(int64="keep", batch_norm="xla")
-    applied: list[op_by_op.Applied] = []
-    for example in examples(60)[::6]:
+    for example in examples(60)[::15]:
         planned = exported(example.module, make_plan(example.module, neuron_policy(*setting)))
         verify(planned)
-        _, steps = op_by_op.evaluate(planned, example.inputs, profile)
-        applied += steps
-    chosen = [a for a in applied if a.instruction.opcode not in agreement.NO_CODE | agreement.NO_ORACLE]
-    found = [
-        d
-        for a, theirs in zip(chosen, run.alone(chosen), strict=True)
-        for d in agreement.differences(a, theirs)
-    ]
-    assert [str(d) for d in found[:5]] == []
+        assert_alone(planned, example.inputs)
