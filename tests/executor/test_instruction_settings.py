@@ -352,16 +352,22 @@ def test_a_transpose_runs_on_the_tensor_engine_as_it_states_M8(
     t: str, relayout: str, saturate: bool
 ) -> None:
     own = {"relayout": relayout} | ({"saturate_infinity": "true"} if saturate else {})
-    body = f"x = {t}[2,133,4] parameter(0)  ROOT y = {t}[2,4,133] transpose(x), dimensions={{0,2,1}}"
+    body = f"x = {t}[130,2] parameter(0)  ROOT y = {t}[2,130] transpose(x), dimensions={{1,0}}"
     module = read(body + stating(**own))
-    x = special(np.random.default_rng(8), module.parameters[0].array.dtype, 2, 133, 4)
+    x = special(np.random.default_rng(8), module.parameters[0].array.dtype, 130, 2)
     (found,) = run_all(module, [x])
-    expected = [
-        sums.transpose(NAMES[t], relayout, words(x)[n].tolist(), saturate_infinity=saturate)
-        for n in range(2)
-    ]
+    expected = sums.transpose(NAMES[t], relayout, words(x).tolist(), saturate_infinity=saturate)
     assert words(found).tolist() == expected
-    assert words(found).tolist() != words(x).transpose(0, 2, 1).tolist()
+    assert words(found).tolist() != words(x).T.tolist()
+
+
+def test_a_batch_of_transposes_runs_on_the_tensor_engine_M8() -> None:
+    body = "x = f32[3,5,2] parameter(0)  ROOT y = f32[3,2,5] transpose(x), dimensions={0,2,1}"
+    module = read(body + stating(relayout="bfloat16"))
+    x = special(np.random.default_rng(8), F32, 3, 5, 2)
+    (found,) = run_all(module, [x])
+    expected = [sums.transpose("float32", "bfloat16", m) for m in words(x).tolist()]
+    assert words(found).tolist() == expected
 
 
 def test_saturate_infinity_acts_on_the_profile_s_transposes_too_M8() -> None:
@@ -527,7 +533,7 @@ OFTEN = (
 def test_random_settings_are_those_of_one_instruction_at_a_time() -> None:
     met: Counter[str] = Counter()
 
-    @settings(max_examples=120, phases=[Phase.generate], suppress_health_check=HEALTH)
+    @settings(max_examples=80, phases=[Phase.generate], suppress_health_check=HEALTH)
     @given(modules(OFTEN), st.integers(0, 1000))
     def agrees(example: Example, seed: int) -> None:
         module = with_settings(example.module, np.random.default_rng(seed))
@@ -546,6 +552,6 @@ def test_random_settings_are_those_of_one_instruction_at_a_time() -> None:
 
     agrees()
     assert met["unsupported nearest_even"] == 0
-    assert met["unsupported stochastic"] <= 60
-    least = {"rounding": 300, "accumulate": 40, "relayout": 20}
+    assert met["unsupported stochastic"] <= 40
+    least = {"rounding": 200, "accumulate": 25, "relayout": 12}
     assert {k: met[f"neuronsim.{k}"] for k, n in least.items() if met[f"neuronsim.{k}"] < n} == {}
