@@ -1,23 +1,112 @@
-"""The options of neuronx-cc: spellings, defaults, and what a wrong one says."""
+"""The options of neuronx-cc: values, spellings, releases, defaults, and what a wrong one says.
+
+The tables cite AWS's documents by the sections of `reference/neuron.md` that collect them.
+"""
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import pytest
 
-from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES, OPTIONS, CastSettings, Option, parse_flags
+from neuronsim.casting.flags import (
+    ALL_INTEGER_DOWNCASTS,
+    AUTO_CASTS,
+    CAST_TYPES,
+    LEVELS,
+    OPTIONS,
+    CastSettings,
+    Flags,
+    parse_flags,
+    verbosity,
+)
 from neuronsim.errors import InvalidFlag
-from neuronsim.targets import Release, find_release
+from neuronsim.targets import RELEASES, Release, find_release
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
 
 ENABLE, DISABLE = "--enable-mixed-precision-accumulation", "--disable-mixed-precision-accumulation"
-OLD, NEW = find_release("2.26"), find_release("2.27")
-SILENT = [o for o in OPTIONS if o.name not in ("--auto-cast", "--auto-cast-type", ENABLE, DISABLE)]
-WITH_VALUES = [o for o in OPTIONS if o.values]
+OLD, NEW, LAST = find_release("2.26"), find_release("2.27"), find_release("2.32")
+TABLE = OPTIONS["neuronx-cc"]
 
 
 def settings(flags: str, release: Release = OLD) -> CastSettings:
     return parse_flags(flags, release).settings
+
+
+def texts(parsed: Flags, level: str) -> list[str]:
+    return [m.text for m in parsed.messages if m.level == level]
+
+
+# ---- neuron.md 1.2: every option with its values -------------------------------------------------
+
+# The rows of the table, with values in the order of the page of v2.32; those that change no value.
+SILENT_ROWS = {
+    "--framework": ("XLA",),
+    "--target": ("inf2", "trn1", "trn1n"),
+    "--model-type": ("generic", "transformer", "unet-inference"),
+    "--native-int64": ("default", "enabled", "disabled"),
+    "--distribution-strategy": ("llm-training", "generic"),
+    "--logical-nc-config": ("1",),
+    "-lnc": ("1",),
+    "--optlevel": ("1", "2", "3"),
+    "-O": ("1", "2", "3"),
+    "--enable-fast-context-switch": (),
+    "--enable-fast-loading-neuron-binaries": (),
+    "--logfile": ("log-neuron-cc.txt",),
+    "--output": ("file.neff",),
+    "--verbose": ("info", "warning", "error", "critical", "debug"),
+}
+# Below the table: seen in AWS's samples and issues.
+UNDOCUMENTED = [
+    "--internal-tensorizer-opt-level=2",
+    "--pipeline compile SaveTemps",
+    "--num-parallel-jobs 8",
+    "--disable-dge",
+    "--experimental-unsafe-fp8e4m3fn-as-fp8e4m3",
+]
+SILENT = [(name, value) for name, values in SILENT_ROWS.items() for value in values or (None,)]
+
+
+@pytest.mark.parametrize(("name", "value"), SILENT, ids=str)
+def test_options_without_numeric_effect_are_taken_and_said_to_have_none(
+    name: str, value: str | None
+) -> None:
+    forms = [[name]] if value is None else [[name, value], [f"{name}={value}"]]
+    for words in forms:
+        parsed = parse_flags(words, LAST)
+        assert parsed.settings == settings("", LAST)
+        assert len(parsed.without_effect) == 1
+        (said,) = (m.text for m in parsed.messages)
+        assert said.startswith(f"{parsed.without_effect[0]} changes no value")
+        assert parsed.given == {parsed.without_effect[0]: value or ""}
+
+
+@pytest.mark.parametrize("flags", UNDOCUMENTED)
+def test_undocumented_options_are_taken_and_said_to_be_ignored(flags: str) -> None:
+    parsed = parse_flags(flags, OLD)
+    assert parsed.settings == settings("")
+    (said,) = (m.text for m in parsed.messages)
+    assert re.match(f"{re.split('[= ]', flags)[0]} is ignored", said)
+
+
+def test_options_that_torch_neuronx_takes_out_of_the_variable_are_ignored() -> None:
+    parsed = parse_flags("--cache_dir=/tmp/c --retry_failed_compilation", OLD)
+    assert parsed.without_effect == ("--cache-dir", "--retry-failed-compilation")
+
+
+def test_every_option_has_a_row() -> None:
+    numeric = {
+        *("--auto-cast", "--auto-cast-type", ENABLE, DISABLE),
+        *("--enable-saturate-infinity", "--implicit-integer-downcast"),
+    }
+    undocumented = {re.split("[= ]", f)[0] for f in UNDOCUMENTED}
+    others = {"--cache-dir", "--retry-failed-compilation"}  # see above
+    removed = {"--neuroncore-pipeline-cores", "--enable-experimental-O1"}  # of earlier releases
+    named = {n for n in SILENT_ROWS if n not in ("-O", "-lnc")}
+    assert {o.name for o in TABLE} == numeric | undocumented | others | removed | named
+    assert {o.name for o in TABLE if o.effect == "values"} == numeric
 
 
 @pytest.mark.parametrize("separator", ["=", " "])
@@ -43,29 +132,118 @@ def test_values_are_those_of_the_guide() -> None:
     }
 
 
-def test_matmul_is_matmult() -> None:
-    assert settings("--auto-cast matmul", NEW) == settings("--auto-cast matmult", NEW)
+@pytest.mark.parametrize("release", RELEASES, ids=str)
+def test_matmul_is_matmult(release: Release) -> None:
+    assert settings("--auto-cast matmul", release) == settings("--auto-cast matmult", release)
+    assert settings("--auto-cast matmul", release).auto_cast == "matmult"
 
 
-@pytest.mark.parametrize("release", [OLD, NEW], ids=["2.26", "2.27"])
+@pytest.mark.parametrize("release", [NEW, LAST], ids=str)
 def test_mixed_precision_accumulation_flags_R3(release: Release) -> None:
     assert settings(ENABLE, release).mixed_precision_accumulation is True
     assert settings(DISABLE, release).mixed_precision_accumulation is False
+    assert settings(ENABLE, OLD).mixed_precision_accumulation is True
 
 
+def test_saturate_infinity_is_a_setting_M8() -> None:
+    assert settings("--enable-saturate-infinity").saturate_infinity is True
+    assert settings("").saturate_infinity is False
+
+
+@pytest.mark.parametrize("value", SILENT_ROWS["--native-int64"])
+def test_native_int64_says_that_trn1_truncates_C7(value: str) -> None:
+    parsed = parse_flags(["--native-int64", value], LAST)
+    (said,) = texts(parsed, "warning")
+    assert "64-bit integers are truncated to 32 bits whatever it says (C7)" in said
+
+
+# neuron.md 1.2 and 1.4: default is all; a list names single operations.
 @pytest.mark.parametrize(
-    ("version", "expected"),
+    ("value", "permitted", "int_dot"),
     [
-        ("2.26", CastSettings("matmult", "bf16", False)),
-        ("2.27", CastSettings("none", "bf16", True)),
-        ("2.3.0.4", CastSettings("matmult", "bf16", False)),
+        ("default", ALL_INTEGER_DOWNCASTS, "exact"),
+        ("all", ALL_INTEGER_DOWNCASTS, "via_float32"),
+        ("none", (), "exact"),
+        ("dot", ("dot",), "via_float32"),
+        ("dot,pow", ("dot", "pow"), "via_float32"),
+        ("pow,scatter", ("scatter", "pow"), "exact"),
+        ("reduce_scatter,all_reduce", ("all_reduce", "reduce_scatter"), "exact"),
     ],
 )
+def test_implicit_integer_downcast_values_M7(
+    value: str, permitted: tuple[str, ...], int_dot: str
+) -> None:
+    found = settings(f"--implicit-integer-downcast {value}", LAST)
+    assert (found.integer_downcast, found.int_dot) == (permitted, int_dot)
+
+
+@pytest.mark.parametrize("value", ["dots", "dot,", "dot,all", "dot pow", ",", "DOT", "all-reduce"])
+def test_implicit_integer_downcast_takes_only_its_operations(value: str) -> None:
+    with pytest.raises(InvalidFlag, match=r"dot, scatter, all_reduce, reduce_scatter, pow"):
+        settings(f"--implicit-integer-downcast={value.replace(' ', ';')}", LAST)
+
+
+# ---- neuron.md 1.3: what a release has -----------------------------------------------------------
+
+# Flags and the first SDK that has them; release notes of the compiler unless said otherwise.
+SINCE = [
+    ("--target inf2", "2.8"),
+    ("--enable-experimental-O1", "2.7"),  # notes of 02/08/2023
+    ("--target trn1n", "2.9"),
+    ("--auto-cast-type fp8_e4m3", "2.9"),
+    ("--model-type unet-inference", "2.10"),
+    ("--distribution-strategy FSDP", "2.10"),  # pages of v2.10 and v2.11
+    ("--enable-saturate-infinity", "2.11"),
+    ("--distribution-strategy NEMO", "2.12"),
+    ("--distribution_strategy=nemo", "2.12"),
+    ("--optlevel 1", "2.14"),
+    ("-O1", "2.14"),
+    ("--distribution-strategy llm-training", "2.15"),
+    ("--enable-mixed-precision-accumulation", "2.18"),
+    ("-lnc 1", "2.21"),
+    ("--logical-nc-config=1", "2.21"),
+    ("--lnc 1", "2.21"),
+    ("--disable-mixed-precision-accumulation", "2.27"),
+    ("--native-int64 enabled", "2.32"),
+    ("--implicit-integer-downcast none", "2.32"),
+]
+
+
+@pytest.mark.parametrize(("flags", "since"), SINCE)
+def test_a_release_refuses_what_came_later_and_names_the_release_that_has_it(
+    flags: str, since: str
+) -> None:
+    first = next(n for n, r in enumerate(RELEASES) if r.sdk == since)
+    parse_flags(flags, RELEASES[first])
+    before = RELEASES[first - 1]
+    with pytest.raises(InvalidFlag) as error:
+        parse_flags(flags, before)
+    assert f"{before} does not have --" in str(error.value)
+    assert f"the first that has it is {RELEASES[first]}" in str(error.value)
+
+
+# Pages of v2.3 to v2.6 have it, those from v2.7 on have not; FSDP is on those of v2.10 and v2.11.
+@pytest.mark.parametrize(
+    ("flags", "until"),
+    [("--neuroncore-pipeline-cores 4", "2.7"), ("--distribution-strategy FSDP", "2.12")],
+)
+def test_a_release_refuses_what_was_dropped(flags: str, until: str) -> None:
+    last = next(n for n, r in enumerate(RELEASES) if r.sdk == until) - 1
+    assert len(parse_flags(flags, RELEASES[last]).without_effect) == 1
+    with pytest.raises(InvalidFlag, match=f"SDK {until}, .* dropped it"):
+        parse_flags(flags, RELEASES[last + 1])
+
+
+# neuron.md 1.3 and 2.3: SDK by SDK, matmult and off to 2.26, none and on from 2.27.
+DEFAULTS = {r.sdk: ("none", True) if int(r.sdk[2:]) >= 27 else ("matmult", False) for r in RELEASES}
+
+
+@pytest.mark.parametrize(("sdk", "expected"), DEFAULTS.items())
 @pytest.mark.parametrize("flags", ["", "   ", []])
-def test_release_defaults(version: str, expected: CastSettings, flags: str | list[str]) -> None:
-    parsed = parse_flags(flags, find_release(version))
-    assert parsed.settings == expected
-    assert parsed.without_effect == ()
+def test_release_defaults(sdk: str, expected: tuple[str, bool], flags: str | list[str]) -> None:
+    parsed = parse_flags(flags, find_release(sdk))
+    assert parsed.settings == CastSettings(expected[0], "bf16", expected[1])  # type: ignore[arg-type]
+    assert (parsed.without_effect, parsed.messages) == ((), ())
 
 
 def test_an_option_changes_only_its_own_default() -> None:
@@ -73,9 +251,32 @@ def test_an_option_changes_only_its_own_default() -> None:
     assert settings("--auto-cast all", OLD) == CastSettings("all", "bf16", False)
 
 
+def test_experimental_O1_is_deprecated_from_2_14() -> None:
+    before, after = (parse_flags("--enable-experimental-O1", find_release(v)) for v in ("2.13", "2.14"))
+    assert texts(before, "warning") == []
+    assert texts(after, "warning") == ["--enable-experimental-O1 is deprecated: --optlevel 1 (-O1)"]
+
+
+# ---- right-most wins (neuron.md 1.1) -------------------------------------------------------------
+
+
 def test_right_most_wins_across_spellings() -> None:
-    flags = "--auto-cast=all --auto-cast-type bf16 --auto-cast none --auto-cast-type=tf32"
+    flags = "--auto-cast=all --auto-cast-type bf16 --auto-cast none --auto_cast_type=tf32"
     assert settings(flags) == CastSettings("none", "tf32", False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "on"),
+    [
+        (f"{ENABLE} {DISABLE}", False),
+        (f"{DISABLE} --auto-cast all {ENABLE}", True),
+        (f"{ENABLE} {DISABLE} {ENABLE}", True),
+        (f"{DISABLE} {ENABLE} {DISABLE}", False),
+    ],
+)
+def test_right_most_of_enable_and_disable_wins(flags: str, on: bool) -> None:
+    for release in (NEW, LAST):
+        assert settings(flags, release).mixed_precision_accumulation is on
 
 
 def test_a_wrong_value_is_an_error_even_if_a_later_one_wins() -> None:
@@ -83,54 +284,71 @@ def test_a_wrong_value_is_an_error_even_if_a_later_one_wins() -> None:
         settings("--auto-cast some --auto-cast all")
 
 
-@pytest.mark.parametrize("option", SILENT, ids=lambda o: o.name)
-def test_options_without_numeric_effect_are_reported(option: Option) -> None:
-    values = [None] if option.values is None else option.values or ["any text.txt"]
-    for value in values:
-        words = [option.name] if value is None else [option.name, value]
-        parsed = parse_flags(words, OLD)
-        assert parsed.settings == settings("")
-        assert parsed.without_effect == (option.name,)
-        if value is not None:
-            assert parse_flags([f"{option.name}={value}"], OLD) == parsed
-
-
 def test_numeric_options_are_not_reported_as_silent_and_repeats_once() -> None:
     flags = f"--verbose info --auto-cast all -O1 {ENABLE} --optlevel 3 --verbose=debug"
-    assert parse_flags(flags, OLD).without_effect == ("--verbose", "--optlevel")
+    parsed = parse_flags(flags, OLD)
+    assert parsed.without_effect == ("--verbose", "--optlevel")
+    assert (parsed.given["--optlevel"], parsed.given["--verbose"]) == ("3", "debug")
+
+
+# ---- spellings -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("flags", ["-O2", "-O 2", "-O=2", "--optlevel 2", "--optlevel=2"])
 def test_optlevel_spellings(flags: str) -> None:
-    assert parse_flags(flags, OLD).without_effect == ("--optlevel",)
+    assert parse_flags(flags, OLD).given == {"--optlevel": "2"}
 
 
-@pytest.mark.parametrize("flags", ["-O4", "-O 0", "-Ofast", "--optlevel=9"])
+@pytest.mark.parametrize("flags", ["-O4", "-O 0", "-Ofast", "--optlevel=9", "-O2=2", "-O12"])
 def test_optlevel_wrong_value(flags: str) -> None:
     with pytest.raises(InvalidFlag, match=r"--optlevel cannot be .*: it accepts 1, 2, 3"):
         parse_flags(flags, OLD)
 
 
+@pytest.mark.parametrize("flags", ["-lnc 1", "-lnc=1", "--lnc 1", "--lnc=1", "--logical_nc_config 1"])
+def test_logical_core_spellings(flags: str) -> None:
+    assert parse_flags(flags, OLD).given == {"--logical-nc-config": "1"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "level"),
+    [
+        ("", 30),
+        *((f"--verbose {name}", number) for name, number in LEVELS.items()),
+        ("--verbose=35", 35),
+        ("--verbose 0", 0),
+        ("--verbose debug --verbose=50", 50),
+    ],
+)
+def test_verbosity_by_name_and_number(flags: str, level: int) -> None:
+    assert verbosity(parse_flags(flags, OLD).given) == level
+
+
+@pytest.mark.parametrize("value", ["51", "-1", "1e1", "INFO", "٣"])
+def test_other_verbosities_are_refused(value: str) -> None:
+    with pytest.raises(InvalidFlag, match="a number from 0 to 50"):
+        parse_flags([f"--verbose={value}"], OLD)
+
+
 def test_quoted_words_are_one_word() -> None:
     flags = "--logfile='a log.txt' \"--auto-cast\" 'all'"
-    assert parse_flags(flags, OLD).without_effect == ("--logfile",)
+    assert parse_flags(flags, OLD).given["--logfile"] == "a log.txt"
     assert settings(flags).auto_cast == "all"
 
 
-def test_a_list_is_not_split_again() -> None:
-    assert parse_flags(["--logfile", "it's a log"], OLD).without_effect == ("--logfile",)
-
-
-def test_the_list_given_is_not_consumed() -> None:
-    words = ["--auto-cast", "all"]
-    parse_flags(words, OLD)
-    assert words == ["--auto-cast", "all"]
+def test_a_list_is_not_split_again_nor_consumed() -> None:
+    words = ["--logfile", "it's a log"]
+    assert parse_flags(words, OLD).given == {"--logfile": "it's a log"}
+    assert words == ["--logfile", "it's a log"]
 
 
 @pytest.mark.parametrize("flags", ["--logfile 'x", '--auto-cast "all', "--auto-cast all\\"])
 def test_bad_quoting(flags: str) -> None:
     with pytest.raises(InvalidFlag, match="cannot be split into words"):
         parse_flags(flags, OLD)
+
+
+# ---- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -142,24 +360,28 @@ def test_bad_quoting(flags: str) -> None:
         ("--opt-level", "--optlevel"),
     ],
 )
-def test_unknown_flag_names_the_nearest(flag: str, near: str) -> None:
-    with pytest.raises(InvalidFlag, match=f"unknown flag {flag.partition('=')[0]}.*'{near}'"):
+def test_unknown_flag_names_the_nearest_and_all_others(flag: str, near: str) -> None:
+    with pytest.raises(InvalidFlag, match=f"unknown flag {flag.partition('=')[0]}.*'{near}'") as error:
         parse_flags(flag, OLD)
+    assert all(o.name in str(error.value) for o in TABLE)
 
 
 def test_unknown_flag_without_a_near_one_suggests_nothing() -> None:
-    with pytest.raises(InvalidFlag) as error:
+    with pytest.raises(InvalidFlag, match=r"^unknown flag --zzz: it is one of --auto-cast, "):
         parse_flags("--zzz", OLD)
-    assert str(error.value) == "unknown flag --zzz"
 
 
-@pytest.mark.parametrize("option", WITH_VALUES, ids=lambda o: o.name)
+WITH_VALUES = [o for o in TABLE if o.values is not None]
+
+
+@pytest.mark.parametrize("option", [o for o in WITH_VALUES if not o.text], ids=lambda o: o.name)
 @pytest.mark.parametrize("form", ["{0}=wrong", "{0} wrong", "{0}="])
-def test_wrong_value_lists_the_accepted_ones(option: Option, form: str) -> None:
-    assert option.values
-    with pytest.raises(InvalidFlag, match=f"{option.name} cannot be") as error:
-        parse_flags(form.format(option.name), OLD)
-    assert str(error.value).endswith(f"it accepts {', '.join(option.values)}")
+def test_wrong_value_lists_the_accepted_ones(option: object, form: str) -> None:
+    name, accepted = option.name, option.accepted  # type: ignore[attr-defined]
+    release = find_release(option.since)  # type: ignore[attr-defined]
+    with pytest.raises(InvalidFlag, match=f"{name} cannot be") as error:
+        parse_flags(form.format(name), release)
+    assert str(error.value).endswith(f"it accepts {accepted}")
 
 
 def test_wrong_value_names_the_nearest() -> None:
@@ -167,54 +389,59 @@ def test_wrong_value_names_the_nearest() -> None:
         settings("--auto-cast matmultt")
     with pytest.raises(InvalidFlag, match="did you mean 'fp8_e4m3'"):
         settings("--auto-cast-type fp8_e4m3fn")
+    with pytest.raises(InvalidFlag, match="did you mean 'scatter'"):
+        settings("--implicit-integer-downcast scater", LAST)
 
 
 def test_a_following_option_is_not_taken_for_a_value() -> None:
-    with pytest.raises(InvalidFlag, match="--auto-cast "):
+    with pytest.raises(InvalidFlag, match="--auto-cast needs a value, not '--auto-cast-type'"):
         settings("--auto-cast --auto-cast-type bf16")
 
 
-@pytest.mark.parametrize("option", [o for o in OPTIONS if o.values is not None], ids=lambda o: o.name)
-def test_missing_value(option: Option) -> None:
-    for name in filter(None, (option.name, option.short)):
-        with pytest.raises(InvalidFlag, match=f"{option.name} needs a value"):
-            parse_flags(name, OLD)
+@pytest.mark.parametrize("option", WITH_VALUES, ids=lambda o: o.name)
+def test_missing_value(option: object) -> None:
+    release = find_release(option.since)  # type: ignore[attr-defined]
+    for name in (option.name, *option.short):  # type: ignore[attr-defined]
+        with pytest.raises(InvalidFlag, match="needs a value: it accepts "):
+            parse_flags(name, release)
 
 
-@pytest.mark.parametrize("option", [o for o in OPTIONS if o.values is None], ids=lambda o: o.name)
-def test_bare_flag_takes_no_value(option: Option) -> None:
-    for form in (f"{option.name}=true", f"{option.name}="):
+@pytest.mark.parametrize("option", [o for o in TABLE if o.values is None], ids=lambda o: o.name)
+def test_bare_flag_takes_no_value(option: object) -> None:
+    name, release = option.name, find_release(option.since)  # type: ignore[attr-defined]
+    for form in (f"{name}=true", f"{name}="):
         with pytest.raises(InvalidFlag, match="takes no value"):
-            parse_flags(form, OLD)
+            parse_flags(form, release)
 
 
-@pytest.mark.parametrize("flags", [f"{ENABLE} {DISABLE}", f"{DISABLE} --auto-cast all {ENABLE}"])
-def test_enable_and_disable_contradict(flags: str) -> None:
-    with pytest.raises(InvalidFlag, match=f"{ENABLE} and {DISABLE} contradict"):
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("--target trn2", "NeuronCore-v3, and neuronsim emulates NeuronCore-v2"),
+        ("--target inf1", "its compiler is neuron-cc.*--fast-math"),
+        ("-lnc 2", r"NCC_EARG001.*accepts 1"),
+        ("--logical-nc-config=2", r"NCC_EARG001.*accepts 1"),
+    ],
+)
+def test_what_neuronx_cc_has_and_neuronsim_has_not(flags: str, why: str) -> None:
+    with pytest.raises(InvalidFlag, match=why):
         parse_flags(flags, OLD)
 
 
 @pytest.mark.parametrize(
     "flags",
-    [
-        "--fast-math=fast-relayout",
-        "--fp32-cast matmult-bf16",
-        "--neuroncore-pipeline-cores 4",
-        "--io-config={}",
-    ],
+    ["--fast-math=fast-relayout", "--fp32-cast matmult-bf16", "--io-config={}", "--fast_math none"],
 )
 def test_neuron_cc_flags_say_whose_they_are(flags: str) -> None:
     with pytest.raises(InvalidFlag, match=r"option of neuron-cc \(Inf1\).*--auto-cast"):
         parse_flags(flags, OLD)
 
 
-@pytest.mark.parametrize(
-    "flags",
-    ["--enable-saturate-infinity", "--native-int64=enabled", "--implicit-integer-downcast none"],
-)
-def test_numeric_flags_that_are_not_emulated_are_an_error(flags: str) -> None:
-    with pytest.raises(InvalidFlag, match="does not emulate yet"):
-        parse_flags(flags, OLD)
+@pytest.mark.parametrize("flags", ["--auto-cast all --fast-math none", "--fp32-cast=all -O2"])
+def test_flags_of_both_compilers_in_one_line_are_refused(flags: str) -> None:
+    for compiler in ("neuronx-cc", "neuron-cc"):
+        with pytest.raises(InvalidFlag, match="one line has flags of both compilers: --"):
+            parse_flags(flags, OLD, compiler)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("flags", ["compile", "model.hlo.pb --auto-cast all", "--auto-cast all bf16"])
@@ -223,12 +450,43 @@ def test_words_that_are_no_options(flags: str) -> None:
         parse_flags(flags, OLD)
 
 
-@pytest.mark.parametrize("release", [OLD, NEW], ids=["2.26", "2.27"])
-@pytest.mark.parametrize("cast_type", CAST_TYPES)
-@pytest.mark.parametrize("auto_cast", ["none", "matmult", "all"])
-def test_flag_line_parses_back(auto_cast: str, cast_type: str, release: Release) -> None:
-    given = settings(f"--auto-cast {auto_cast} --auto-cast-type {cast_type}", release)
-    back = settings(given.flag_line, release)
-    assert back.flag_line == given.flag_line
-    assert back.auto_cast == auto_cast
-    assert auto_cast == "none" or back == given  # the type is inert without a cast
+# ---- flag_line -----------------------------------------------------------------------------------
+
+
+def every_setting() -> list[CastSettings]:
+    names = ALL_INTEGER_DOWNCASTS
+    lists = [c for n in range(len(names) + 1) for c in itertools.combinations(names, n)]
+    integers = [(c, "via_float32" if "dot" in c else "exact") for c in lists] + [(names, "exact")]
+    return [
+        CastSettings(cast, t, accumulation, "neuronx-cc", "", saturate, permitted, int_dot, True)  # type: ignore[arg-type]
+        for cast in ("none", "matmult", "all")
+        for t in CAST_TYPES
+        for accumulation in (False, True)
+        for saturate in (False, True)
+        for permitted, int_dot in integers
+    ]
+
+
+def test_flag_line_gives_every_setting_back() -> None:
+    everything = every_setting()
+    assert len({s.flag_line for s in everything}) == len(everything) == 3 * 4 * 2 * 2 * 33
+    for s in everything:
+        assert settings(s.flag_line, LAST) == s
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=str)
+def test_flag_line_gives_back_what_a_release_can_set(release: Release) -> None:
+    sdk = int(release.sdk[2:])
+    accumulations = ["", *([ENABLE] if sdk >= 18 else []), *([DISABLE] if sdk >= 27 else [])]
+    for flags in accumulations:
+        for cast in ("", "--auto-cast none", "--auto-cast all --auto-cast-type tf32"):
+            given = settings(f"{flags} {cast}", release)
+            back = settings(given.flag_line, release)
+            assert back == given
+            assert back.flag_line == given.flag_line
+
+
+def test_flag_line_is_short_where_nothing_else_was_given() -> None:
+    assert settings("--auto-cast none").flag_line == "--auto-cast none"
+    assert settings("", NEW).flag_line == "--auto-cast none"
+    assert settings("").flag_line == "--auto-cast matmult --auto-cast-type bf16"

@@ -95,7 +95,7 @@ class CastSettings:
     def _cast_options(self) -> str:
         if self.compiler == "neuron-cc":
             return neuron_cc.fast_math_line(self.auto_cast, self.auto_cast_type, self.relayout)
-        if self.auto_cast == "none":
+        if self.auto_cast == "none" and self.auto_cast_type == "bf16":  # every release's default
             return "--auto-cast none"
         return f"--auto-cast {self.auto_cast} --auto-cast-type {self.auto_cast_type}"
 

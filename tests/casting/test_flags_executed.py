@@ -1,0 +1,155 @@
+"""What each setting of AWS's tables of option combinations casts: the plan, and the executed bits.
+
+The products have one term, so that they are exact in float32 and one rounding to each type, by NumPy
+and ml_dtypes, gives every expected bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import neuronsim
+from neuronsim import dtypes, ops
+from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
+from neuronsim.targets import RELEASES
+
+ROWS, COLUMNS = 40, 30
+NARROW = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp8_e4m3": ml_dtypes.float8_e4m3}
+
+
+def rounded(x: np.ndarray, name: str) -> np.ndarray:
+    """To nearest, ties to even."""
+    if name == "":
+        return x
+    if name != "tf32":
+        return x.astype(NARROW[name]).astype(np.float32)
+    bits = x.view(np.uint32).astype(np.uint64)  # 10 of 23 bits of the fraction stay
+    even = (bits >> 13) & 1
+    kept = ((bits + 0xFFF + even) >> 13) << 13
+    return kept.astype(np.uint32).view(np.float32)
+
+
+@pytest.fixture(scope="module")
+def network(module_of: Callable[..., Module]) -> Module:
+    """A product on the tensor engine and one on the vector engine, both results of the model."""
+    f32 = dtypes.float32
+    shapes = [Shape(f32, (ROWS, 1)), Shape(f32, (1, COLUMNS)), Shape(f32, (ROWS, COLUMNS))]
+    numbers = ops.DotDimensions((1,), (0,))
+    return module_of(
+        Instruction("x", "parameter", shapes[0], (), {"number": 0}),
+        Instruction("w", "parameter", shapes[1], (), {"number": 1}),
+        Instruction("product", "dot", shapes[2], ("x", "w"), {"dot_dimensions": numbers}),
+        Instruction("square", "multiply", shapes[0], ("x", "x")),
+        Instruction("out", "tuple", TupleShape((shapes[2], shapes[0])), ("product", "square")),
+    )
+
+
+@pytest.fixture(scope="module")
+def values() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(15)
+    x, w = (rng.uniform(0.5, 2, n).astype(np.float32) for n in (ROWS, COLUMNS))
+    return x.reshape(ROWS, 1), w.reshape(1, COLUMNS)
+
+
+def check(
+    network: Module,
+    values: tuple[np.ndarray, np.ndarray],
+    flags: str,
+    casts: tuple[str, str],
+    sdk: str = "2.26",
+    target: str = "trn1",
+) -> None:
+    """The network under these flags rounds as `casts`, what is cast and to which type, says."""
+    program = neuronsim.compile(network, flags=flags, sdk=sdk, target=target)
+    (kind, t), (x, w) = casts, values
+    product = rounded(x, t if kind != "none" else "") * rounded(w, t if kind != "none" else "")
+    square = x * x
+    if kind == "all":
+        product, square = rounded(product, t), rounded(rounded(x, t) * rounded(x, t), t)
+    found = program(x=x, w=w)
+    # I/O types are never cast (neuron.md 1.1).
+    assert [a.dtype.name for a in found] == ["float32", "float32"]
+    for got, want in zip(found, (product, square), strict=True):
+        assert np.asarray(got).tobytes() == want.tobytes()
+    decided = {"none": set(), "matmult": {"product"}, "all": {"product", "square"}}[kind]
+    assert {n for n in program.plan.decisions if n in ("product", "square")} == decided
+
+
+# neuron.md 1.5: the seven rows of both tables of option combinations, and fp8_e4m3 of 1.2.
+COMBINATIONS = [
+    ("--auto-cast all --auto-cast-type bf16", ("all", "bf16")),
+    ("--auto-cast matmult --auto-cast-type bf16", ("matmult", "bf16")),
+    ("--auto-cast all --auto-cast-type fp16", ("all", "fp16")),
+    ("--auto-cast matmult --auto-cast-type fp16", ("matmult", "fp16")),
+    ("--auto-cast all --auto-cast-type tf32", ("all", "tf32")),
+    ("--auto-cast matmult --auto-cast-type tf32", ("matmult", "tf32")),
+    ("--auto-cast none", ("none", "")),
+    ("--auto-cast matmul --auto-cast-type fp8_e4m3", ("matmult", "fp8_e4m3")),
+    ("--auto-cast all --auto-cast-type fp8_e4m3", ("all", "fp8_e4m3")),
+    ("--auto-cast none --auto-cast-type fp8_e4m3", ("none", "")),  # 1.2: inert with none
+]
+
+
+@pytest.mark.parametrize(("flags", "casts"), COMBINATIONS)
+def test_option_combinations(
+    flags: str, casts: tuple[str, str], network: Module, values: tuple[np.ndarray, np.ndarray]
+) -> None:
+    for sdk in ("2.26", "2.27"):
+        check(network, values, flags, casts, sdk)
+
+
+@pytest.mark.parametrize("sdk", [r.sdk for r in RELEASES])
+def test_default_of_a_release(sdk: str, network: Module, values: tuple[np.ndarray, np.ndarray]) -> None:
+    # neuron.md 1.3: the default became none with 2.27.
+    casts = ("none", "") if int(sdk[2:]) >= 27 else ("matmult", "bf16")
+    check(network, values, "", casts, sdk)
+
+
+# neuron.md 2.2 and 2.3; what their transposes do is in the tests of relayouts.
+FAST_MATH = [
+    ("", ("all", "bf16")),
+    ("--fast-math all", ("all", "bf16")),
+    ("--fast-math none", ("matmult", "bf16")),  # there is no float32 product on Inf1
+    ("--fast-math fast-relayout", ("all", "bf16")),
+    ("--fast-math no-fast-relayout", ("all", "bf16")),
+    ("--fast-math fp32-cast-all", ("all", "bf16")),
+    ("--fast-math fp32-cast-all-fp16", ("all", "fp16")),
+    ("--fast-math fp32-cast-matmult", ("matmult", "bf16")),
+    ("--fast-math fp32-cast-matmult-bf16", ("matmult", "bf16")),
+    ("--fast-math fp32-cast-matmult-fp16", ("matmult", "fp16")),
+    ("--fast-math none fp32-cast-all-fp16", ("all", "fp16")),
+]
+FP32_CAST = [
+    ("--fp32-cast all", ("all", "bf16")),
+    ("--fp32-cast matmult", ("matmult", "bf16")),
+    ("--fp32-cast matmult-fp16", ("matmult", "fp16")),
+    ("--fp32-cast matmult-bf16", ("matmult", "bf16")),
+    ("--fp32-cast all-fp16", ("all", "fp16")),
+    ("--fp32-cast all-fp16 --fast-math none", ("all", "fp16")),  # the higher priority
+    ("--fast-math fp32-cast-all --fp32-cast matmult-fp16", ("matmult", "fp16")),
+]
+
+
+@pytest.mark.parametrize(("flags", "casts"), FAST_MATH)
+def test_fast_math_on_inf1(
+    flags: str, casts: tuple[str, str], network: Module, values: tuple[np.ndarray, np.ndarray]
+) -> None:
+    check(network, values, flags, casts, target="inf1")
+
+
+@pytest.mark.parametrize(("flags", "casts"), FP32_CAST)
+def test_fp32_cast_on_inf1(
+    flags: str, casts: tuple[str, str], network: Module, values: tuple[np.ndarray, np.ndarray]
+) -> None:
+    with pytest.warns(neuronsim.errors.FlagWarning, match="--fp32-cast is deprecated: --fast-math"):
+        check(network, values, flags, casts, target="inf1")
+
+
+def test_a_wrong_expectation_fails(network: Module, values: tuple[np.ndarray, np.ndarray]) -> None:
+    for wrong in (("matmult", "fp16"), ("all", "bf16"), ("none", "")):
+        with pytest.raises(AssertionError):
+            check(network, values, "--auto-cast matmult --auto-cast-type bf16", wrong)

@@ -1,0 +1,178 @@
+"""--implicit-integer-downcast on modules: what is refused with AWS's code, and what it warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext as nothing
+from typing import Any
+
+import numpy as np
+import pytest
+
+import neuronsim
+from neuronsim import dtypes, ops
+from neuronsim.casting.integer_downcast import INTEGER_DOWNCASTS, check_integer_downcasts
+from neuronsim.dtypes import DType
+from neuronsim.errors import FlagWarning, UnsupportedOperator
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.targets import find_release, find_target
+
+S32, S64, F32 = dtypes.int32, dtypes.int64, dtypes.float32
+LAST, TRN1 = find_release("2.32"), find_target("trn1")
+NAMES = tuple(INTEGER_DOWNCASTS)
+
+# neuron.md 1.4, row by row: operation, operands, computed in, exact to, AWS's code.
+TABLE = [
+    ("dot", (S64,), "float32", "2^24", "NCC_EVRF035"),
+    ("scatter", (S32, S64), "float32", "2^24", "NCC_EVRF060"),
+    ("all_reduce", (S32, S64), "float32", "2^24", "NCC_EVRF061"),
+    ("reduce_scatter", (S32, S64), "float32", "2^24", "NCC_EVRF063"),
+    ("pow", (S64,), "int32", "2^31", "NCC_EVRF062"),
+]
+ROWS = [(name, t, *rest) for name, types, *rest in TABLE for t in types]
+
+
+def inst(
+    name: str, opcode: str, t: DType, dims: tuple[int, ...], *operands: str, **attributes: Any
+) -> Instruction:
+    return Instruction(name, opcode, Shape(t, dims), operands, attributes)
+
+
+def reducer(t: DType) -> Computation:
+    a, b = (inst(n, "parameter", t, (), number=k) for k, n in enumerate("ab"))
+    return Computation("sum", (a, b, inst("total", "add", t, (), "a", "b")), "total")
+
+
+def operation(name: str, t: DType, result: str = "found", x: str = "x") -> list[Instruction]:
+    """The operation of the option's list on the parameter x, a 4x4 array."""
+    square = (4, 4)
+    if name == "dot":
+        numbers = ops.DotDimensions((1,), (0,))
+        return [inst(result, "dot", t, square, x, x, dot_dimensions=numbers)]
+    if name == "pow":
+        two = ops.Bits(np.full((), 2, t.numpy), t)
+        return [
+            inst(f"{result}_two", "constant", t, (), literal=two),
+            inst(f"{result}_twos", "broadcast", t, square, f"{result}_two", dimensions=()),
+            inst(result, "power", t, square, x, f"{result}_twos"),
+        ]
+    if name == "scatter":
+        places = ops.Bits(np.asarray([[0], [1], [1]], np.int32), S32)
+        zeros = ops.Bits(np.zeros((3, 4), t.numpy), t)
+        return [
+            inst(f"{result}_at", "constant", S32, (3, 1), literal=places),
+            inst(f"{result}_new", "constant", t, (3, 4), literal=zeros),
+            inst(
+                result,
+                "scatter",
+                t,
+                square,
+                *(x, f"{result}_at", f"{result}_new"),
+                scatter_dimensions=ops.ScatterDimensions((1,), (0,), (0,), index_vector_dim=1),
+                called=("sum",),
+            ),
+        ]
+    opcode = name.replace("_", "-")
+    extra = {"dimensions": (0,)} if name == "reduce_scatter" else {}
+    return [inst(result, opcode, t, square, x, replica_groups=((0,),), called=("sum",), **extra)]
+
+
+@pytest.fixture
+def build(module_of: Callable[..., Module]) -> Callable[..., Module]:
+    def of(name: str, t: DType) -> Module:
+        body = [inst("x", "parameter", t, (4, 4), number=0), *operation(name, t)]
+        others = (reducer(t),) if name not in ("dot", "pow") else ()
+        return module_of(*body, others=others)
+
+    return of
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: f"{r[0]} {r[1].name}")
+def test_what_is_not_permitted_is_refused_with_the_code(row: Any, build: Callable[..., Module]) -> None:
+    name, t, _, _, code = row
+    others = tuple(n for n in NAMES if n != name)
+    for permitted in ((), others):
+        with pytest.raises(UnsupportedOperator) as error:
+            check_integer_downcasts(build(name, t), permitted, LAST, TRN1)
+        message = str(error.value)
+        assert "main/found" in message
+        assert f"[{code}]" in message
+        assert "does not permit" in message
+        needed = message.rpartition("--implicit-integer-downcast ")[2]
+        assert set(needed.split(",")) == {name, *permitted}  # what to give instead
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: f"{r[0]} {r[1].name}")
+def test_what_is_permitted_gets_a_warning_with_the_bound(
+    row: Any, build: Callable[..., Module]
+) -> None:
+    name, t, computed_in, bound, code = row
+    for permitted in ((name,), NAMES):
+        (warning,) = check_integer_downcasts(build(name, t), permitted, LAST, TRN1)
+        for part in (
+            "main/found",
+            f"computed in {computed_in}",
+            f"up to {bound}",
+            f"[{code}]",
+            f"permits {name}",
+        ):
+            assert part in warning
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_floats_are_neither_refused_nor_warned_of(name: str, build: Callable[..., Module]) -> None:
+    module = build(name, F32)
+    assert check_integer_downcasts(module, (), LAST, TRN1) == ()
+    assert check_integer_downcasts(module, NAMES, LAST, TRN1) == ()
+
+
+@pytest.mark.parametrize("name", ["dot", "pow"])
+def test_NeuronCore_v2_takes_32_bit_integers_here(name: str, build: Callable[..., Module]) -> None:
+    # neuron.md 1.4: dot on int32 is in the table from trn2 on (EVRF035.rst), pow on int64 only.
+    assert check_integer_downcasts(build(name, S32), (), LAST, TRN1) == ()
+
+
+def test_all_refused_instructions_are_one_error(module_of: Callable[..., Module]) -> None:
+    body = [inst("x", "parameter", S64, (4, 4), number=0)]
+    for name in NAMES:
+        body += operation(name, S64, f"the_{name}")
+    module = module_of(*body, others=(reducer(S64),))
+    with pytest.raises(UnsupportedOperator) as error:
+        check_integer_downcasts(module, (), LAST, TRN1)
+    for name, *_, code in TABLE:
+        assert f"main/the_{name} " in str(error.value)
+        assert f"[{code}]" in str(error.value)
+    assert str(error.value).endswith(
+        "--implicit-integer-downcast dot,scatter,all_reduce,reduce_scatter,pow"
+    )
+
+
+def test_releases_before_the_option_say_nothing(build: Callable[..., Module]) -> None:
+    module = build("dot", S64)
+    assert check_integer_downcasts(module, (), find_release("2.31"), TRN1) == ()
+
+
+def test_compile_refuses_and_warns(build: Callable[..., Module]) -> None:
+    module = build("scatter", S32)
+    with pytest.raises(UnsupportedOperator, match="NCC_EVRF060"):
+        neuronsim.compile(module, sdk="2.32", flags="--implicit-integer-downcast none")
+    with pytest.warns(FlagWarning, match="NCC_EVRF060") as caught:
+        neuronsim.compile(module, sdk="2.32")
+    assert len(caught) == 1
+
+
+def test_permitting_dot_computes_it_via_float32_M7(build: Callable[..., Module]) -> None:
+    module = build("dot", S32)
+    x = np.zeros((4, 4), np.int32)
+    x[0, :2], x[:2, 0] = (2**24, 1), (1, 1)
+    x[0, 0] = 2**24 + 1  # no float32
+    found = {}
+    for flags in ("", "--implicit-integer-downcast pow", "--implicit-integer-downcast dot"):
+        with pytest.warns(FlagWarning, match="NCC_EVRF035") if "pow" not in flags else nothing():
+            program = neuronsim.compile(module, sdk="2.32", flags=flags)
+        found[flags] = np.asarray(program(x))
+        assert program.setup.profile.int_dot == ("via_float32" if "dot" in flags else "exact")
+    exact = (x.astype(np.int64) @ x).astype(np.int32)
+    assert np.array_equal(found[""], exact)
+    assert np.array_equal(found["--implicit-integer-downcast pow"], exact)
+    assert not np.array_equal(found["--implicit-integer-downcast dot"], exact)
