@@ -9,10 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from neuronsim import api, dtypes
-from neuronsim.casting.operations import names_of
+from neuronsim import dtypes
+from neuronsim.casting.plan import Plan
 from neuronsim.casting.policies import POLICIES, find_policy
 from neuronsim.casting.policy import Policy, Rule
 from neuronsim.casting.policy_file import (
@@ -26,11 +27,9 @@ from neuronsim.casting.policy_file import (
     parse_policy,
     policy_to_json,
 )
-from neuronsim.casting.rules import RuleContext, match_rules
 from neuronsim.errors import InvalidArgument
-from neuronsim.hlo.module import graph_computations, inline_calls
 
-pytestmark = pytest.mark.isa_independent  # nothing is computed
+pytestmark = pytest.mark.isa_independent  # the kernels' bits are not the subject
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "policy_files.md"
@@ -225,15 +224,17 @@ def test_the_documents_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert policy.lists["never"] == {"exponential", "rsqrt", "divide"}
     assert (policy.low, policy.product_output) == (dtypes.float16, dtypes.float32)
     assert parse_policy(scope["text"], "json") == policy
-    module = inline_calls(api.read_model(ROOT / "examples" / "digits" / "model.hlo.pb"))
-    graphs = graph_computations(module)
-    names = {i.name: names_of(i, module.by_name) for c in graphs for i in c.instructions}
-    context = RuleContext(module, names, policy.low, scope["calibration"])
-    found, unmatched = match_rules(policy.rules, context)
-    match = found["reduce_sum.64"]
-    told = f"{match.rule.reason} ({match.fact})"
-    assert told in " ".join(DOCUMENT.read_text().split())
-    assert unmatched == ()
+    plan: Plan = scope["plan"]
+    assert "reduce_sum.64" not in plan.decisions
+    reason = "long sums (it is dot; elements in each sum: 768 > 512)"
+    assert plan.decisions["dot_general.19"].reason.endswith(reason)
+    assert reason in DOCUMENT.read_text()
+    assert plan.decisions["dot_general.19"].operand is dtypes.bfloat16
+    data = dict(np.load("examples/digits/test.npz"))
+    batches = [np.resize(data["x"][n : n + 64], (64, 8, 8)) for n in range(0, len(data["x"]), 64)]
+    logits = np.concatenate([np.asarray(scope["program"](x=x)) for x in batches])
+    found = (logits[: len(data["x"])].argmax(1) == data["labels"]).mean()
+    assert f"with this plan {found:.2%}".replace("%", " %") in " ".join(DOCUMENT.read_text().split())
 
 
 def test_the_document_names_every_key() -> None:
@@ -256,7 +257,7 @@ def test_all_problems_are_told_at_once_with_their_places() -> None:
     accumulate = "int8"
     keep_output_type = "yes"
     [lists]
-    always = ["dot", "log"]
+    always = ["dot", "log", "expp"]
     never = ["log", 4]
     neve = []
     bfloat61 = {}
@@ -266,9 +267,12 @@ def test_all_problems_are_told_at_once_with_their_places() -> None:
     add.never = 3
     [float32_slots]
     dot = {operands = [-1], result = [0]}
+    [float32_slots.dto]
+    results = [0]
     [[rule]]
     reason = "a"
     categroy = "never"
+    operation = ["reduce-ad", "reduce-ad*"]
     [[rule]]
     category = "maybe"
     rounding = "up"
@@ -292,6 +296,9 @@ def test_all_problems_are_told_at_once_with_their_places() -> None:
         "accumulate is 'int8', not a float type of the device",
         "keep_output_type is 'yes', not true or false",
         "lists.never is ['log', 4], not a text",
+        "lists.always: 'expp' is no operation (did you mean",
+        "float32_slots: 'dto' is no operation (did you mean 'dot'?)",
+        "rule 1: operation: 'reduce-ad' is no operation (did you mean 'reduce-add'?)",
         "lists.'neve' is unknown (did you mean 'never'?)",
         "lists.'bfloat61' is unknown (did you mean 'bfloat16'?)",
         "lists.remove.clear has 'add', which is not in that list",

@@ -38,6 +38,7 @@ from neuronsim.casting.fields import (
     texts,
     truth,
 )
+from neuronsim.casting.operations import unknown_names
 from neuronsim.casting.policies import find_policy
 from neuronsim.casting.policy import Category, Policy, Propagate, Rounding, Rule
 from neuronsim.casting.rules import compile_regex
@@ -278,6 +279,7 @@ def _document(body: Any, place: str, folder: Path, problems: list[str]) -> _Docu
     slots = {}
     for name, table in found.pop("float32_slots", {}).items():
         read = read_fields(table, _SLOTS, f"{place}float32_slots.{name}.", problems)
+        problems += [f"{place}float32_slots: {p}" for p in unknown_names([name])]
         slots[name] = (read.get("operands", ()), read.get("results", ()))
     rules = []
     for number, table in enumerate(found.pop("rule", ()), start=1):
@@ -285,6 +287,8 @@ def _document(body: Any, place: str, folder: Path, problems: list[str]) -> _Docu
         read = read_fields(table, _RULE, where, problems, ("reason",))
         if isinstance(table, dict) and not any(name in table for name in _DECIDES):
             problems.append(f"{where}it decides nothing: state {', '.join(_DECIDES[:-1])} or rounding")
+        exact = [o for o in read.get("operation", ()) if not set(o) & set("*?[")]
+        problems += [f"{where}operation: {p}" for p in unknown_names(exact)]
         rules.append(Rule(**{"reason": "", **read}))
     fields = {name: value for name, value in found.items() if name in _FIELDS}
     return _Document(place, folder, base, fields, lists, tuple(rules), reasons, slots)
@@ -328,6 +332,7 @@ def _lists_of(body: Any, where: str, problems: list[str], more: Iterable[str] = 
     for key, listed in (("", found[0]), (".add", found[1])):
         seen: dict[str, str] = {}
         for category, names in listed.items():
+            problems += [f"{where}{key}.{category}: {p}" for p in unknown_names(names)]
             for name in dict.fromkeys(names):
                 if seen.setdefault(name, category) != category:
                     problems.append(f"{where}{key} has {name!r} as {seen[name]} and as {category}")
