@@ -30,6 +30,7 @@ from neuronsim.hlo.module import Shape, graph_computations, inline_calls
 pytestmark = pytest.mark.isa_independent  # what is tested counts values in NumPy
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+NETWORKS = Path(__file__).parents[1] / "data" / "networks"
 LOOP = """HloModule loop
 add_one {
   s = (s32[], f32[2]) parameter(0)
@@ -170,6 +171,28 @@ def test_a_branch_that_is_not_taken_has_no_values_of_its_own() -> None:
     assert found["q"] == found["y"] == counted(np.float32([2, 6]))
     assert found["b"] == found["x"]
     assert "r" not in found
+
+
+@pytest.mark.parametrize("name", ["gpt", "lstm"])
+def test_every_float_of_a_network_with_loops_has_values(name: str) -> None:
+    program = neuronsim.compile(NETWORKS / f"{name}.hlo.pb", auto_cast="none")
+    module = inline_calls(program.model)
+    assert any(i.opcode == "while" for i in module.entry_computation.instructions)
+    inputs = {n: np.zeros(t.dims, t.dtype.numpy) for n, t in program.inputs.items()}
+    program(**inputs, observe="full")
+    run = {n: ops.Statistics(**s) for n, s in program.diagnostics["statistics"].items()}
+    for p, x in zip(program.model.parameters, inputs.values(), strict=True):
+        run |= {p.name: counted(x)} if x.dtype == np.float32 else {}
+    floats = {
+        i.name
+        for c in graph_computations(module)
+        for i in c.instructions
+        if isinstance(i.shape, Shape) and i.shape.dtype.kind == "float"
+    }
+    handed_on = floats - run.keys()
+    found = make_calibration(program.model, [run]).values
+    assert floats <= found.keys()
+    assert any("get-tuple-element" in n for n in handed_on)
 
 
 def test_each_result_of_an_instruction_counts() -> None:
