@@ -248,7 +248,8 @@ def _fast_variance(scope: _Scope) -> Broken:
             if narrow:
                 yield (
                     i,
-                    f"E[x^2] - E[x]^2 cancels in {narrow[0].name}, {_digits(narrow[0])} significant bits: a "
+                    f"E[x^2] - E[x]^2 cancels in {narrow[0].name}, {_digits(narrow[0])} significant "
+                    f"bits: a "
                     f"variance below {2.0 ** -_digits(narrow[0]):.2g} of the squared mean is lost",
                     c.instructions,
                 )
@@ -365,7 +366,8 @@ def _mask_constants(scope: _Scope) -> Broken:
             effect = f"a row that {named} masks throughout is -Inf - (-Inf), NaN, in a softmax"
         yield (
             i,
-            f"the mask constant {worst:g} becomes {becomes} in {dtype.name}: {_largest(dtype)}; {effect}",
+            f"the mask constant {worst:g} becomes {becomes} in {dtype.name}: {_largest(dtype)}; "
+            f"{effect}",
             _path(scope, i, (u.name for u, _ in harmed)),
         )
 
@@ -536,7 +538,8 @@ def _narrow_accumulators(scope: _Scope) -> Broken:
         yield (
             i,
             (
-                f"it adds {depth} elements in {d.accumulate.name}: from {longest} equal ones on the sum "
+                f"it adds {depth} elements in {d.accumulate.name}: from {longest} equal ones on the "
+                f"sum "
                 "no longer changes"
             ),
             (i.name,),
@@ -627,7 +630,8 @@ def _truncated_indices(scope: _Scope) -> Broken:
             yield (
                 i,
                 (
-                    f"{i.shape.dtype.name} values from {found.low:.10g} to {found.high:.10g} lose their "
+                    f"{i.shape.dtype.name} values from {found.low:.10g} to {found.high:.10g} lose "
+                    f"their "
                     f"high 32 bits{use}"
                 ),
                 (),

@@ -1,0 +1,434 @@
+"""Lint of plans: for each rule a module that breaks it and its repair; bounds against the formats."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.calibration import Calibration
+from neuronsim.casting.fingerprint import fingerprint
+from neuronsim.casting.lint import RULES, float32_rules, lint
+from neuronsim.casting.plan import Plan, make_plan
+from neuronsim.casting.policy import Decision, neuron_policy
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument
+from neuronsim.hlo import proto
+from neuronsim.hlo.conformance import Finding, group, locations, summary
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.parse import from_text
+from neuronsim.hlo.verify import verify
+from neuronsim.profiles import Profile
+from neuronsim.targets import find_target
+
+pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
+
+ROOT = Path(__file__).parents[2]
+TRN1 = find_target("trn1")
+BF16, FP16, FP8 = "bf16", "fp16", "fp8_e4m3"
+
+REGIONS = """
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+max { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }
+"""
+
+
+def module_of(body: str, more: str = "") -> Module:
+    module = from_text(f"HloModule m\n{REGIONS}\n{more}\nENTRY main {{\n{body}\n}}")
+    verify(module)
+    return module
+
+
+def found_in(module: Module, low: str, setting: str = "all") -> tuple[Finding, ...]:
+    return lint(module, make_plan(module, neuron_policy(setting, low)), TRN1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A module with one finding of the rule, and what is replaced to repair it."""
+
+    rule: str
+    low: str
+    instruction: str
+    said: str  # in the message
+    body: str
+    repair: tuple[str, str]
+    more: str = ""
+    setting: str = "all"
+
+
+SOFTMAX = """
+x = f32[4,16] parameter(0)
+zero = f32[] constant(0)
+low = f32[] constant(-inf)
+m = f32[4] reduce(x, low), dimensions={1}, to_apply=max
+mb = f32[4,16] broadcast(m), dimensions={0}
+s = f32[4,16] subtract(x, mb)
+e = f32[4,16] exponential(s)
+t = f32[4] reduce(e, zero), dimensions={1}, to_apply=add
+tb = f32[4,16] broadcast(t), dimensions={0}
+"""
+NORM = """
+x = f32[4,64] parameter(0)
+zero = f32[] constant(0)
+n = f32[] constant(64)
+nb = f32[4] broadcast(n), dimensions={}
+t = f32[4] reduce(x, zero), dimensions={1}, to_apply=add
+m = f32[4] divide(t, nb)
+mb = f32[4,64] broadcast(m), dimensions={0}
+d = f32[4,64] subtract(x, mb)
+"""
+TWO_PASSES = """
+q = f32[4,64] multiply(d, d)
+u = f32[4] reduce(q, zero), dimensions={1}, to_apply=add
+v = f32[4] divide(u, nb)
+"""
+ONE_PASS = """
+q = f32[4,64] multiply(x, x)
+u = f32[4] reduce(q, zero), dimensions={1}, to_apply=add
+w = f32[4] divide(u, nb)
+mm = f32[4] multiply(m, m)
+v = f32[4] subtract(w, mm)
+"""
+INVERSE = """
+eps = f32[] constant(1e-3)
+epsb = f32[4] broadcast(eps), dimensions={}
+a = f32[4] add(v, epsb)
+r = f32[4] rsqrt(a)
+rb = f32[4,64] broadcast(r), dimensions={0}
+ROOT y = f32[4,64] multiply(d, rb)
+"""
+LOOP = """
+body {
+  p = (s32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  f = f32[] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  step = f32[] constant(1)
+  j = s32[] add(i, one)
+  g = f32[] OPERATION(f, step)
+  ROOT out = (s32[], f32[]) tuple(j, g)
+}
+condition {
+  p = (s32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(1000)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+"""
+GATHER = "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+"slice_sizes={1,4}"
+
+CASES = (
+    Case("normalisation in a narrow type", BF16, "t", "64 elements are rounded to bfloat16, 8 signif",
+         NORM + TWO_PASSES + INVERSE, ("ROOT y = f32[4,64] multiply(d, rb)", "ROOT y = f32[4,64] add(d, rb)")),
+    Case("fast variance", BF16, "v", "cancels in bfloat16, 8 significant bits: a variance below 0.0039",
+         NORM + ONE_PASS + INVERSE, (ONE_PASS, TWO_PASSES)),
+    Case("softmax of narrow logits", FP16, "s", "65504, and logits of 64 are off by up to 0.03125",
+         SOFTMAX + "ROOT y = f32[4,16] divide(e, tb)",
+         ("ROOT y = f32[4,16] divide(e, tb)", "ROOT y = f32[4,16] divide(x, tb)")),
+    Case("exponential without maximum", FP16, "e", "beyond 11.09 its result is Inf",
+         "x = f32[4] parameter(0)\nROOT e = f32[4] exponential(x)",
+         ("x = f32[4] parameter(0)", "p = f32[4] parameter(0)\nx = f32[4] tanh(p)")),
+    Case("mask constant becomes -Inf", BF16, "c", "-3.40282e+38 becomes -Inf in bfloat16: "
+         "bfloat16's largest finite "
+         "value is 3.38953e+38; 0 * Inf in y (multiply) is NaN",
+         "x = f32[4] parameter(0)\nc = f32[] constant(-3.4028235e38)\nb = f32[4] broadcast(c), "
+         "dimensions={}\n"
+         "ROOT y = f32[4] multiply(x, b)", ("-3.4028235e38", "-1e4")),
+    Case("mask constant becomes -Inf", FP16, "c", "a row that y (select) masks throughout",
+         "x = f32[4] parameter(0)\np = pred[4] parameter(1)\nc = f32[] constant(-1e9)\n"
+         "b = f32[4] broadcast(c), dimensions={}\nROOT y = f32[4] select(p, x, b)", ("-1e9", "-6e4")),
+    Case("constant beyond the type", FP16, "c", "100000 becomes Inf in float16",
+         "x = f32[4] parameter(0)\nc = f32[] constant(1e5)\nb = f32[4] broadcast(c), dimensions={}\n"
+         "ROOT y = f32[4] multiply(x, b)", ("1e5", "1e4")),
+    Case("constant beyond the type", FP8, "c", "300 becomes Inf in float8_e4m3: float8_e4m3's "
+         "largest finite "
+         "value is 240",
+         "x = f32[4] parameter(0)\nc = f32[4] constant({1, 2, 300, 4})\nROOT y = f32[4] multiply(x, c)",
+         ("300", "240")),
+    Case("epsilon vanishes", FP16, "eps", "1e-12 becomes 0 in float16, whose least value is "
+         "5.96e-08: it no longer "
+         "keeps r (rsqrt) from 0",
+         NORM + TWO_PASSES + INVERSE.replace("1e-3", "1e-12"), ("1e-12", "1e-4")),
+    Case("constant underflows", FP16, "c", "1e-06 is subnormal in float16, whose least normal value "
+         "is 6.1e-05",
+         "x = f32[4] parameter(0)\nc = f32[] constant(1e-6)\nb = f32[4] broadcast(c), dimensions={}\n"
+         "ROOT y = f32[4] multiply(x, b)", ("1e-6", "1e-3")),
+    Case("clamp beyond the type", FP8, "y", "c clamps to 448, and float8_e4m3's largest finite "
+         "value is 240",
+         "x = f32[4] parameter(0)\nl = f32[4] parameter(1)\nh = f32[] constant(448)\n"
+         "n = f32[] constant(-448)\nc = f32[4] clamp(n, x, h)\nROOT y = f8e4m3[4] convert(c)",
+         ("448", "240"), setting="none"),
+    Case("sum beyond the type", FP16, "t", "a sum of 64 elements of up to 65025 reaches 4.1616e+06",
+         "p = u8[4,64] parameter(0)\nx = f32[4,64] convert(p)\nq = f32[4,64] multiply(x, x)\n"
+         "zero = f32[] constant(0)\nROOT t = f32[4] reduce(q, zero), dimensions={1}, to_apply=add",
+         ("multiply(x, x)", "tanh(x)")),
+    Case("sum beyond the type", FP16, "t", "a sum of 4096 squares is Inf from magnitudes of 4 on",
+         "x = f32[4096] parameter(0)\nq = f32[4096] multiply(x, x)\nzero = f32[] constant(0)\n"
+         "ROOT t = f32[] reduce(q, zero), dimensions={0}, to_apply=add", ("4096", "8")),
+    Case("sum beyond the type", FP16, "t", "a sum of 4096 elements is Inf from magnitudes of 16 on",
+         "x = f32[4096] parameter(0)\nzero = f32[] constant(0)\n"
+         "ROOT t = f32[] reduce(x, zero), dimensions={0}, to_apply=add", ("4096", "256")),
+    Case("64-bit indices are truncated", BF16, "c", "4294967296 to 4294967296 lose their high 32 bits",
+         "x = s64[4] parameter(0)\nc = s64[] constant(4294967296)\nb = s64[4] broadcast(c), "
+         "dimensions={}\n"
+         "ROOT y = s64[4] add(x, b)", ("4294967296", "65536")),
+    Case("64-bit indices are truncated", BF16, "k", "int64 values that it makes can exceed 32 "
+         "bits and lose the "
+         "rest; g (gather) indexes with it",
+         "t = f32[9,4] parameter(0)\nx = s64[5,1] parameter(1)\nc = s64[] constant(1000)\n"
+         "b = s64[5,1] broadcast(c), dimensions={}\nk = s64[5,1] multiply(x, b)\n"
+         f"ROOT g = f32[5,4] gather(t, k), {GATHER}", ("s64[5,1] multiply(x, b)", "s64[5,1] add(x, "
+         "b)")),
+    Case("integers in a narrow float", BF16, "i", "integers up to 999 in bfloat16, which holds all "
+         "only up to 256",
+         "ROOT i = f32[1000] iota(), iota_dimension=0", ("1000", "257")),
+    Case("integers in a narrow float", FP16, "f", "integers up to 65535 in float16, which holds all "
+         "only up to 2048",
+         "p = u16[4] parameter(0)\nROOT f = f32[4] convert(p)", ("u16", "u8")),
+    Case("integers in a narrow float", BF16, "h", "indices of g (gather), into 900 elements, pass "
+         "bfloat16",
+         "t = f32[900,4] parameter(0)\nf = f32[5,1] parameter(1)\nh = f32[5,1] floor(f)\n"
+         "k = s32[5,1] convert(h)\n" f"ROOT g = f32[5,4] gather(t, k), {GATHER}", ("900", "200")),
+    Case("loop carries a narrow sum", BF16, "g", "counts by 1 in a bfloat16 that it carries, 8 "
+         "significant bits: "
+         "after 256 equal steps",
+         "z = s32[] constant(0)\nf0 = f32[] parameter(0)\nt = (s32[], f32[]) tuple(z, f0)\n"
+         "w = (s32[], f32[]) while(t), body=body, condition=condition\n"
+         "ROOT y = f32[] get-tuple-element(w), index=1", ("OPERATION", "maximum"), more=LOOP),
+    Case("zero in a denominator", FP16, "l", "p is a softmax in float16: below 3e-08 it is 0, where "
+         "log gives",
+         SOFTMAX + "p = f32[4,16] divide(e, tb)\nROOT l = f32[4,16] log(p)", ("log(p)", "negate(p)")),
+    Case("zero in a denominator", FP16, "r", "q is a square in float16",
+         "x = f32[4] parameter(0)\nq = f32[4] multiply(x, x)\nROOT r = f32[4] rsqrt(q)",
+         ("multiply(x, x)", "abs(x)")),
+)  # fmt: skip
+
+
+def _broken(case: Case) -> Module:
+    return module_of(case.body, case.more.replace("OPERATION", "add"))
+
+
+def _repaired(case: Case) -> Module:
+    old, new = case.repair
+    more = case.more.replace(old, new).replace("OPERATION", "add")
+    return module_of(case.body.replace(old, new), more)
+
+
+def _ids(case: Case) -> str:
+    return f"{case.rule}-{case.low}-{case.instruction}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=_ids)
+def test_lint_finds_what_breaks_a_rule_and_not_its_repair(case: Case) -> None:
+    def of_rule(module: Module, low: str) -> list[Finding]:
+        return [f for f in found_in(module, low, case.setting) if f.rule == case.rule]
+
+    (finding,) = of_rule(_broken(case), case.low)
+    assert finding.instruction == case.instruction
+    assert case.said in finding.message
+    assert of_rule(_repaired(case), case.low) == []
+
+
+def test_lint_knows_every_rule_by_a_case() -> None:
+    """Two rules need what the flags do not give: tests of their own."""
+    others = {"long sum in a narrow accumulator", "partial sums are rounded"}
+    assert {c.rule for c in CASES} | others == {r.name for r in RULES}
+    labels = "\n".join(p.read_text() for p in [ROOT / "docs" / "numerics.md"])
+    for row in RULES:
+        assert f"**{row.label}**" in labels
+        assert f"`{row.name}`" in (ROOT / "docs" / "casting_lint.md").read_text()
+
+
+@pytest.mark.parametrize("setting", ["none", "matmult"])
+def test_lint_of_float32_finds_nothing(setting: str) -> None:
+    for case in CASES:
+        integers = case.rule.startswith(("64-bit", "clamp"))
+        assert integers or found_in(_broken(case), BF16, setting) == ()
+
+
+SUM = """x = f32[4,LENGTH] parameter(0)
+zero = f32[] constant(0)
+ROOT t = f32[4] reduce(x, zero), dimensions={1}, to_apply=add"""
+
+
+def sum_of(length: int) -> Module:
+    return module_of(SUM.replace("LENGTH", str(length)))
+
+
+@pytest.mark.parametrize(("dtype", "longest"), [(dtypes.bfloat16, 256), (dtypes.float16, 2048)])
+def test_lint_R1_narrow_accumulators(dtype: DType, longest: int) -> None:
+    """Adding ones, in NumPy: the sum stands still at 2^(significant bits)."""
+    one = np.ones(1, dtype.numpy)[0]
+    total = one
+    for _ in range(longest + 10):
+        total = dtype.numpy.type(np.float32(total) + np.float32(one))
+    assert float(total) == longest
+    for length in (longest, longest + 1):
+        module = sum_of(length)
+        decisions = {"t": Decision(dtypes.float32, dtype, dtypes.float32, "test")}
+        found = lint(module, Plan("test", module.name, fingerprint(module), decisions))
+        assert [f.rule for f in found] == ["long sum in a narrow accumulator"] * (length > longest)
+        assert all(
+            f"adds {length} elements in {dtype.name}: from {longest}" in f.message for f in found
+        )
+
+
+def test_lint_R3_rounded_tiles() -> None:
+    for length, setting, tiles in ((512, "off", 0), (513, "off", 2), (2000, "off", 4), (2000, "on", 0)):
+        module = sum_of(length)
+        plan = make_plan(module, neuron_policy("all", BF16))
+        profile = Profile(mixed_precision_accumulation=setting)
+        found = [f for f in lint(module, plan, TRN1, profile=profile) if f.label.startswith("R3")]
+        assert len(found) == bool(tiles)
+        assert all(f"each of the {tiles} partial sums of 512" in f.message for f in found)
+    assert not [f for f in lint(module, plan, TRN1) if f.code == "R3"]  # nothing is known
+
+
+TYPES = {BF16: dtypes.bfloat16, FP16: dtypes.float16, FP8: dtypes.float8_e4m3}
+
+
+@pytest.mark.parametrize("low", TYPES)
+def test_lint_C3_constants_at_the_bounds_of_the_type(low: str) -> None:
+    """Against NumPy's and ml_dtypes' conversions, around the largest and the least numbers."""
+    dtype = TYPES[low]
+    finite = np.arange(2 ** (dtype.bits - 1), dtype=f"u{dtype.itemsize}").view(dtype.numpy)
+    with np.errstate(invalid="ignore"):  # NaN
+        wide = finite.astype(np.float64)
+    wide = wide[np.isfinite(wide) & (wide > 0)]
+    normal = 2.0 ** (2 - 2 ** (dtype.exponent_bits - 1))
+    marks = [wide.max() * (1 + f) for f in (0, dtype.eps / 8, dtype.eps / 4, dtype.eps / 2)]
+    marks += [wide.min() * f for f in (0.5, 0.51, 1, 2)] + [
+        normal,
+        float(np.nextafter(np.float32(normal), 0)),
+    ]
+    text = "x = f32[2] parameter(0)\nc = f32[] constant({})\nb = f32[2] broadcast(c), dimensions={{}}\n"
+    for mark in marks:
+        value = np.float32(mark)
+        if not np.isfinite(value):
+            continue
+        with np.errstate(over="ignore"):
+            rounded = float(value.astype(dtype.numpy))
+        module = module_of(text.format(repr(float(value))) + "ROOT y = f32[2] multiply(x, b)")
+        rules = {f.rule for f in found_in(module, low)}
+        assert ("constant beyond the type" in rules) == math.isinf(rounded), mark
+        assert ("constant underflows" in rules) == (0 < value < normal), mark
+        if rounded == 0:
+            assert "becomes 0" in found_in(module, low)[0].message
+
+
+def test_lint_R1_bounded_sums_at_the_bound() -> None:
+    """Integers of eight bits have sums of up to 255 a piece: 256 of them are 65280, 257 beyond 65504,
+    but below 65520 float16 rounds down.
+    """
+    for length, wrong in ((256, False), (257, True)):
+        module = module_of(f"""p = u8[{length}] parameter(0)
+            x = f32[{length}] convert(p)
+            zero = f32[] constant(0)
+            ROOT t = f32[] reduce(x, zero), dimensions={{0}}, to_apply=add""")
+        found = [f for f in found_in(module, FP16) if f.rule == "sum beyond the type"]
+        assert bool(found) is wrong
+        with np.errstate(over="ignore"):
+            assert np.isinf(np.float16(255.0 * length)) == wrong
+
+
+def test_a_mask_that_is_only_compared_or_begins_a_maximum_is_no_finding() -> None:
+    body = (
+        SOFTMAX.replace("constant(-inf)", "constant(-3.4028235e38)")
+        + "ROOT y = f32[4,16] divide(e, tb)"
+    )
+    assert found_in(module_of(body), BF16) == ()
+
+
+# ---- calibration, policies, printing -------------------------------------------------------------
+
+
+def _statistics(largest: float) -> ops.Statistics:
+    return ops.Statistics(64, 0, 0, 0, 0, 1.0, largest, {0: 64})
+
+
+def test_lint_takes_what_the_data_showed() -> None:
+    module = module_of(SOFTMAX + "ROOT y = f32[4,16] divide(e, tb)")
+    sums = sum_of(4096)
+
+    def found(module: Module, low: str, largest: dict[str, float]) -> list[str]:
+        values = {n: _statistics(v) for n, v in largest.items()}
+        calibration = Calibration(module.name, fingerprint(module), values)
+        plan = make_plan(module, neuron_policy("all", low))
+        return [f.message for f in lint(module, plan, TRN1, calibration)]
+
+    assert found(module, FP16, {"x": 9.0}) == []  # without data it is a finding
+    (message,) = found(module, BF16, {"x": 200.0})
+    assert "inputs reach 200 on the data, where rounding is off by up to 0.78" in message
+    assert found(sums, FP16, {"t": 100.0, "x": 40.0}) == []
+    assert "reach 70000 on the data" in found(sums, FP16, {"t": 7e4})[0]
+
+
+def test_lint_findings_are_rules_of_a_policy() -> None:
+    """Each named instruction, out of the plan, and the finding is gone."""
+    for case in CASES:
+        module = _broken(case)
+        plan = make_plan(module, neuron_policy(case.setting, case.low))
+        (finding,) = [f for f in lint(module, plan, TRN1) if f.rule == case.rule]
+        rules = float32_rules([finding])
+        assert all(r.category == "never" and finding.rule in r.reason for r in rules)
+        kept = {n for r in rules for n in r.name}
+        assert kept == set(finding.keep_float32)
+        if not kept or case.setting == "none" or case.rule.startswith("loop"):
+            continue  # integers; the model's own types; a loop carries one type
+        decisions = {n: d for n, d in plan.decisions.items() if n not in kept}
+        repaired = Plan(plan.policy, plan.module, plan.fingerprint, decisions)
+        left = [f for f in lint(module, repaired, TRN1) if f.rule == case.rule]
+        assert left == [], case
+
+
+def test_lint_findings_print_like_those_of_conformance() -> None:
+    module = proto.read(ROOT / "examples" / "digits" / "model.hlo.pb")
+    found = found_in(module, FP16)
+    assert Counter(f.rule for f in found)["sum beyond the type"] == 4
+    assert "reduce_sum.64" in {f.instruction for f in found}  # the one of the README
+    assert summary(found).startswith("8 errors and ")
+    first = group(found)[0]
+    assert first[0].severity == "error"
+    assert "main" in locations(first)
+    assert first[0].label == "A2, fast variance"
+    assert first[0].source == "docs/numerics.md, A2"
+
+
+def test_lint_of_another_modules_plan_is_an_error() -> None:
+    plan = make_plan(sum_of(8), neuron_policy("all", BF16))
+    with pytest.raises(InvalidArgument, match="does not fit"):
+        lint(sum_of(9), plan)
+
+
+def test_lint_of_10000_instructions_takes_less_than_two_seconds() -> None:
+    module = proto.read(ROOT / "tests" / "data" / "networks" / "transformer.hlo.pb")
+    entry = module.entry_computation
+    body: list[Instruction] = []
+    while len(body) < 10_000:
+        names = {i.name: f"{i.name}.{len(body)}" for i in entry.instructions}
+        for i in entry.instructions:
+            if i.opcode != "parameter":
+                body.append(i.replace(name=names[i.name], operands=tuple(names[o] for o in i.operands)))
+            else:
+                body.append(
+                    Instruction(names[i.name], "broadcast", i.shape, ("seed",), {"dimensions": ()})
+                )
+    seed = Instruction("seed", "parameter", Shape(dtypes.float32), (), {"number": 0})
+    repeated = Computation(entry.name, (seed, *body), names[entry.root])
+    module = module.replace_entry(repeated)
+    plan = make_plan(module, neuron_policy("all", FP16))
+    start = time.process_time()
+    assert lint(module, plan, TRN1)
+    assert time.process_time() - start < 2
