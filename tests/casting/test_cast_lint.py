@@ -247,8 +247,9 @@ def test_lint_finds_what_breaks_a_rule_and_not_its_repair(case: Case) -> None:
 
 
 def test_lint_knows_every_rule_by_a_case() -> None:
-    """Two rules need what the flags do not give: tests of their own."""
+    """Three rules need what these flags do not give: tests of their own (one a known failure)."""
     others = {"long sum in a narrow accumulator", "partial sums are rounded"}
+    others |= {"float32 product is rounded"}
     assert {c.rule for c in CASES} | others == {r.name for r in RULES}
     labels = "\n".join(p.read_text() for p in [ROOT / "docs" / "numerics.md"])
     for row in RULES:

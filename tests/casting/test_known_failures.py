@@ -1,5 +1,5 @@
-"""Failures that users of the compilers met, each in a small network: found before it runs by the lint, or
-when it runs by the diagnostics, with the instruction named; and the repaired network is not.
+"""Failures that users of the compilers met, each in a small network: found before it runs by the lint or
+when it runs by the diagnostics, with the instruction named; in the repaired network nothing is found.
 
 Sources: AWS's release notes and huggingface/transformers pull request 20605 (masks), flax
 `use_fast_variance`, the README's example (squares), neuron-cc's documentation of `--fast-math`, AWS's
@@ -35,9 +35,8 @@ def network(body: str) -> Module:
     return from_text(f"HloModule m\n{REGIONS}\nENTRY main {{{body}}}")
 
 
-def linted(program: CompiledProgram, rule: str) -> list[Finding]:
-    target = find_target("trn1")
-    return [f for f in lint(program.module, program.plan, target) if f.rule == rule]
+def linted(module: Module, program: CompiledProgram, rule: str, target: str = "trn1") -> list[Finding]:
+    return [f for f in lint(module, program.plan, find_target(target)) if f.rule == rule]
 
 
 # Attention over 4 keys; the mask has 1 where a key counts.
@@ -76,7 +75,7 @@ def test_mask_constant_of_float32_is_nan_in_bfloat16() -> None:
         program = neuronsim.compile(module, auto_cast="all", auto_cast_type="bf16")
         result = np.asarray(program(*inputs, observe="counts"), np.float32)
         assert np.isnan(result).any() == broken
-        found = linted(program, "mask constant becomes -Inf")
+        found = linted(module, program, "mask constant becomes -Inf")
         assert [f.instruction for f in found] == ["least"] * broken
         origins = program.diagnostics["nan_origin"]
         assert ("bias" in origins) == broken  # 0 * Inf
@@ -126,7 +125,7 @@ def test_fast_variance_cancels_in_bfloat16() -> None:
         exact = np.asarray(neuronsim.compile(module, auto_cast="none")(x))
         program = neuronsim.compile(module, auto_cast="all", auto_cast_type="bf16")
         errors[name] = np.abs(np.asarray(program(x), np.float32) - exact).max()
-        found = linted(program, "fast variance")
+        found = linted(module, program, "fast variance")
         assert [f.instruction for f in found] == ["v0"] * (name == "one pass")
     assert errors["one pass"] > 10 * errors["two passes"]
 
@@ -151,9 +150,32 @@ def test_sum_of_squares_beyond_65504_in_float16() -> None:
         result = np.asarray(program(x, observe="counts"), np.float32)
         assert np.isinf(result).all() == broken
         assert program.diagnostics["overflow"] == ({"t": 4} if broken else {})
-        found = linted(program, "sum beyond the type")
+        found = linted(module, program, "sum beyond the type")
         assert [f.instruction for f in found] == ["t"] * broken
         assert all("a sum of 64 elements of up to 65025" in f.message for f in found)
+
+
+DENSE = """
+x = f32[2,8] parameter(0)
+w = f32[8,4] parameter(1)
+d = f32[2,4] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ROOT y = f32[2,4] negate(d)
+"""
+
+
+def test_fast_math_none_rounds_products_on_inf1() -> None:
+    """1 + 2^-9 is no bfloat16; the eight products of 1 + 2^-9 with 1 add up to 8, not to 8 + 2^-6."""
+    x, w = np.full((2, 8), 1 + 2.0**-9, np.float32), np.ones((8, 4), np.float32)
+    module = network(DENSE)
+    for target, flags, broken in (
+        ("inf1", "--fast-math none", True),
+        ("trn1", "--auto-cast none", False),
+    ):
+        program = neuronsim.compile(module, target=target, flags=flags)
+        assert (np.asarray(program(x, w)) == (-8 if broken else -8 - 2.0**-6)).all()
+        found = linted(module, program, "float32 product is rounded", target)
+        assert [f.instruction for f in found] == ["d"] * broken
+        assert all("inf1 has no float32 product" in f.message for f in found)
 
 
 # A table of 6 rows by 4, read by flat 64-bit indices row * 2^32 + column: what a compiler with 64-bit
@@ -191,14 +213,16 @@ def test_int64_indices_lose_their_high_bits_C7() -> None:
     table = np.arange(24, dtype=np.float32)
     row, column = np.array([0, 1, 2, 3, 5]), np.array([0, 1, 2, 3, 1])
     wanted = table.reshape(6, 4)[row, column]
-    program = neuronsim.compile(network(INDICES.replace("STRIDE", str(2**32))))
+    module = network(INDICES.replace("STRIDE", str(2**32)))
+    program = neuronsim.compile(module)
     result = np.asarray(program(table, row, column, observe="counts"))
     assert (result != wanted).any()
-    named = {f.instruction for f in linted(program, "64-bit indices are truncated")}
+    named = {f.instruction for f in linted(module, program, "64-bit indices are truncated")}
     assert {"stride", "base"} <= named
     assert "stride" in program.diagnostics["int64_truncated"]
-    repaired = neuronsim.compile(network(SMALL_INDICES))
+    module = network(SMALL_INDICES)
+    repaired = neuronsim.compile(module)
     given = (table.reshape(6, 4), row.astype(np.int32), column.astype(np.int32))
     assert (np.asarray(repaired(*given, observe="counts")) == wanted).all()
-    assert linted(repaired, "64-bit indices are truncated") == []
+    assert linted(module, repaired, "64-bit indices are truncated") == []
     assert repaired.diagnostics["int64_truncated"] == {}

@@ -218,6 +218,24 @@ def _vanishes(value: float, dtype: DType) -> str:
     return f"is subnormal in {dtype.name}, whose least normal value is {_least_normal(dtype):.3g}"
 
 
+# ---- products -------------------------------------------------------------------------------------
+
+
+def _rounded_products(scope: _Scope) -> Broken:
+    if scope.target is None:
+        return
+    for i in scope.computation.instructions:
+        if i.opcode not in ("dot", "convolution"):
+            continue
+        own = {scope.by_name[o].array.dtype for o in i.operands}
+        low = scope.reads(i, 0)
+        if own != {dtypes.float32} or low is None or not _is_narrow(low):
+            continue
+        if not scope.target.computes_with(dtypes.float32, "tensor", i.opcode):
+            message = f"{scope.target.name} has no float32 product: whatever the flags say, operands"
+            yield i, f"{message} are rounded, here to {low.name}, {_digits(low)} significant bits", ()
+
+
 # ---- statistics ----------------------------------------------------------------------------------
 
 _NORMS = frozenset({"layer_norm", "batch_norm", "rms_norm", "var"})
@@ -604,48 +622,38 @@ def _index_chain(scope: _Scope) -> Iterator[tuple[Instruction, Instruction]]:
             pending += i.operands
 
 
+_UNKNOWN = Interval(-(2.0**62), 2.0**62)
+
+
 def _truncated_indices(scope: _Scope) -> Broken:
     if scope.target is None or not scope.target.truncates_int64:
         return
     readers = {i.name: reader for i, reader in _index_chain(scope)}
     for i in scope.computation.instructions:
-        if not isinstance(i.shape, Shape) or i.shape.dtype not in (dtypes.int64, dtypes.uint64):
+        limit = _LOW_HALVES.get(i.shape.dtype) if isinstance(i.shape, Shape) else None
+        if limit is None or not _exceeds(scope.intervals[i.name], limit):
             continue
-        limit = (
-            Interval(-(2.0**31), 2.0**31 - 1)
-            if i.shape.dtype is dtypes.int64
-            else Interval(0, 2.0**32 - 1)
-        )
-        found = scope.intervals[i.name]
+        found, reader = scope.intervals[i.name], readers.get(i.name)
+        use = f"; {reader.name} ({reader.opcode}) indexes with it" if reader is not None else ""
         given = [scope.intervals.get(o, ANY) for o in i.operands]
-        known = Interval(-(2.0**62), 2.0**62)
-        made = i.opcode in ("constant", "iota") or not all(map(_exceeds(limit), given))
-        if i.name in readers:
-            use = f"; {readers[i.name].name} ({readers[i.name].opcode}) indexes with it"
-        else:
-            use = ""
-        if not made or not _exceeds(limit)(found):
-            continue
-        if i.opcode in ("constant", "iota") or (use and not _exceeds(known)(found)):
-            yield (
-                i,
-                (
-                    f"{i.shape.dtype.name} values from {found.low:.10g} to {found.high:.10g} lose "
-                    f"their "
-                    f"high 32 bits{use}"
-                ),
-                (),
-            )
+        begins = not any(_exceeds(g, limit) and not _exceeds(g, _UNKNOWN) for g in given)
+        if i.opcode in ("constant", "iota") or (use and begins and not _exceeds(found, _UNKNOWN)):
+            message = f"from {found.low:.10g} to {found.high:.10g} lose their high 32 bits{use}"
+            yield i, f"{i.array.dtype.name} values {message}", ()
         elif use and i.opcode in _LARGER:
-            yield (
-                i,
-                f"{i.shape.dtype.name} values that it makes can exceed 32 bits and lose the rest{use}",
-                (),
-            )
+            message = f"values that it makes can exceed 32 bits and lose the rest{use}"
+            yield i, f"{i.array.dtype.name} {message}", ()
 
 
-def _exceeds(limit: Interval) -> Callable[[Interval], bool]:
-    return lambda x: x.low < limit.low or x.high > limit.high
+# What is left of 64-bit integers (C7).
+_LOW_HALVES = {
+    dtypes.int64: Interval(-(2.0**31), 2.0**31 - 1),
+    dtypes.uint64: Interval(0, 2.0**32 - 1),
+}
+
+
+def _exceeds(x: Interval, limit: Interval) -> bool:
+    return x.low < limit.low or x.high > limit.high
 
 
 def _integers_in_floats(scope: _Scope) -> Broken:
@@ -775,6 +783,8 @@ class _Row:
 
 
 RULES = (
+    _Row("float32 product is rounded", "warning", "A1", _rounded_products,
+         "expect it under --fast-math none too, or compile for trn1 with --auto-cast none"),
     _Row("normalisation in a narrow type", "warning", "A2", _narrow_statistics,
          "compute the mean and the variance in float32 and convert the normalised values"),
     _Row("fast variance", "error", "A2", _fast_variance,
@@ -811,6 +821,7 @@ RULES = (
 
 # What happens by a rule of the contract.
 _CONTRACT = {
+    "A1": "the tensor engine reads operands rounded to a type and gives float32 sums",
     "A2": "every float32 instruction reads operands rounded to the type and rounds its result to it",
     "C1": "a conversion of an integer to a float type is rounded",
     "C2": "conversions round to the nearest value; below half of the least value that is zero",
