@@ -37,8 +37,7 @@ from neuronsim.casting.integer_downcast import check_integer_downcasts
 from neuronsim.casting.io_config import check_io_config
 from neuronsim.casting.lint import lint as lint_casts
 from neuronsim.casting.plan import Plan, check_plan, make_plan
-from neuronsim.casting.policies import policy_of
-from neuronsim.casting.policy import Policy
+from neuronsim.casting.policy import Policy, policy_of
 from neuronsim.casting.policy_file import load_policy
 from neuronsim.errors import (
     FlagWarning,

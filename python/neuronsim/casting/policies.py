@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from neuronsim import dtypes
-from neuronsim.casting.flags import CAST_TYPES, CastSettings
+from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.policy import Category, Policy, Rule, neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, nearest
@@ -260,20 +260,3 @@ def with_rules(policy: Policy, *rules: Rule) -> Policy:
     3
     """
     return dataclasses.replace(policy, rules=(*policy.rules, *rules))
-
-
-def policy_of(settings: CastSettings, auto_cast_all: str = "documented") -> Policy:
-    """The policy of the flags of either compiler; `auto_cast_all` is the profile's field (A2).
-
-    >>> from neuronsim.casting.flags import parse_flags
-    >>> from neuronsim.targets import find_release
-    >>> flags = parse_flags("--fast-math fp32-cast-matmult", find_release("2.26"), "neuron-cc")
-    >>> policy_of(flags.settings).low, policy_of(flags.settings).relayout
-    (neuronsim.bfloat16, neuronsim.float16)
-    """
-    policy = neuron_policy(settings.auto_cast, settings.auto_cast_type, auto_cast_all)
-    return dataclasses.replace(
-        policy,
-        relayout=CAST_TYPES[settings.relayout] if settings.relayout else None,
-        saturate_infinity=settings.saturate_infinity,
-    )

@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from neuronsim import dtypes
-from neuronsim.casting.flags import CAST_TYPES
+from neuronsim.casting.flags import CAST_TYPES, CastSettings
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidFlag
 from neuronsim.targets import AutoCast
@@ -136,3 +136,17 @@ def neuron_policy(
         "while": f"A2: {name} carries the values of loops as {low.name}",
     }
     return Policy(name, low, {"always": frozenset(reasons)}, reasons=reasons)
+
+
+def policy_of(settings: CastSettings, auto_cast_all: str = "documented") -> Policy:
+    """The policy of the settings of either compiler: `neuron_policy`'s, and neuron-cc's fast relayouts
+    (A3). `auto_cast_all` is the profile's field.
+
+    >>> policy_of(CastSettings("matmult", "bf16", False, "neuron-cc", relayout="fp16")).relayout
+    neuronsim.float16
+    """
+    return replace(
+        neuron_policy(settings.auto_cast, settings.auto_cast_type, auto_cast_all),
+        relayout=CAST_TYPES[settings.relayout] if settings.relayout else None,
+        saturate_infinity=settings.saturate_infinity,
+    )
