@@ -301,8 +301,8 @@ def _decisions(
             if i.opcode == "while":
                 if low is dtypes.tfloat32 or low.is_open:
                     continue
-            elif i.opcode != "constant" and not plain:
-                operand = rng.choice((low, low, low, F32))
+            elif i.opcode == "dot" or (i.opcode != "constant" and not plain):
+                operand = low if plain else rng.choice((low, low, low, F32))
                 output = rng.choice((output, output, output, F32)) if F32 in own else output
             found[i.name] = Decision(operand, F32, output, "chosen at random")
     return found

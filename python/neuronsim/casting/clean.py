@@ -58,9 +58,9 @@ def choose_types(
 
     The module is one without calls (`inline_calls`). The low types are gone through in the order in
     which the decisions first name them; for each, an instruction that runs in it or in float32 may run
-    in either, and a minimum cut says in which. An instruction that rounds what is then read as float32
-    runs low, where the plan has that rounding. Of equal choices the one nearest to the plan is taken.
-    Without `keep_output_type` the entry's result stays as the plan has it.
+    in either, and a minimum cut says in which. Where one rounds what is then read as float32, its
+    operands stay rounded, or its result where that is smaller. Of equal choices the one nearest to the
+    plan is taken. Without `keep_output_type` the entry's result stays as the plan has it.
     """
     chosen = dict(decisions)
     named = dict.fromkeys(t for d in decisions.values() for t in (d.operand, d.output))
@@ -108,6 +108,10 @@ class _Chooser:
         self.elements: dict[str, str] = {}  # what a get-tuple-element takes from a tuple made here
         self.readers: dict[str, _Readers] = {}
         self.own_root = own_root
+        # Of instructions that round what is then read as float32: the operands that are rounded, or
+        # the instruction itself where its result is.
+        self.rounded_operands: dict[str, set[str]] = {}
+        self.rounded_results: set[str] = set()
 
     def run(self) -> dict[str, Decision]:
         """The decisions that change."""
@@ -120,9 +124,10 @@ class _Chooser:
             if i.name not in given and (numbers := self._commuted(i)):
                 self.free[i.name] = numbers
         self._find_readers()
-        labels = self._fixed_labels()
+        exact = self._find_what_stays()
+        labels: dict[str, int] = {}
         for members in self._regions():
-            labels |= self._cut(members, labels)
+            labels |= self._cut(members, exact)
         chosen = {name: self._relabelled(name, label) for name, label in labels.items()}
         return {name: d for name, d in chosen.items() if d is not None}
 
@@ -231,25 +236,35 @@ class _Chooser:
 
     # ---- what must stay
 
-    def _fixed_labels(self) -> dict[str, int]:
-        """The free instructions of which one type is right only: those that give values of more bits to
-        whom reads them as they are, and those that round what is read as float32.
+    def _find_what_stays(self) -> set[str]:
+        """The free instructions that must run in float32, since their values are not rounded and are read
+        as they are; finds the others whose rounding must stay.
         """
         exactly: set[str] = set()  # values that must not be rounded, unless the plan does it
         for name in reversed(self.free):
             readers = self.readers.get(name, _Readers())
-            if readers.exactly or any(n in exactly and not self._names_low(n) for n in readers.free):
+            unrounded = (n for n in readers.free if n in exactly and not self._names_low(n))
+            if readers.exactly or any(unrounded):
                 exactly.add(name)
-        fixed: dict[str, int] = {}
+        exact: set[str] = set()
         representable: set[str] = set()
         for name in self.free:
-            if all(s in representable or self._is_representable(s) for s in self._sources(name)):
+            sources = self._sources(name)
+            rounded = {s for s in sources if s not in representable and not self._is_representable(s)}
+            if rounded and name in exactly:
+                if not self._names_low(name):
+                    exact.add(name)
+                    continue
+                if self._elements_of(name) < sum(map(self._elements_of, rounded)):
+                    self.rounded_results.add(name)
+                else:
+                    self.rounded_operands[name] = rounded
+            if not rounded or name in exactly:
                 representable.add(name)
-            elif name in exactly:
-                fixed[name] = _AS_LOW if self._names_low(name) else _AS_FLOAT32
-                if fixed[name] == _AS_LOW:
-                    representable.add(name)
-        return fixed
+        return exact
+
+    def _elements_of(self, name: str) -> int:
+        return math.prod(self.by_name[name].array.dims)
 
     def _is_representable(self, name: str) -> bool:
         """Whether rounding to the low type changes no bit of a value that is not free."""
@@ -288,67 +303,103 @@ class _Chooser:
             regions.setdefault(find(name), []).append(name)
         return list(regions.values())
 
-    def _cut(self, members: list[str], fixed: Mapping[str, int]) -> dict[str, int]:
+    def _cut(self, members: list[str], exact: set[str]) -> dict[str, int]:
         """The choice for the instructions of a region that converts the fewest bytes: a cut between
         those in float32 and those in the low type, whose arcs are converts. Several readers of a value
         in one type share its convert, by a node of their own.
         """
         nodes = {name: 2 + n for n, name in enumerate(members)}
-        count = 2 + len(nodes)
         weight = len(members) + 1  # of a byte; a choice other than the plan's weighs 1
-        arcs: list[tuple[int, int, int]] = []
+        network = _Network(2 + len(nodes))
         for name, node in nodes.items():
-            label, capacity = fixed.get(name), _NEVER
-            if label is None:
-                label, capacity = (_AS_LOW if self._runs_low(name) else _AS_FLOAT32), 1
-            arcs.append((label, node, capacity) if label == _AS_FLOAT32 else (node, label, capacity))
-        for name in dict.fromkeys([*members, *(s for m in members for s in self._sources(m))]):
-            if self.by_name[name].opcode == "constant":
-                continue  # converted once, before the program runs
-            readers = self.readers.get(name, _Readers())
-            size = weight * math.prod(self.by_name[name].array.dims)
-            free = [nodes[n] for n in readers.free]
-            if name in nodes:
-                given = nodes[name]
-                to_low = size * _bytes(dtypes.float32, self.low)
-                to_float32 = size * _bytes(self.low, dtypes.float32)
-                for other in readers.types - {self.low, dtypes.float32}:
-                    arcs.append((given, _AS_LOW, size * _bytes(dtypes.float32, other)))
-                    arcs.append((_AS_FLOAT32, given, size * _bytes(self.low, other)))
+            if name in exact:
+                network.arcs.append((_AS_FLOAT32, node, _NEVER))
+            elif self._label(name) == _AS_LOW:
+                network.arcs.append((node, _AS_LOW, 1))
             else:
-                kept = self.kept[name]
-                assert isinstance(kept, DType)
-                to_low = size * _bytes(kept, self.low)
-                to_float32 = size * _bytes(kept, dtypes.float32)
-            low_readers = free + [_AS_LOW] * (self.low in readers.types)
-            if to_low and low_readers:
-                arcs.append((nodes.get(name, _AS_FLOAT32), count, to_low))
-                arcs += [(count, reader, _NEVER) for reader in low_readers]
-                count += 1
-            float32_readers = free + [_AS_FLOAT32] * (dtypes.float32 in readers.types)
-            if to_float32 and float32_readers:
-                arcs.append((count, nodes.get(name, _AS_LOW), to_float32))
-                arcs += [(reader, count, _NEVER) for reader in float32_readers]
-                count += 1
-        _, as_float32 = minimum_cut(count, arcs, _AS_FLOAT32, _AS_LOW)
+                network.arcs.append((_AS_FLOAT32, node, 1))
+        for name in dict.fromkeys([*members, *(s for m in members for s in self._sources(m))]):
+            if self.by_name[name].opcode != "constant":  # they are converted before the program runs
+                self._add_converts(network, name, nodes, weight * self._elements_of(name))
+        _, as_float32 = minimum_cut(network.nodes, network.arcs, _AS_FLOAT32, _AS_LOW)
         return {name: _AS_FLOAT32 if node in as_float32 else _AS_LOW for name, node in nodes.items()}
 
-    def _runs_low(self, name: str) -> bool:
+    def _add_converts(
+        self, network: _Network, name: str, nodes: Mapping[str, int], weight: int
+    ) -> None:
+        """The arcs for the converts of a value."""
+        readers = self.readers.get(name, _Readers())
+        rounds = [n for n in readers.free if name in self.rounded_operands.get(n, ())]
+        free = [nodes[n] for n in readers.free if n not in rounds]
+        as_low = free + [_AS_LOW] * (self.low in readers.types or bool(rounds))
+        as_float32 = free + [_AS_FLOAT32] * (dtypes.float32 in readers.types)
+        narrowing = weight * _bytes(dtypes.float32, self.low)
+        widening = weight * _bytes(self.low, dtypes.float32)
+        if rounds:  # what reads the rounded value as float32 pays for both
+            network.share_from([nodes[n] for n in rounds], _AS_LOW, widening)
+        if name not in nodes:
+            kept = self.kept[name]
+            assert isinstance(kept, DType)
+            network.share_to(_AS_FLOAT32, as_low, weight * _bytes(kept, self.low))
+            network.share_from(as_float32, _AS_LOW, weight * _bytes(kept, dtypes.float32))
+        elif name in self.rounded_results:
+            network.arcs.append((nodes[name], _AS_LOW, narrowing))
+            network.share_from(as_float32, _AS_LOW, widening)
+        else:
+            network.share_to(nodes[name], as_low, narrowing)
+            network.share_from(as_float32, nodes[name], widening)
+            for other in readers.types - {self.low, dtypes.float32}:
+                as_other = weight * _bytes(dtypes.float32, other), weight * _bytes(self.low, other)
+                network.arcs.append((nodes[name], _AS_LOW, as_other[0]))
+                network.arcs.append((_AS_FLOAT32, nodes[name], as_other[1]))
+
+    def _types(self, name: str, label: int) -> tuple[DType, DType]:
+        """What an instruction reads and gives, where one is chosen."""
+        if label == _AS_LOW:
+            return self.low, self.low
+        operand = self.low if name in self.rounded_operands else dtypes.float32
+        return operand, self.low if name in self.rounded_results else dtypes.float32
+
+    def _label(self, name: str) -> int:
+        """The choice that is the plan's, or the one in float32."""
         d = self.decisions.get(name)
-        return d is not None and d.operand is self.low
+        return _AS_LOW if d is not None and d.operand is d.output is self.low else _AS_FLOAT32
 
     def _relabelled(self, name: str, label: int) -> Decision | None:
         d = self.decisions.get(name)
-        dtype = self.low if label == _AS_LOW else dtypes.float32
-        if (d is None and dtype is dtypes.float32) or (
-            d is not None and d.operand is d.output is dtype
+        operand, output = self._types(name, label)
+        if (d is None and operand is output is dtypes.float32) or (
+            d is not None and (d.operand, d.output) == (operand, output)
         ):
             return d
+        dtype = self.low if label == _AS_LOW else dtypes.float32
         opcode = self.by_name[name].opcode
         reason = f"{opcode} commutes with rounding: as {dtype.name} the fewest bytes are converted"
         if d is None:
-            return Decision(dtype, dtypes.float32, dtype, reason)
-        return dataclasses.replace(d, operand=dtype, output=dtype, reason=f"{d.reason}; {reason}")
+            return Decision(operand, dtypes.float32, output, reason)
+        return dataclasses.replace(d, operand=operand, output=output, reason=f"{d.reason}; {reason}")
+
+
+@dataclass
+class _Network:
+    """What `minimum_cut` takes, while it is made."""
+
+    nodes: int
+    arcs: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def share_to(self, given: int, readers: list[int], weight: int) -> None:
+        """Weighs once if the given value is on the source's side and any of its readers is not."""
+        if readers and weight:
+            self.arcs.append((given, self.nodes, weight))
+            self.arcs += [(self.nodes, reader, _NEVER) for reader in readers]
+            self.nodes += 1
+
+    def share_from(self, readers: list[int], given: int, weight: int) -> None:
+        """Weighs once if any of its readers is on the source's side and the given value is not."""
+        if readers and weight:
+            self.arcs.append((self.nodes, given, weight))
+            self.arcs += [(reader, self.nodes, _NEVER) for reader in readers]
+            self.nodes += 1
 
 
 def _in_float32(reason: str) -> Decision:
@@ -513,8 +564,11 @@ def converted_bytes(module: Module) -> int:
     """
     total = 0
     for c in graph_computations(module):
+        constants: set[str] = set()
         for i in c.instructions:
-            if _rounds(i, c.by_name) and c.by_name[i.operands[0]].opcode != "constant":
+            if i.opcode == "constant" or (_rounds(i, c.by_name) and i.operands[0] in constants):
+                constants.add(i.name)
+            elif _rounds(i, c.by_name):
                 source, wanted = c.by_name[i.operands[0]].array.dtype, i.array.dtype
                 if source is not wanted or i.opcode == "reduce-precision":
                     total += math.prod(i.array.dims) * (source.itemsize + wanted.itemsize)
