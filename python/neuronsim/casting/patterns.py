@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,9 @@ Pattern: TypeAlias = (
 )
 
 
+# Every pattern has `opcodes`: those that a match begins with, or None where that can be any.
+
+
 @dataclass(frozen=True)
 class Op:
     """An opcode and its operands; those of commutative operations in either order."""
@@ -37,6 +40,10 @@ class Op:
     opcode: str
     operands: tuple[Pattern, ...]
     part: str = ""  # the name under which a match has the instruction
+
+    @cached_property
+    def opcodes(self) -> frozenset[str] | None:
+        return frozenset({self.opcode})
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,7 @@ class Reduce:
     reducer: str
     operand: Pattern
     part: str = ""
+    opcodes: ClassVar[frozenset[str] | None] = frozenset({"reduce"})
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,11 @@ class OneOf:
     """The first alternatives are preferred."""
 
     patterns: tuple[Pattern, ...]
+
+    @cached_property
+    def opcodes(self) -> frozenset[str] | None:
+        known = [p.opcodes for p in self.patterns if p.opcodes is not None]
+        return frozenset().union(*known) if len(known) == len(self.patterns) else None
 
 
 @dataclass(frozen=True)
@@ -64,12 +77,17 @@ class Same:
     name: str
     pattern: Pattern
 
+    @property
+    def opcodes(self) -> frozenset[str] | None:
+        return self.pattern.opcodes
+
 
 @dataclass(frozen=True)
 class Number:
     """An array of one number, which a file shows: this one, or any."""
 
     value: float | None = None
+    opcodes: ClassVar[frozenset[str] | None] = None
 
 
 @dataclass(frozen=True)
@@ -80,21 +98,28 @@ class Count:
 
     less: int = 0
     reciprocal: bool = False
+    opcodes: ClassVar[frozenset[str] | None] = None
 
 
 @dataclass(frozen=True)
 class Anything:
     """Any value."""
 
+    opcodes: ClassVar[frozenset[str] | None] = None
+
 
 @dataclass(frozen=True)
 class Spread:
     """A value that is the same along some axis of the root, or a constant: a norm's scale, say."""
 
+    opcodes: ClassVar[frozenset[str] | None] = None
+
 
 @dataclass(frozen=True)
 class Given:
     """A value that the computation does not compute: a parameter or a constant."""
+
+    opcodes: ClassVar[frozenset[str] | None] = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +127,7 @@ class Elementwise:
     """Any elementwise function of a value that was bound before, with constants."""
 
     name: str
+    opcodes: ClassVar[frozenset[str] | None] = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +175,7 @@ class Graph:
         self.computation = computation
         self.module = module
         self.by_name = computation.by_name
+        self._source_opcodes: dict[str, str] = {}
 
     @cached_property
     def numbers(self) -> Mapping[str, float]:
@@ -193,12 +220,17 @@ class Graph:
     # ---- one function for each kind of pattern -----------------------------------------------------
 
     def op(self, p: Op, view: View, m: Match) -> Iterator[Match]:
+        if self._source_opcode(view.name) != p.opcode:
+            return
         view, passed = self._source(view)
         i = self.by_name[view.name]
-        if i.opcode != p.opcode or len(i.operands) != len(p.operands):
+        if len(i.operands) != len(p.operands):
             return
         m = _with_part(m, p.part, i.name, passed)
         for operands in _orders(i):
+            pairs = zip(p.operands, operands, strict=True)
+            if not all(q.opcodes is None or self._source_opcode(o) in q.opcodes for q, o in pairs):
+                continue
             yield from self._operands(p.operands, [View(o, view.axes) for o in operands], m)
 
     def _operands(
@@ -211,9 +243,11 @@ class Graph:
             yield from self._operands(patterns[1:], views[1:], first)
 
     def reduce(self, p: Reduce, view: View, m: Match) -> Iterator[Match]:
+        if self._source_opcode(view.name) != "reduce":
+            return
         view, passed = self._source(view)
         i = self.by_name[view.name]
-        if i.opcode != "reduce" or self.reducer(i) != p.reducer:
+        if self.reducer(i) != p.reducer:
             return
         if not _IDENTITY[p.reducer](self.numbers.get(i.operands[1], math.nan)):
             return
@@ -317,6 +351,16 @@ class Graph:
             view = before
         return view, frozenset(passed)
 
+    def _source_opcode(self, name: str) -> str:
+        """The opcode of a value's source, at which most patterns fail."""
+        found = self._source_opcodes.get(name)
+        if found is None:
+            shape = self.by_name[name].shape
+            rank = len(shape.dims) if isinstance(shape, Shape) else 0
+            source, _ = self._source(View(name, (None,) * rank))
+            found = self._source_opcodes[name] = self.by_name[source.name].opcode
+        return found
+
     def _before(self, i: Instruction, view: View) -> View | None:
         if not i.operands or not isinstance(i.shape, Shape):
             return None
@@ -359,19 +403,6 @@ _MATCHERS: Mapping[type, Callable[..., Iterator[Match]]] = {
     Given: Graph.given,
     Elementwise: Graph.elementwise,
 }
-
-
-def roots(pattern: Pattern) -> frozenset[str]:
-    """The opcodes that a match can have at its root."""
-    if isinstance(pattern, Op):
-        return frozenset({pattern.opcode})
-    if isinstance(pattern, Reduce):
-        return frozenset({"reduce"})
-    if isinstance(pattern, Same):
-        return roots(pattern.pattern)
-    if isinstance(pattern, OneOf):
-        return frozenset().union(*map(roots, pattern.patterns))
-    return frozenset()
 
 
 def _close(a: float, b: float) -> bool:

@@ -25,7 +25,6 @@ from neuronsim.casting.patterns import (
     Reduce,
     Same,
     Spread,
-    roots,
 )
 from neuronsim.hlo.module import Computation, Module
 
@@ -312,7 +311,7 @@ COMPOSITES = (
 )
 _ROWS: dict[str, list[_Row]] = {}
 for _row in COMPOSITES:
-    for _opcode in roots(_row.pattern):
+    for _opcode in _row.pattern.opcodes or ():
         _ROWS.setdefault(_opcode, []).append(_row)
 
 
