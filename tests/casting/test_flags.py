@@ -393,6 +393,24 @@ def test_wrong_value_names_the_nearest() -> None:
         settings("--implicit-integer-downcast scater", LAST)
 
 
+def test_all_problems_of_a_line_are_listed_at_once() -> None:
+    line = "--auto-kast all -O4 --auto-cast-type --native-int64 enabled --enable-saturate-infinity=1 x"
+    with pytest.raises(InvalidFlag) as error:
+        parse_flags(line, OLD)
+    problems = str(error.value).split("; ")
+    assert len([p for p in problems if not p.startswith("name that")]) == 6
+    for part in (
+        "unknown flag --auto-kast",
+        "--optlevel cannot be '4'",
+        "--auto-cast-type needs a value, not '--native-int64'",
+        "does not have --native-int64",
+        "--enable-saturate-infinity takes no value",
+        "'x' is not an option",
+    ):
+        assert part in str(error.value)
+    assert "'all'" not in str(error.value)  # the value of what is unknown
+
+
 def test_a_following_option_is_not_taken_for_a_value() -> None:
     with pytest.raises(InvalidFlag, match="--auto-cast needs a value, not '--auto-cast-type'"):
         settings("--auto-cast --auto-cast-type bf16")

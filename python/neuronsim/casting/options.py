@@ -106,37 +106,44 @@ def read_options(
 ) -> list[tuple[Option, tuple[str, ...]]]:
     """The options of a line with their values, in its order.
 
-    Raises InvalidFlag that names the flag, the accepted values and the nearest match, and the release
-    that has what this one has not.
+    Raises InvalidFlag with all problems: each names the flag, the accepted values and the nearest match,
+    or the release that has what this one has not.
     """
-    rest, found = list(words), []
+    rest, found, problems = list(words), [], []
     while rest:
         word = rest.pop(0)
         option = find_option(word, table)
-        if option is None:
-            raise _unknown(word, table)
-        _check_release(option.name, option.since, option.until, release)
-        values = _take_values(option, word, rest)
-        for value in values:
-            if not option.takes(value):
-                why = option.refused.get(value)
-                known = (*(option.values or ()), *option.members)
-                hint = f": {why}" if why else nearest(value, known)
-                raise InvalidFlag(
-                    f"{option.name} cannot be {value!r}{hint}: it accepts {option.accepted}"
-                )
-            since, until = option.later.get(value, ""), option.dropped.get(value, "")
-            _check_release(f"{option.name} {value}", since, until, release)
-        found.append((option, values))
+        try:
+            if option is None:
+                while word.startswith("-") and rest and not rest[0].startswith("-"):
+                    rest.pop(0)  # values of an unknown option
+                raise _unknown(word, table)
+            values = _take_values(option, word, rest)
+            _check_values(option, values, release)
+            found.append((option, values))
+        except InvalidFlag as error:
+            problems.append(str(error))
+    if problems:
+        raise InvalidFlag("; ".join(problems))
     return found
+
+
+def _check_values(option: Option, values: Sequence[str], release: Release) -> None:
+    _check_release(option.name, option.since, option.until, release)
+    for value in values:
+        if not option.takes(value):
+            why = option.refused.get(value)
+            known = (*(option.values or ()), *option.members)
+            hint = f": {why}" if why else nearest(value, known)
+            raise InvalidFlag(f"{option.name} cannot be {value!r}{hint}: it accepts {option.accepted}")
+        since, until = option.later.get(value, ""), option.dropped.get(value, "")
+        _check_release(f"{option.name} {value}", since, until, release)
 
 
 def _take_values(option: Option, word: str, rest: list[str]) -> tuple[str, ...]:
     name, equals, attached = word.partition("=")
-    if not equals and option_name(name) != option.name and name not in option.short:
-        equals, attached = "=", word[2:]
-    elif word.startswith("-") and not word.startswith("--") and name not in option.short:
-        equals, attached = "=", word[2:].removeprefix("=")
+    if option_name(name) != option.name and name not in option.short:
+        equals, attached = "=", word[2:]  # -O1
     if option.values is None:
         if equals:
             raise InvalidFlag(f"{option.name} takes no value, but {attached!r} was given")
