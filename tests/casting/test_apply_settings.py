@@ -325,3 +325,55 @@ def borders(module_of: ModelOf) -> Module:
         inst("s", "scatter", (4,), "x", "n", "u", scatter_dimensions=SCATTER, called=("add",)),
         others=(pair("add", "add"),),
     )
+
+
+def test_what_a_loop_carries_is_rounded_as_its_decision_says_S1(module_of: ModelOf) -> None:
+    """On the way in and after each trip; what it gives is widened."""
+    state = TupleShape((Shape(F32, (2,)), Shape(S32)))
+
+    def element(name: str, source: str, index: int) -> Instruction:
+        s = state.elements[index]
+        assert isinstance(s, Shape)
+        more = {"dtype": s.dtype, "tuple_index": index}
+        return inst(name, "get-tuple-element", s.dims, source, **more)
+
+    def number(name: str, value: int) -> Instruction:
+        literal = ops.Bits(np.array(value, np.int32), S32)
+        return inst(name, "constant", (), dtype=S32, literal=literal)
+
+    def whole(name: str, *elements: str) -> Instruction:
+        return Instruction(name, "tuple", state, elements)
+
+    p, q = (Instruction(n, "parameter", state, (), {"number": 0}) for n in "pq")
+    trip = (
+        p, element("p.x", "p", 0), element("p.n", "p", 1), number("one", 1),
+        inst("y", "multiply", (2,), "p.x", "p.x"), inst("n1", "add", (), "p.n", "one", dtype=S32),
+        whole("next", "y", "n1"),
+    )  # fmt: skip
+    asked = (
+        q, element("q.n", "q", 1), number("three", 3),
+        inst("more", "compare", (), "q.n", "three", dtype=dtypes.boolean, comparison_direction="LT"),
+    )  # fmt: skip
+    others = (Computation("body", trip, "next"), Computation("condition", asked, "more"))
+    model = module_of(
+        param("x", 2),
+        inst("e", "negate", (2,), "x"),
+        number("zero", 0),
+        whole("first", "e", "zero"),
+        Instruction("l", "while", state, ("first",), {"called": ("body", "condition")}),
+        element("out", "l", 0),
+        others=others,
+    )
+    x = np.array([1.2345678, 1.0987654], np.float32)
+    drawn = {}
+    for rounding in ("", "nearest_even", "stochastic"):
+        result = planned(model, clean=False, l=decide(BF16, rounding=rounding))
+        stated = {"e.to_bf16": rounding, "y.to_bf16": rounding} if rounding else {}
+        assert stating(result, "rounding") == stated
+        assert stating(result, "reason") == {"l": "why"}
+        for profile in ("nearest_even", "stochastic"):
+            drawn[rounding, profile] = execute(result, x, rounding=profile)
+    nearest, random = drawn["", "nearest_even"], drawn["", "stochastic"]
+    assert nearest != random
+    assert drawn["nearest_even", "stochastic"] == drawn["nearest_even", "nearest_even"] == nearest
+    assert drawn["stochastic", "stochastic"] == drawn["stochastic", "nearest_even"] == random
