@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.casting.small_graphs import F32, SQUARE, graph, low_names, low_under, types
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan
@@ -19,7 +20,6 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 from neuronsim.targets import Target, find_target
-from tests.casting.small_graphs import F32, SQUARE, graph, low_names, low_under, types
 
 pytestmark = pytest.mark.isa_independent
 

@@ -10,6 +10,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.casting.small_graphs import F32, graph, low_names, low_under
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.calibration import Calibration, make_calibration
@@ -18,7 +19,6 @@ from neuronsim.casting.policies import find_policy, with_rules
 from neuronsim.casting.policy import Policy, Rule
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module
-from tests.casting.small_graphs import F32, graph, low_names, low_under
 
 pytestmark = pytest.mark.isa_independent
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from tests.casting.small_graphs import F32, SQUARE, graph, low_under
 
 from neuronsim import dtypes
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.plan import make_plan
 from neuronsim.casting.policies import find_policy, with_rules
 from neuronsim.casting.policy import Policy, Rule
-from tests.casting.small_graphs import F32, SQUARE, graph, low_under
 
 pytestmark = pytest.mark.isa_independent
 

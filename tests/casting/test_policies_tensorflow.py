@@ -14,6 +14,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.casting.small_graphs import F32, SQUARE, graph, low_under, types
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan
@@ -22,7 +23,6 @@ from neuronsim.casting.policies import find_policy, with_rules
 from neuronsim.casting.policy import Policy, Rule
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
-from tests.casting.small_graphs import F32, SQUARE, graph, low_under, types
 
 pytestmark = pytest.mark.isa_independent
 

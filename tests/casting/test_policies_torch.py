@@ -7,12 +7,12 @@ reference in docs/source/amp.md @4e0ff98.
 from __future__ import annotations
 
 import pytest
+from tests.casting.small_graphs import F32, graph, low_under, types
 
 from neuronsim import dtypes
 from neuronsim.casting.plan import make_plan
 from neuronsim.casting.policies import find_policy, with_rules
 from neuronsim.casting.policy import Policy, Rule
-from tests.casting.small_graphs import F32, graph, low_under, types
 
 pytestmark = pytest.mark.isa_independent
 
@@ -58,7 +58,7 @@ def test_unlisted_operations_run_in_the_type_of_their_inputs(policy: Policy) -> 
 
 @BOTH
 def test_mixed_inputs_promote_to_the_widest(policy: Policy) -> None:
-    """add promotes natively, cat by its list: float16 and float32 give float32."""
+    """Add promotes natively, cat by its list: float16 and float32 give float32."""
     m = graph(*MM, "f = add e a", "g = concatenate e a", "h = concatenate e e", "return f g h")
     assert low_under(policy, m) == {"e", "h"}
 
@@ -72,7 +72,7 @@ def test_numbers_promote_nothing(policy: Policy) -> None:
 
 @BOTH
 def test_a_bias_is_a_term_of_its_product(policy: Policy) -> None:
-    """addmm and linear cast their bias too; a residual that is no bias promotes."""
+    """Addmm and linear cast their bias too; a residual that is no bias promotes."""
     m = graph(*MM, "v = vector", "bias = columns v", "f = add e bias", "g = add f a")
     assert low_under(policy, m) == {"e", "f"}
 

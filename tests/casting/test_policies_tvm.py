@@ -11,6 +11,7 @@ import dataclasses
 import warnings
 
 import pytest
+from tests.casting.small_graphs import F32, graph, low_under, types
 
 from neuronsim import dtypes
 from neuronsim.casting.apply import apply_plan
@@ -20,7 +21,6 @@ from neuronsim.casting.policies import find_policy, with_rules
 from neuronsim.casting.policy import Policy, Rule
 from neuronsim.errors import InvalidArgument
 from neuronsim.targets import find_target
-from tests.casting.small_graphs import F32, graph, low_under, types
 
 pytestmark = pytest.mark.isa_independent
 
