@@ -397,8 +397,7 @@ def test_all_problems_of_a_line_are_listed_at_once() -> None:
     line = "--auto-kast all -O4 --auto-cast-type --native-int64 enabled --enable-saturate-infinity=1 x"
     with pytest.raises(InvalidFlag) as error:
         parse_flags(line, OLD)
-    problems = str(error.value).split("; ")
-    assert len([p for p in problems if not p.startswith("name that")]) == 6
+    assert len(str(error.value).split("; ")) == 6
     for part in (
         "unknown flag --auto-kast",
         "--optlevel cannot be '4'",

@@ -106,8 +106,8 @@ def read_options(
 ) -> list[tuple[Option, tuple[str, ...]]]:
     """The options of a line with their values, in its order.
 
-    Raises InvalidFlag with all problems: each names the flag, the accepted values and the nearest match,
-    or the release that has what this one has not.
+    Raises InvalidFlag with all problems: each names the flag, the accepted values and the nearest
+    match, or the release that has what this one has not.
     """
     rest, found, problems = list(words), [], []
     while rest:
@@ -164,13 +164,13 @@ def _take_values(option: Option, word: str, rest: list[str]) -> tuple[str, ...]:
 def _check_release(what: str, since: str, until: str, release: Release) -> None:
     if since and not at_least(release, since):
         raise InvalidFlag(
-            f"{release} does not have {what}: the first that has it is {find_release(since)}; name "
-            "that or a later release, or leave it out"
+            f"{release} does not have {what}: the first that has it is {find_release(since)} (name that "
+            "or a later release, or leave it out)"
         )
     if until and at_least(release, until):
         raise InvalidFlag(
-            f"{release} does not have {what}: {find_release(until)} dropped it; name an earlier "
-            "release, or leave it out"
+            f"{release} does not have {what}: {find_release(until)} dropped it (name an earlier "
+            "release, or leave it out)"
         )
 
 
