@@ -164,8 +164,8 @@ def _take_values(option: Option, word: str, rest: list[str]) -> tuple[str, ...]:
 def _check_release(what: str, since: str, until: str, release: Release) -> None:
     if since and not at_least(release, since):
         raise InvalidFlag(
-            f"{release} does not have {what}: the first that has it is {find_release(since)} (name that "
-            "or a later release, or leave it out)"
+            f"{release} does not have {what}: the first that has it is {find_release(since)} (name "
+            "that or a later release, or leave it out)"
         )
     if until and at_least(release, until):
         raise InvalidFlag(
