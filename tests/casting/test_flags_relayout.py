@@ -1,0 +1,101 @@
+"""What --fast-math does to transposes on Inf1 (A3, M8): the plan, and the executed bits."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import neuronsim
+from neuronsim import dtypes
+from neuronsim.errors import FlagWarning
+from neuronsim.hlo.module import Instruction, Module, Shape
+
+NARROW = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
+NAMES = {"": None, "bf16": dtypes.bfloat16, "fp16": dtypes.float16}
+ROWS, COLUMNS = 5, 7
+
+
+def rounded(x: np.ndarray, name: str) -> np.ndarray:
+    return x.astype(NARROW[name]).astype(np.float32) if name else x
+
+
+@pytest.fixture(scope="module")
+def network(module_of: Callable[..., Module]) -> Module:
+    f32 = dtypes.float32
+    return module_of(
+        Instruction("x", "parameter", Shape(f32, (ROWS, COLUMNS)), (), {"number": 0}),
+        Instruction("t", "transpose", Shape(f32, (COLUMNS, ROWS)), ("x",), {"dimensions": (1, 0)}),
+    )
+
+
+@pytest.fixture(scope="module")
+def x() -> np.ndarray:
+    values = np.random.default_rng(22).uniform(-2, 2, (ROWS, COLUMNS)).astype(np.float32)
+    values[0, 0] = -0.0  # which a multiplication with the identity makes +0
+    return values
+
+
+def check(
+    network: Module, x: np.ndarray, flags: str, cast: str, relayout: str, want: np.ndarray | None = None
+) -> None:
+    """The transpose of values rounded to `cast` runs on the tensor engine in `relayout`, if in any."""
+    deprecated = pytest.warns(FlagWarning, match="--fp32-cast is deprecated")
+    with deprecated if "--fp32-cast" in flags else contextlib.nullcontext():
+        program = neuronsim.compile(network, flags=flags, target="inf1")
+    decision = program.plan.decisions.get("t")
+    assert (decision.relayout if decision else None) is NAMES[relayout]
+    if want is None:
+        want = rounded(x, cast)
+        want = rounded(want, relayout) + np.float32(0) if relayout else want
+    assert np.asarray(program(x)).tobytes() == np.ascontiguousarray(want.T).tobytes()
+
+
+# neuron.md 2.2, row by row, and the priorities of its box: the types that values are cast to, and in
+# which the transpose runs.
+TRANSPOSES = [
+    ("", "bf16", "bf16"),
+    ("--fast-math all", "bf16", "bf16"),
+    ("--fast-math none", "", ""),
+    ("--fast-math fast-relayout", "bf16", "bf16"),
+    ("--fast-math no-fast-relayout", "bf16", ""),
+    ("--fast-math fp32-cast-all", "bf16", "bf16"),
+    ("--fast-math fp32-cast-all-fp16", "fp16", "fp16"),
+    ("--fast-math fp32-cast-matmult", "", "fp16"),
+    ("--fast-math fp32-cast-matmult-bf16", "", "bf16"),
+    ("--fast-math fp32-cast-matmult-fp16", "", "fp16"),
+    ("--fast-math none fast-relayout", "", "bf16"),
+    ("--fast-math fp32-cast-matmult no-fast-relayout", "", ""),
+    ("--fp32-cast matmult", "", "fp16"),
+    ("--fp32-cast matmult --fast-math none", "", ""),
+    ("--fp32-cast matmult-bf16 --fast-math fp32-cast-matmult", "", "bf16"),
+]
+
+
+@pytest.mark.parametrize(("flags", "cast", "relayout"), TRANSPOSES)
+def test_transposes_of_fast_math_A3(
+    flags: str, cast: str, relayout: str, network: Module, x: np.ndarray
+) -> None:
+    check(network, x, flags, cast, relayout)
+
+
+def test_a_wrong_expectation_fails(network: Module, x: np.ndarray) -> None:
+    program = neuronsim.compile(network, flags="--fast-math fp32-cast-matmult", target="inf1")
+    found = np.asarray(program(x)).tobytes()
+    for wrong in (x, rounded(x, "bf16"), rounded(x, "fp16")):  # the last has -0
+        assert found != np.ascontiguousarray(wrong.T).tobytes()
+
+
+@pytest.mark.parametrize("relayout", NARROW)
+def test_saturate_infinity_acts_on_them_M8(relayout: str, network: Module, x: np.ndarray) -> None:
+    infinite = x.copy()
+    infinite[2, 3] = -np.inf
+    flags = f"--fast-math fp32-cast-matmult-{relayout}"
+    largest = float(ml_dtypes.finfo(NARROW[relayout]).max)
+    saturated = rounded(np.where(np.isinf(infinite), -largest, infinite), relayout) + np.float32(0)
+    check(network, infinite, f"{flags} --enable-saturate-infinity", "", relayout, saturated)
+    plain = neuronsim.compile(network, flags=flags, target="inf1")
+    assert np.isnan(np.asarray(plain(infinite))).sum() == ROWS - 1  # the other values of its column
