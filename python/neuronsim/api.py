@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim import ops, processor
+from neuronsim import dtypes, ops, processor
 from neuronsim.arrays.array import Array, asarray
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.calibration import Calibration, make_calibration
@@ -546,6 +546,7 @@ def lint(
     target.
     """
     setup = _resolve_for(model, flags, auto_cast, auto_cast_type, sdk, target, None)
+    _warn(setup.messages)
     module = _read(model)
     found = conformance.check(module, setup.release, setup.target)
     try:
@@ -604,9 +605,15 @@ def plan(
 
 
 def _chosen(policy: Policy | str | Path | None, setup: Setup) -> Policy:
-    if policy is None:
-        return policy_of(setup.settings, setup.profile.auto_cast_all)
-    return policy if isinstance(policy, Policy) else load_policy(policy)
+    if policy is not None:
+        return policy if isinstance(policy, Policy) else load_policy(policy)
+    settings, profile = setup.settings, setup.profile
+    chosen = policy_of(settings, profile.auto_cast_all)
+    # A3: on Trn1 the profile decides that transposes run on the tensor engine, in float32.
+    on_engine = settings.compiler == "neuronx-cc" and profile.transpose == "tensor_engine"
+    if settings.saturate_infinity and on_engine:
+        chosen = replace(chosen, relayout=dtypes.float32)
+    return chosen
 
 
 def calibrate(

@@ -99,3 +99,28 @@ def test_saturate_infinity_acts_on_them_M8(relayout: str, network: Module, x: np
     check(network, infinite, f"{flags} --enable-saturate-infinity", "", relayout, saturated)
     plain = neuronsim.compile(network, flags=flags, target="inf1")
     assert np.isnan(np.asarray(plain(infinite))).sum() == ROWS - 1  # the other values of its column
+
+
+def profile_with(transpose: str) -> neuronsim.Profile:
+    return neuronsim.Profile().replace(transpose=transpose)
+
+
+@pytest.mark.parametrize("cast", ["none", "matmult", "all"])
+def test_saturate_infinity_on_trn1_acts_where_the_profile_has_them_M8(
+    cast: str, network: Module, x: np.ndarray
+) -> None:
+    infinite = x.copy()
+    infinite[2, 3] = np.inf
+    flags, profile = f"--auto-cast {cast} --enable-saturate-infinity", profile_with("tensor_engine")
+    program = neuronsim.compile(network, flags=flags, profile=profile)  # and no warning
+    values = rounded(
+        np.where(np.isinf(infinite), np.float32(0), infinite), "bf16" if cast == "all" else ""
+    )
+    values = values + np.float32(0)
+    values[2, 3] = np.finfo(np.float32).max
+    found = np.asarray(program(infinite))
+    if cast == "all":  # what leaves the engine is rounded to bfloat16, whose largest value is below
+        values[2, 3] = np.inf
+    assert found.tobytes() == np.ascontiguousarray(values.T).tobytes()
+    with pytest.warns(FlagWarning, match="--enable-saturate-infinity has no effect"):
+        neuronsim.compile(network, flags=flags, profile=profile_with("move_bits"))
