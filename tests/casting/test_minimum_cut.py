@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
+import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.casting.commuting_modules import Example, example
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.clean import choose_types, converted_bytes
+from neuronsim.casting.minimum_cut import minimum_cut
 from neuronsim.casting.plan import Plan, fingerprint
 from neuronsim.casting.policy import Decision
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Computation, Instruction, Shape
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.verify import verify
 
 pytestmark = pytest.mark.isa_independent
 F32 = dtypes.float32
@@ -34,7 +39,8 @@ VALUES: dict[str, tuple[int, ...]] = {
     "clamp": (0, 1, 2),
 }
 Term = Any
-Types = Mapping[str, tuple[DType, DType]]  # that an instruction reads and gives
+# The operands that an instruction rounds, the type in which it runs, and the one that it gives.
+Types = tuple[frozenset[int], DType, DType]
 
 
 def is_free(i: Instruction) -> bool:
@@ -62,74 +68,174 @@ def leaf(i: Instruction, given: DType) -> Term:
     return ("leaf", i.name, "free" if given is F32 else "low")
 
 
-def meaning(entry: Computation, types: Types, low: DType) -> tuple[list[Term], int]:
+def meaning(entry: Computation, types: Mapping[str, Types], low: DType) -> tuple[list[Term], int]:
     """What the instructions that are not free read, as terms, and the bytes that are converted."""
     terms: dict[str, Term] = {}
     given: dict[str, DType] = {}
     found: list[Term] = []
     converts: set[tuple[str, object]] = set()
     for i in entry.instructions:
-        reads, gives = types.get(i.name, (F32, F32))
-        free = is_free(i)
+        rounds, runs, gives = types.get(i.name, (frozenset(), F32, F32))
         read: list[Term] = []
-        for name in (i.operands[n] for n in VALUES[i.opcode]) if free else i.operands:
-            if is_float32(entry.by_name[name]):
-                if reads is low and given[name] is F32:
-                    converts.add((name, low))
-                in_float32 = reads is F32 or (free and gives is F32)
-                if in_float32 and (given[name] is low or reads is low):
-                    converts.add((name, F32))
-                read.append(rounded(terms[name]) if reads is low else terms[name])
+        for n in VALUES[i.opcode] if is_free(i) else range(len(i.operands)):
+            name = i.operands[n]
+            if not is_float32(entry.by_name[name]):
+                continue
+            if n in rounds and given[name] is F32:
+                converts.add((name, low))
+            if runs is F32 and (n in rounds or given[name] is low):
+                converts.add((name, F32))
+            read.append(rounded(terms[name]) if n in rounds else terms[name])
         given[i.name] = F32 if i.opcode == "constant" else gives
-        if not free:
+        if not is_free(i):
             found += read
             terms[i.name] = leaf(i, given[i.name])
             continue
         terms[i.name] = (i.name, *read)
-        if reads is F32 and gives is low:
+        if runs is F32 and gives is low:
             terms[i.name] = rounded(terms[i.name])
             converts.add((i.name, "result"))
-    sizes = (entry.by_name[name] for name, _ in converts)
-    elements = sum(math.prod(i.array.dims) for i in sizes if i.opcode != "constant")
+    values = (entry.by_name[name] for name, _ in converts)
+    elements = sum(math.prod(i.array.dims) for i in values if i.opcode != "constant")
     return found, elements * (4 + low.itemsize)
 
 
-def types_of(decisions: Mapping[str, Decision]) -> dict[str, tuple[DType, DType]]:
-    return {name: (d.operand, d.output) for name, d in decisions.items()}
+def types_of(decisions: Mapping[str, Decision], entry: Computation) -> dict[str, Types]:
+    found = {}
+    for name, d in decisions.items():
+        i = entry.by_name[name]
+        numbers = range(len(i.operands)) if d.operand is not F32 else ()
+        # A product has a form with two types, what is free has not, and runs in float32 (E1).
+        runs = d.output if is_free(i) and d.operand is not F32 else d.operand
+        found[name] = (frozenset(numbers) - set(d.float32_operands), runs, d.output)
+    return found
+
+
+def choices(i: Instruction, low: DType) -> list[Types]:
+    """All types of an instruction that is free."""
+    numbers = VALUES[i.opcode]
+    nothing, everything = frozenset[int](), frozenset(numbers)
+    some = (
+        frozenset(c) for k in range(1, len(numbers) + 1) for c in itertools.combinations(numbers, k)
+    )
+    whole = [(nothing, F32, F32), (nothing, F32, low), (everything, low, low)]
+    return whole + [(s, F32, F32) for s in some]
 
 
 def least(e: Example, low: DType) -> int:
     """The fewest bytes of all types that give every reader what the plan gives it."""
     entry = e.module.entry_computation
-    planned = types_of(e.decisions)
+    planned = types_of(e.decisions, entry)
     expected, fewest = meaning(entry, planned, low)
-    free = [i.name for i in entry.instructions if is_free(i)]
-    for choice in itertools.product(itertools.product((F32, low), repeat=2), repeat=len(free)):
-        found, total = meaning(entry, planned | dict(zip(free, choice, strict=True)), low)
+    free = [i for i in entry.instructions if is_free(i)]
+    names = [i.name for i in free]
+    for choice in itertools.product(*(choices(i, low) for i in free)):
+        found, total = meaning(entry, planned | dict(zip(names, choice, strict=True)), low)
         if total < fewest and found == expected:
             fewest = total
     return fewest
 
 
-def test_the_fewest_bytes_are_converted() -> None:
-    low = dtypes.bfloat16
-    equal = total = seed = 0
-    while total < 120:
-        seed += 1
+def compared(seeds: range, low: DType, limit: int) -> list[tuple[int, int]]:
+    """For modules with few free instructions the bytes that are converted, and the fewest."""
+    found = []
+    for seed in seeds:
         e = example(seed, (low,), size=5, plain=True)
         entry = e.module.entry_computation
-        if not 1 <= sum(map(is_free, entry.instructions)) <= 4:
+        tried = math.prod(len(choices(i, low)) for i in entry.instructions if is_free(i))
+        if not 4 <= tried <= limit:
             continue
-        before = meaning(entry, types_of(e.decisions), low)
-        chosen = types_of(choose_types(e.module, e.decisions))
+        chosen = types_of(choose_types(e.module, e.decisions), entry)
         terms, converted = meaning(entry, chosen, low)
-        assert terms == before[0], seed
+        assert terms == meaning(entry, types_of(e.decisions, entry), low)[0], seed
         plan = Plan("random", e.module.name, fingerprint(e.module), e.decisions)
         assert converted_bytes(apply_plan(e.module, plan)) == converted, seed
-        fewest = least(e, low)
-        if fewest:
-            assert converted <= 1.1 * fewest, (seed, converted, fewest)
-            equal += converted == fewest
-            total += 1
-    assert equal >= 0.95 * total
-    print(equal, total)
+        found.append((converted, least(e, low)))
+    return found
+
+
+def test_the_fewest_bytes_are_converted() -> None:
+    found = compared(range(400), dtypes.bfloat16, 300)
+    assert len(found) > 150
+    assert sum(fewest > 0 for _, fewest in found) > 100
+    assert [c for c, fewest in found if c > 1.1 * fewest] == []
+    assert sum(c == fewest for c, fewest in found) >= 0.95 * len(found)
+
+
+@pytest.mark.exhaustive
+def test_the_fewest_bytes_are_converted_of_more_modules() -> None:
+    found = compared(range(2000), dtypes.bfloat16, 4000)
+    print(len(found), sum(c == fewest for c, fewest in found))
+    assert [c for c, fewest in found if c > 1.1 * fewest] == []
+    assert sum(c == fewest for c, fewest in found) >= 0.95 * len(found)
+
+
+def test_the_plan_itself_converts_more() -> None:
+    more = 0
+    for seed in range(60):
+        e = example(seed, (dtypes.bfloat16,), size=5, plain=True)
+        entry = e.module.entry_computation
+        before = meaning(entry, types_of(e.decisions, entry), dtypes.bfloat16)[1]
+        chosen = types_of(choose_types(e.module, e.decisions), entry)
+        more += before > meaning(entry, chosen, dtypes.bfloat16)[1]
+    assert more > 20
+
+
+def test_minimum_cut_is_the_least_of_all_cuts() -> None:
+    rng = random.Random(1)
+    for _ in range(150):
+        nodes = rng.randrange(3, 9)
+        arcs = [
+            (rng.randrange(nodes), rng.randrange(nodes), rng.randrange(6))
+            for _ in range(rng.randrange(4, 24))
+        ]
+        total, side = minimum_cut(nodes, arcs, 0, 1)
+        cuts = {
+            (sum(c for a, b, c in arcs if a in s and b not in s), len(s))
+            for k in range(nodes - 1)
+            for rest in itertools.combinations(range(2, nodes), k)
+            for s in [{0, *rest}]
+        }
+        assert (total, len(side)) == min(cuts)
+        assert sum(c for a, b, c in arcs if a in side and b not in side) == total
+
+
+def long_chain(length: int) -> tuple[Module, dict[str, Decision]]:
+    """Pieces of growing and shrinking arrays between products, each read by a later one too."""
+    rng = random.Random(2)
+    low = dtypes.bfloat16
+    body = [Instruction("x0", "parameter", Shape(F32, (4,)), (), {"number": 0})]
+    decisions = {}
+    for n in range(1, length):
+        before = body[-1]
+        name, size = f"x{n}", before.array.dims[0]
+        if n % 5 == 0:
+            other = body[max(0, n - 50)]
+            i = Instruction(name, "maximum", before.shape, (before.name, before.name))
+            if other.array.dims == before.array.dims:
+                i = i.replace(operands=(before.name, other.name))
+        elif n % 7 == 0:
+            i = Instruction(name, "tanh", before.shape, (before.name,))
+        elif size < 16 and rng.random() < 0.5:
+            attributes = {"padding": ((0, 1, 0),)}
+            i = Instruction(name, "pad", Shape(F32, (size + 1,)), (before.name, "z"), attributes)
+        else:
+            kept = max(1, size - 1)
+            i = Instruction(
+                name, "slice", Shape(F32, (kept,)), (before.name,), {"slice": ((0, kept, 1),)}
+            )
+        if rng.random() < 0.5:
+            decisions[name] = Decision(low, F32, low, "at random")
+        body.append(i)
+    zero = ops.Bits(np.asarray(0, np.float32), F32)
+    body.insert(0, Instruction("z", "constant", Shape(F32), (), {"literal": zero}))
+    return Module("long", "main", (Computation("main", tuple(body), body[-1].name),)), decisions
+
+
+def test_ten_thousand_instructions_take_less_than_a_second() -> None:
+    module, decisions = long_chain(10_000)
+    verify(module)
+    start = time.perf_counter()
+    chosen = choose_types(module, decisions)
+    assert time.perf_counter() - start < 5  # 0.7 s on an idle processor
+    assert chosen != decisions

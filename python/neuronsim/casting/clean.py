@@ -43,7 +43,10 @@ from neuronsim.hlo.opcodes import row
 
 # The type in which a value is kept: of an array, or of each element of a tuple.
 _Kept: TypeAlias = "DType | tuple[_Kept, ...]"
-_AS_FLOAT32, _AS_LOW = 0, 1  # nodes of a network: its source and its sink
+# How a value is held: as float32 that is not rounded yet, in the low type, or rounded as float32. In a
+# network it is two nodes, on the sink's side where the value is rounded, and where it is also wide.
+_UNROUNDED, _LOW, _WIDE = (False, False), (True, False), (True, True)
+_NO, _YES = 0, 1  # nodes of a network: its source and its sink
 _NEVER = 1 << 62  # a capacity that no cut takes
 
 
@@ -57,10 +60,10 @@ def choose_types(
     (`commuted_operands`), so that applying them converts the fewest bytes and gives the same bits.
 
     The module is one without calls (`inline_calls`). The low types are gone through in the order in
-    which the decisions first name them; for each, an instruction that runs in it or in float32 may run
-    in either, and a minimum cut says in which. Where one rounds what is then read as float32, its
-    operands stay rounded, or its result where that is smaller. Of equal choices the one nearest to the
-    plan is taken. Without `keep_output_type` the entry's result stays as the plan has it.
+    which the decisions first name them; for each, an instruction that now runs in it or in float32 may
+    run in either, before or after what the plan rounds is rounded, and a minimum cut says how. Of equal
+    choices the one nearest to the plan is taken. Without `keep_output_type` the entry's result stays as
+    the plan has it.
     """
     chosen = dict(decisions)
     named = dict.fromkeys(t for d in decisions.values() for t in (d.operand, d.output))
@@ -108,10 +111,9 @@ class _Chooser:
         self.elements: dict[str, str] = {}  # what a get-tuple-element takes from a tuple made here
         self.readers: dict[str, _Readers] = {}
         self.own_root = own_root
-        # Of instructions that round what is then read as float32: the operands that are rounded, or
-        # the instruction itself where its result is.
-        self.rounded_operands: dict[str, set[str]] = {}
-        self.rounded_results: set[str] = set()
+        self.rounded: set[str] = set()  # values that the plan rounds, or that need none
+        self.representable: set[str] = set()  # those that need none
+        self.exact: set[str] = set()  # free instructions whose values are read as they are
 
     def run(self) -> dict[str, Decision]:
         """The decisions that change."""
@@ -124,11 +126,11 @@ class _Chooser:
             if i.name not in given and (numbers := self._commuted(i)):
                 self.free[i.name] = numbers
         self._find_readers()
-        exact = self._find_what_stays()
-        labels: dict[str, int] = {}
+        self._find_what_is_rounded()
+        held: dict[str, tuple[bool, bool]] = {}
         for members in self._regions():
-            labels |= self._cut(members, exact)
-        chosen = {name: self._relabelled(name, label) for name, label in labels.items()}
+            held |= self._cut(members)
+        chosen = {name: self._chosen(name, held) for name in self.free}
         return {name: d for name, d in chosen.items() if d is not None}
 
     def _names_low(self, name: str) -> bool:
@@ -234,44 +236,29 @@ class _Chooser:
         operands = self.by_name[name].operands
         return list(dict.fromkeys(self._source(operands[n]) for n in self.free[name]))
 
-    # ---- what must stay
-
-    def _find_what_stays(self) -> set[str]:
-        """The free instructions that must run in float32, since their values are not rounded and are read
-        as they are; finds the others whose rounding must stay.
-        """
-        exactly: set[str] = set()  # values that must not be rounded, unless the plan does it
+    def _find_what_is_rounded(self) -> None:
+        for name in self.by_name:
+            if name in self.free:
+                sources = self._sources(name)
+                if self.representable.issuperset(sources):
+                    self.representable.add(name)
+                if self._names_low(name) or self.rounded.issuperset(sources):
+                    self.rounded.add(name)
+            elif name in self.readers and self._is_representable(name):
+                self.representable.add(name)
+                self.rounded.add(name)
         for name in reversed(self.free):
-            readers = self.readers.get(name, _Readers())
-            unrounded = (n for n in readers.free if n in exactly and not self._names_low(n))
-            if readers.exactly or any(unrounded):
-                exactly.add(name)
-        exact: set[str] = set()
-        representable: set[str] = set()
-        for name in self.free:
-            sources = self._sources(name)
-            rounded = {s for s in sources if s not in representable and not self._is_representable(s)}
-            if rounded and name in exactly:
-                if not self._names_low(name):
-                    exact.add(name)
-                    continue
-                if self._elements_of(name) < sum(map(self._elements_of, rounded)):
-                    self.rounded_results.add(name)
-                else:
-                    self.rounded_operands[name] = rounded
-            if not rounded or name in exactly:
-                representable.add(name)
-        return exact
+            if name not in self.rounded and self._is_read_exactly(name):
+                self.exact.add(name)
 
-    def _elements_of(self, name: str) -> int:
-        return math.prod(self.by_name[name].array.dims)
+    def _is_read_exactly(self, name: str) -> bool:
+        """Whether someone must find the value as the plan has it, and no rounding of it."""
+        readers = self.readers.get(name, _Readers())
+        return readers.exactly or any(n in self.exact for n in readers.free)
 
     def _is_representable(self, name: str) -> bool:
         """Whether rounding to the low type changes no bit of a value that is not free."""
-        if name in self.free:
-            return False
-        i, kept = self.by_name[name], self.kept[name]
-        assert isinstance(kept, DType)
+        i, kept = self.by_name[name], self._kept_type(name)
         if i.opcode == "constant":
             return _constant_is_representable(i.attributes["literal"], self.low)
         if kept is not dtypes.float32:
@@ -279,6 +266,11 @@ class _Chooser:
         if i.opcode == "convert" and name not in self.decisions:
             return contains(self.low, self.by_name[i.operands[0]].array.dtype)
         return False
+
+    def _kept_type(self, name: str) -> DType:
+        kept = self.kept[name]
+        assert isinstance(kept, DType)
+        return kept
 
     # ---- the minimum cut
 
@@ -303,100 +295,130 @@ class _Chooser:
             regions.setdefault(find(name), []).append(name)
         return list(regions.values())
 
-    def _cut(self, members: list[str], exact: set[str]) -> dict[str, int]:
-        """The choice for the instructions of a region that converts the fewest bytes: a cut between
-        those in float32 and those in the low type, whose arcs are converts. Several readers of a value
-        in one type share its convert, by a node of their own.
+    def _cut(self, members: list[str]) -> dict[str, tuple[bool, bool]]:
+        """How the values of a region's instructions are held so that the fewest bytes are converted: a
+        cut whose arcs are converts.
         """
-        nodes = {name: 2 + n for n, name in enumerate(members)}
         weight = len(members) + 1  # of a byte; a choice other than the plan's weighs 1
-        network = _Network(2 + len(nodes))
-        for name, node in nodes.items():
-            if name in exact:
-                network.arcs.append((_AS_FLOAT32, node, _NEVER))
-            elif self._label(name) == _AS_LOW:
-                network.arcs.append((node, _AS_LOW, 1))
+        network = _Network()
+        values = dict.fromkeys([*members, *(s for m in members for s in self._sources(m))])
+        free = [name for name in members if name not in self.exact]
+        nodes = {name: network.value() for name in free}
+        for name, (is_rounded, is_wide) in nodes.items():
+            d = self.decisions.get(name)
+            if d is not None and d.operand is d.output is self.low:
+                network.arcs += [(is_rounded, _YES, 1), (_NO, is_wide, 1)]
             else:
-                network.arcs.append((_AS_FLOAT32, node, 1))
-        for name in dict.fromkeys([*members, *(s for m in members for s in self._sources(m))]):
-            if self.by_name[name].opcode != "constant":  # they are converted before the program runs
-                self._add_converts(network, name, nodes, weight * self._elements_of(name))
-        _, as_float32 = minimum_cut(network.nodes, network.arcs, _AS_FLOAT32, _AS_LOW)
-        return {name: _AS_FLOAT32 if node in as_float32 else _AS_LOW for name, node in nodes.items()}
+                network.arcs.append((is_wide, is_rounded, 1))
+        for name in values:
+            if self.by_name[name].opcode == "constant":
+                continue  # converted before the program runs
+            if name not in nodes:
+                nodes[name] = self._node_of_given(network, name)
+            self._add_converts(network, name, nodes, weight)
+        _, no = minimum_cut(network.nodes, network.arcs, _NO, _YES)
+        return {name: (nodes[name][0] not in no, nodes[name][1] not in no) for name in free}
+
+    def _node_of_given(self, network: _Network, name: str) -> tuple[int, int]:
+        """The nodes of a value about which nothing is chosen."""
+        if self._kept_type(name) is self.low:
+            return _NODES[_LOW]
+        if name not in self.representable:
+            return _NODES[_UNROUNDED]
+        is_rounded, is_wide = network.value()  # float32 may count as either
+        network.arcs.append((is_wide, is_rounded, _NEVER))
+        return is_rounded, is_wide
 
     def _add_converts(
-        self, network: _Network, name: str, nodes: Mapping[str, int], weight: int
+        self, network: _Network, name: str, nodes: Mapping[str, tuple[int, int]], weight: int
     ) -> None:
-        """The arcs for the converts of a value."""
+        """The arcs for the converts of a value. All who read it in one type share one."""
         readers = self.readers.get(name, _Readers())
-        rounds = [n for n in readers.free if name in self.rounded_operands.get(n, ())]
-        free = [nodes[n] for n in readers.free if n not in rounds]
-        as_low = free + [_AS_LOW] * (self.low in readers.types or bool(rounds))
-        as_float32 = free + [_AS_FLOAT32] * (dtypes.float32 in readers.types)
-        narrowing = weight * _bytes(dtypes.float32, self.low)
-        widening = weight * _bytes(self.low, dtypes.float32)
-        if rounds:  # what reads the rounded value as float32 pays for both
-            network.share_from([nodes[n] for n in rounds], _AS_LOW, widening)
-        if name not in nodes:
-            kept = self.kept[name]
-            assert isinstance(kept, DType)
-            network.share_to(_AS_FLOAT32, as_low, weight * _bytes(kept, self.low))
-            network.share_from(as_float32, _AS_LOW, weight * _bytes(kept, dtypes.float32))
-        elif name in self.rounded_results:
-            network.arcs.append((nodes[name], _AS_LOW, narrowing))
-            network.share_from(as_float32, _AS_LOW, widening)
-        else:
-            network.share_to(nodes[name], as_low, narrowing)
-            network.share_from(as_float32, nodes[name], widening)
-            for other in readers.types - {self.low, dtypes.float32}:
-                as_other = weight * _bytes(dtypes.float32, other), weight * _bytes(self.low, other)
-                network.arcs.append((nodes[name], _AS_LOW, as_other[0]))
-                network.arcs.append((_AS_FLOAT32, nodes[name], as_other[1]))
-
-    def _types(self, name: str, label: int) -> tuple[DType, DType]:
-        """What an instruction reads and gives, where one is chosen."""
-        if label == _AS_LOW:
-            return self.low, self.low
-        operand = self.low if name in self.rounded_operands else dtypes.float32
-        return operand, self.low if name in self.rounded_results else dtypes.float32
-
-    def _label(self, name: str) -> int:
-        """The choice that is the plan's, or the one in float32."""
-        d = self.decisions.get(name)
-        return _AS_LOW if d is not None and d.operand is d.output is self.low else _AS_FLOAT32
-
-    def _relabelled(self, name: str, label: int) -> Decision | None:
-        d = self.decisions.get(name)
-        operand, output = self._types(name, label)
-        if (d is None and operand is output is dtypes.float32) or (
-            d is not None and (d.operand, d.output) == (operand, output)
+        all_of = [nodes[n] for n in readers.free if n not in self.exact]
+        if self.low in readers.types:
+            all_of.append(_NODES[_LOW])
+        if name in self.rounded and (
+            dtypes.float32 in readers.types or any(n in self.exact for n in readers.free)
         ):
+            all_of.append(_NODES[_WIDE])
+        kept = dtypes.float32 if name in self.free else self._kept_type(name)
+        weight *= math.prod(self.by_name[name].array.dims)
+        narrowing = weight * _bytes(dtypes.float32 if kept is self.low else kept, self.low)
+        widening = weight * _bytes(self.low, dtypes.float32)
+        rounded, wide = nodes[name]
+        others = readers.types - {self.low, dtypes.float32} if name in self.rounded else set()
+        for other in others:
+            more = weight * (_bytes(dtypes.float32, other) - _bytes(self.low, other))
+            network.arcs += [(rounded, _YES, more), (_NO, wide, more)]
+        if kept not in (self.low, dtypes.float32) and dtypes.float32 not in readers.types:
+            network.share_from([r for r, _ in all_of], _YES, weight * _bytes(kept, dtypes.float32))
+        network.share_to(rounded, [r for r, _ in all_of] + [_YES] * bool(others), narrowing)
+        network.share_to(wide, [w for _, w in all_of], widening)
+        network.share_from([w for _, w in all_of], wide, narrowing)
+        network.share_from([r for r, _ in all_of], rounded, widening)
+
+    def _chosen(self, name: str, held: Mapping[str, tuple[bool, bool]]) -> Decision | None:
+        """The decision for an instruction whose value is held so."""
+        how = held.get(name, _UNROUNDED)
+        operand = output = self.low if how == _LOW else dtypes.float32
+        as_they_are: tuple[int, ...] = ()
+        if how == _WIDE:
+            rounds = [
+                n for n in self.free[name] if self._is_unrounded(self.by_name[name].operands[n], held)
+            ]
+            if rounds:
+                operand = self.low
+                as_they_are = tuple(n for n in self.free[name] if n not in rounds)
+        elif how == _UNROUNDED and name in self.rounded - self.representable:
+            output = self.low if self._is_read_exactly(name) else output
+        d = self.decisions.get(name)
+        if d is None and operand is output is dtypes.float32:
+            return None
+        if d is not None and (d.operand, d.output) == (operand, output) and not as_they_are:
             return d
-        dtype = self.low if label == _AS_LOW else dtypes.float32
+        dtype = self.low if how == _LOW else dtypes.float32
         opcode = self.by_name[name].opcode
         reason = f"{opcode} commutes with rounding: as {dtype.name} the fewest bytes are converted"
-        if d is None:
-            return Decision(operand, dtypes.float32, output, reason)
-        return dataclasses.replace(d, operand=operand, output=output, reason=f"{d.reason}; {reason}")
+        if d is not None:
+            reason = f"{d.reason}; {reason}"
+        return Decision(operand, dtypes.float32, output, reason, float32_operands=as_they_are)
+
+    def _is_unrounded(self, name: str, held: Mapping[str, tuple[bool, bool]]) -> bool:
+        """Whether who needs a value rounded has to round it."""
+        source = self._source(name)
+        if source in self.representable:
+            return False
+        if source in held:
+            return held[source] == _UNROUNDED
+        return source in self.free or self._kept_type(source) is not self.low
 
 
-@dataclass
+_NODES = {_UNROUNDED: (_NO, _NO), _LOW: (_YES, _NO), _WIDE: (_YES, _YES)}
+
+
 class _Network:
     """What `minimum_cut` takes, while it is made."""
 
-    nodes: int
-    arcs: list[tuple[int, int, int]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.nodes = 2
+        self.arcs: list[tuple[int, int, int]] = []
+
+    def value(self) -> tuple[int, int]:
+        """New nodes of a value: only what is rounded can be wide."""
+        self.nodes += 2
+        self.arcs.append((self.nodes - 2, self.nodes - 1, _NEVER))
+        return self.nodes - 2, self.nodes - 1
 
     def share_to(self, given: int, readers: list[int], weight: int) -> None:
-        """Weighs once if the given value is on the source's side and any of its readers is not."""
-        if readers and weight:
+        """Weighs once if the given node is on the source's side and any reader is not."""
+        if readers and weight and given != _YES:
             self.arcs.append((given, self.nodes, weight))
             self.arcs += [(self.nodes, reader, _NEVER) for reader in readers]
             self.nodes += 1
 
     def share_from(self, readers: list[int], given: int, weight: int) -> None:
-        """Weighs once if any of its readers is on the source's side and the given value is not."""
-        if readers and weight:
+        """Weighs once if any reader is on the source's side and the given node is not."""
+        if readers and weight and given != _NO:
             self.arcs.append((self.nodes, given, weight))
             self.arcs += [(reader, self.nodes, _NEVER) for reader in readers]
             self.nodes += 1
