@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from tests.casting.commuting_modules import Example, example
-from tests.casting.rounding_cases import OPEN
+from tests.casting.rounding_cases import FORMATS, OPEN, all_bits, bits_of, cases, rounded
 from tests.executor import op_by_op
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.clean import converted_bytes
+from neuronsim.casting.clean import converted_bytes, merge_converts
+from neuronsim.casting.commuting import MOVES
 from neuronsim.casting.plan import Plan, fingerprint
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Module
+from neuronsim.errors import NeuronSimError
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 
@@ -54,3 +57,129 @@ def test_clean_and_literal_application_agree(lows: tuple[DType, ...]) -> None:
         assert converted_bytes(clean) <= converted_bytes(literal), seed
         fewer += converted_bytes(clean) < converted_bytes(literal)
     assert fewer > 20
+
+
+# ---- merging -------------------------------------------------------------------------------------
+
+DEVICE = (*FORMATS, dtypes.float8_e4m3fn, F32)
+
+
+def chain(source: DType, *types: DType | tuple[int, int], stored: bool) -> Module:
+    """A value that is converted through these types; a pair is a reduce-precision. A stored one is
+    itself what a conversion gives.
+    """
+    given = F32 if stored else source
+    body = [Instruction("x", "parameter", Shape(given, (1 << 16,)), (), {"number": 0})]
+    steps: list[DType | tuple[int, int]] = [*([source] if stored else []), *types]
+    for n, step in enumerate(steps):
+        before = body[-1]
+        if isinstance(step, tuple):
+            bits = {"exponent_bits": step[0], "mantissa_bits": step[1]}
+            i = Instruction(f"r{n}", "reduce-precision", before.shape, (before.name,), bits)
+        else:
+            i = Instruction(f"c{n}", "convert", Shape(step, (1 << 16,)), (before.name,))
+        body.append(i)
+    return Module("m", "main", (Computation("main", tuple(body), body[-1].name),))
+
+
+def values(source: DType, *, stored: bool) -> tuple[ops.Bits]:
+    """Every bit pattern of the type, or float32 values at which its rounding differs."""
+    if not stored and source is not F32:
+        return (ops.Bits(np.resize(all_bits(source).data, 1 << 16), source),)
+    every = cases(dtypes.bfloat16 if source is F32 else source)
+    return (ops.Bits(np.resize(np.random.default_rng(1).permutation(every), 1 << 16), F32),)
+
+
+def converts(module: Module) -> int:
+    return len(module.entry_computation.instructions) - 1
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["given", "stored"])
+@pytest.mark.parametrize("source", DEVICE, ids=lambda t: t.name)
+def test_merged_converts_give_the_same_bits(source: DType, stored: bool) -> None:
+    inputs = values(source, stored=stored)
+    merged = 0
+    for through, last in itertools.product(DEVICE, DEVICE):
+        module = chain(source, through, last, stored=stored)
+        shorter = merge_converts(module)
+        if shorter is module:
+            continue
+        merged += 1
+        profiles = PROFILES if 1 in {t.itemsize for t in (source, last)} else PROFILES[::3]
+        for profile in profiles:
+            assert results(shorter, inputs, profile) == results(module, inputs, profile), (
+                through,
+                last,
+            )
+    assert merged >= len(DEVICE)
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["given", "stored"])
+@pytest.mark.parametrize("source", DEVICE, ids=lambda t: t.name)
+def test_dropped_reduce_precisions_change_no_bit_C9(source: DType, stored: bool) -> None:
+    inputs = values(source, stored=stored)
+    dropped = 0
+    for e, m in itertools.product((4, 5, 6, 8), (2, 3, 7, 9, 10, 23)):
+        for steps in ([F32, (e, m)], [F32, (8, 10), (e, m)], [(e, m)]):
+            module = chain(source, *steps, stored=stored)
+            shorter = merge_converts(module)
+            if shorter is not module:
+                dropped += 1
+                for profile in PROFILES[::2]:
+                    assert results(shorter, inputs, profile) == results(module, inputs, profile)
+    assert dropped > 0
+
+
+def test_what_is_merged() -> None:
+    for source, steps, stored, left in (
+        (BF16, [F32, F16], False, 1),
+        (dtypes.float8_e4m3, [BF16, F32, F16], False, 1),
+        (F32, [F16, BF16], False, 2),  # two roundings
+        (F32, [BF16, F16], False, 2),
+        (F16, [BF16, F32], False, 2),  # bfloat16 does not hold it
+        (BF16, [F32, BF16], False, 2),  # a parameter may be subnormal (C4), or another NaN (C5)
+        (BF16, [F32, BF16], True, 1),
+        (F32, [F32], False, 0),
+        (BF16, [F32, (8, 10)], False, 1),
+        (F16, [F32, (5, 10)], False, 2),  # subnormals become zero (C9)
+        (F32, [(8, 10), (8, 10)], False, 1),
+        (F32, [(8, 10), (8, 9)], False, 2),
+        (F32, [(8, 10), BF16], False, 2),
+    ):
+        assert converts(merge_converts(chain(source, *steps, stored=stored))) == left, (source, steps)
+
+
+def test_two_roundings_are_not_one() -> None:
+    inputs = values(F32, stored=False)
+    twice, once = chain(F32, F16, BF16, stored=False), chain(F32, BF16, stored=False)
+    assert results(twice, inputs, Profile()) != results(once, inputs, Profile())
+
+
+def test_what_states_how_it_rounds_is_not_merged() -> None:
+    module = chain(BF16, F32, F16, stored=False)
+    *others, last = module.entry_computation.instructions
+    for key, left in (("neuronsim.rounding", 2), ("neuronsim.reason", 1)):
+        stated = last.replace(attributes={"frontend_attributes": {key: "stochastic"}})
+        changed = Computation("main", (*others, stated), last.name)
+        assert converts(merge_converts(module.replace_entry(changed))) == left
+
+
+def test_what_arithmetic_gives_is_as_a_conversion_leaves_it() -> None:
+    """So that it may be widened and narrowed for nothing: NaN, subnormals and Inf are as stored."""
+    rows = [o for o in ops.OPS.values() if o.core and o.arity in (1, 2) and o.opcode not in MOVES]
+    tried = 0
+    for op, dtype in itertools.product(rows, FORMATS):
+        if op.opcode in ("compare", "map", "custom-call", ""):
+            continue
+        x = np.resize(all_bits(dtype).data, 1 << 16)
+        operands = [ops.Bits(x, dtype), ops.Bits(np.random.default_rng(2).permutation(x), dtype)]
+        for profile in PROFILES:
+            try:
+                (y,) = ops.evaluate_all(op, operands[: op.arity], {}, ops.Setting(profile))
+            except NeuronSimError:
+                continue  # of integers
+            if y.dtype is dtype:
+                tried += 1
+                back = rounded(rounded(y, F32, profile), dtype, profile)
+                assert (bits_of(back) == bits_of(y)).all(), (op.name, dtype, profile)
+    assert tried > 500

@@ -217,7 +217,7 @@ def long_chain(length: int) -> tuple[Module, dict[str, Decision]]:
         elif n % 7 == 0:
             i = Instruction(name, "tanh", before.shape, (before.name,))
         elif size < 16 and rng.random() < 0.5:
-            attributes = {"padding": ((0, 1, 0),)}
+            attributes: dict[str, Any] = {"padding": ((0, 1, 0),)}
             i = Instruction(name, "pad", Shape(F32, (size + 1,)), (before.name, "z"), attributes)
         else:
             kept = max(1, size - 1)

@@ -129,7 +129,8 @@ class _Chooser:
         self._find_what_is_rounded()
         held: dict[str, tuple[bool, bool]] = {}
         for members in self._regions():
-            held |= self._cut(members)
+            if any(map(self._meets_low, members)):
+                held |= self._cut(members)
         chosen = {name: self._chosen(name, held) for name in self.free}
         return {name: d for name, d in chosen.items() if d is not None}
 
@@ -274,6 +275,15 @@ class _Chooser:
 
     # ---- the minimum cut
 
+    def _meets_low(self, name: str) -> bool:
+        """Whether an instruction, or what it reads, or who reads it, is in the low type."""
+        given = (s for s in self._sources(name) if s not in self.free)
+        return (
+            self._names_low(name)
+            or self.low in self.readers.get(name, _Readers()).types
+            or any(self._kept_type(s) is self.low for s in given)
+        )
+
     def _regions(self) -> list[list[str]]:
         """The free instructions, those together whose choices meet at a value."""
         parent: dict[str, str] = {}
@@ -359,7 +369,7 @@ class _Chooser:
 
     def _chosen(self, name: str, held: Mapping[str, tuple[bool, bool]]) -> Decision | None:
         """The decision for an instruction whose value is held so."""
-        how = held.get(name, _UNROUNDED)
+        how = held.get(name, _UNROUNDED)  # as all are in a region without the low type
         operand = output = self.low if how == _LOW else dtypes.float32
         as_they_are: tuple[int, ...] = ()
         if how == _WIDE:
@@ -411,17 +421,26 @@ class _Network:
 
     def share_to(self, given: int, readers: list[int], weight: int) -> None:
         """Weighs once if the given node is on the source's side and any reader is not."""
-        if readers and weight and given != _YES:
-            self.arcs.append((given, self.nodes, weight))
-            self.arcs += [(self.nodes, reader, _NEVER) for reader in readers]
-            self.nodes += 1
+        if weight and given != _YES and readers:
+            shared = self._shared(readers, _YES)
+            self.arcs.append((given, shared, weight))
+            self.arcs += [(shared, reader, _NEVER) for reader in readers if reader != shared]
 
     def share_from(self, readers: list[int], given: int, weight: int) -> None:
         """Weighs once if any reader is on the source's side and the given node is not."""
-        if readers and weight and given != _NO:
-            self.arcs.append((self.nodes, given, weight))
-            self.arcs += [(reader, self.nodes, _NEVER) for reader in readers]
-            self.nodes += 1
+        if weight and given != _NO and readers:
+            shared = self._shared(readers, _NO)
+            self.arcs.append((shared, given, weight))
+            self.arcs += [(reader, shared, _NEVER) for reader in readers if reader != shared]
+
+    def _shared(self, readers: list[int], certain: int) -> int:
+        """A node for all readers: the one that decides, if there is one."""
+        if certain in readers:
+            readers[:] = [certain]
+        if len(readers) == 1:
+            return readers[0]
+        self.nodes += 1
+        return self.nodes - 1
 
 
 def _in_float32(reason: str) -> Decision:
