@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from tests.casting.small_graphs import F32, SQUARE, graph, low_names, low_under, types
+from tests.executor.random_modules import Example, modules
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan
@@ -361,3 +364,16 @@ def test_every_policy_fits_every_target(name: str, target: Target) -> None:
         plan = make_plan(m, find_policy(name), target)
         check_plan(plan, m, target)
         verify(apply_plan(m, plan))
+
+
+NAMES = [n for n in POLICIES if not n.startswith("modelopt")]
+
+
+@pytest.mark.filterwarnings("ignore:tvm")
+@settings(max_examples=100, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(modules(), st.sampled_from(NAMES), st.sampled_from([None, TRN1, INF1]))
+def test_random_modules_are_planned(example: Example, name: str, target: Target | None) -> None:
+    """Tuples, branches, calls and several results among them: the plan fits and can be applied."""
+    plan = make_plan(example.module, find_policy(name), target)
+    check_plan(plan, example.module, target)
+    verify(apply_plan(example.module, plan))

@@ -1,7 +1,7 @@
 """ModelOpt: AutoCast's rules exclude, and inclusion wins, as in its own tests and guide.
 
-Sources: tests/unit/onnx/autocast/test_nodeclassifier.py @7af33d2 and a later version of it (nodes_to_include,
-op_types_to_include), docs/source/guides/8_autocast.rst @0991404.
+Sources: tests/unit/onnx/autocast/test_nodeclassifier.py @7af33d2 and a later version of it, which has
+nodes_to_include and op_types_to_include; docs/source/guides/8_autocast.rst @0991404.
 """
 
 from __future__ import annotations

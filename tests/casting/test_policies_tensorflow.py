@@ -1,8 +1,8 @@
 """TensorFlow: the colouring of `auto_mixed_precision` decides as in its own tests.
 
 Source: tensorflow/core/grappler/optimizers/auto_mixed_precision_test.cc @0059df7; a test has the
-name of its example there. Operations there that HLO has under another name: MatMul dot, Relu the absolute
-value (on the clear list as well), Identity copy, SparseMatMul (on no list) a cube root, the
+name of its example there. Operations there that HLO has under another name: MatMul dot, Relu the
+absolute value (on the clear list as well), Identity copy, SparseMatMul (on no list) a cube root, the
 loop's Enter, Merge, Switch, NextIteration and Exit a while. A value that is fetched there is the
 operand of an Identity, the result here; a node that must be preserved is pinned by a rule whose low
 type is float32.

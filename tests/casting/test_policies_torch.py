@@ -58,7 +58,7 @@ def test_unlisted_operations_run_in_the_type_of_their_inputs(policy: Policy) -> 
 
 @BOTH
 def test_mixed_inputs_promote_to_the_widest(policy: Policy) -> None:
-    """Add promotes natively, cat by its list: float16 and float32 give float32."""
+    """Sums promote natively, cat by its list: float16 and float32 give float32."""
     m = graph(*MM, "f = add e a", "g = concatenate e a", "h = concatenate e e", "return f g h")
     assert low_under(policy, m) == {"e", "h"}
 
@@ -72,13 +72,13 @@ def test_numbers_promote_nothing(policy: Policy) -> None:
 
 @BOTH
 def test_a_bias_is_a_term_of_its_product(policy: Policy) -> None:
-    """Addmm and linear cast their bias too; a residual that is no bias promotes."""
+    """What addmm and linear do: their bias is cast too; a residual that is no bias promotes."""
     m = graph(*MM, "v = vector", "bias = columns v", "f = add e bias", "g = add f a")
     assert low_under(policy, m) == {"e", "f"}
 
 
-def test_layer_norm_drags_float32_until_the_next_product() -> None:
-    """What its users complain of: a float32 layer norm and all that follows it, on CUDA."""
+def test_a_float32_operation_drags_all_after_it_until_the_next_product() -> None:
+    """What its users complain of after a layer norm, on CUDA."""
     m = graph(
         *(*MM, "z = zero", "n = spread z", "s = sum e z", "r = rows s", "x = subtract e r"),
         *("f = rsqrt x", "g = tanh f", "h = dot g d", "i = tanh h"),

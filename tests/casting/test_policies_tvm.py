@@ -1,7 +1,7 @@
 """TVM: ToMixedPrecision and the RFC before it decide as in their own tests and documents.
 
-Sources: tests/python/relay/test_to_mixed_precision.py @0182cfd (the name of each example there is in the
-test's docstring or name), rfcs/0006-AMP_pass.md @1c4e595, and "Relay Automatic FP16 Downcasting" (the
+Sources: tests/python/relay/test_to_mixed_precision.py @0182cfd (an example's name there is in the name
+or docstring of its test), rfcs/0006-AMP_pass.md @1c4e595, and "Relay Automatic FP16 Downcasting" (the
 first stage).
 """
 

@@ -23,10 +23,10 @@ from neuronsim.casting.castable import (
 )
 from neuronsim.casting.conversions import travels_in_float32
 from neuronsim.casting.float_graph import FloatGraph, float_graph
-from neuronsim.casting.operations import names_of, unknown_names
+from neuronsim.casting.operations import names_of, operation_name, unknown_names
 from neuronsim.casting.policy import Category, Decision, Policy, Rule
 from neuronsim.casting.propagation import KEPT, Node, Spread, spread
-from neuronsim.casting.recognition import recognise
+from neuronsim.casting.recognition import COMPOSITES, recognise
 from neuronsim.casting.rules import Match, RuleContext, match_rules
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
@@ -41,6 +41,7 @@ _SUMS = frozenset(
     f"{reduce}-{reducer}"
     for reduce, reducer in itertools.product(("reduce", "reduce-window"), ("add", "multiply"))
 )
+_KINDS = frozenset(operation_name(ops.OPS[pattern.kind]) for pattern in COMPOSITES)
 # What takes a scale, an offset or statistics beside its input.
 _NORMS = frozenset({"batch_norm", "layer_norm", "rms_norm"})
 # What computes in place of a type that an engine lacks, the first that it has.
@@ -120,7 +121,7 @@ def _choices(
     module: Module, graph: FloatGraph, policy: Policy, calibration: Calibration | None
 ) -> dict[str, _Choice]:
     """The choices of the instructions that a plan may decide."""
-    composites = _composites(module)
+    composites = _composites(module) if _asks_for_composites(policy) else {}
     names = {
         i.name: names_of(i, module.by_name, composites.get(i.name, ())) for _, i in graph.instructions
     }
@@ -142,6 +143,13 @@ def _choices(
         if is_castable(c, i):
             choices[i.name] = _choice(c, i, names[i.name], policy, matches.get(i.name))
     return choices
+
+
+def _asks_for_composites(policy: Policy) -> bool:
+    """Whether what an instruction is part of can decide anything: to find it takes time."""
+    patterns = [o for rule in policy.rules for o in rule.operation]
+    listed = (name for names in policy.lists.values() for name in names)
+    return bool(patterns) or policy.propagate != "none" or not _KINDS.isdisjoint(listed)
 
 
 def _composites(module: Module) -> dict[str, tuple[str, ...]]:
