@@ -41,10 +41,6 @@ MOVES = frozenset(
     {"broadcast", "reshape", "transpose", "reverse", "slice", "dynamic-slice", "concatenate", "pad"}
     | {"copy", "gather"}
 )
-# The activations that one operation is in a framework and several instructions are in HLO. What no
-# list of an origin names it need not be split into: a GELU is no exponential or power there.
-ACTIVATIONS = frozenset({"gelu", "gelu_tanh", "silu", "softplus"})
-
 Lists = dict[Category, frozenset[str]]
 
 
@@ -66,8 +62,8 @@ _TVM: Lists = {
         {"exponential", "power", "erf", "softmax", "layer_norm", "vector_norm"}
         | {"iota"}  # arange
         | {"reduce-add", "mean", "var"}  # sum, mean, variance, global and adaptive average pools
-        # A cast keeps the type that it states, and a function (a loop's body) its signature.
-        | {"convert", "while"}
+        # A cast or random numbers keep the type that they state, a function (a loop's body) its own.
+        | {"convert", "rng", "while"}
     ),
 }
 
@@ -153,9 +149,9 @@ _TORCH: dict[str, Lists] = {
     },
     "torch-cuda": {
         "always": PRODUCTS,
-        "follow": ACTIVATIONS - {"softplus"}
-        | BATCH_NORMS
-        | {"mean", "var", "std", "logsumexp"}
+        # Listed nowhere, and one operation each, whatever exponentials and sums they are in HLO.
+        "follow": BATCH_NORMS
+        | {"gelu", "gelu_tanh", "silu", "mean", "var", "std", "logsumexp"}
         | {"atan2", "scatter"},  # promote: atan2, scatter_add, index_put
         "never": _TORCH_STATED
         | {"acos", "asin", "cosh", "sinh", "tan", "power", "rsqrt", "reciprocal"}
@@ -183,8 +179,8 @@ def _torch(name: str, device: str, low: DType) -> Policy:
 
 _NEURAL_COMPRESSOR: Lists = {
     "always": PRODUCTS
-    | _TENSORFLOW_INFER - {"erfc", "softplus"}
-    | {"softplus", "mean", "reduce-add", "rsqrt", "layer_norm"}  # _MklLayerNorm
+    | (_TENSORFLOW_INFER - {"erfc"})
+    | {"mean", "reduce-add", "rsqrt", "layer_norm"}  # _MklLayerNorm
     | _TENSORFLOW_CLEAR
     | {"resize_bilinear"},
 }

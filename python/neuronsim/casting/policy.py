@@ -49,7 +49,8 @@ class Decision:
 @dataclass(frozen=True)
 class Rule:
     """What a policy says of instructions that are not as their lists have them. All conditions that are
-    given must hold; the last rule that matches an instruction wins.
+    given must hold; the last rule that matches an instruction wins, and what that does not state is as
+    the lists have it. A `low` of float32 keeps an instruction as it is and lets no type spread through.
 
     `operation` holds names as in `Policy.lists`, `name` names of instructions, both with shell
     wildcards; `regex` matches a whole instruction name, `scope` (wildcards) the metadata's op_name. The
