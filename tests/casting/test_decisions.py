@@ -118,7 +118,7 @@ def test_rules_state_types_category_and_rounding_of_instructions() -> None:
         Rule(
             "e too",
             "always",
-            low=dtypes.float_format(6, 9),
+            low=BF16,
             rounding="stochastic",
             operation=("exponential",),
         ),
@@ -128,7 +128,8 @@ def test_rules_state_types_category_and_rounding_of_instructions() -> None:
     assert types(plan, "b") == (BF16, F32, F32)
     assert types(plan, "c") == (F16, F16, F32)
     assert plan.decisions["c"].rounding == "nearest_even"
-    assert types(plan, "e") == (dtypes.float_format(6, 9), F32, dtypes.float_format(6, 9))
+    assert types(plan, "e") == (BF16, F32, BF16)
+    assert plan.decisions["e"].rounding == "stochastic"
     assert plan.decisions["e"].reason == "e too (it is exponential)"
     assert plan.decisions["b"].reason.startswith("A1: matmult/fp16")
     assert plan.decisions["b"].reason.endswith("; b in bfloat16 (it is named b)")
