@@ -1,5 +1,5 @@
-"""Failures that users of the compilers met, each in a small network: found before it runs by the lint or
-when it runs by the diagnostics, with the instruction named; in the repaired network nothing is found.
+"""Failures that users of the compilers met, each in a small network: found before it runs by the lint,
+or when it runs by the diagnostics, with the instruction named; in the repaired network nothing is.
 
 Sources: AWS's release notes and huggingface/transformers pull request 20605 (masks), flax
 `use_fast_variance`, the README's example (squares), neuron-cc's documentation of `--fast-math`, AWS's

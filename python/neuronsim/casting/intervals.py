@@ -134,7 +134,7 @@ def _exp(x: float) -> float:
 
 
 def _clamp(low: Interval, x: Interval, high: Interval) -> Interval:
-    return Interval(min(max(low.low, x.low), high.high), max(min(high.high, x.high), low.low))
+    return Interval(min(max(low.low, x.low), high.low), min(max(low.high, x.high), high.high))
 
 
 def _abs(x: Interval) -> Interval:
