@@ -20,24 +20,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.calibration import Calibration
-from neuronsim.casting.intervals import ANY, Interval, intervals
-from neuronsim.casting.patterns import Graph
+from neuronsim.casting.intervals import ANY, Interval
 from neuronsim.casting.plan import Plan, check_plan
-from neuronsim.casting.policy import Decision, Rule
-from neuronsim.casting.recognition import Composite, recognise
-from neuronsim.casting.rules import RuleContext, reduction_depth
+from neuronsim.casting.planned_computation import MOVES, PlannedComputation, is_narrow
+from neuronsim.casting.policy import Rule
+from neuronsim.casting.rules import RuleContext
+from neuronsim.casting.value_sets import values_of
 from neuronsim.dtypes import DType
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import (
-    Computation,
     Instruction,
     Module,
     Shape,
@@ -47,144 +45,12 @@ from neuronsim.hlo.module import (
 from neuronsim.profiles import Profile
 from neuronsim.targets import Severity, Target
 
-# ---- what a check knows --------------------------------------------------------------------------
-
-
-class _Scope:
-    """A computation under a plan."""
-
-    def __init__(
-        self,
-        computation: Computation,
-        context: RuleContext,
-        plan: Plan,
-        target: Target | None,
-        profile: Profile | None,
-    ) -> None:
-        self.computation = computation
-        self.module = context.module
-        self.graph = Graph(computation, context.module)
-        self.by_name = computation.by_name
-        self.target = target
-        self.profile = profile
-        self._context = context
-        self._decisions = plan.decisions
-
-    @cached_property
-    def is_loop(self) -> bool:
-        """Whether it is the body of a loop."""
-        loops = (i for c in self.module.computations for i in c.instructions if i.opcode == "while")
-        return any(i.called[0] == self.computation.name for i in loops)
-
-    def depth(self, i: Instruction) -> int:
-        """The elements that one result sums; 0 where it sums none."""
-        return reduction_depth(i, self._context)
-
-    def observed(self, name: str) -> ops.Statistics | None:
-        """What the values were in the float32 run, if there was one."""
-        calibration = self._context.calibration
-        return calibration.values.get(name) if calibration is not None else None
-
-    @cached_property
-    def composites(self) -> tuple[Composite, ...]:
-        return recognise(self.computation, self.module)
-
-    @cached_property
-    def intervals(self) -> Mapping[str, Interval]:
-        return intervals(self.graph, self.composites)
-
-    @property
-    def users(self) -> Mapping[str, Sequence[Instruction]]:
-        return self.graph.users
-
-    def decision(self, i: Instruction) -> Decision | None:
-        return self._decisions.get(i.name)
-
-    def reads(self, i: Instruction, number: int) -> DType | None:
-        """The type in which an instruction reads an array."""
-        shape = self.by_name[i.operands[number]].shape
-        d = self.decision(i)
-        if not isinstance(shape, Shape):
-            return None
-        planned = d is not None and shape.dtype is dtypes.float32 and number not in d.float32_operands
-        return d.operand if planned and d is not None else shape.dtype
-
-    def gives(self, i: Instruction) -> DType | None:
-        """The type of an array that an instruction gives."""
-        if not isinstance(i.shape, Shape):
-            return None
-        d = self.decision(i)
-        planned = d is not None and i.shape.dtype is dtypes.float32 and not d.float32_results
-        return d.output if planned and d is not None else i.shape.dtype
-
-    def interval(self, name: str) -> Interval:
-        """The values, also from what the data showed."""
-        found = self.intervals.get(name, ANY)
-        values = self.observed(name)
-        if values is None:
-            return found
-        largest = math.inf if values.infinite else values.largest
-        return Interval(max(found.low, -largest), min(found.high, largest))
-
-    def source(self, name: str) -> Instruction:
-        """The instruction whose values another one moves or converts."""
-        i = self.by_name[name]
-        while i.opcode in _MOVES and i.operands:
-            i = self.by_name[i.operands[0]]
-        return i
-
-    def readers(self, name: str) -> Iterator[tuple[Instruction, int]]:
-        """What computes with a value, through moves, and as which operand it reads it."""
-        pending, seen = [name], {name}
-        while pending:
-            at = pending.pop()
-            for user in self.users[at]:
-                for number in (n for n, o in enumerate(user.operands) if o == at):
-                    if user.opcode not in _MOVES or number:
-                        yield user, number
-                    elif user.name not in seen:
-                        seen.add(user.name)
-                        pending.append(user.name)
-
-    def narrowest(self, name: str) -> Iterator[tuple[Instruction, DType]]:
-        """The types narrower than float32 to which a value is rounded before something computes with
-        it, each with the first instruction that does.
-        """
-        pending, seen = [self.by_name[name]], {name}
-        found = set[DType]()
-        while pending:
-            i = pending.pop()
-            types = [(i, self.gives(i))]
-            types += [
-                (u, self.reads(u, n))
-                for u in self.users[i.name]
-                for n, o in enumerate(u.operands)
-                if o == i.name
-            ]
-            for at, t in types:
-                if t is not None and _is_narrow(t) and t not in found:
-                    found.add(t)
-                    yield at, t
-            for u in self.users[i.name]:
-                if u.opcode in _MOVES and u.name not in seen:
-                    seen.add(u.name)
-                    pending.append(u)
-
-
-_MOVES = frozenset(
-    {"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast", "reverse"}
-    | {"reduce-precision", "opt-barrier"}
-)
 Broken = Iterator[tuple[Instruction, str, tuple[str, ...]]]  # where, what, and what to keep in float32
-Check = Callable[[_Scope], Broken]
-
-
-def _is_narrow(dtype: DType) -> bool:
-    return dtype.kind == "float" and 0 < dtype.mantissa_bits < dtypes.float32.mantissa_bits
+Check = Callable[[PlannedComputation], Broken]
 
 
 def _has_small_range(dtype: DType | None) -> bool:
-    return dtype is not None and _is_narrow(dtype) and dtype.exponent_bits < 8
+    return dtype is not None and is_narrow(dtype) and dtype.exponent_bits < 8
 
 
 def _largest(dtype: DType) -> str:
@@ -206,22 +72,17 @@ def _least_normal(dtype: DType) -> float:
     return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1))))
 
 
-def _least(dtype: DType) -> float:
-    """The least value above zero; half of it is the largest that becomes zero."""
-    return _least_normal(dtype) * 2.0**-dtype.mantissa_bits
-
-
 def _vanishes(value: float, dtype: DType) -> str:
     """What becomes of a value below the normal ones."""
-    if value <= _least(dtype) / 2:
-        return f"becomes 0 in {dtype.name}, whose least value is {_least(dtype):.3g}"
+    if value <= values_of(dtype).smallest / 2:
+        return f"becomes 0 in {dtype.name}, whose least value is {values_of(dtype).smallest:.3g}"
     return f"is subnormal in {dtype.name}, whose least normal value is {_least_normal(dtype):.3g}"
 
 
 # ---- products -------------------------------------------------------------------------------------
 
 
-def _rounded_products(scope: _Scope) -> Broken:
+def _rounded_products(scope: PlannedComputation) -> Broken:
     if scope.target is None:
         return
     for i in scope.computation.instructions:
@@ -229,7 +90,7 @@ def _rounded_products(scope: _Scope) -> Broken:
             continue
         own = {scope.by_name[o].array.dtype for o in i.operands}
         low = scope.reads(i, 0)
-        if own != {dtypes.float32} or low is None or not _is_narrow(low):
+        if own != {dtypes.float32} or low is None or not is_narrow(low):
             continue
         if not scope.target.computes_with(dtypes.float32, "tensor", i.opcode):
             message = f"{scope.target.name} has no float32 product: whatever the flags say, operands"
@@ -242,13 +103,13 @@ _NORMS = frozenset({"layer_norm", "batch_norm", "rms_norm", "var"})
 _SUMS = ("sum", "sum_of_squares", "mean", "mean_of_squares", "variance")
 
 
-def _narrow_statistics(scope: _Scope) -> Broken:
+def _narrow_statistics(scope: PlannedComputation) -> Broken:
     for c in scope.composites:
         sums = [c.parts[p] for p in _SUMS if p in c.parts] if c.kind in _NORMS else []
         for name in sums[:1]:
             i = scope.by_name[name]
             dtype = scope.gives(i)
-            if dtype is not None and _is_narrow(dtype) and _digits(dtype) < 11:
+            if dtype is not None and is_narrow(dtype) and _digits(dtype) < 11:
                 yield (
                     i,
                     f"the statistics of a {c.kind} over {scope.depth(i)} elements are rounded to "
@@ -257,12 +118,12 @@ def _narrow_statistics(scope: _Scope) -> Broken:
                 )
 
 
-def _fast_variance(scope: _Scope) -> Broken:
+def _fast_variance(scope: PlannedComputation) -> Broken:
     for c in scope.composites:
         if "mean_of_squares" in c.parts and "variance" in c.parts:
             i = scope.by_name[c.parts["variance"]]
             types = [scope.reads(i, 0), scope.reads(i, 1), scope.gives(i)]
-            narrow = [t for t in types if t is not None and _is_narrow(t)]
+            narrow = [t for t in types if t is not None and is_narrow(t)]
             if narrow:
                 yield (
                     i,
@@ -278,12 +139,12 @@ def _fast_variance(scope: _Scope) -> Broken:
 _SOFTMAXES = frozenset({"softmax", "log_softmax", "logsumexp"})
 
 
-def _softmax_input(scope: _Scope) -> Broken:
+def _softmax_input(scope: PlannedComputation) -> Broken:
     for c in scope.composites:
         first = c.parts.get("shifted", c.parts.get("exponential")) if c.kind in _SOFTMAXES else None
         i = scope.by_name[first] if first is not None else None
         dtype = scope.reads(i, 0) if i is not None else None
-        if i is None or dtype is None or not _is_narrow(dtype):
+        if i is None or dtype is None or not is_narrow(dtype):
             continue
         known = scope.observed(c.input)
         if known is None and _has_small_range(dtype):
@@ -307,7 +168,7 @@ def _softmax_input(scope: _Scope) -> Broken:
 _LOGIT_ERROR = 0.125  # of a logit: 13 % of a probability
 
 
-def _unshifted_exponential(scope: _Scope) -> Broken:
+def _unshifted_exponential(scope: PlannedComputation) -> Broken:
     safe = {
         c.parts["exponential"]
         for c in scope.composites
@@ -333,7 +194,7 @@ def _unshifted_exponential(scope: _Scope) -> Broken:
 _UNHARMED = frozenset({"maximum", "minimum", "compare", "clamp", "is-finite"})
 
 
-def _constants(scope: _Scope) -> Iterator[tuple[Instruction, np.ndarray]]:
+def _constants(scope: PlannedComputation) -> Iterator[tuple[Instruction, np.ndarray]]:
     for i in scope.computation.instructions:
         literal = i.attributes.get("literal") if i.opcode == "constant" else None
         if isinstance(literal, ops.Bits) and literal.dtype.kind == "float" and literal.data.size:
@@ -345,7 +206,7 @@ def _is_mask(values: np.ndarray) -> bool:
     return bool(values.min() <= -1e4 and values.max() <= 0)
 
 
-def _harmed(scope: _Scope, i: Instruction) -> list[tuple[Instruction, int]]:
+def _harmed(scope: PlannedComputation, i: Instruction) -> list[tuple[Instruction, int]]:
     """The readers of a constant that give something else when it is infinite: not those that only
     compare, nor a maximum that begins with it.
     """
@@ -357,7 +218,7 @@ def _harmed(scope: _Scope, i: Instruction) -> list[tuple[Instruction, int]]:
 
 
 def _overflowing(
-    scope: _Scope, *, masks: bool
+    scope: PlannedComputation, *, masks: bool
 ) -> Iterator[tuple[Instruction, DType, float, list[tuple[Instruction, int]]]]:
     for i, values in _constants(scope):
         if _is_mask(values) is not masks:
@@ -374,7 +235,7 @@ def _overflowing(
                 break
 
 
-def _mask_constants(scope: _Scope) -> Broken:
+def _mask_constants(scope: PlannedComputation) -> Broken:
     for i, dtype, worst, harmed in _overflowing(scope, masks=True):
         becomes = "-Inf" if dtype.has_inf else "NaN"
         named = ", ".join(dict.fromkeys(f"{u.name} ({u.opcode})" for u, _ in harmed[:3]))
@@ -390,7 +251,7 @@ def _mask_constants(scope: _Scope) -> Broken:
         )
 
 
-def _constants_beyond(scope: _Scope) -> Broken:
+def _constants_beyond(scope: PlannedComputation) -> Broken:
     for i, dtype, worst, harmed in _overflowing(scope, masks=False):
         yield (
             i,
@@ -399,12 +260,12 @@ def _constants_beyond(scope: _Scope) -> Broken:
         )
 
 
-def _path(scope: _Scope, i: Instruction, ends: Iterable[str]) -> tuple[str, ...]:
+def _path(scope: PlannedComputation, i: Instruction, ends: Iterable[str]) -> tuple[str, ...]:
     """A constant, what moves it, and what reads it."""
     names, pending = {i.name: None}, [i.name]
     while pending:
         for u in scope.users[pending.pop()]:
-            if u.opcode in _MOVES and u.name not in names:
+            if u.opcode in MOVES and u.name not in names:
                 names[u.name] = None
                 pending.append(u.name)
     return tuple(names | dict.fromkeys(ends))
@@ -415,7 +276,7 @@ _POLES = {"rsqrt": 0, "log": 0, "divide": 1}
 _VANISHING_SHARE = 0.01  # of a constant's elements
 
 
-def _poles(scope: _Scope, name: str) -> list[Instruction]:
+def _poles(scope: PlannedComputation, name: str) -> list[Instruction]:
     """The instructions to which a value that is added to another is an epsilon."""
     found = []
     for u, _ in scope.readers(name):
@@ -428,7 +289,7 @@ def _poles(scope: _Scope, name: str) -> list[Instruction]:
     return found
 
 
-def _small_constants(scope: _Scope) -> Iterator[tuple[Instruction, str, list[Instruction]]]:
+def _small_constants(scope: PlannedComputation) -> Iterator[tuple[Instruction, str, list[Instruction]]]:
     """The constants of which a type loses elements, what becomes of them, and what they keep from 0."""
     for i, values in _constants(scope):
         nonzero = np.abs(values[(values != 0) & np.isfinite(values)])
@@ -440,11 +301,11 @@ def _small_constants(scope: _Scope) -> Iterator[tuple[Instruction, str, list[Ins
             what = f"{least:g} {_vanishes(least, dtype)}"
             if values.size > 1:
                 what += f" ({lost.size} of {values.size} elements are as small)"
-            yield i, what, _poles(scope, i.name) if least <= _least(dtype) / 2 else []
+            yield i, what, _poles(scope, i.name) if least <= values_of(dtype).smallest / 2 else []
             break
 
 
-def _vanishing_epsilons(scope: _Scope) -> Broken:
+def _vanishing_epsilons(scope: PlannedComputation) -> Broken:
     for i, what, poles in _small_constants(scope):
         if poles:
             named = ", ".join(dict.fromkeys(f"{p.name} ({p.opcode})" for p in poles[:3]))
@@ -453,13 +314,13 @@ def _vanishing_epsilons(scope: _Scope) -> Broken:
             yield i, message, _path(scope, i, read_by)
 
 
-def _vanishing_constants(scope: _Scope) -> Broken:
+def _vanishing_constants(scope: PlannedComputation) -> Broken:
     for i, what, poles in _small_constants(scope):
         if not poles:
             yield i, what, _path(scope, i, (u.name for u, _ in scope.readers(i.name)))
 
 
-def _clamp_beyond(scope: _Scope) -> Broken:
+def _clamp_beyond(scope: PlannedComputation) -> Broken:
     """A value that was clamped to another 8-bit type's range."""
     for i in scope.computation.instructions:
         for number in range(min(1, len(i.operands))):
@@ -492,7 +353,7 @@ def _is_square(i: Instruction) -> bool:
 _USUAL = 32.0
 
 
-def _sums_beyond(scope: _Scope) -> Broken:
+def _sums_beyond(scope: PlannedComputation) -> Broken:
     for i in scope.computation.instructions:
         dtype, depth = scope.gives(i), scope.depth(i)
         if not depth or dtype is None or not _has_small_range(dtype):
@@ -545,10 +406,10 @@ def _sums_beyond(scope: _Scope) -> Broken:
             )
 
 
-def _narrow_accumulators(scope: _Scope) -> Broken:
+def _narrow_accumulators(scope: PlannedComputation) -> Broken:
     for i in scope.computation.instructions:
         d, depth = scope.decision(i), scope.depth(i)
-        if d is None or not _is_narrow(d.accumulate):
+        if d is None or not is_narrow(d.accumulate):
             continue
         longest = 2 ** _digits(d.accumulate)
         if depth <= longest:
@@ -564,7 +425,7 @@ def _narrow_accumulators(scope: _Scope) -> Broken:
         )
 
 
-def _rounded_tiles(scope: _Scope) -> Broken:
+def _rounded_tiles(scope: PlannedComputation) -> Broken:
     if scope.profile is None or scope.profile.mixed_precision_accumulation == "on":
         return
     tile = scope.profile.reduce_tile
@@ -573,7 +434,7 @@ def _rounded_tiles(scope: _Scope) -> Broken:
         if (
             i.opcode == "reduce"
             and dtype is not None
-            and _is_narrow(dtype)
+            and is_narrow(dtype)
             and dtype.bits <= 16
             and depth > tile
         ):
@@ -608,7 +469,7 @@ def _indices(i: Instruction) -> tuple[str, ...]:
     return i.operands[slice(*_INDEXED[i.opcode])]
 
 
-def _index_chain(scope: _Scope) -> Iterator[tuple[Instruction, Instruction]]:
+def _index_chain(scope: PlannedComputation) -> Iterator[tuple[Instruction, Instruction]]:
     """The instructions from which indices are computed, each with one that reads the indices."""
     seen: set[str] = set()
     for reader in scope.computation.instructions:
@@ -625,7 +486,7 @@ def _index_chain(scope: _Scope) -> Iterator[tuple[Instruction, Instruction]]:
 _UNKNOWN = Interval(-(2.0**62), 2.0**62)
 
 
-def _truncated_indices(scope: _Scope) -> Broken:
+def _truncated_indices(scope: PlannedComputation) -> Broken:
     if scope.target is None or not scope.target.truncates_int64:
         return
     readers = {i.name: reader for i, reader in _index_chain(scope)}
@@ -656,10 +517,10 @@ def _exceeds(x: Interval, limit: Interval) -> bool:
     return x.low < limit.low or x.high > limit.high
 
 
-def _integers_in_floats(scope: _Scope) -> Broken:
+def _integers_in_floats(scope: PlannedComputation) -> Broken:
     for i in scope.computation.instructions:
         dtype = scope.gives(i)
-        if dtype is None or not _is_narrow(dtype) or i.opcode not in ("iota", "convert"):
+        if dtype is None or not is_narrow(dtype) or i.opcode not in ("iota", "convert"):
             continue
         if i.opcode == "convert" and scope.by_name[i.operands[0]].array.dtype.kind not in (
             "signed",
@@ -676,7 +537,7 @@ def _integers_in_floats(scope: _Scope) -> Broken:
             )
     for i, reader in _index_chain(scope):
         dtype = scope.gives(i)
-        if dtype is None or not _is_narrow(dtype):
+        if dtype is None or not is_narrow(dtype):
             continue
         users = [
             u for u in scope.users[i.name] if u.opcode == "convert" and u.array.dtype.kind != "float"
@@ -696,14 +557,14 @@ def _integers_in_floats(scope: _Scope) -> Broken:
 # ---- loops ---------------------------------------------------------------------------------------
 
 
-def _narrow_counters(scope: _Scope) -> Broken:
+def _narrow_counters(scope: PlannedComputation) -> Broken:
     if not scope.is_loop:
         return
     root = scope.by_name[scope.computation.root]
     for number, name in enumerate(root.operands if root.opcode == "tuple" else ()):
         i = scope.source(name)
         dtype = scope.gives(i)
-        if i.opcode not in ("add", "subtract") or dtype is None or not _is_narrow(dtype):
+        if i.opcode not in ("add", "subtract") or dtype is None or not is_narrow(dtype):
             continue
         carried = [scope.source(o) for o in i.operands]
         for k, c in enumerate(carried):
@@ -732,7 +593,7 @@ _UNDERFLOWING = {
 }
 
 
-def _underflowing_operands(scope: _Scope) -> Broken:
+def _underflowing_operands(scope: PlannedComputation) -> Broken:
     kinds = {c.root: _UNDERFLOWING[c.kind] for c in scope.composites if c.kind in _UNDERFLOWING}
     for c in scope.composites:
         kinds |= {
@@ -755,7 +616,7 @@ def _underflowing_operands(scope: _Scope) -> Broken:
             what = kinds.get(operand.name, "")
         if not what or dtype is None or not _has_small_range(dtype):
             continue
-        least = _least(dtype)
+        least = values_of(dtype).smallest
         yield (
             i,
             (
@@ -851,7 +712,7 @@ def lint(
         calibration.check(module)
     flat = inline_calls(module)
     context = RuleContext(flat, {}, calibration=calibration)
-    scopes = [_Scope(c, context, plan, target, profile) for c in graph_computations(flat)]
+    scopes = [PlannedComputation(c, context, plan, target, profile) for c in graph_computations(flat)]
     return tuple(
         _finding(row, scope, *broken)
         for row in RULES
@@ -860,7 +721,9 @@ def lint(
     )
 
 
-def _finding(row: _Row, scope: _Scope, i: Instruction, message: str, keep: tuple[str, ...]) -> Finding:
+def _finding(
+    row: _Row, scope: PlannedComputation, i: Instruction, message: str, keep: tuple[str, ...]
+) -> Finding:
     return Finding(
         computation=scope.computation.name,
         instruction=i.name,
