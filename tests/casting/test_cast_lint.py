@@ -441,3 +441,13 @@ def test_lint_of_10000_instructions_takes_less_than_two_seconds() -> None:
         assert lint(module, plan, TRN1)
         seconds.append(time.process_time() - start)
     assert min(seconds) < 2
+
+
+def test_lint_reads_every_operator_and_network() -> None:
+    files = sorted((ROOT / "tests" / "data").glob("*/*.pb"))
+    assert len(files) > 90
+    for path in files:
+        module = proto.read(path)
+        for low in TYPES:
+            for finding in found_in(module, low):
+                assert finding.keep_float32 or finding.rule.startswith("64-bit")
