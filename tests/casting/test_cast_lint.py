@@ -447,7 +447,5 @@ def test_lint_reads_every_operator_and_network() -> None:
     files = sorted((ROOT / "tests" / "data").glob("*/*.pb"))
     assert len(files) > 90
     for path in files:
-        module = proto.read(path)
-        for low in TYPES:
-            for finding in found_in(module, low):
-                assert finding.keep_float32 or finding.rule.startswith("64-bit")
+        for finding in found_in(proto.read(path), FP8):
+            assert finding.keep_float32 or finding.rule.startswith("64-bit")
