@@ -377,3 +377,27 @@ def test_what_a_loop_carries_is_rounded_as_its_decision_says_S1(module_of: Model
     assert nearest != random
     assert drawn["nearest_even", "stochastic"] == drawn["nearest_even", "nearest_even"] == nearest
     assert drawn["stochastic", "stochastic"] == drawn["stochastic", "nearest_even"] == random
+
+
+def test_a_constant_is_rounded_as_its_own_decision_says_S1(module_of: ModelOf) -> None:
+    third = ops.Bits(np.full(2, 1 / 3, np.float32), F32)
+    model = module_of(
+        param("x", 2),
+        inst("k", "constant", (2,), literal=third),
+        inst("a", "add", (2,), "x", "k"),
+        inst("b", "add", (2,), "a", "k"),
+        inst("c", "add", (2,), "b", "k"),
+    )
+    decisions = {
+        "k": decide(BF16, rounding="nearest_even"),
+        "a": decide(BF16, F32),
+        "b": decide(BF16, F32, rounding="stochastic"),
+        "c": decide(F16, F32, rounding="stochastic"),  # the constant is not decided to float16
+    }
+    result = planned(model, clean=False, **decisions)
+    assert stating(result, "rounding") == {
+        "k.to_bf16": "nearest_even",
+        "a.to_bf16": "stochastic",
+        "b.to_f16": "stochastic",
+        "k.to_f16": "stochastic",
+    }

@@ -316,9 +316,9 @@ class _Rewriter:
             return self._in_model_types(name)
         if number in d.float32_operands:
             return self._as(name, dtypes.float32)
-        own = self.decisions.get(name)  # of a constant: what converts it is its own
-        constant = self.body[name].opcode == "constant" and own is not None and own.output is d.operand
-        rounding = own.rounding if constant and own is not None and own.rounding else d.rounding
+        rounding, own = d.rounding, self.decisions.get(name)
+        if own is not None and self.body[name].opcode == "constant" and own.output is d.operand:
+            rounding = own.rounding or rounding  # what a decision converts once is rounded as it says
         rounded = self._as(name, d.operand, rounding)
         return self._as(rounded, dtypes.float32) if wide else rounded
 
