@@ -7,11 +7,12 @@ the converts in front, its output the type that it has or that what follows unde
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from neuronsim import dtypes
+from neuronsim.casting.commuting import commuted_operands
 from neuronsim.casting.policy import Decision, Rounding
 from neuronsim.dtypes import DType
 from neuronsim.hlo.instruction_settings import read_settings
@@ -33,7 +34,7 @@ def derive_decisions(planned: Module) -> dict[str, Decision]:
     """
     found: dict[str, Decision] = {}
     for c in graph_computations(planned):
-        found |= _Derivation(c).run()
+        found |= _Derivation(c, planned.by_name).run()
     return found
 
 
@@ -55,8 +56,8 @@ class _Read:
 class _Derivation:
     """The decisions of one computation, in one pass over it."""
 
-    def __init__(self, computation: Computation) -> None:
-        self.computation = computation
+    def __init__(self, computation: Computation, computations: Mapping[str, Computation]) -> None:
+        self.computation, self.computations = computation, computations
         self.by_name = computation.by_name
         self.users = computation.users()
         self.settings = {i.name: read_settings(i) for i in computation.instructions}
@@ -99,7 +100,7 @@ class _Derivation:
         own, how = self.settings[i.name], self.settings[computes.name]
         operand = _operand_type(reads, outputs)
         output = _output_type(outputs, operand)
-        if output is F32 and i is computes and operand is not None and row(i).cast == "movement":
+        if output is F32 and i is computes and operand is not None and self._moves_values(i, operand):
             output = operand  # nothing to round
         operand = operand or output
         return Decision(
@@ -113,6 +114,10 @@ class _Derivation:
             relayout=how.relayout,
             saturate_infinity=how.saturate_infinity,
         )
+
+    def _moves_values(self, i: Instruction, dtype: DType) -> bool:
+        """Whether an instruction gives values of this type where it reads such."""
+        return row(i).cast == "movement" or bool(commuted_operands(i, self.computations, dtype))
 
     def _of_one_type(self, i: Instruction, reads: Sequence[_Read | None]) -> Decision:
         """The decision of a constant or a loop, by what converts its values."""
