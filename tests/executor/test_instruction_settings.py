@@ -453,6 +453,28 @@ def test_what_instructions_meet_is_counted() -> None:
             assert counts.underflow in ({"c": 1}, {})  # 1e-9 may round up to the least subnormal
 
 
+def test_where_a_relayout_makes_inf_and_nan_is_told_M8() -> None:
+    body = "x = f32[3,2] parameter(0)  ROOT y = f32[2,3] transpose(x), dimensions={1,0}"
+    module = read(body + stating(relayout="float16"))
+    x = Bits(np.array([[1, 1e6], [1, 1], [1, 1]], np.float32), F32)
+    for _, program in programs(module, NEAREST):
+        for observe in ("counts", "full"):
+            counts = Counts()
+            run_program(program, {"x": x}, counts, observe=observe)
+            assert (counts.overflow, counts.nan_origin) == ({"y": 1}, {"y": 2})
+            if observe == "full":
+                assert counts.origins["y"].index == (1, 0)
+    assert Counts() == counts_of(read(body), x)
+
+
+def counts_of(module: Module, x: Bits) -> Counts:
+    counts = Counts()
+    run_program(
+        compile_module(module, NEAREST, find_target("host")), {"x": x}, counts, observe="counts"
+    )
+    return counts
+
+
 # ---- errors --------------------------------------------------------------------------------------
 
 

@@ -101,7 +101,7 @@ class Counts:
             if found is None:
                 continue
             self._add_statistics(name, found)
-            if not ops.is_judged(op) or name in self.origins:
+            if not ops.is_judged(op, attributes) or name in self.origins:
                 continue
             if found.nan or found.infinite:
                 origins = ops.find_origins(op, operands, attributes, result)

@@ -50,7 +50,7 @@ def observe(
     """How many elements of the results overflowed, underflowed and so on, by name (EVENTS); what did
     not happen is left out.
     """
-    if not is_judged(op):
+    if not is_judged(op, attributes):
         return {}
     if _has_program(op, operands, results):
         return _of_program(op, operands, attributes, results[0], setting)
@@ -65,9 +65,12 @@ def observe(
     return {name: count for name, count in found.items() if count}
 
 
-def is_judged(op: Op) -> bool:
-    """Whether an operation computes, from operands that are all at hand: a collective has others."""
-    return op.cast not in _MOVES and op.opcode not in COLLECTIVES
+def is_judged(op: Op, attributes: Attributes) -> bool:
+    """Whether an operation computes, from operands that are all at hand: a collective has others. A
+    transpose with a relayout does (M8).
+    """
+    computes = op.cast not in _MOVES or "relayout" in attributes
+    return computes and op.opcode not in COLLECTIVES
 
 
 def _add(found: dict[str, int], more: Events) -> None:
