@@ -113,8 +113,8 @@ def with_settings(model: Module, plan: Plan, rng: np.random.Generator) -> Plan:
             simple = i.opcode in ("dot", "convolution") or "reducer" in _reducer(model, i)
             own = {"accumulate": (F16, BF16)[rng.integers(2)]} if simple else {}
         elif i.opcode in ("add", "multiply", "exponential", "divide") and rng.random() < 0.5:
-            drawn = str(rng.choice(["nearest_even", "stochastic"]))  # C9: open formats draw no words
-            own = {"rounding": "nearest_even" if d.operand.is_open else drawn}
+            modes = ["nearest_even"] if d.output.is_open else ["nearest_even", "stochastic"]
+            own = {"rounding": str(rng.choice(modes))}
         elif i.opcode == "transpose" and _moves_minor_most(i) and is_float:
             own = {"relayout": F16, "saturate_infinity": bool(rng.integers(2))}
         decisions[name] = dataclasses.replace(d, **own)
