@@ -45,9 +45,11 @@ from neuronsim.hlo.opcodes import row
 _Kept: TypeAlias = "DType | tuple[_Kept, ...]"
 # How a value is held: as float32 that is not rounded yet, in the low type, or rounded as float32. In a
 # network it is two nodes, on the sink's side where the value is rounded, and where it is also wide.
+_Held: TypeAlias = tuple[bool, bool]
 _UNROUNDED, _LOW, _WIDE = (False, False), (True, False), (True, True)
 _NO, _YES = 0, 1  # nodes of a network: its source and its sink
 _NEVER = 1 << 62  # a capacity that no cut takes
+_AT_ONCE = 1000  # instructions of a network: the time for a cut grows faster than their number
 
 
 def choose_types(
@@ -127,10 +129,11 @@ class _Chooser:
                 self.free[i.name] = numbers
         self._find_readers()
         self._find_what_is_rounded()
-        held: dict[str, tuple[bool, bool]] = {}
+        held: dict[str, _Held] = {}
         for members in self._regions():
             if any(map(self._meets_low, members)):
-                held |= self._cut(members)
+                for start in range(0, len(members), _AT_ONCE):
+                    held |= self._cut(members[start : start + _AT_ONCE], held)
         chosen = {name: self._chosen(name, held) for name in self.free}
         return {name: d for name, d in chosen.items() if d is not None}
 
@@ -305,9 +308,10 @@ class _Chooser:
             regions.setdefault(find(name), []).append(name)
         return list(regions.values())
 
-    def _cut(self, members: list[str]) -> dict[str, tuple[bool, bool]]:
+    def _cut(self, members: list[str], held: Mapping[str, _Held]) -> dict[str, _Held]:
         """How the values of a region's instructions are held so that the fewest bytes are converted: a
-        cut whose arcs are converts.
+        cut whose arcs are converts. Of a large region this is a part; what is held elsewhere is as it
+        was found, or as the plan has it.
         """
         weight = len(members) + 1  # of a byte; a choice other than the plan's weighs 1
         network = _Network()
@@ -315,19 +319,26 @@ class _Chooser:
         free = [name for name in members if name not in self.exact]
         nodes = {name: network.value() for name in free}
         for name, (is_rounded, is_wide) in nodes.items():
-            d = self.decisions.get(name)
-            if d is not None and d.operand is d.output is self.low:
+            if self._as_planned(name) == _LOW:
                 network.arcs += [(is_rounded, _YES, 1), (_NO, is_wide, 1)]
             else:
                 network.arcs.append((is_wide, is_rounded, 1))
         for name in values:
             if self.by_name[name].opcode == "constant":
                 continue  # converted before the program runs
+            readers = self.readers.get(name, _Readers()).free
+            for other in (name, *(n for n in readers if n not in self.exact)):
+                if other in self.free and other not in nodes:
+                    nodes[other] = _NODES[held.get(other, self._as_planned(other))]
             if name not in nodes:
                 nodes[name] = self._node_of_given(network, name)
             self._add_converts(network, name, nodes, weight)
         _, no = minimum_cut(network.nodes, network.arcs, _NO, _YES)
         return {name: (nodes[name][0] not in no, nodes[name][1] not in no) for name in free}
+
+    def _as_planned(self, name: str) -> _Held:
+        d = self.decisions.get(name)
+        return _LOW if d is not None and d.operand is d.output is self.low else _UNROUNDED
 
     def _node_of_given(self, network: _Network, name: str) -> tuple[int, int]:
         """The nodes of a value about which nothing is chosen."""
@@ -367,7 +378,7 @@ class _Chooser:
         network.share_from([w for _, w in all_of], wide, narrowing)
         network.share_from([r for r, _ in all_of], rounded, widening)
 
-    def _chosen(self, name: str, held: Mapping[str, tuple[bool, bool]]) -> Decision | None:
+    def _chosen(self, name: str, held: Mapping[str, _Held]) -> Decision | None:
         """The decision for an instruction whose value is held so."""
         how = held.get(name, _UNROUNDED)  # as all are in a region without the low type
         operand = output = self.low if how == _LOW else dtypes.float32
@@ -393,7 +404,7 @@ class _Chooser:
             reason = f"{d.reason}; {reason}"
         return Decision(operand, dtypes.float32, output, reason, float32_operands=as_they_are)
 
-    def _is_unrounded(self, name: str, held: Mapping[str, tuple[bool, bool]]) -> bool:
+    def _is_unrounded(self, name: str, held: Mapping[str, _Held]) -> bool:
         """Whether who needs a value rounded has to round it."""
         source = self._source(name)
         if source in self.representable:
@@ -422,25 +433,23 @@ class _Network:
     def share_to(self, given: int, readers: list[int], weight: int) -> None:
         """Weighs once if the given node is on the source's side and any reader is not."""
         if weight and given != _YES and readers:
-            shared = self._shared(readers, _YES)
+            shared, others = self._shared(readers, _YES)
             self.arcs.append((given, shared, weight))
-            self.arcs += [(shared, reader, _NEVER) for reader in readers if reader != shared]
+            self.arcs += [(shared, reader, _NEVER) for reader in others]
 
     def share_from(self, readers: list[int], given: int, weight: int) -> None:
         """Weighs once if any reader is on the source's side and the given node is not."""
         if weight and given != _NO and readers:
-            shared = self._shared(readers, _NO)
+            shared, others = self._shared(readers, _NO)
             self.arcs.append((shared, given, weight))
-            self.arcs += [(reader, shared, _NEVER) for reader in readers if reader != shared]
+            self.arcs += [(reader, shared, _NEVER) for reader in others]
 
-    def _shared(self, readers: list[int], certain: int) -> int:
-        """A node for all readers: the one that decides, if there is one."""
-        if certain in readers:
-            readers[:] = [certain]
-        if len(readers) == 1:
-            return readers[0]
+    def _shared(self, readers: list[int], certain: int) -> tuple[int, list[int]]:
+        """A node for all readers, and which of them it needs: one that decides stands for all."""
+        if certain in readers or len(readers) == 1:
+            return certain if certain in readers else readers[0], []
         self.nodes += 1
-        return self.nodes - 1
+        return self.nodes - 1, readers
 
 
 def _in_float32(reason: str) -> Decision:
