@@ -331,7 +331,8 @@ class _Rewriter:
             called = tuple(self.shared.retyped(n, i.opcode, read) for n in i.called)
             lowered = lowered.replace(attributes={**i.attributes, "called": called})
         lowered = _stating_how(lowered, d, rounds_steps=lowered.called != i.called)
-        if _rounds_on_store(i, d, self.shared.by_name, wide=wide):
+        exact = self.shared.clean and bool(commuted_operands(i, self.shared.by_name, d.output))
+        if _rounds_on_store(i, d, wide=wide, exact=exact):
             self._emit_rounded(lowered, d)
         else:
             self._emit(_stating(lowered, reason=d.reason), _planned_results(i, d))
@@ -381,15 +382,14 @@ def _runs_in_float32(i: Instruction, d: Decision) -> bool:
     return works_on_float32(i) or (two_types and not has_form)
 
 
-def _rounds_on_store(
-    i: Instruction, d: Decision, computations: Mapping[str, Computation], *, wide: bool
-) -> bool:
-    """Whether a float32 result needs an instruction that rounds it to the planned type."""
+def _rounds_on_store(i: Instruction, d: Decision, *, wide: bool, exact: bool) -> bool:
+    """Whether a float32 result needs an instruction that rounds it to the planned type: not where it is
+    `exact`, as movement is, if its operands have the same.
+    """
     if d.output is dtypes.float32 or not _rounded_results(i, d):
         return False
-    moved = row(i).cast == "movement" or commuted_operands(i, computations, d.output)
-    exact = moved and d.operand is d.output and d.relayout is None
-    return wide or (travels_in_float32(d.output) and not exact)
+    kept = (exact or row(i).cast == "movement") and d.operand is d.output and d.relayout is None
+    return wide or (travels_in_float32(d.output) and not kept)
 
 
 def _stating_how(i: Instruction, d: Decision, *, rounds_steps: bool) -> Instruction:
