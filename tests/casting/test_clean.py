@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.casting.commuting_modules import Example, example
 from tests.casting.rounding_cases import FORMATS, OPEN, all_bits, bits_of, cases, rounded
 from tests.executor import op_by_op
+from tests.executor.test_networks_twin import NETWORKS, name
+from tests.executor.test_networks_twin import inputs as network_inputs
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.clean import converted_bytes, merge_converts
 from neuronsim.casting.commuting import MOVES
-from neuronsim.casting.plan import Plan, fingerprint
+from neuronsim.casting.plan import Plan, fingerprint, make_plan
+from neuronsim.casting.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import NeuronSimError
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo import proto
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, inline_calls
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
+from neuronsim.targets import AutoCast
 
 F32, BF16, F16 = dtypes.float32, dtypes.bfloat16, dtypes.float16
 LOWS: tuple[tuple[DType, ...], ...] = (
@@ -184,3 +190,33 @@ def test_what_arithmetic_gives_is_as_a_conversion_leaves_it() -> None:
                 back = rounded(rounded(y, F32, profile), dtype, profile)
                 assert (bits_of(back) == bits_of(y)).all(), (op.name, dtype, profile)
     assert found > 500
+
+
+# ---- networks ------------------------------------------------------------------------------------
+
+
+POLICIES: list[tuple[AutoCast, str]] = [
+    *(("all", t) for t in ("bf16", "fp16", "tf32")),
+    *(("matmult", t) for t in ("bf16", "fp16")),
+]
+
+
+@pytest.mark.parametrize("path", NETWORKS, ids=name)
+def test_networks_compute_the_same_bits(path: Path) -> None:
+    model = inline_calls(proto.read(path))
+    given = tuple(network_inputs(model))
+    for auto_cast, cast_type in POLICIES:
+        plan = make_plan(model, neuron_policy(auto_cast, cast_type))
+        literal, clean = (apply_plan(model, plan, clean=c) for c in (False, True))
+        verify(clean)
+        assert results(clean, given, PROFILES[0]) == results(literal, given, PROFILES[0])
+        assert converted_bytes(clean) <= converted_bytes(literal)
+
+
+def test_a_training_step_converts_fewer_bytes() -> None:
+    """Its products read masked gradients: the mask is applied in the low type, as the zeros are."""
+    (path,) = (p for p in NETWORKS if name(p) == "training_step")
+    model = inline_calls(proto.read(path))
+    plan = make_plan(model, neuron_policy("matmult", "bf16"))
+    literal, clean = (converted_bytes(apply_plan(model, plan, clean=c)) for c in (False, True))
+    assert (literal, clean) == (28152, 20040)

@@ -355,18 +355,21 @@ class _Chooser:
     ) -> None:
         """The arcs for the converts of a value. All who read it in one type share one."""
         readers = self.readers.get(name, _Readers())
+        rounded, wide = nodes[name]
         all_of = [nodes[n] for n in readers.free if n not in self.exact]
         if self.low in readers.types:
             all_of.append(_NODES[_LOW])
-        if name in self.rounded and (
-            dtypes.float32 in readers.types or any(n in self.exact for n in readers.free)
-        ):
+        in_float32 = dtypes.float32 in readers.types or any(n in self.exact for n in readers.free)
+        widened = [w for _, w in all_of]
+        if in_float32 and name in self.representable:
+            widened.append(rounded)  # only what is kept in the low type is widened for these
+        elif in_float32 and name in self.rounded:
             all_of.append(_NODES[_WIDE])
+            widened.append(_YES)
         kept = dtypes.float32 if name in self.free else self._kept_type(name)
         weight *= math.prod(self.by_name[name].array.dims)
         narrowing = weight * _bytes(dtypes.float32 if kept is self.low else kept, self.low)
         widening = weight * _bytes(self.low, dtypes.float32)
-        rounded, wide = nodes[name]
         others = readers.types - {self.low, dtypes.float32} if name in self.rounded else set()
         for other in others:
             more = weight * (_bytes(dtypes.float32, other) - _bytes(self.low, other))
@@ -374,9 +377,10 @@ class _Chooser:
         if kept not in (self.low, dtypes.float32) and dtypes.float32 not in readers.types:
             network.share_from([r for r, _ in all_of], _YES, weight * _bytes(kept, dtypes.float32))
         network.share_to(rounded, [r for r, _ in all_of] + [_YES] * bool(others), narrowing)
-        network.share_to(wide, [w for _, w in all_of], widening)
+        network.share_to(wide, widened, widening)
         network.share_from([w for _, w in all_of], wide, narrowing)
-        network.share_from([r for r, _ in all_of], rounded, widening)
+        if not (in_float32 and rounded == _YES):  # then it is widened anyway
+            network.share_from([r for r, _ in all_of], rounded, widening)
 
     def _chosen(self, name: str, held: Mapping[str, _Held]) -> Decision | None:
         """The decision for an instruction whose value is held so."""
