@@ -22,7 +22,7 @@ from neuronsim.casting.plan import (
     load_plan,
     make_plan,
 )
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.policy import Policy, neuron_policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape
@@ -290,3 +290,14 @@ def test_load_plan_of_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_bytes(b"\xff\xfe\x00{")
     with pytest.raises(InvalidArgument):
         load_plan(tmp_path / "plan.json")
+
+
+def test_what_a_list_keeps_says_why(model: Module, tmp_path: Path) -> None:
+    policy = Policy("mine", BF16, {"always": frozenset({"compute"}), "never": frozenset({"dot"})})
+    plan = make_plan(model, policy)
+    assert set(plan.kept) == {"d"}
+    assert plan.explain("d") == "d keeps the types of the model under mine (mine: lists dot as never)"
+    assert Plan.from_json(plan.to_json()).kept == plan.kept
+    other = dataclasses.replace(plan, kept={"dd": "no such instruction"})
+    with pytest.raises(InvalidArgument, match="it has no instruction 'dd'"):
+        check_plan(other, model)

@@ -68,7 +68,7 @@ def test_a_planned_module_is_a_module_A2(example: Example, setting: tuple[str, s
     written = proto.from_bytes(proto.to_bytes(result))
     assert fingerprint(written) == fingerprint(result)
     if setting[0] == "all" and setting[1] != "tf32":
-        for c in graph_computations(result):
+        for c in graph_computations(apply_plan(model, plan, clean=False)):
             assert [i.name for i in c.instructions if is_on_float32(c, i)] == []
 
 

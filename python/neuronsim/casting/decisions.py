@@ -76,10 +76,11 @@ class _Choice:
 
 def decide(
     module: Module, policy: Policy, target: Target | None, calibration: Calibration | None
-) -> dict[str, Decision]:
+) -> tuple[dict[str, Decision], dict[str, str]]:
     """The decisions of a policy by instruction name, for a module after `inline_calls`, where each
     type is one that the target's engine has; without a target every type is. Formats that no device
-    has count as present: a plan in such says what they would do.
+    has count as present: a plan in such says what they would do. And why others keep their types, where
+    a list or rule names them.
 
     Raises InvalidArgument with all problems of the policy, or the rules' (`rules.match_rules`).
     """
@@ -97,7 +98,8 @@ def decide(
             decisions[i.name] = _decision(i, choices[i.name], policy, found.get(i.name), lacks)
         if policy.relayout is not None and _is_relayout(i):
             decisions[i.name] = _relaid(i, decisions.get(i.name), policy)
-    return decisions
+    kept = {n: _why_kept(c) for n, c in choices.items() if c.listed and n not in decisions}
+    return decisions, kept
 
 
 def _check(policy: Policy) -> None:
@@ -374,6 +376,13 @@ def _decision(
         float32_operands=operands,
         float32_results=results,
     )
+
+
+def _why_kept(choice: _Choice) -> str:
+    """Why an instruction that a list or rule names is not low."""
+    if choice.category in ("never", "always"):
+        return choice.reason
+    return f"{choice.reason}, and what it reads is float32"
 
 
 def _has_accumulate_type(i: Instruction, choice: _Choice) -> bool:

@@ -76,7 +76,8 @@ def _reason(i: Instruction, readers: Sequence[str], plan: Plan) -> str:
             if reader in plan.decisions:
                 return f"{reader} reads {low}: {plan.decisions[reader].reason}"
     if readers:
-        kept = plan.decisions[readers[0]].reason if readers[0] in plan.decisions else "the model's type"
+        decision = plan.decisions.get(readers[0])
+        kept = decision.reason if decision else plan.kept.get(readers[0], "the model's type")
         return f"{readers[0]} reads {low}: {kept}"
     return f"the result keeps the model's type {low} (A2)"
 

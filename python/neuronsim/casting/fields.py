@@ -108,3 +108,30 @@ def float_type(value: Any) -> DType:
     if found.kind != "float" or not found.device:
         raise InvalidArgument("a float type of the device, such as 'bfloat16'")
     return found
+
+
+def any_type(value: Any) -> DType:
+    """The name of a type."""
+    try:
+        return as_dtype(text(value))
+    except UnsupportedType as error:
+        raise InvalidArgument(f"a type: {error}") from error
+
+
+def counts(value: Any) -> tuple[int, ...]:
+    """A list of whole numbers that are not negative."""
+    if not isinstance(value, list):
+        raise InvalidArgument("a list of integers")
+    return tuple(map(count, value))
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """An object."""
+    if not isinstance(value, dict):
+        raise InvalidArgument("an object")
+    return value
+
+
+def texts_by_name(value: Any) -> dict[str, str]:
+    """An object of texts."""
+    return {name: text(x) for name, x in mapping(value).items()}

@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 from neuronsim import dtypes, ops
+from neuronsim.casting import fields
 from neuronsim.casting.calibration import Calibration
 from neuronsim.casting.castable import is_castable, own_type, reads
 from neuronsim.casting.conversions import travels_in_float32
 from neuronsim.casting.decisions import decide
 from neuronsim.casting.fingerprint import fingerprint
 from neuronsim.casting.policy import Decision, Policy, Rounding
-from neuronsim.dtypes import DType, as_dtype
-from neuronsim.errors import InvalidArgument, NeuronSimError, nearest
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.hlo.module import (
     CONTROL_FLOW,
     Computation,
@@ -38,7 +39,7 @@ SCHEMA = "neuronsim.plan/2"
 class Plan:
     """Decisions by instruction name, for the module with this fingerprint. Instructions without a
     decision keep the types of the model, as the entry computation's results do, unless
-    `keep_output_type` is false.
+    `keep_output_type` is false; `kept` says why of those that the policy considered.
     """
 
     policy: str
@@ -46,6 +47,7 @@ class Plan:
     fingerprint: str
     decisions: Mapping[str, Decision]
     keep_output_type: bool = True
+    kept: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The plan as JSON with a schema name."""
@@ -64,19 +66,17 @@ class Plan:
         if schema != SCHEMA:
             older = " (an older version wrote it: plan the model again)" if schema in _OLDER else ""
             raise InvalidArgument(
-                f"not a plan of neuronsim: its schema is {schema!r}, not {SCHEMA!r}{older}"
+                f"not a plan of neuronsim: its schema is {fields.shown(schema)}, not {SCHEMA!r}{older}"
             )
         problems: list[str] = []
-        texts = {
-            name: _read(body, name, str, "", problems) for name in ("policy", "module", "fingerprint")
-        }
-        listed = _read(body, "decisions", dict, {}, problems)
-        decisions = {name: _from_json(name, d, problems) for name, d in listed.items()}
-        keep = _read(body, "keep_output_type", bool, True, problems)
-        _reject_unknown(body, {"schema", *(f.name for f in dataclasses.fields(Plan))}, "", problems)
+        found = fields.read_fields(body, _PLAN, "", problems, _REQUIRED)
+        found.pop("schema")
+        listed = found.pop("decisions", {})
+        read = {name: _from_json(name, d, problems) for name, d in listed.items()}
+        decisions = {name: d for name, d in read.items() if d is not None}
         if problems:
             raise InvalidArgument(f"not a plan of neuronsim: {'; '.join(problems)}")
-        return Plan(**texts, decisions=decisions, keep_output_type=keep)
+        return Plan(**found, decisions=decisions)
 
     def diff(self, other: Plan) -> dict[str, tuple[Decision | None, Decision | None]]:
         """The instructions on which two plans differ, with both decisions."""
@@ -94,7 +94,8 @@ class Plan:
         """One sentence on what the plan does to an instruction, and why."""
         d = self.decisions.get(name)
         if d is None:
-            return f"{name} keeps the types of the model under {self.policy}"
+            why = f" ({self.kept[name]})" if name in self.kept else ""
+            return f"{name} keeps the types of the model under {self.policy}{why}"
         return (
             f"{name} reads {d.operand.name}, sums in {d.accumulate.name} and gives {d.output.name} "
             f"({d.reason})"
@@ -102,71 +103,43 @@ class Plan:
 
 
 _OLDER = ("neuronsim.plan/1",)
-_TYPES = ("operand", "accumulate", "output")  # of a Decision; it always states them
-_OPTIONAL = {f.name: f for f in dataclasses.fields(Decision) if f.default is not dataclasses.MISSING}
+_PLAN: Mapping[str, fields.Kind] = {
+    "schema": fields.text,
+    "policy": fields.text,
+    "module": fields.text,
+    "fingerprint": fields.text,
+    "decisions": fields.mapping,
+    "keep_output_type": fields.truth,
+    "kept": fields.texts_by_name,
+}
+_REQUIRED = ("policy", "module", "fingerprint", "decisions", "keep_output_type", "kept")
+_DECISION: Mapping[str, fields.Kind] = {
+    "operand": fields.any_type,
+    "accumulate": fields.any_type,
+    "output": fields.any_type,
+    "reason": fields.text,
+    "rounding": fields.one_of(*get_args(Rounding)),
+    "float32_operands": fields.counts,
+    "float32_results": fields.counts,
+    "relayout": fields.float_type,
+    "saturate_infinity": fields.truth,
+}
+_STATED = ("operand", "accumulate", "output", "reason")  # of every decision
+_OPTIONAL = {f.name: f.default for f in dataclasses.fields(Decision) if f.name not in _STATED}
 
 
 def _to_json(d: Decision) -> dict[str, Any]:
     """A decision with what it states: types by their names."""
-    stated = {n: getattr(d, n) for n, f in _OPTIONAL.items() if getattr(d, n) != f.default}
-    stated |= {n: getattr(d, n) for n in (*_TYPES, "reason")}
+    found = {n: getattr(d, n) for n in _DECISION}
+    stated = {n: v for n, v in found.items() if n in _STATED or v != _OPTIONAL[n]}
     return {n: v.name if isinstance(v, DType) else v for n, v in stated.items()}
 
 
-def _from_json(name: str, body: Any, problems: list[str]) -> Decision:
-    where = f"decision {name!r}: "
-    if not isinstance(body, dict):
-        problems.append(f"{where}it is {body!r}")
-        body = {}
-    found: dict[str, Any] = {n: _read(body, n, str, "float32", problems, where) for n in _TYPES}
-    found["relayout"] = _read(body, "relayout", str, None, problems, where, optional=True)
-    for field_name, text in list(found.items()):
-        if text is not None:
-            try:
-                found[field_name] = as_dtype(text)
-            except NeuronSimError as error:
-                problems.append(f"{where}{field_name}: {error}")
-                found[field_name] = dtypes.float32
-    found["reason"] = _read(body, "reason", str, "", problems, where)
-    found["rounding"] = _read(body, "rounding", str, "", problems, where, optional=True)
-    if found["rounding"] not in get_args(Rounding):
-        problems.append(f"{where}rounding cannot be {found['rounding']!r}")
-    found["saturate_infinity"] = _read(
-        body, "saturate_infinity", bool, False, problems, where, optional=True
-    )
-    for n in ("float32_operands", "float32_results"):
-        numbers = _read(body, n, list, [], problems, where, optional=True)
-        if not all(isinstance(x, int) and not isinstance(x, bool) and x >= 0 for x in numbers):
-            problems.append(f"{where}{n} is {numbers!r}, not numbers of arrays")
-        found[n] = tuple(numbers)
-    _reject_unknown(body, {f.name for f in dataclasses.fields(Decision)}, where, problems)
-    return Decision(**found)
-
-
-def _read(
-    body: Mapping[str, Any],
-    key: str,
-    kind: type,
-    default: Any,
-    problems: list[str],
-    where: str = "",
-    *,
-    optional: bool = False,
-) -> Any:
-    """A value of this kind from a JSON object, or the default and one problem more."""
-    if key not in body:
-        if not optional:
-            problems.append(f"{where}{key} is missing")
-        return default
-    if not isinstance(body[key], kind):
-        words = {str: "a text", dict: "an object", bool: "true or false", list: "a list"}
-        problems.append(f"{where}{key} is {body[key]!r}, not {words[kind]}")
-        return default
-    return body[key]
-
-
-def _reject_unknown(body: Mapping[str, Any], known: set[str], where: str, problems: list[str]) -> None:
-    problems += [f"{where}{n!r} is unknown{nearest(n, known)}" for n in body if n not in known]
+def _from_json(name: str, body: Any, problems: list[str]) -> Decision | None:
+    """A decision, or None and its problems."""
+    before = len(problems)
+    found = fields.read_fields(body, _DECISION, f"decision {name!r}: ", problems, _STATED)
+    return Decision(**found) if len(problems) == before else None
 
 
 def make_plan(
@@ -184,8 +157,8 @@ def make_plan(
     """
     if calibration is not None:
         calibration.check(module)
-    decided = decide(inline_calls(module), policy, target, calibration)
-    return Plan(policy.name, module.name, fingerprint(module), decided, policy.keep_output_type)
+    decided, kept = decide(inline_calls(module), policy, target, calibration)
+    return Plan(policy.name, module.name, fingerprint(module), decided, policy.keep_output_type, kept)
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -205,7 +178,7 @@ def check_plan(plan: Plan, module: Module, target: Target | None = None) -> None
     flat = inline_calls(module)
     graphs = graph_computations(flat)
     names = {i.name for c in graphs for i in c.instructions}
-    unknown = [n for n in plan.decisions if n not in names]
+    unknown = [n for n in (*plan.decisions, *plan.kept) if n not in names]
     problems = []
     for n, name in enumerate(unknown):
         hint = nearest(name, names) if n < _HINTS else ""
