@@ -1,0 +1,45 @@
+"""The page on casting: its tables are generated, its figures are right."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.isa_independent
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def make_casting() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_casting", DOCS / "make_casting.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_are_those_that_the_script_makes(make_casting: ModuleType) -> None:
+    text = (DOCS / "casting.md").read_text()
+    assert make_casting.page(text) == text
+    assert make_casting.page(text.replace("65504", "65505")) == text.replace(
+        "beyond 65504", "beyond 65505"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3fn"],
+)
+def test_the_table_of_types_is_that_of_ml_dtypes(make_casting: ModuleType, name: str) -> None:
+    info = ml_dtypes.finfo(np.float32 if name == "float32" else getattr(ml_dtypes, name, np.float16))
+    (row,) = [line for line in make_casting.types().splitlines() if line.startswith(f"| `{name}` ")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    figures = (info.smallest_subnormal, info.smallest_normal, info.max, info.eps, 2.0**info.nmant)
+    assert [float(c) for c in cells[2:7]] == pytest.approx([float(x) for x in figures], rel=1e-3)
