@@ -85,10 +85,8 @@ def _cell(module: Module, name: str) -> str:
         for k in (True, False)
     )
     sizes = [f"{sum(c.bytes for c in found) / 1024:,.1f}" for found in (clean, literal)]
-    return (
-        f"{len(plan.decisions)} ({len(products & plan.decisions.keys())}); {len(clean)}, {sizes[0]} KiB "
-        f"({len(literal)}, {sizes[1]})"
-    )
+    decided = f"{len(plan.decisions)} ({len(products & plan.decisions.keys())})"
+    return f"{decided}; {len(clean)}, {sizes[0]} KiB ({len(literal)}, {sizes[1]})"
 
 
 def page(text: str) -> str:

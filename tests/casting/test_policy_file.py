@@ -224,7 +224,7 @@ def test_the_documents_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert policy.lists["never"] == {"exponential", "rsqrt", "divide"}
     assert (policy.low, policy.product_output) == (dtypes.float16, dtypes.float32)
     assert parse_policy(scope["text"], "json") == policy
-    plan: Plan = scope["plan"]
+    plan: Plan = scope["program"].plan
     assert "reduce_sum.64" not in plan.decisions
     reason = "long sums (it is dot; elements in each sum: 768 > 512)"
     assert plan.decisions["dot_general.19"].reason.endswith(reason)
