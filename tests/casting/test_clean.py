@@ -10,19 +10,20 @@ import pytest
 from tests.casting.commuting_modules import Example, example
 from tests.casting.rounding_cases import FORMATS, OPEN, all_bits, bits_of, cases, rounded
 from tests.executor import op_by_op
-from tests.executor.test_networks_twin import NETWORKS, name
+from tests.executor.test_networks_twin import NETWORKS, flat, name
 from tests.executor.test_networks_twin import inputs as network_inputs
 
-from neuronsim import dtypes, ops
+from neuronsim import api, dtypes, ops
+from neuronsim.arrays.array import Array
 from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.clean import converted_bytes, merge_converts
+from neuronsim.casting.clean import choose_types, converted_bytes, merge_converts
 from neuronsim.casting.commuting import MOVES
 from neuronsim.casting.plan import Plan, fingerprint, make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.policy import Decision, Rounding, neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import NeuronSimError
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, inline_calls
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape, inline_calls
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import AutoCast
@@ -213,6 +214,23 @@ def test_networks_compute_the_same_bits(path: Path) -> None:
         assert converted_bytes(clean) <= converted_bytes(literal)
 
 
+@pytest.mark.parametrize(("auto_cast", "cast_type"), POLICIES)
+def test_a_network_of_replicas_computes_the_same_bits(auto_cast: AutoCast, cast_type: str) -> None:
+    replicas = 4
+    model = inline_calls(proto.read(NETWORKS[0].parent / "data_parallel_step.hlo.pb"))
+    plan = make_plan(model, neuron_policy(auto_cast, cast_type))
+    given = [
+        Array(ops.Bits(np.stack([np.roll(x.data, n) for n in range(replicas)]), x.dtype))
+        for x in network_inputs(model)
+    ]
+    found = []
+    for clean in (False, True):
+        module = apply_plan(model, plan, clean=clean)
+        program = api.compile(module, auto_cast="none", replicas=replicas)
+        found.append([x.bits.data.tobytes() for x in flat(program(*given))])
+    assert found[0] == found[1]
+
+
 def test_a_training_step_converts_fewer_bytes() -> None:
     """Its products read masked gradients: the mask is applied in the low type, as the zeros are."""
     (path,) = (p for p in NETWORKS if name(p) == "training_step")
@@ -220,3 +238,56 @@ def test_a_training_step_converts_fewer_bytes() -> None:
     plan = make_plan(model, neuron_policy("matmult", "bf16"))
     literal, clean = (converted_bytes(apply_plan(model, plan, clean=c)) for c in (False, True))
     assert (literal, clean) == (28152, 20040)
+
+
+# ---- what stays ----------------------------------------------------------------------------------
+
+
+def low(rounding: Rounding = "") -> Decision:
+    return Decision(BF16, F32, BF16, "test", rounding=rounding)
+
+
+def broadcast_then(opcode: str) -> Module:
+    """A vector that is broadcast, and then something of the whole."""
+    body = (
+        Instruction("x", "parameter", Shape(F32, (3,)), (), {"number": 0}),
+        Instruction("b", "broadcast", Shape(F32, (5, 3)), ("x",), {"dimensions": (1,)}),
+        Instruction("y", opcode, Shape(F32, (5, 3)), ("b",)),
+    )
+    return Module("m", "main", (Computation("main", body, "y"),))
+
+
+def test_a_convert_is_done_where_the_array_is_smallest() -> None:
+    chosen = choose_types(broadcast_then("tanh"), {"y": low()})
+    assert (chosen["b"].operand, chosen["b"].output) == (BF16, BF16)
+    assert "broadcast commutes with rounding" in chosen["b"].reason
+    assert chosen["y"] == low()
+
+
+def test_stochastic_rounding_stays_in_its_place_S2() -> None:
+    """It rounds the elements of the broadcast array, each by a word of its own."""
+    plan = {"y": low("stochastic")}
+    assert choose_types(broadcast_then("tanh"), plan) == plan
+    plan = {"b": low("stochastic")}
+    assert choose_types(broadcast_then("tanh"), plan) == plan
+
+
+def test_a_value_that_is_read_as_it_is_is_not_rounded() -> None:
+    module = broadcast_then("tanh")
+    body = (*module.entry_computation.instructions, tuple_of(module, "b", "y"))
+    module = module.replace_entry(Computation("main", body, "out"))
+    assert choose_types(module, {"y": low()}) == {"y": low()}
+
+
+def tuple_of(module: Module, *names: str) -> Instruction:
+    shapes = tuple(module.entry_computation.by_name[n].shape for n in names)
+    return Instruction("out", "tuple", TupleShape(shapes), names)
+
+
+def test_results_in_planned_types_stay() -> None:
+    """A broadcast in bfloat16 would be cheaper as float32, and the result is to be bfloat16."""
+    module = broadcast_then("negate")
+    plan = {"b": low(), "y": low()}
+    assert choose_types(module, plan)["y"].output is F32
+    kept = choose_types(module, plan, keep_output_type=False)
+    assert kept["y"] == low()

@@ -237,5 +237,5 @@ def test_ten_thousand_instructions_take_less_than_a_second() -> None:
     verify(module)
     start = time.perf_counter()
     chosen = choose_types(module, decisions)
-    assert time.perf_counter() - start < 5  # 0.7 s on an idle processor
+    assert time.perf_counter() - start < 5  # 0.6 s on two shared cores
     assert chosen != decisions
