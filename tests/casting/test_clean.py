@@ -16,10 +16,11 @@ from tests.executor.test_networks_twin import inputs as network_inputs
 from neuronsim import api, dtypes, ops
 from neuronsim.arrays.array import Array
 from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.clean import choose_types, converted_bytes, merge_converts
 from neuronsim.casting.commuting import MOVES
+from neuronsim.casting.convert_merging import converted_bytes, merge_converts
 from neuronsim.casting.plan import Plan, fingerprint, make_plan
 from neuronsim.casting.policy import Decision, Rounding, neuron_policy
+from neuronsim.casting.type_choice import choose_types
 from neuronsim.dtypes import DType
 from neuronsim.errors import NeuronSimError
 from neuronsim.hlo import proto

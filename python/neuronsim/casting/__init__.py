@@ -6,7 +6,8 @@
   `calibration`, `operations` (the names that lists have), `recognition` with `patterns` (composites)
 - plans: `decisions` (from a policy, by `propagation` over the `float_graph`), `plan`, `explain`,
   `report`, `lint` with `intervals` and `planned_computation`
-- application: `apply` with `scalars`, `clean` (by a `minimum_cut` over what is `commuting`),
+- application: `apply` with `scalars`, `type_choice` (by a `minimum_cut` over what is
+  `commuting`), `convert_merging`,
   `conversions`, `value_sets`; `derive` reads decisions back
 - in common: `castable`, `fields` (of documents), `fingerprint`
 """

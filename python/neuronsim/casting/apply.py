@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from neuronsim import dtypes
-from neuronsim.casting.clean import choose_types, merge_converts
 from neuronsim.casting.commuting import commuted_operands
 from neuronsim.casting.conversions import (
     carrier,
@@ -23,9 +22,11 @@ from neuronsim.casting.conversions import (
     travels_in_float32,
     works_on_float32,
 )
+from neuronsim.casting.convert_merging import merge_converts
 from neuronsim.casting.plan import Plan, check_plan, decisions_of_loops
 from neuronsim.casting.policy import Decision, Rounding
 from neuronsim.casting.scalars import retype_scalars
+from neuronsim.casting.type_choice import choose_types
 from neuronsim.casting.value_sets import contains
 from neuronsim.dtypes import DType
 from neuronsim.hlo.instruction_settings import PREFIX
