@@ -341,7 +341,8 @@ _other("replica_id",  "replica-id", "ReplicaId",   0, "gpsimd", "movement", "iot
 _other("partition_id", "partition-id", "PartitionId", 0, "gpsimd", "movement", "iota",       infer_device_number, evaluate_partition_id)
 # fmt: on
 
-_BY_OPCODE = {(op.opcode, op.direction, op.total_order): op for op in OPS.values() if op.opcode}
+_BY_OPCODE = {op.opcode: op for op in OPS.values() if op.opcode and op.direction is None}
+_COMPARISONS = {(op.direction, op.total_order): op for op in OPS.values() if op.direction}
 OPCODES = frozenset(op.opcode for op in OPS.values() if op.opcode) | {"custom-call"}
 # Arrays of integers take the default float type first: NumPy's functions give them floats.
 FUNCTIONS_OF_FLOATS = frozenset(
@@ -353,10 +354,12 @@ def by_opcode(opcode: str, attributes: Attributes) -> Op:
     """The row of an HLO opcode; a compare's direction and order choose among twelve, a custom call's
     target among `CUSTOM_CALLS`.
     """
+    row = _BY_OPCODE.get(opcode)
     if opcode == "custom-call":
-        return OPS[custom_call_row(attributes.get("custom_call_target", ""))]
-    total_order = attributes.get("comparison_type") == "TOTALORDER"
-    row = _BY_OPCODE.get((opcode, attributes.get("comparison_direction"), total_order))
+        row = OPS[custom_call_row(attributes.get("custom_call_target", ""))]
+    elif opcode == "compare":
+        total_order = attributes.get("comparison_type") == "TOTALORDER"
+        row = _COMPARISONS.get((attributes.get("comparison_direction"), total_order))
     if row is None:
         raise UnsupportedOperator(
             f"[NCC_EVRF001] neuronsim does not execute the operator {opcode!r} yet"
