@@ -359,7 +359,7 @@ def by_opcode(opcode: str, attributes: Attributes) -> Op:
         row = OPS[custom_call_row(attributes.get("custom_call_target", ""))]
     elif opcode == "compare":
         total_order = attributes.get("comparison_type") == "TOTALORDER"
-        row = _COMPARISONS.get((attributes.get("comparison_direction"), total_order))
+        row = _COMPARISONS.get((attributes.get("comparison_direction", ""), total_order))
     if row is None:
         raise UnsupportedOperator(
             f"[NCC_EVRF001] neuronsim does not execute the operator {opcode!r} yet"
