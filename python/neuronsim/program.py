@@ -1,0 +1,397 @@
+"""A compiled program: its calls, what it met, and the `.nsim` file that holds it."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuronsim import ops
+from neuronsim.arrays.array import Array, asarray
+from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.flags import (
+    CastSettings,
+    Message,
+)
+from neuronsim.casting.plan import Plan
+from neuronsim.errors import (
+    InvalidArgument,
+    InvalidData,
+    InvalidModel,
+    NeuronSimError,
+    nearest,
+)
+from neuronsim.executor.compile import compile_module
+from neuronsim.executor.diagnostics import OBSERVE, Counts, Observe
+from neuronsim.executor.replicas import run_replicas
+from neuronsim.executor.run import (
+    Program,
+    StepTiming,
+    on_this_processor,
+    run_program,
+    step_timings,
+)
+from neuronsim.executor.steps import TupleValue, Value
+from neuronsim.hlo import conformance, proto
+from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.module import Module
+from neuronsim.hlo.verify import verify, verify_replicas
+from neuronsim.profiles import (
+    Profile,
+    RoundingState,
+    check_seed,
+    default_seed,
+    in_force,
+)
+from neuronsim.targets import Release, Target, find_target
+from neuronsim.tuning.dataset import (
+    DAMAGED_ZIP,
+)
+
+SAVED_VERSION = 2
+MAX_REPLICAS = 256
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The records that `compile` freezes into a program, beside the plan."""
+
+    settings: CastSettings
+    release: Release
+    target: Target
+    profile: Profile
+    without_effect: tuple[str, ...] = ()
+    replicas: int = 1
+    given: Mapping[str, str] = field(default_factory=dict)  # the flags with their values
+    messages: tuple[Message, ...] = ()
+    clean: bool = True  # `apply_plan`'s
+
+    @property
+    def compiler(self) -> str:
+        """The release and the compiler whose flags count, in words."""
+        if self.settings.compiler == "neuron-cc":
+            return f"SDK {self.release.sdk}, neuron-cc"  # whose versions are not in RELEASES
+        return str(self.release)
+
+
+class CompiledProgram:
+    """A model compiled under one setting. Call it with arrays, by position or by name."""
+
+    def __init__(self, model: Module, plan: Plan, setup: Setup) -> None:
+        self._model = model
+        self._plan = plan
+        self._setup = setup
+        verify_replicas(model, setup.replicas)
+        # Each convert draws words of its own (S2), and a transpose may compute (A3).
+        moves = setup.profile.rounding != "stochastic" and setup.profile.transpose == "move_bits"
+        self._module = apply_plan(model, plan, clean=setup.clean and moves)
+        self._program: Program = compile_module(self._module, setup.profile, setup.target)
+        self._diagnostics = Counts().to_dict("off")
+        self._rounding = RoundingState(default_seed() if self._program.draws else 0)
+        self._lock = threading.Lock()  # of _rounding: no two calls share words
+        # The program's choices decide the inputs' bits, not those of the eager arrays around a call; to
+        # nearest, since no instruction rounds them.
+        self._input_profile = setup.profile.replace(rounding="nearest_even")
+
+    @property
+    def inputs(self) -> dict[str, ops.ArrayType]:
+        """The entry parameters' names and types, those of one replica."""
+        types = (t for _, t in self._program.inputs)
+        return dict(zip(self._model.input_names(), types, strict=True))
+
+    @property
+    def outputs(self) -> tuple[ops.ArrayType, ...]:
+        """The types of the results, those of one replica."""
+        return tuple(s.type for s in self._module.root.shape.arrays())
+
+    @property
+    def model(self) -> Module:
+        """The module as it was given."""
+        return self._model
+
+    @property
+    def module(self) -> Module:
+        """The planned module: the model with its converts, as it is executed."""
+        return self._module
+
+    @property
+    def plan(self) -> Plan:
+        """Which types each instruction uses, and why."""
+        return self._plan
+
+    @property
+    def setup(self) -> Setup:
+        """The settings, release, target and profile that the program was compiled with."""
+        return self._setup
+
+    @cached_property
+    def conformance(self) -> tuple[Finding, ...]:
+        """What the model breaks of the constraints that AWS documents for its release and target."""
+        return conformance.check(self._model, self._setup.release, self._setup.target)
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """What the last call met: for each category how many elements of which instructions.
+
+        Every call counts 64-bit integers that C7 truncated (`int64_truncated`) and elements that the
+        profile's `activation="neuron_range"` made NaN (`outside_range`, E3); one with
+        `observe="counts"` also `overflow`, `underflow`, `division_by_zero`, `nan_origin` and
+        `saturated`; one with `observe="full"` has `statistics` of the results of each instruction and
+        the first elements at which instructions made Inf or NaN (`origins`) as well. What the folding
+        of constants met is part of each call's.
+        """
+        return self._diagnostics
+
+    @property
+    def constant_diagnostics(self) -> dict[str, dict[str, int]]:
+        """What the folding of constants met, by category and instruction."""
+        return self._program.of_constants.to_dict("counts")
+
+    @property
+    def opcodes(self) -> Mapping[str, str]:
+        """The HLO opcodes of the instructions that `diagnostics` and `timings` name."""
+        return self._program.opcodes
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes that the program takes beside its inputs and results: `temporaries` of each run at one
+        time, and for good `constants` and what is `packed` of them.
+        """
+        return self._program.memory
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the constants as the program keeps them."""
+        return self._program.constant_bytes
+
+    def __call__(
+        self,
+        *arrays: Any,
+        seed: int | None = None,
+        observe: Observe = "off",
+        donate: bool = False,
+        **named: Any,
+    ) -> Array | tuple[Any, ...]:
+        """Run the program; returns an Array, or a tuple where the module's root is one.
+
+        Compiled for N replicas, N above 1, it takes arrays with a leading axis of N, and gives such; an
+        input without that axis is the same for every replica. `diagnostics` is then the sum over them.
+
+        Under stochastic rounding `seed` starts its random words anew; without it they go on from the
+        last call's, so that no two calls share any (S2). `observe` says what `diagnostics` then holds;
+        the values are the same. "full" runs instruction by instruction, slowly.
+        With `donate` the inputs that the module's `input_output_alias` names (`donate_argnums` of
+        `jax.jit`) may be overwritten, and results take their memory: a cache is updated in place.
+        Raises InvalidData for inputs that do not fit and InvalidArgument for another `observe`, and for
+        `donate` with one or with several replicas.
+        """
+        if donate and (observe != "off" or self._setup.replicas > 1):
+            raise InvalidArgument("donate is for runs of one replica that are not observed")
+        if observe not in OBSERVE:
+            raise InvalidArgument(
+                f"observe cannot be {observe!r}{nearest(str(observe), OBSERVE)}: it is one of "
+                + ", ".join(OBSERVE)
+            )
+        counts = Counts()
+        inputs = self._bind(arrays, named)
+        with self._lock:
+            state = self._rounding if seed is None else RoundingState(check_seed(seed))
+            self._rounding = replace(state, calls=state.calls + 1)
+        if self._setup.replicas == 1:
+            value = run_program(
+                self._program,
+                inputs[0],
+                counts,
+                seed=state.seed,
+                call=state.calls,
+                observe=observe,
+                donate=donate,
+            )
+        else:
+            value = _stacked(run_replicas(self._program, inputs, counts, state, observe))
+        self._diagnostics = counts.to_dict(observe)
+        return _wrap(value)
+
+    def timings(self, *arrays: Any, repeats: int = 5, **named: Any) -> tuple[StepTiming, ...]:
+        """How long each step of the program takes with these inputs, in the order in which they run:
+        the median of `repeats` runs after one that is not timed. A loop or conditional is one step. The
+        runs count as no calls: random words and `diagnostics` stay.
+
+        Raises InvalidArgument for fewer than one repeat and for a program of several replicas, and
+        InvalidData for inputs that do not fit.
+        """
+        if repeats < 1:
+            raise InvalidArgument(f"repeats must be at least 1, not {repeats}")
+        if self._setup.replicas > 1:
+            raise InvalidArgument("replicas wait for each other: their steps' times are not their own")
+        (inputs,), state = self._bind(arrays, named), self._rounding
+        runs: list[list[int]] = []
+        for _ in range(repeats + 1):
+            runs.append([])
+            run_program(self._program, inputs, seed=state.seed, call=state.calls, times=runs[-1])
+        return step_timings(on_this_processor(self._program), runs[1:])
+
+    def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[dict[str, ops.Bits]]:
+        """The inputs of each replica."""
+        names = list(self.inputs)
+        if len(arrays) > len(names):
+            raise InvalidData(f"the model takes {len(names)} inputs, {len(arrays)} were given")
+        given: dict[str, Any] = dict(zip(names, arrays, strict=False))
+        for name, value in named.items():
+            if name not in names:
+                listed = ", ".join(names)
+                raise InvalidData(
+                    f"no input is named {name!r}{nearest(name, names)}; there are {listed}"
+                )
+            if name in given:
+                raise InvalidData(f"input {name!r} is given twice")
+            given[name] = value
+        missing = [n for n in names if n not in given]
+        if missing:
+            raise InvalidData(f"inputs missing: {', '.join(missing)}")
+        replicas = self._setup.replicas
+        bound: list[dict[str, ops.Bits]] = [{} for _ in range(replicas)]
+        pairs = zip(self._program.inputs, names, strict=True)
+        with in_force(self._input_profile):
+            for (parameter, expected), name in pairs:
+                array = asarray(given[name])
+                if array.dtype is not expected.dtype:
+                    array = _convert_input(array, expected, name)
+                own = array.shape == (replicas, *expected.dims) and replicas > 1
+                if array.shape != expected.dims and not own:
+                    axis = f", or an axis of {replicas} replicas before that" if replicas > 1 else ""
+                    raise InvalidData(
+                        f"input {name!r} is {array.bits.type}, the model takes {expected}{axis}"
+                    )
+                for n, inputs in enumerate(bound):
+                    inputs[parameter] = (
+                        ops.Bits(array.bits.data[n, ...], array.dtype) if own else array.bits
+                    )
+        return bound
+
+    def save(self, path: str | Path) -> None:
+        """Write the program as a `.nsim` file that `load` reads without the model.
+
+        Raises InvalidArgument if the file cannot be written.
+        """
+        setup = self._setup
+        header = {
+            "version": SAVED_VERSION,
+            "settings": asdict(setup.settings),
+            "release": asdict(setup.release),
+            "target": setup.target.name,
+            "profile": setup.profile.to_dict(),
+            "without_effect": list(setup.without_effect),
+            "replicas": setup.replicas,
+            "clean": setup.clean,
+        }
+        try:
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+                for name, data in (
+                    ("program.json", json.dumps(header, indent=1).encode()),
+                    ("plan.json", self._plan.to_json().encode()),
+                    ("model.hlo.pb", proto.to_bytes(self._model)),
+                ):
+                    # A fixed date: the same program gives the same file.
+                    archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+        except OSError as error:
+            raise InvalidArgument(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def _stacked(values: Sequence[Value]) -> Value:
+    """The values of all replicas as one, with a leading axis."""
+    first = values[0]
+    if isinstance(first, ops.Bits):
+        return ops.Bits(np.stack([v.data for v in values if isinstance(v, ops.Bits)]), first.dtype)
+    parts = zip(*(v.elements for v in values if isinstance(v, TupleValue)), strict=True)
+    return TupleValue(tuple(_stacked(p) for p in parts))
+
+
+def checked_replicas(replicas: Any) -> int:
+    """A number of replicas that a program can have; raises InvalidArgument for another."""
+    is_number = isinstance(replicas, int) and not isinstance(replicas, bool)
+    if not is_number or not 1 <= replicas <= MAX_REPLICAS:
+        raise InvalidArgument(f"replicas is an integer from 1 to {MAX_REPLICAS}, not {replicas!r}")
+    return int(replicas)
+
+
+def _wrap(value: Value) -> Array | tuple[Any, ...]:
+    if isinstance(value, TupleValue):
+        return tuple(_wrap(v) for v in value.elements)
+    return Array(value)
+
+
+def _convert_input(array: Array, expected: ops.ArrayType, name: str) -> Array:
+    """Data may be integers of any width where the model takes floats, and wider or narrower floats."""
+    kinds = (array.dtype.kind, expected.dtype.kind)
+    integers = ("signed", "unsigned")
+    if kinds[1] == "float" and kinds[0] in ("float", *integers, "bool"):
+        return array.astype(expected.dtype)
+    if kinds[0] in integers and kinds[1] in integers:
+        info = np.iinfo(expected.dtype.numpy)
+        data = np.asarray(array)
+        if data.size == 0 or (int(data.min()) >= info.min and int(data.max()) <= info.max):
+            return array.astype(expected.dtype)
+        raise InvalidData(f"input {name!r} has values outside {expected.dtype.name}")
+    raise InvalidData(f"input {name!r} is {array.dtype.name}, the model takes {expected.dtype.name}")
+
+
+def load(path: str | Path) -> CompiledProgram:
+    """The program that `CompiledProgram.save` wrote. Raises InvalidModel for any other file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            data = proto.mapped(Path(path))
+            header = json.loads(bytes(_member(archive, "program.json", data)))
+            plan_text = bytes(_member(archive, "plan.json", data)).decode()
+            model = _member(archive, "model.hlo.pb", data)
+        if header["version"] != SAVED_VERSION:
+            raise InvalidModel(
+                f"{path} has version {header['version']}, this neuronsim reads {SAVED_VERSION}: "
+                "compile the model again"
+            )
+        setup = Setup(
+            CastSettings(**_tuples(header["settings"])),
+            Release(**header["release"]),
+            find_target(header["target"]),
+            Profile(**header["profile"]),
+            tuple(header["without_effect"]),
+            checked_replicas(header["replicas"]),
+            clean=bool(header["clean"]),
+        )
+        saved_plan = Plan.from_json(plan_text)
+    except OSError as error:
+        raise InvalidModel(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except (*DAMAGED_ZIP, KeyError, TypeError, NeuronSimError) as error:
+        raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
+    module = proto.from_bytes(model)
+    verify(module)
+    return CompiledProgram(module, saved_plan, setup)
+
+
+def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a record from JSON, which has lists for tuples."""
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in {**fields}.items()}
+
+
+def _member(archive: zipfile.ZipFile, name: str, file: memoryview) -> memoryview:
+    """A member of a saved program in the mapped file: save stores it as it is, so that its weights are
+    read from there.
+    """
+    info = archive.getinfo(name)
+    local = info.header_offset  # of its header of 30 bytes, that its name and extra fields follow
+    lengths = struct.unpack("<HH", file[local + 26 : local + 30])
+    begin = local + 30 + sum(lengths)
+    data = file[begin : begin + info.file_size]
+    is_stored = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
+    if not is_stored or len(data) != info.file_size or zlib.crc32(data) != info.CRC:
+        raise InvalidModel(f"its member {name!r} is not as save wrote it")
+    return data
