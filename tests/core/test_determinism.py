@@ -483,6 +483,7 @@ def test_thread_count_D1_may_change_between_small_calls(
                 assert np.array_equal(x, y)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # of JAX, where a peer's test has loaded it
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_fork_D1_products_of_parent_and_child(
     restored_settings: None, evaluate: Evaluate, random_words: RandomWords
@@ -527,6 +528,7 @@ def test_fork_D1_products_of_parent_and_child(
     assert wrong == []
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # of JAX, where a peer's test has loaded it
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_fork_D1_after_threads_still_computes(
     restored_settings: None, evaluate: Evaluate, random_words: RandomWords
