@@ -418,7 +418,7 @@ def test_lint_of_another_modules_plan_is_an_error() -> None:
         lint(sum_of(9), plan)
 
 
-def test_lint_of_10000_instructions_takes_less_than_two_seconds() -> None:
+def test_lint_of_10000_instructions_is_not_quadratic() -> None:
     module = proto.read(ROOT / "tests" / "data" / "networks" / "transformer.hlo.pb")
     entry = module.entry_computation
     body: list[Instruction] = []
@@ -440,7 +440,7 @@ def test_lint_of_10000_instructions_takes_less_than_two_seconds() -> None:
         start = time.process_time()
         assert lint(module, plan, TRN1)
         seconds.append(time.process_time() - start)
-    assert min(seconds) < 2
+    assert min(seconds) < 10  # quadratic time is minutes
 
 
 def test_lint_reads_every_operator_and_network() -> None:

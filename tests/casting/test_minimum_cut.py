@@ -233,10 +233,10 @@ def long_chain(length: int) -> tuple[Module, dict[str, Decision]]:
     return Module("long", "main", (Computation("main", tuple(body), body[-1].name),)), decisions
 
 
-def test_ten_thousand_instructions_take_less_than_a_second() -> None:
+def test_choosing_for_10000_instructions_is_not_quadratic() -> None:
     module, decisions = long_chain(10_000)
     verify(module)
-    start = time.perf_counter()
+    start = time.process_time()
     chosen = choose_types(module, decisions)
-    assert time.perf_counter() - start < 5  # 0.6 s on two shared cores
+    assert time.process_time() - start < 10  # quadratic time is minutes
     assert chosen != decisions

