@@ -14,7 +14,8 @@ import pytest
 
 import neuronsim
 from neuronsim import dtypes, ops
-from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.reference import sums
 from neuronsim.targets import RELEASES
 
 ROWS, COLUMNS = 40, 30
@@ -107,6 +108,65 @@ def test_default_of_a_release(sdk: str, network: Module, values: tuple[np.ndarra
     # neuron.md 1.3: the default became none with 2.27.
     casts = ("none", "") if int(sdk[2:]) >= 27 else ("matmult", "bf16")
     check(network, values, "", casts, sdk)
+
+
+# ---- mixed-precision accumulation ----------------------------------------------------------------
+
+
+ENABLE, DISABLE = "--enable-mixed-precision-accumulation", "--disable-mixed-precision-accumulation"
+
+
+@pytest.fixture(scope="module")
+def totals(module_of: Callable[..., Module]) -> Module:
+    """Sums of 1,024 bfloat16 elements: two tiles (R2)."""
+    bf16 = dtypes.bfloat16
+    a, b = (Instruction(n, "parameter", Shape(bf16), (), {"number": k}) for k, n in enumerate("ab"))
+    add = Computation("add", (a, b, Instruction("s", "add", Shape(bf16), ("a", "b"))), "s")
+    return module_of(
+        Instruction("x", "parameter", Shape(bf16, (ROWS, 1024)), (), {"number": 0}),
+        Instruction("zero", "constant", Shape(bf16), (), {"literal": ops.Bits(np.zeros((), np.uint16), bf16)}),
+        Instruction(
+            "y", "reduce", Shape(bf16, (ROWS,)), ("x", "zero"), {"dimensions": (1,), "called": ("add",)}
+        ),
+        others=(add,),
+    )
+
+
+@pytest.fixture(scope="module")
+def sums_by_setting() -> tuple[np.ndarray, dict[bool, list[int]]]:
+    """Addends, and the bits of their sums with mixed-precision accumulation and without it."""
+    x = np.random.default_rng(16).uniform(0.5, 2, (ROWS, 1024)).astype(ml_dtypes.bfloat16)
+    rows = x.view(np.uint16).tolist()
+    return x, {
+        on: [sums.reduce_float("add", "bfloat16", row, 0, round_tiles=not on) for row in rows]
+        for on in (True, False)
+    }
+
+
+# neuron.md 1.2 and 1.3: on since 2.27, which added the flag that turns it off; the right-most wins.
+ACCUMULATION = [
+    *(("", r.sdk, int(r.sdk[2:]) >= 27) for r in RELEASES),
+    (ENABLE, "2.26", True),
+    (ENABLE, "2.27", True),
+    (DISABLE, "2.27", False),
+    (f"{ENABLE} {DISABLE}", "2.27", False),
+    (f"{DISABLE} {ENABLE}", "2.27", True),
+    (f"--auto-cast matmult {DISABLE}", "2.27", False),  # 1.3: what restores 2.26
+]
+
+
+@pytest.mark.parametrize(("flags", "sdk", "on"), ACCUMULATION)
+def test_mixed_precision_accumulation_R3(
+    flags: str,
+    sdk: str,
+    on: bool,
+    totals: Module,
+    sums_by_setting: tuple[np.ndarray, dict[bool, list[int]]],
+) -> None:
+    x, expected = sums_by_setting
+    assert expected[True] != expected[False]
+    found = neuronsim.compile(totals, flags=flags, sdk=sdk, target="trn1")(x=x)
+    assert found.bits.data.tolist() == expected[on]
 
 
 # neuron.md 2.2 and 2.3; what their transposes do is in the tests of relayouts.
