@@ -112,7 +112,6 @@ def test_default_of_a_release(sdk: str, network: Module, values: tuple[np.ndarra
 
 # ---- mixed-precision accumulation ----------------------------------------------------------------
 
-
 ENABLE, DISABLE = "--enable-mixed-precision-accumulation", "--disable-mixed-precision-accumulation"
 
 
@@ -123,10 +122,12 @@ def totals(module_of: Callable[..., Module]) -> Module:
     a, b = (Instruction(n, "parameter", Shape(bf16), (), {"number": k}) for k, n in enumerate("ab"))
     add = Computation("add", (a, b, Instruction("s", "add", Shape(bf16), ("a", "b"))), "s")
     return module_of(
-        Instruction("x", "parameter", Shape(bf16, (ROWS, 1024)), (), {"number": 0}),
-        Instruction("zero", "constant", Shape(bf16), (), {"literal": ops.Bits(np.zeros((), np.uint16), bf16)}),
+        Instruction("x", "parameter", Shape(bf16, (8, 1024)), (), {"number": 0}),
         Instruction(
-            "y", "reduce", Shape(bf16, (ROWS,)), ("x", "zero"), {"dimensions": (1,), "called": ("add",)}
+            "zero", "constant", Shape(bf16), (), {"literal": ops.Bits(np.zeros((), np.uint16), bf16)}
+        ),
+        Instruction(
+            "y", "reduce", Shape(bf16, (8,)), ("x", "zero"), {"dimensions": (1,), "called": ("add",)}
         ),
         others=(add,),
     )
@@ -135,7 +136,7 @@ def totals(module_of: Callable[..., Module]) -> Module:
 @pytest.fixture(scope="module")
 def sums_by_setting() -> tuple[np.ndarray, dict[bool, list[int]]]:
     """Addends, and the bits of their sums with mixed-precision accumulation and without it."""
-    x = np.random.default_rng(16).uniform(0.5, 2, (ROWS, 1024)).astype(ml_dtypes.bfloat16)
+    x = np.random.default_rng(16).uniform(0.5, 2, (8, 1024)).astype(ml_dtypes.bfloat16)
     rows = x.view(np.uint16).tolist()
     return x, {
         on: [sums.reduce_float("add", "bfloat16", row, 0, round_tiles=not on) for row in rows]
