@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.casting.small_graphs import F32, graph, low_names, low_under
 
+import neuronsim
 from neuronsim import dtypes, ops
 from neuronsim.casting.calibration import Calibration, make_calibration
 from neuronsim.casting.plan import make_plan
@@ -142,6 +143,16 @@ def test_depth_of_reduction() -> None:
     for depth, low in ((3, {"t"}), (4, {"d", "t"})):
         rule = Rule("max_depth_of_reduction", "never", depth_above=depth)
         assert low_under(dataclasses.replace(MODELOPT, rules=(rule,)), m) == low
+
+
+def test_a_softmax_is_low_but_for_values_out_of_range() -> None:
+    """Its maximum starts at -Inf, which is in no tensor of an ONNX graph."""
+    model = "examples/digits/model.hlo.pb"
+    run = neuronsim.calibrate(model, "examples/digits/test.npz")
+    plan = neuronsim.plan(model, policy=MODELOPT, calibration=run)
+    assert {"reduce_max.7", "exp.1"} <= low_names(plan)
+    assert not any("inf" in why for why in plan.kept.values())
+    assert "reduce_sum.64" in plan.kept  # the sum of squares
 
 
 def test_a_reference_run_is_needed() -> None:

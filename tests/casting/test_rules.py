@@ -156,8 +156,51 @@ def test_above_looks_at_operands_and_results(small: RuleContext) -> None:
     assert small.calibration is not None
     at_most = small.calibration.values["dot.1"].largest
     assert 13 < at_most < 700
-    assert matched(small, above=699.0) == {"w", "dot.1", "limit", "top", "low"}  # Inf is above all
-    assert matched(small, above=700.0) == {"limit", "top", "low"}
+    assert matched(small, above=699.0) == {"w", "dot.1"}
+    assert matched(small, above=700.0) == set()  # an infinite constant is Inf in every type
+
+
+def test_infinities_that_are_computed_are_above_all() -> None:
+    text = """HloModule m
+        ENTRY main {
+          x = f32[2] parameter(0)
+          top = f32[] constant(inf)
+          tops = f32[2] broadcast(top), dimensions={}
+          low = f32[2] minimum(x, tops)
+          ROOT huge = f32[2] exponential(low)
+        }"""
+    module = parse.from_text(text)
+    data = {"x": np.array([1.0, 200.0], np.float32)}
+    context = context_of(module, neuronsim.calibrate(module, data))
+    assert matched(context, above=1e30) == {"huge"}
+
+
+START = """HloModule start
+most {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b)
+}
+ENTRY main {
+  x = f32[4,3] parameter(0)
+  least = f32[] constant(LEAST)
+  top = f32[4] reduce(x, least), dimensions={1}, to_apply=most
+  tops = f32[4,3] broadcast(top), dimensions={0}
+  near = f32[4,3] subtract(x, tops)
+  ROOT e = f32[4,3] exponential(near)
+}
+"""
+
+
+@pytest.mark.parametrize("least", ["-inf", "-3e38"])
+def test_the_initial_value_of_a_maximum_has_no_range(least: str) -> None:
+    module = parse.from_text(START.replace("LEAST", least))
+    data = {"x": np.array([[1, 2, 300], [0, 0, -1]], np.float32)}
+    context = context_of(module, neuronsim.calibrate(module, data))
+    own = {"least"} if least != "-inf" else set()  # a constant that float16 does not hold
+    assert matched(context, above=512.0) == own
+    assert matched(context, constant_above=512.0) == own
+    assert {"top", "x", "tops", "near"} <= matched(context, above=299.0)  # the control: its operand
 
 
 def test_constants_are_seen_through_what_moves_them(small: RuleContext) -> None:

@@ -175,14 +175,14 @@ def _scope(rule: Rule, i: Instruction, context: RuleContext) -> str | None:
 
 def _above(rule: Rule, i: Instruction, context: RuleContext) -> str | None:
     assert rule.above is not None
-    largest = {n: _largest(context.values(n)) for n in (*i.operands, i.name)}
+    largest = {n: _largest_computed(n, context) for n in (*_data_operands(i), i.name)}
     name = max(largest, key=largest.__getitem__)
     return _exceeds(f"the values of {name} are up to", largest[name], rule.above)
 
 
 def _constant_above(rule: Rule, i: Instruction, context: RuleContext) -> str | None:
     assert rule.constant_above is not None
-    largest = {n: context.constants[n] for n in (*i.operands, i.name) if n in context.constants}
+    largest = {n: context.constants[n] for n in (*_data_operands(i), i.name) if n in context.constants}
     name = max(largest, key=largest.__getitem__, default="")
     return _exceeds(f"the constant {name} is up to", largest.get(name, 0.0), rule.constant_above)
 
@@ -236,6 +236,22 @@ def _largest(s: ops.Statistics | None) -> float:
     if s is None:
         return 0.0
     return math.inf if s.infinite else s.largest
+
+
+def _largest_computed(name: str, context: RuleContext) -> float:
+    """The largest magnitude, without the infinities of a constant: every type with Inf holds these."""
+    s = context.values(name)
+    return s.largest if s is not None and name in context.constants else _largest(s)
+
+
+def _data_operands(i: Instruction) -> Sequence[str]:
+    """Its operands without the initial values of a reduction: a maximum starts at -Inf."""
+    match i.opcode:
+        case "reduce" | "reduce-window":
+            return i.operands[: len(i.operands) // 2]
+        case "select-and-scatter":
+            return i.operands[:2]
+    return i.operands
 
 
 def reduction_depth(i: Instruction, context: RuleContext) -> int:
