@@ -21,8 +21,10 @@ from neuronsim import api, dtypes, ops
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plan import make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.policies import find_policy, with_rules
+from neuronsim.casting.policy import Rule, neuron_policy
 from neuronsim.dtypes import float_format
+from neuronsim.hlo import text
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
@@ -56,13 +58,13 @@ def test_each_read_has_a_convert_right_in_front_of_its_reader(module_of: ModelOf
     low = {"d": decide(BF16, F32), "a": decide(BF16)}
     literal = planned(model, clean=False, **low)
     assert converts(literal) == [
-        *(("e.to_bf16", "e"), ("e.to_bf16.1", "e"), ("e.to_bf16.2", "e"), ("e.to_bf16.3", "e")),
-        ("a.to_f32", "a"),
+        *((f"e.to_bf16.{place}", "e") for place in ("d.0", "d.1", "a.0", "a.1")),
+        ("a.to_f32.result.1", "a"),
     ]
     order = [i.name for i in literal.entry_computation.instructions]
-    assert order[order.index("d") - 2 : order.index("d")] == ["e.to_bf16", "e.to_bf16.1"]
-    assert order[order.index("a") - 2 : order.index("a")] == ["e.to_bf16.2", "e.to_bf16.3"]
-    assert literal.entry_computation.by_name["d"].operands == ("e.to_bf16", "e.to_bf16.1")
+    assert order[order.index("d") - 2 : order.index("d")] == ["e.to_bf16.d.0", "e.to_bf16.d.1"]
+    assert order[order.index("a") - 2 : order.index("a")] == ["e.to_bf16.a.0", "e.to_bf16.a.1"]
+    assert literal.entry_computation.by_name["d"].operands == ("e.to_bf16.d.0", "e.to_bf16.d.1")
     assert converts(planned(model, **low)) == [("e.to_bf16", "e"), ("a.to_f32", "a")]
 
 
@@ -80,8 +82,8 @@ def test_what_is_given_is_converted_once_A2(module_of: ModelOf) -> None:
     low = dict.fromkeys("kab", decide(BF16)) | {"f": decide(F16)}
     assert converts(planned(model, clean=False, **low)) == [
         *(("x.to_bf16", "x"), ("k.to_bf16", "k")),
-        *(("a.to_f32", "a"), ("b.to_f32", "b")),  # c is not decided
-        *(("x.to_f16", "x"), ("k.to_f16", "k"), ("f.to_f32", "f")),
+        *(("a.to_f32.c.0", "a"), ("b.to_f32.c.1", "b")),  # c is not decided
+        *(("x.to_f16", "x"), ("k.to_f16", "k"), ("f.to_f32.result.1", "f")),
     ]
 
 
@@ -153,6 +155,53 @@ def test_a_program_that_rounds_stochastically_is_applied_literally_S2(
         squares(module_of), auto_cast="matmult", auto_cast_type="bf16", profile=profile
     )
     assert [source for _, source in converts(program.module)] == ["e"] * count
+
+
+def products(module_of: ModelOf) -> Module:
+    """Products that share a value and a product, and the sum of the last two."""
+    dot = {"dot_dimensions": ops.DotDimensions((1,), (0,))}
+    return module_of(
+        param("x", 6, 6),
+        inst("p", "tanh", (6, 6), "x"),
+        inst("a", "dot", (6, 6), "p", "p", **dot),
+        inst("b", "dot", (6, 6), "p", "a", **dot),
+        inst("c", "dot", (6, 6), "p", "b", **dot),
+        inst("s", "add", (6, 6), "c", "b"),
+    )
+
+
+X = np.random.default_rng(3).normal(size=(6, 6)).astype(np.float32)
+
+
+def test_a_plan_that_states_stochastic_is_applied_literally_S2(module_of: ModelOf) -> None:
+    """Of a single product, under a profile that rounds to nearest."""
+    model = products(module_of)
+    only = Rule("drawn", "always", rounding="stochastic", name=("c",))
+    plan = make_plan(model, with_rules(find_policy("matmult/bf16"), only))
+    clean, literal = (api.compile(model, plan=plan, clean=c) for c in (True, False))
+    assert text.to_text(clean.module) == text.to_text(literal.module)
+    drawn = [np.asarray(p(X, seed=s)).tobytes() for p in (clean, literal) for s in (1, 2)]
+    assert drawn[:2] == drawn[2:]
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize("value", ["p", "x"])
+@pytest.mark.parametrize("other", ["", "nearest_even"])
+def test_what_a_convert_draws_hangs_on_its_own_reader_S2(
+    module_of: ModelOf, value: str, other: Any
+) -> None:
+    """Not on what the plan decides of others that read the same value before it."""
+    c = inst("c", "dot", (6, 6), value, value, dot_dimensions=ops.DotDimensions((1,), (0,)))
+    before = [inst(n, "sine", (6, 6), value) for n in "ef"]
+    root = Instruction("out", "tuple", TupleShape((Shape(F32, (6, 6)),) * 3), ("e", "f", "c"))
+    model = module_of(param("x", 6, 6), inst("p", "tanh", (6, 6), "x"), *before, c, root)
+    drawn = {"c": decide(BF16, F32, rounding="stochastic")}
+    alone = planned(model, **drawn)
+    beside = planned(model, e=decide(BF16, rounding=other), f=decide(BF16), **drawn)
+    results = [execute(m, X, seed=1) for m in (alone, beside)]
+    assert results[0][-1] == results[1][-1]
+    assert results[0][0] != results[1][0]  # the other decision acts
+    assert results[0][-1] != execute(alone, X, seed=2)[-1]
 
 
 @TYPES

@@ -368,7 +368,8 @@ def test_what_a_loop_carries_is_rounded_as_its_decision_says_S1(module_of: Model
     drawn = {}
     for rounding in ("", "nearest_even", "stochastic"):
         result = planned(model, clean=False, l=decide(BF16, rounding=rounding))
-        stated = {"e.to_bf16": rounding, "y.to_bf16": rounding} if rounding else {}
+        made = ("e.to_bf16.l.0.0", "y.to_bf16.result.0")
+        stated = dict.fromkeys(made, rounding) if rounding else {}
         assert stating(result, "rounding") == stated
         assert stating(result, "reason") == {"l": "why"}
         for profile in ("nearest_even", "stochastic"):
@@ -396,8 +397,8 @@ def test_a_constant_is_rounded_as_its_own_decision_says_S1(module_of: ModelOf) -
     }
     result = planned(model, clean=False, **decisions)
     assert stating(result, "rounding") == {
-        "k.to_bf16": "nearest_even",
-        "a.to_bf16": "stochastic",
-        "b.to_f16": "stochastic",
+        "k.to_bf16.nearest_even": "nearest_even",
+        "a.to_bf16.b.0": "stochastic",
+        "b.to_f16.c.0": "stochastic",
         "k.to_f16": "stochastic",
     }

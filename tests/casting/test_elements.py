@@ -411,7 +411,7 @@ def test_a_view_of_the_bits_reads_the_models_type() -> None:
     assert set(make_plan(model, neuron_policy("all", "bf16")).decisions) == {"y", "z"}
     views = {"bitcast_convert": lambda i, v: v[0].view(i.array.dtype.numpy)}
     result = check(model, "bf16", normal(5, 7), **views)
-    assert result.entry_computation.by_name["v"].operands == ("y.to_f32",)
+    assert result.entry_computation.by_name["v"].operands == ("y.to_f32.v.0",)
     plan = make_plan(model, neuron_policy("all", "bf16"))
     by_hand = dataclasses.replace(plan, decisions={"b": plan.decisions["y"]})
     with pytest.raises(InvalidArgument, match="b is a bitcast-convert that keeps"):

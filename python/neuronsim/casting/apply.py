@@ -54,9 +54,10 @@ def apply_plan(module: Module, plan: Plan, clean: bool = True) -> Module:
 
     A clean application has one convert for all readers of a value in one type. The literal one (`clean`
     is false) has one in front of each reader, but for what is given: constants and the entry's
-    parameters are converted once (A2). They compute the same bits unless the profile rounds
-    stochastically: each convert draws words of its own (S2), so that callers then take the literal
-    one. Converts that the plan itself makes stochastic are never shared.
+    parameters are converted once (A2). They compute the same bits unless converts draw words of their
+    own (S2): a plan that says so of any instruction is applied literally whatever `clean` is, and
+    callers whose profile rounds stochastically take the literal application. There a convert is named
+    after its reader, and draws the same words whatever the plan decides elsewhere.
     """
     check_plan(plan, module)
     flat = inline_calls(module)
@@ -64,9 +65,10 @@ def apply_plan(module: Module, plan: Plan, clean: bool = True) -> Module:
         return flat
     keep = plan.keep_output_type
     decisions = plan.decisions
+    clean = clean and all(d.rounding != "stochastic" for d in decisions.values())  # S2
     if clean:
         decisions = choose_types(flat, decisions, keep_output_type=keep)
-    shared = _Shared(flat, decisions_of_loops(flat, decisions), keep, clean)
+    shared = _Shared(flat, decisions, keep, clean)
     rewritten = {c.name: _Rewriter(c, decisions, shared).run() for c in graph_computations(flat)}
     computations = (rewritten.get(c.name, c) for c in flat.computations)
     planned = dataclasses.replace(flat, computations=(*shared.new_computations(), *computations))
@@ -114,11 +116,12 @@ class _Shared:
     """
 
     def __init__(
-        self, module: Module, carried: Mapping[str, Decision], keep_output_type: bool, clean: bool
+        self, module: Module, decisions: Mapping[str, Decision], keep_output_type: bool, clean: bool
     ) -> None:
         self.by_name = module.by_name
         self.entry = module.entry
-        self.carried = carried
+        self.carried = decisions_of_loops(module, decisions)
+        self.draws = any(d.rounding == "stochastic" for d in decisions.values())
         self.keep_output_type = keep_output_type
         self.clean = clean
         self.taken = {i.name for c in module.computations for i in c.instructions} | set(module.by_name)
@@ -160,6 +163,7 @@ class _Rewriter:
         self.made: dict[tuple[str, tuple[str, ...]], str] = {}  # tuples by their elements
         # By type, a tuple by those of its arrays, and rounding.
         self.converted: dict[tuple[str, object, Rounding], str] = {}
+        self.taken: dict[tuple[str, int], str] = {}  # elements of tuples, by number
 
     def run(self) -> Computation:
         old = self.computation
@@ -190,8 +194,8 @@ class _Rewriter:
             return self._as_planned(root)
         shape = self.computation.by_name[root].shape
         if carried is None:
-            return self._in_types_of(root, shape)
-        return self._in_types_of(root, retyped(shape, carried.output), carried.rounding)
+            return self._in_types_of(root, shape, "result")
+        return self._in_types_of(root, retyped(shape, carried.output), "result", carried.rounding)
 
     def _emit(self, i: Instruction, planned: Planned) -> str:
         self.body[i.name] = i
@@ -200,7 +204,7 @@ class _Rewriter:
 
     def _keep(self, i: Instruction) -> None:
         """An instruction that the plan leaves alone reads its operands in the model's types."""
-        operands = tuple(map(self._in_model_types, i.operands))
+        operands = tuple(self._in_model_types(o, f"{i.name}.{n}") for n, o in enumerate(i.operands))
         self._emit(i if operands == i.operands else i.replace(operands=operands), _own_types(i.shape))
 
     def _receive(self, i: Instruction, carried: Decision) -> None:
@@ -212,7 +216,8 @@ class _Rewriter:
         """A loop carries its values in the type that its body and condition take."""
         carried = self.shared.carried.get(i.called[0])
         shape = i.shape if carried is None else retyped(i.shape, carried.output)
-        operand = self._in_types_of(i.operands[0], shape, "" if carried is None else carried.rounding)
+        rounding: Rounding = "" if carried is None else carried.rounding
+        operand = self._in_types_of(i.operands[0], shape, f"{i.name}.0", rounding)
         loop = i.replace(operands=(operand,), shape=shape)
         decision = self.decisions.get(i.name)
         self._emit(_stating(loop, reason=decision.reason) if decision else loop, _own_types(shape))
@@ -248,7 +253,9 @@ class _Rewriter:
         return self.made[key]
 
     def _element(self, source: str, index: int) -> str:
-        """The name of a new instruction that takes an element of a tuple."""
+        """The name of an instruction that takes an element of a tuple."""
+        if (source, index) in self.taken:
+            return self.taken[source, index]
         shape = self.body[source].shape
         planned = self.types[source]
         assert isinstance(shape, TupleShape)
@@ -256,39 +263,49 @@ class _Rewriter:
         name = self.shared.fresh(f"{source}.{index}")
         attributes = {"tuple_index": index}
         taken = Instruction(name, "get-tuple-element", shape.elements[index], (source,), attributes)
-        return self._emit(taken, planned[index])
+        self.taken[source, index] = self._emit(taken, planned[index])
+        return name
 
-    def _in_model_types(self, name: str) -> str:
+    def _in_model_types(self, name: str, place: str) -> str:
         """The name of this value in the types that the model gives it."""
-        return self._in_types_of(name, self.computation.by_name[name].shape)
+        return self._in_types_of(name, self.computation.by_name[name].shape, place)
 
-    def _in_types_of(self, name: str, shape: AnyShape, rounding: Rounding = "") -> str:
+    def _in_types_of(self, name: str, shape: AnyShape, place: str, rounding: Rounding = "") -> str:
+        """The name of a value in these types; `place` is where it is read: reader and operand."""
         if isinstance(shape, Shape):
-            return self._as(name, shape.dtype, rounding)
+            return self._as(name, shape.dtype, place, rounding)
         if name in self.tuples:
-            elements = zip(self.tuples[name].operands, shape.elements, strict=True)
-            return self._tuple(name, tuple(self._in_types_of(o, e, rounding) for o, e in elements))
+            pairs = enumerate(zip(self.tuples[name].operands, shape.elements, strict=True))
+            elements = (self._in_types_of(o, e, f"{place}.{n}", rounding) for n, (o, e) in pairs)
+            return self._tuple(name, tuple(elements))
         types = tuple(s.dtype for s in shape.arrays())
         if types == tuple(s.dtype for s in self.body[name].shape.arrays()):
             return name
         key = (name, types, rounding)
-        if key not in self.converted or not self._is_shared(name, rounding):
+        if key not in self.converted or not self._is_shared(name):
             parts = [(self._element(name, n), e) for n, e in enumerate(shape.elements)]
-            cast = tuple(self._in_types_of(part, e, rounding) for part, e in parts)
+            cast = tuple(self._in_types_of(part, e, place, rounding) for part, e in parts)
             whole = Instruction(self.shared.fresh(f"{name}.cast"), "tuple", shape, cast)
             self.converted[key] = self._emit(whole, _own_types(shape))
         return self.converted[key]
 
-    def _is_shared(self, name: str, rounding: Rounding) -> bool:
-        """Whether all readers of a value share its converts: those of what is given do (A2), and where
-        each drew words of its own (S2) no others.
+    def _is_shared(self, name: str) -> bool:
+        """Whether all readers of a value share its converts: in a literal application those of what is
+        given do (A2), and no others.
         """
         i = self.body[name]
         of_entry = i.opcode == "parameter" and self.computation.name == self.shared.entry
-        given = of_entry or i.opcode == "constant"
-        return given or (self.shared.clean and rounding != "stochastic")
+        return self.shared.clean or of_entry or i.opcode == "constant"
 
-    def _as(self, name: str, wanted: DType, rounding: Rounding = "") -> str:
+    def _names_rounding(self, rounding: Rounding) -> bool:
+        """Whether the name of a shared convert has to tell its rounding, lest it take the one by which
+        another convert of the value draws its words (S2).
+        """
+        if self.shared.clean or rounding == "stochastic":
+            return False
+        return rounding != "" or self.shared.draws
+
+    def _as(self, name: str, wanted: DType, place: str, rounding: Rounding = "") -> str:
         """The name of this array in another float type, converted in front of its reader, or of the
         first that shares it.
         """
@@ -301,32 +318,38 @@ class _Rewriter:
         if wanted is dtypes.float32:
             rounding = ""  # widening rounds nothing
         key = (name, wanted, rounding)
-        if key not in self.converted or not self._is_shared(name, rounding):
+        is_shared = self._is_shared(name)
+        if key not in self.converted or not is_shared:
             narrow = carrier(have) is not dtypes.float32
             if travels_in_float32(wanted) and narrow and not contains(wanted, have):
-                source = self._as(name, dtypes.float32)
+                source = self._as(name, dtypes.float32, place)
             else:
                 source = name
-            new = self.shared.fresh(f"{name}.to_{short_name(wanted)}")
-            made = convert(new, source, self.body[source].array, wanted)
+            new = f"{name}.to_{short_name(wanted)}"
+            if not is_shared:
+                new = f"{new}.{place}"
+            elif self._names_rounding(rounding):
+                new = f"{new}.{rounding or 'profile'}"
+            made = convert(self.shared.fresh(new), source, self.body[source].array, wanted)
             self.converted[key] = self._emit(_stating(made, rounding=rounding), wanted)
         return self.converted[key]
 
-    def _operand(self, name: str, d: Decision, number: int, *, wide: bool) -> str:
+    def _operand(self, i: Instruction, number: int, d: Decision, *, wide: bool) -> str:
+        name, place = i.operands[number], f"{i.name}.{number}"
         if not _is_float32(self.computation.by_name[name].shape):
-            return self._in_model_types(name)
+            return self._in_model_types(name, place)
         if number in d.float32_operands:
-            return self._as(name, dtypes.float32)
+            return self._as(name, dtypes.float32, place)
         rounding, own = d.rounding, self.decisions.get(name)
         if own is not None and self.body[name].opcode == "constant" and own.output is d.operand:
             rounding = own.rounding or rounding  # what a decision converts once is rounded as it says
-        rounded = self._as(name, d.operand, rounding)
-        return self._as(rounded, dtypes.float32) if wide else rounded
+        rounded = self._as(name, d.operand, place, rounding)
+        return self._as(rounded, dtypes.float32, place) if wide else rounded
 
     def _lower(self, i: Instruction, d: Decision) -> None:
         wide = _runs_in_float32(i, d)
         read, given = (dtypes.float32, dtypes.float32) if wide else (d.operand, carrier(d.output))
-        operands = tuple(self._operand(o, d, n, wide=wide) for n, o in enumerate(i.operands))
+        operands = tuple(self._operand(i, n, d, wide=wide) for n in range(len(i.operands)))
         lowered = i.replace(operands=operands, shape=retyped(i.shape, given))
         if i.opcode in APPLIES_SCALARS:
             called = tuple(self.shared.retyped(n, i.opcode, read) for n in i.called)
@@ -350,7 +373,8 @@ class _Rewriter:
             results = _rounded_results(i, d)
             for n in range(len(raw.shape.elements)):
                 part = self._element(raw.name, n)
-                parts.append(self._as(part, d.output, d.rounding) if n in results else part)
+                rounds = n in results
+                parts.append(self._as(part, d.output, i.name, d.rounding) if rounds else part)
             elements = tuple(self.body[p].shape for p in parts)
             rounded = Instruction(i.name, "tuple", TupleShape(elements), tuple(parts))
         rounded = _stating(rounded, reason=d.reason).replace(metadata=i.metadata)

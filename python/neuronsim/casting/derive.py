@@ -168,7 +168,7 @@ class _Derivation:
         names = [source.name]
         if source.opcode == "convert":  # widened on the way
             names.append(source.operands[0])
-        return any(_is_named(i.name, n, r"to_\w+") for n in names)
+        return any(_is_named(i.name, n, r"to_\w+(\..+)?") for n in names)
 
     def _outputs(self, i: Instruction) -> list[DType]:
         """The formats of the arrays that a decided instruction gives."""
