@@ -189,7 +189,8 @@ def _dot(b: _Body) -> Instruction:
 
 def _of_narrow(b: _Body) -> Instruction:
     """A value that the model itself has in a narrow type."""
-    dtype = b.rng.choice((dtypes.bfloat16, dtypes.float16, dtypes.float8_e4m3))
+    narrow = (dtypes.bfloat16, dtypes.float16, dtypes.float8_e4m3, dtypes.float8_e5m2)
+    dtype = b.rng.choice(narrow)
     x = b.leaf(b.rng.choice(DIMS), dtype)
     return b.add("convert", Shape(F32, x.array.dims), x)
 

@@ -68,6 +68,58 @@ def test_clean_and_literal_application_agree(lows: tuple[DType, ...]) -> None:
     assert fewer > 20
 
 
+def with_specials(x: ops.Bits, seed: int) -> ops.Bits:
+    """The array with an Inf of each sign and a NaN among its floats."""
+    data = x.data.copy()
+    if x.dtype.kind == "float":
+        values = np.asarray([np.inf, -np.inf, np.nan], x.dtype.numpy).view(data.dtype)
+        where = np.random.default_rng(seed).permutation(data.size)[:3]
+        data.flat[where] = values[: len(where)]
+    return ops.Bits(data, x.dtype)
+
+
+NAN = Profile(fp8_overflow="nan")
+INF = ops.Bits(np.array([1, np.inf, -np.inf, np.nan], np.float32), F32)
+
+
+@pytest.mark.parametrize("other", [dtypes.float_format(3, 2), F16], ids=lambda t: t.name)
+@pytest.mark.parametrize("low", FORMATS[2:], ids=lambda t: t.name)
+def test_float8_whose_overflow_is_nan_agrees_C3(low: DType, other: DType) -> None:
+    """Infs of parameters, in the low type too, and of another type's values."""
+    for seed in range(120):
+        e = example(seed, (low, other), size=20)
+        literal, clean = (planned(e, clean=c) for c in (False, True))
+        inputs = tuple(with_specials(x, seed) for x in e.inputs)
+        assert results(clean, inputs, NAN) == results(literal, inputs, NAN), seed
+
+
+@pytest.mark.parametrize("of_type", ["parameter", "decided parameter", "operation"])
+def test_float8_that_holds_inf_is_rounded_again_C3(of_type: str) -> None:
+    """A float8 parameter's Inf, and that of an operation in a smaller open format."""
+    low, small = dtypes.float8_e5m2, dtypes.float_format(3, 2)
+    given = F32 if of_type == "operation" else low
+    opcode = "exponential" if of_type == "operation" else "convert"
+    body = (
+        Instruction("x", "parameter", Shape(given, (4,)), (), {"number": 0}),
+        Instruction("y", opcode, Shape(F32, (4,)), ("x",)),
+        Instruction("n", "negate", Shape(F32, (4,)), ("y",)),
+        Instruction("t", "tanh", Shape(F32, (4,)), ("n",)),
+        Instruction("out", "tuple", TupleShape((Shape(F32, (4,)),) * 3), ("n", "y", "t")),
+    )
+    if of_type == "decided parameter":  # the negation is read by what is decided alone
+        body = (*body[:-1], Instruction("out", "tuple", TupleShape((Shape(F32, (4,)),)), ("t",)))
+    module = Module("m", "main", (Computation("main", body, "out"),))
+    decisions = {"n": Decision(low, F32, low, "test")}
+    if of_type == "operation":
+        decisions["y"] = Decision(small, F32, small, "test")
+    elif of_type == "decided parameter":
+        decisions = dict.fromkeys("yt", Decision(low, F32, low, "test"))
+    x = INF if given is F32 else rounded(INF, low, Profile())
+    e = Example(module, (x,), decisions)
+    literal, clean = (planned(e, clean=c) for c in (False, True))
+    assert results(clean, e.inputs, NAN) == results(literal, e.inputs, NAN)
+
+
 # ---- merging -------------------------------------------------------------------------------------
 
 DEVICE = (*FORMATS, dtypes.float8_e4m3fn, F32)

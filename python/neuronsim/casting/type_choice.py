@@ -115,6 +115,8 @@ class _Chooser:
         """The decisions that change."""
         if not any(self._names_low(i.name) for i in self.c.instructions):
             return {}
+        if self.low.itemsize == 1 and _keeps_given(self.module, self.decisions, self.low):
+            return {}
         for i in self.c.instructions:
             self.kept[i.name] = self._kept(i)
         given = self._leaves(self.c.root) if self.own_root else set()
@@ -259,6 +261,8 @@ class _Chooser:
         i, kept = self.by_name[name], self._kept_type(name)
         if i.opcode == "constant":
             return _constant_is_representable(i.attributes["literal"], self.low)
+        if self.low.itemsize == 1:  # which may have stored Inf as NaN, and only its own (C3)
+            return kept is self.low
         if kept is not dtypes.float32:
             return contains(self.low, kept)
         if i.opcode == "convert" and name not in self.decisions:
@@ -448,6 +452,19 @@ class _Network:
             return certain if certain in readers else readers[0], []
         self.nodes += 1
         return self.nodes - 1, readers
+
+
+def _keeps_given(module: Module, decisions: Mapping[str, Decision], dtype: DType) -> bool:
+    """Whether the model gives values in this type that a decision keeps in it, so that nothing stored
+    them there: a float8 may then hold an Inf that its conversion takes to NaN (C3).
+    """
+    return any(
+        i.opcode == "convert"
+        and i.name in decisions
+        and decisions[i.name].output is c.by_name[i.operands[0]].array.dtype is dtype
+        for c in graph_computations(module)
+        for i in c.instructions
+    )
 
 
 def _in_float32(reason: str) -> Decision:
