@@ -325,6 +325,22 @@ def test_stochastic_rounding_stays_in_its_place_S2() -> None:
     assert choose_types(broadcast_then("tanh"), plan) == plan
 
 
+@pytest.mark.parametrize("roundings", [*itertools.product(("", "nearest_even"), repeat=2)])
+def test_rounding_to_nearest_shares_converts_S1(roundings: tuple[Rounding, ...]) -> None:
+    """With what the profile rounds to nearest, and with other decisions that state it."""
+    module = broadcast_then("tanh")
+    entry = module.entry_computation
+    body = (*entry.instructions, Instruction("z", "sine", Shape(F32, (5, 3)), ("b",)))
+    module = module.replace_entry(Computation("main", body, "z"))
+    module = module.replace_entry(Computation("main", (*body, tuple_of(module, "y", "z")), "out"))
+    decisions = {n: low(r) for n, r in zip("yz", roundings, strict=True)}
+    e = Example(module, (ops.Bits(np.array([1 / 3, 2.1, np.inf], np.float32), F32),), decisions)
+    literal, clean = (planned(e, clean=c) for c in (False, True))
+    # The two results are widened; the vector is rounded once, before it is broadcast.
+    assert (converted_bytes(literal), converted_bytes(clean)) == (4 * 15 * 6, 3 * 6 + 2 * 15 * 6)
+    assert results(clean, e.inputs, Profile()) == results(literal, e.inputs, Profile())
+
+
 def test_a_value_that_is_read_as_it_is_is_not_rounded() -> None:
     module = broadcast_then("tanh")
     body = (*module.entry_computation.instructions, tuple_of(module, "b", "y"))

@@ -317,7 +317,8 @@ class _Rewriter:
             return name  # what travels in float32 is a float32
         if wanted is dtypes.float32:
             rounding = ""  # widening rounds nothing
-        key = (name, wanted, rounding)
+        # Where a plan is cleaned, the profile's own rounding is to nearest too.
+        key = (name, wanted, "" if self.shared.clean else rounding)
         is_shared = self._is_shared(name)
         if key not in self.converted or not is_shared:
             narrow = carrier(have) is not dtypes.float32
@@ -331,8 +332,10 @@ class _Rewriter:
             elif self._names_rounding(rounding):
                 new = f"{new}.{rounding or 'profile'}"
             made = convert(self.shared.fresh(new), source, self.body[source].array, wanted)
-            self.converted[key] = self._emit(_stating(made, rounding=rounding), wanted)
-        return self.converted[key]
+            self.converted[key] = self._emit(made, wanted)
+        found = self.converted[key]
+        self.body[found] = _stating(self.body[found], rounding=rounding)
+        return found
 
     def _operand(self, i: Instruction, number: int, d: Decision, *, wide: bool) -> str:
         name, place = i.operands[number], f"{i.name}.{number}"

@@ -226,7 +226,8 @@ class _Chooser:
         elif isinstance(source.shape, Shape) and source.shape.dtype is dtypes.float32:
             readers = self._readers_of(source.name)
             readers.types.add(dtype)
-            readers.exactly |= rounding != "" or dtype is not self.low
+            # The profile rounds to nearest too, so that a reader may state it.
+            readers.exactly |= rounding == "stochastic" or dtype is not self.low
 
     def _readers_of(self, name: str) -> _Readers:
         return self.readers.setdefault(self._source(name), _Readers())
