@@ -18,16 +18,18 @@ from neuronsim.arrays.array import Array
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.commuting import MOVES
 from neuronsim.casting.convert_merging import converted_bytes, merge_converts
+from neuronsim.casting.explain import casts
 from neuronsim.casting.plan import Plan, fingerprint, make_plan
 from neuronsim.casting.policy import Decision, Rounding, neuron_policy
 from neuronsim.casting.type_choice import choose_types
 from neuronsim.dtypes import DType
 from neuronsim.errors import NeuronSimError
+from neuronsim.executor.compile import compile_module
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape, inline_calls
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
-from neuronsim.targets import AutoCast
+from neuronsim.targets import AutoCast, find_target
 
 F32, BF16, F16 = dtypes.float32, dtypes.bfloat16, dtypes.float16
 LOWS: tuple[tuple[DType, ...], ...] = (
@@ -291,6 +293,32 @@ def test_a_training_step_converts_fewer_bytes() -> None:
     plan = make_plan(model, neuron_policy("matmult", "bf16"))
     literal, clean = (converted_bytes(apply_plan(model, plan, clean=c)) for c in (False, True))
     assert (literal, clean) == (28152, 20040)
+
+
+def test_an_element_of_a_tuple_is_constant_where_it_was_one() -> None:
+    """It is converted whole, before the program runs, and the slice of it is not."""
+    fine = ops.Bits(np.full((8, 4), 1 / 3, np.float32), F32)
+    pair = TupleShape((Shape(F32, (4,)), Shape(F32, (8, 4))))
+    body = (
+        Instruction("x", "parameter", Shape(F32, (4,)), (), {"number": 0}),
+        Instruction("c", "constant", Shape(F32, (8, 4)), (), {"literal": fine}),
+        Instruction("t", "tuple", pair, ("x", "c")),
+        Instruction("g", "get-tuple-element", Shape(F32, (8, 4)), ("t",), {"tuple_index": 1}),
+        Instruction("s", "slice", Shape(F32, (1, 4)), ("g",), {"slice": ((0, 1, 1), (0, 4, 1))}),
+        Instruction("r", "reverse", Shape(F32, (1, 4)), ("s",), {"dimensions": (0,)}),
+        Instruction("y", "exponential", Shape(F32, (1, 4)), ("r",)),
+    )
+    module = Module("m", "main", (Computation("main", body, "y"),))
+    plan = Plan("test", "m", fingerprint(module), {"r": low()})
+    literal, clean = (apply_plan(module, plan, clean=c) for c in (False, True))
+    # The slice is rounded and its reverse widened in the one; the constant, for nothing, in the other.
+    assert (converted_bytes(literal), converted_bytes(clean)) == (2 * 4 * 6, 0)
+    for applied in (literal, clean):
+        found = casts(module, applied, plan)
+        assert sum(c.bytes for c in found if not c.of_constant) == converted_bytes(applied)
+        steps = compile_module(applied, Profile(), find_target("host")).steps
+        names = {name for step in steps for name in step.instructions}
+        assert names.isdisjoint(c.name for c in found if c.of_constant)
 
 
 # ---- what stays ----------------------------------------------------------------------------------

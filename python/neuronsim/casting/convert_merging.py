@@ -150,6 +150,24 @@ def _without_dead(body: Mapping[str, Instruction], root: str) -> tuple[Instructi
     return tuple(reversed(kept))
 
 
+def converted_before(computation: Computation) -> set[str]:
+    """The names of constants and of their float converts, as elements of tuples too, which are there
+    before the program runs.
+    """
+    found: set[str] = set()
+    for i in computation.instructions:
+        source = i
+        if i.opcode == "get-tuple-element":
+            whole = computation.by_name[i.operands[0]]
+            if whole.opcode == "tuple":
+                source = computation.by_name[whole.operands[i.attributes["tuple_index"]]]
+        elif _rounds(i, computation.by_name):
+            source = computation.by_name[i.operands[0]]
+        if i.opcode == "constant" or source.name in found:
+            found.add(i.name)
+    return found
+
+
 def converted_bytes(module: Module) -> int:
     """The bytes that the converts between float types of a module read and write, and its
     reduce-precisions: those of constants do so before the program runs, and are not counted.
@@ -158,11 +176,9 @@ def converted_bytes(module: Module) -> int:
     """
     total = 0
     for c in graph_computations(module):
-        constants: set[str] = set()
+        constants = converted_before(c)
         for i in c.instructions:
-            if i.opcode == "constant" or (_rounds(i, c.by_name) and i.operands[0] in constants):
-                constants.add(i.name)
-            elif _rounds(i, c.by_name):
+            if i.name not in constants and _rounds(i, c.by_name):
                 source, wanted = c.by_name[i.operands[0]].array.dtype, i.array.dtype
                 if source is not wanted or i.opcode == "reduce-precision":
                     total += math.prod(i.array.dims) * (source.itemsize + wanted.itemsize)

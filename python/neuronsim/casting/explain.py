@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from neuronsim.casting.convert_merging import converted_before
 from neuronsim.casting.plan import Plan
 from neuronsim.casting.policy import Decision
 from neuronsim.errors import InvalidArgument, nearest
@@ -36,7 +37,7 @@ def casts(model: Module, planned: Module, plan: Plan) -> tuple[Cast, ...]:
     own = {i.name: i for c in graph_computations(inline_calls(model)) for i in c.instructions}
     found = []
     for c in graph_computations(planned):
-        users = c.users()
+        users, constants = c.users(), converted_before(c)
         for i in c.instructions:
             known = own.get(i.name)
             if i.opcode not in CONVERTS or (known is not None and known.opcode == i.opcode):
@@ -53,7 +54,7 @@ def casts(model: Module, planned: Module, plan: Plan) -> tuple[Cast, ...]:
                     bytes=math.prod(i.array.dims) * sizes,
                     readers=readers or (c.root,),
                     reason=_reason(i, readers, plan),
-                    of_constant=source.opcode == "constant",
+                    of_constant=i.name in constants,
                 )
             )
     return tuple(found)
