@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -441,6 +445,113 @@ def test_lint_of_10000_instructions_is_not_quadratic() -> None:
         assert lint(module, plan, TRN1)
         seconds.append(time.process_time() - start)
     assert min(seconds) < 10  # quadratic time is minutes
+
+
+def _barrier(count: int) -> Module:
+    """A tuple of this many arrays, each taken out of it."""
+    numbers = range(count)
+    shape = f"({', '.join(['f32[8]'] * count)})"
+    return module_of(
+        "\n".join(
+            [
+                "x = f32[8] parameter(0)",
+                *(f"n{k} = f32[8] negate(x)" for k in numbers),
+                f"t = {shape} tuple({', '.join(f'n{k}' for k in numbers)})",
+                f"o = {shape} opt-barrier(t)",
+                *(f"g{k} = f32[8] get-tuple-element(o), index={k}" for k in numbers),
+                *(f"e{k} = f32[8] exponential(g{k})" for k in numbers),
+                f"ROOT r = {shape} tuple({', '.join(f'e{k}' for k in numbers)})",
+            ]
+        )
+    )
+
+
+def _wide_loop(count: int) -> Module:
+    """A loop that carries this many arrays."""
+    numbers = range(count)
+    shape = f"(s32[], {', '.join(['f32[8]'] * count)})"
+    loop = [
+        f"body {{ s = {shape} parameter(0)",
+        "i = s32[] get-tuple-element(s), index=0",
+        "one = s32[] constant(1)",
+        "j = s32[] add(i, one)",
+        *(f"g{k} = f32[8] get-tuple-element(s), index={k + 1}" for k in numbers),
+        *(f"e{k} = f32[8] exponential(g{k})" for k in numbers),
+        f"ROOT b = {shape} tuple(j, {', '.join(f'e{k}' for k in numbers)}) }}",
+        f"cond {{ s = {shape} parameter(0)",
+        "i = s32[] get-tuple-element(s), index=0",
+        "ten = s32[] constant(10)",
+        "ROOT less = pred[] compare(i, ten), direction=LT }",
+    ]
+    entry = [
+        "x = f32[8] parameter(0)",
+        "zero = s32[] constant(0)",
+        f"t = {shape} tuple(zero, {', '.join(['x'] * count)})",
+        f"ROOT w = {shape} while(t), condition=cond, body=body",
+    ]
+    return module_of("\n".join(entry), "\n".join(loop))
+
+
+def _constants(count: int) -> Module:
+    """A tuple of this many constants that float16 does not hold."""
+    numbers = range(count)
+    shape = f"({', '.join(['f32[]'] * count)})"
+    body = [f"c{k} = f32[] constant({100_000 + k})" for k in numbers]
+    return module_of(
+        "\n".join([*body, f"ROOT t = {shape} tuple({', '.join(f'c{k}' for k in numbers)})"])
+    )
+
+
+def _copies(count: int) -> Module:
+    """A value that is copied this many times."""
+    body = ["x0 = f32[8] parameter(0)"]
+    body += [f"x{k + 1} = f32[8] copy(x{k})" for k in range(count)]
+    return module_of("\n".join([*body, f"ROOT r = f32[8] negate(x{count})"]))
+
+
+def _many_loops(count: int) -> Module:
+    """This many loops, one after the other."""
+    shape = "(s32[], f32[8])"
+    called, entry = [], ["x = f32[8] parameter(0)", "z = s32[] constant(0)"]
+    entry.append(f"w0 = {shape} tuple(z, x)")
+    for k in range(count):
+        called += [
+            f"body{k} {{ s{k} = {shape} parameter(0)",
+            f"i{k} = s32[] get-tuple-element(s{k}), index=0",
+            f"v{k} = f32[8] get-tuple-element(s{k}), index=1",
+            f"ROOT b{k} = {shape} tuple(i{k}, v{k}) }}",
+            f"cond{k} {{ p{k} = {shape} parameter(0)",
+            f"ROOT no{k} = pred[] constant(false) }}",
+        ]
+        entry.append(f"w{k + 1} = {shape} while(w{k}), condition=cond{k}, body=body{k}")
+    entry.append(f"ROOT r = f32[8] get-tuple-element(w{count}), index=1")
+    return module_of("\n".join(entry), "\n".join(called))
+
+
+def _lines_per_instruction(module: Module) -> float:
+    """How many lines of Python one instruction costs: no seconds, which hang on the machine."""
+    plan = make_plan(module, neuron_policy("all", FP16))
+    lines = 0
+
+    def count(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        lint(module, plan, TRN1)
+    finally:
+        sys.settrace(before)
+    return lines / sum(len(c.instructions) for c in module.computations)
+
+
+@pytest.mark.parametrize("build", [_barrier, _wide_loop, _constants, _copies, _many_loops])
+def test_lint_takes_the_same_time_for_each_instruction_of_wide_and_long_modules(
+    build: Callable[[int], Module],
+) -> None:
+    assert _lines_per_instruction(build(480)) < 1.2 * _lines_per_instruction(build(60))
 
 
 def test_lint_reads_every_operator_and_network() -> None:

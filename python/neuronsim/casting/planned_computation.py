@@ -50,11 +50,10 @@ class PlannedComputation:
         self._context = context
         self._decisions = plan.decisions
 
-    @cached_property
+    @property
     def is_loop(self) -> bool:
         """Whether it is the body of a loop."""
-        loops = (i for c in self.module.computations for i in c.instructions if i.opcode == "while")
-        return any(i.called[0] == self.computation.name for i in loops)
+        return self.computation.name in self._context.bodies
 
     def depth(self, i: Instruction) -> int:
         """The elements that one result sums; 0 where it sums none."""
@@ -108,23 +107,36 @@ class PlannedComputation:
 
     def source(self, name: str) -> Instruction:
         """The instruction whose values another one moves or converts."""
-        i = self.by_name[name]
-        while i.opcode in MOVES and i.operands:
-            i = self.by_name[i.operands[0]]
-        return i
+        return self._sources[name]
+
+    @cached_property
+    def _sources(self) -> Mapping[str, Instruction]:
+        found: dict[str, Instruction] = {}
+        for i in self.computation.instructions:
+            found[i.name] = found[i.operands[0]] if i.opcode in MOVES and i.operands else i
+        return found
+
+    @cached_property
+    def _reads(self) -> Mapping[str, Sequence[tuple[Instruction, int]]]:
+        """What reads each value, and as which operand."""
+        found: dict[str, list[tuple[Instruction, int]]] = {
+            i.name: [] for i in self.computation.instructions
+        }
+        for i in self.computation.instructions:
+            for number, o in enumerate(i.operands):
+                found[o].append((i, number))
+        return found
 
     def readers(self, name: str) -> Iterator[tuple[Instruction, int]]:
         """What computes with a value, through moves, and as which operand it reads it."""
         pending, seen = [name], {name}
         while pending:
-            at = pending.pop()
-            for user in self.users[at]:
-                for number in (n for n, o in enumerate(user.operands) if o == at):
-                    if user.opcode not in MOVES or number:
-                        yield user, number
-                    elif user.name not in seen:
-                        seen.add(user.name)
-                        pending.append(user.name)
+            for user, number in self._reads[pending.pop()]:
+                if user.opcode not in MOVES or number:
+                    yield user, number
+                elif user.name not in seen:
+                    seen.add(user.name)
+                    pending.append(user.name)
 
     def narrowest(self, name: str) -> Iterator[tuple[Instruction, DType]]:
         """The types narrower than float32 to which a value is rounded before something computes with
@@ -135,12 +147,7 @@ class PlannedComputation:
         while pending:
             i = pending.pop()
             types = [(i, self.gives(i))]
-            types += [
-                (u, self.reads(u, n))
-                for u in self.users[i.name]
-                for n, o in enumerate(u.operands)
-                if o == i.name
-            ]
+            types += [(u, self.reads(u, n)) for u, n in self._reads[i.name]]
             for at, t in types:
                 if t is not None and is_narrow(t) and t not in found:
                     found.add(t)

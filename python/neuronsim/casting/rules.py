@@ -55,6 +55,11 @@ class RuleContext:
         return {i.name: i for c in graph_computations(self.module) for i in c.instructions}
 
     @cached_property
+    def bodies(self) -> frozenset[str]:
+        """The computations that loops repeat."""
+        return frozenset(i.called[0] for i in self.instructions.values() if i.opcode == "while")
+
+    @cached_property
     def constants(self) -> Mapping[str, float]:
         """The largest finite magnitudes of float constants, and of what only hands them on."""
         found: dict[str, float] = {}
@@ -259,24 +264,31 @@ def reduction_depth(i: Instruction, context: RuleContext) -> int:
 
     A window counts as a whole, also where a part of it lies in the padding.
     """
-    dims = [s.dims for o in i.operands[:2] for s in context.instructions[o].shape.arrays()[:1]]
     match i.opcode:
         case "dot":
-            return math.prod(dims[0][n] for n in i.attributes["dot_dimensions"].lhs_contracting)
+            dims = _operand_dims(i, 0, context)
+            return math.prod(dims[n] for n in i.attributes["dot_dimensions"].lhs_contracting)
         case "convolution":
-            features: int = dims[1][i.attributes["dimension_numbers"].kernel_input_feature]
+            kernel = _operand_dims(i, 1, context)
+            features = kernel[i.attributes["dimension_numbers"].kernel_input_feature]
             return _window_size(i) * features  # of one group
         case "reduce" | "reduce-window" | "select-and-scatter":
             reducer = simple_reducer(context.module.by_name[i.called[-1]])
             if reducer in _CHOOSES:
                 return 0
             if i.opcode == "reduce":
-                return math.prod(dims[0][n] for n in i.attributes["dimensions"])
+                dims = _operand_dims(i, 0, context)
+                return math.prod(dims[n] for n in i.attributes["dimensions"])
             return _window_size(i)
         case "batch-norm-training" | "batch-norm-grad":
             channel = i.attributes["feature_index"]
-            return math.prod(n for axis, n in enumerate(dims[0]) if axis != channel)
+            dims = _operand_dims(i, 0, context)
+            return math.prod(n for axis, n in enumerate(dims) if axis != channel)
     return 0
+
+
+def _operand_dims(i: Instruction, number: int, context: RuleContext) -> tuple[int, ...]:
+    return context.instructions[i.operands[number]].array.dims
 
 
 def _window_size(i: Instruction) -> int:

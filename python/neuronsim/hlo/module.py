@@ -404,8 +404,8 @@ def _with_unique_names(module: Module, taken: set[str]) -> tuple[Computation, ..
     changed: dict[str, Computation] = {}
     for c in reversed(graph_computations(module)):  # the entry is last
         new = {i.name: i.name for i in c.instructions}
-        twice = seen & new.keys()
-        seen |= new.keys()
+        twice = seen.intersection(new)
+        seen.update(new)
         if twice:
             new |= {n: fresh_name(f"{c.name}.{n}", taken) for n in new if n in twice}
             body = tuple(
