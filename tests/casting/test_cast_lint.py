@@ -510,7 +510,7 @@ def _copies(count: int) -> Module:
 
 
 def _many_loops(count: int) -> Module:
-    """This many loops, one after the other."""
+    """As many loops, one after the other."""
     shape = "(s32[], f32[8])"
     called, entry = [], ["x = f32[8] parameter(0)", "z = s32[] constant(0)"]
     entry.append(f"w0 = {shape} tuple(z, x)")

@@ -270,7 +270,7 @@ def reduction_depth(i: Instruction, context: RuleContext) -> int:
             return math.prod(dims[n] for n in i.attributes["dot_dimensions"].lhs_contracting)
         case "convolution":
             kernel = _operand_dims(i, 1, context)
-            features = kernel[i.attributes["dimension_numbers"].kernel_input_feature]
+            features: int = kernel[i.attributes["dimension_numbers"].kernel_input_feature]
             return _window_size(i) * features  # of one group
         case "reduce" | "reduce-window" | "select-and-scatter":
             reducer = simple_reducer(context.module.by_name[i.called[-1]])
