@@ -144,6 +144,8 @@ CASES = (
     Case("softmax of narrow logits", FP16, "s", "65504, and logits of 64 are off by up to 0.03125",
          SOFTMAX + "ROOT y = f32[4,16] divide(e, tb)",
          ("ROOT y = f32[4,16] divide(e, tb)", "ROOT y = f32[4,16] divide(x, tb)")),
+    Case("softmax of narrow logits", BF16, "s", "a softmax reads bfloat16: logits of 64 are off by up "
+         "to 0.25", SOFTMAX + "ROOT y = f32[4,16] divide(e, tb)", ("", ""), repaired_low="tf32"),
     Case("exponential without maximum", FP16, "e", "beyond 11.09 its result is Inf",
          "x = f32[4] parameter(0)\nROOT e = f32[4] exponential(x)",
          ("x = f32[4] parameter(0)", "p = f32[4] parameter(0)\nx = f32[4] tanh(p)")),
@@ -187,6 +189,22 @@ CASES = (
     Case("sum beyond the type", FP16, "t", "a sum of 4096 elements is Inf from magnitudes of 16 on",
          "x = f32[4096] parameter(0)\nzero = f32[] constant(0)\n"
          "ROOT t = f32[] reduce(x, zero), dimensions={0}, to_apply=add", ("4096", "256")),
+    Case("sum beyond the type", FP16, "d", "a sum of 100000 squares is Inf from magnitudes of 0.809 on",
+         "x = f32[100000] parameter(0)\nROOT d = f32[] dot(x, x), lhs_contracting_dims={0}, "
+         "rhs_contracting_dims={0}", ("100000", "8")),
+    Case("sum beyond the type", FP16, "d", "a sum of 4096 products is Inf from magnitudes of 16 on",
+         "x = f32[4096] parameter(0)\nw = f32[4096] parameter(1)\n"
+         "ROOT d = f32[] dot(x, w), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+         ("4096", "256")),
+    Case("sum beyond the type", FP16, "d", "a sum of 257 products of up to 255 reaches 65535",
+         "x = u8[257] parameter(0)\nf = f32[257] convert(x)\np = f32[257] parameter(1)\n"
+         "t = f32[257] tanh(p)\nROOT d = f32[] dot(f, t), lhs_contracting_dims={0}, "
+         "rhs_contracting_dims={0}", ("257", "256")),
+    Case("sum beyond the type", FP16, "d", "a sum of 1152 products with up to 2 is Inf from magnitudes "
+         "of 28.4 on",
+         "x = f32[1,9,9,128] parameter(0)\ntwo = f32[] constant(2)\n"
+         "k = f32[3,3,128,4] broadcast(two), dimensions={}\nROOT d = f32[1,7,7,4] convolution(x, k), "
+         "window={size=3x3}, dim_labels=b01f_01io->b01f", ("constant(2)", "constant(1)")),
     Case("64-bit indices are truncated", BF16, "c", "4294967296 to 4294967296 lose their high 32 bits",
          "x = s64[4] parameter(0)\nc = s64[] constant(4294967296)\nb = s64[4] broadcast(c), "
          "dimensions={}\n"
@@ -266,6 +284,18 @@ def test_lint_of_float32_finds_nothing(setting: str) -> None:
     for case in CASES:
         integers = case.rule.startswith(("64-bit", "clamp"))
         assert integers or found_in(_broken(case), BF16, setting) == ()
+
+
+@pytest.mark.parametrize("setting", ["none", "matmult"])
+def test_lint_of_shipped_networks_in_float32_or_with_bfloat16_products_finds_nothing(
+    setting: str,
+) -> None:
+    files = [
+        *(ROOT / "tests" / "data" / "networks").glob("*.pb"),
+        *(ROOT / "examples").rglob("*.hlo.pb"),
+    ]
+    assert len(files) > 5
+    assert {p.name: f for p in files if (f := found_in(proto.read(p), BF16, setting))} == {}
 
 
 SUM = """x = f32[4,LENGTH] parameter(0)
@@ -358,7 +388,8 @@ def test_a_mask_that_is_only_compared_or_begins_a_maximum_is_no_finding() -> Non
         SOFTMAX.replace("constant(-inf)", "constant(-3.4028235e38)")
         + "ROOT y = f32[4,16] divide(e, tb)"
     )
-    assert found_in(module_of(body), BF16) == ()
+    assert {f.rule for f in found_in(module_of(body), BF16)} == {"softmax of narrow logits"}
+    assert found_in(module_of(body), "tf32") == ()
 
 
 # ---- calibration, policies, printing -------------------------------------------------------------

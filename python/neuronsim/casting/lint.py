@@ -147,14 +147,17 @@ def _softmax_input(scope: PlannedComputation) -> Broken:
         if i is None or dtype is None or not is_narrow(dtype):
             continue
         known = scope.observed(c.input)
-        if known is None and _has_small_range(dtype):
-            yield (
-                i,
-                f"a {c.kind} reads {dtype.name}: {_largest(dtype)}, and logits of 64 are off by up to "
-                f"{64 * dtype.eps / 2:g}",
-                c.instructions,
-            )
-        elif known is not None:
+        if known is None:
+            error = _USUAL_LOGIT * dtype.eps / 2
+            if _has_small_range(dtype) or error > _LOGIT_ERROR:
+                bounds = f"{_largest(dtype)}, and " if _has_small_range(dtype) else ""
+                yield (
+                    i,
+                    f"a {c.kind} reads {dtype.name}: {bounds}logits of {_USUAL_LOGIT:g} are off by up "
+                    f"to {error:g}",
+                    c.instructions,
+                )
+        else:
             error = known.largest * dtype.eps / 2
             if known.infinite or _overflows(known.largest, dtype) or error > _LOGIT_ERROR:
                 yield (
@@ -166,6 +169,7 @@ def _softmax_input(scope: PlannedComputation) -> Broken:
 
 
 _LOGIT_ERROR = 0.125  # of a logit: 13 % of a probability
+_USUAL_LOGIT = 64.0
 
 
 def _unshifted_exponential(scope: PlannedComputation) -> Broken:
@@ -370,6 +374,10 @@ def _sums_beyond(scope: PlannedComputation) -> Broken:
                     (i.name,),
                 )
             continue
+        if i.opcode in ("dot", "convolution"):
+            message = _product_beyond(scope, i, depth, dtype)
+            if message:
+                yield i, message, (i.name,)
         if i.opcode != "reduce":
             continue
         squares = scope.source(i.operands[0])
@@ -404,6 +412,30 @@ def _sums_beyond(scope: PlannedComputation) -> Broken:
                 ),
                 (i.name,),
             )
+
+
+def _product_beyond(scope: PlannedComputation, i: Instruction, depth: int, dtype: DType) -> str:
+    """How the sums of a dot or convolution leave their type (M4), if they can."""
+    bounds = [scope.interval(o).magnitude for o in i.operands]
+    known = [b for b in bounds if math.isfinite(b)]
+    factor = math.prod(known)
+    if len(known) == len(bounds):
+        reached = depth * factor
+        if not _overflows(reached, dtype):
+            return ""
+        return f"a sum of {depth} products of up to {factor:g} reaches {reached:g}: {_largest(dtype)}"
+    if factor == 0:
+        return ""
+    enough = dtype.max / depth / factor
+    if known:
+        what, usual = f"{depth} products with up to {factor:g}", _USUAL
+    elif scope.source(i.operands[0]) is scope.source(i.operands[1]):
+        what, usual, enough = f"{depth} squares", _USUAL * 2, math.sqrt(enough)
+    else:
+        what, usual = f"{depth} products", _USUAL
+    if enough >= usual:
+        return ""
+    return f"a sum of {what} is Inf from magnitudes of {enough:.3g} on: {_largest(dtype)}"
 
 
 def _narrow_accumulators(scope: PlannedComputation) -> Broken:
