@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from neuronsim.casting.calibration import (
     make_calibration,
     share_rounded_to_zero,
 )
+from neuronsim.casting.plan import load_plan
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.hlo import parse
@@ -321,8 +323,68 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="cannot read the calibration"):
         load_calibration(tmp_path / "none.json")
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidArgument, match="it is not text"):
+    with pytest.raises(InvalidArgument, match="it is not UTF-8 text"):
         load_calibration(tmp_path / "binary.json")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"exponents": {"-40": 10**400}}, "do not add up"),
+        ({"zero": 5}, "zero: 5 and exponents: 2 do not add up"),
+        ({"smallest": 4.0}, "smallest: 4 is more than largest: 3"),
+        ({"largest": 5.0}, "largest: 5 is not among those that exponents count"),
+        ({"smallest": 0.5}, "smallest: 0.5 is not among those that exponents count"),
+        ({"smallest": 0.0}, "smallest: 0 is not among those that exponents count"),
+        ({"subnormal": 3}, "subnormal: 3 are more than exponents: 2"),
+        ({"exponents": {"0": 1, "02": 1}}, "each written once as a plain integer"),
+    ],
+    ids=["huge", "zero", "order", "largest", "smallest", "none", "subnormal", "exponents"],
+)
+def test_statistics_that_contradict_themselves_are_refused(
+    changed: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    body = json.loads(calibrated(LOOP, [1.0, 3.0]).to_json())
+    s = body["values"]["x"]
+    assert s["exponents"] == {"0": s["elements"] // 2, "2": s["elements"] // 2}
+    s |= {"elements": 2, "exponents": {"0": 1, "2": 1}} | changed
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(body))
+    with pytest.raises(InvalidArgument, match="values of 'x': ") as caught:
+        load_calibration(path)
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_counts_of_any_size_have_a_share() -> None:
+    body = json.loads(calibrated(LOOP, [1.0, 3.0]).to_json())
+    body["values"]["x"] |= {"elements": 10**400 + 1, "exponents": {"-40": 10**400, "2": 1}}
+    body["values"]["x"] |= {"smallest": 2.0**-40}
+    s = Calibration.from_json(json.dumps(body)).values["x"]
+    assert share_rounded_to_zero(s, dtypes.float16) == 1
+
+
+def test_a_calibration_of_instructions_that_the_module_lacks_is_refused() -> None:
+    found = calibrated(LOOP, [1.0, 3.0])
+    values = {f"x{n}": found.values["x"] for n in range(20_000)}
+    wrong = Calibration(found.module, found.fingerprint, values)
+    with pytest.raises(InvalidArgument, match=r"no instruction 'x0'.*; and 19970 more") as caught:
+        wrong.check(parse.from_text(LOOP))
+    assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("load", [load_calibration, load_plan], ids=["calibration", "plan"])
+def test_devices_folders_and_huge_files_are_not_read(
+    load: Callable[[str | Path], object], tmp_path: Path
+) -> None:
+    for path in ("/dev/zero", tmp_path):
+        with pytest.raises(InvalidArgument, match="it is no regular file"):
+            load(path)
+    huge = tmp_path / "huge.json"
+    with open(huge, "wb") as file:
+        file.truncate((1 << 30) + 1)  # without blocks on the disk
+    with pytest.raises(InvalidArgument, match="it has more than 1073741824 bytes"):
+        load(huge)
 
 
 def test_progress_is_told_and_can_interrupt() -> None:

@@ -16,13 +16,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.fields import Kind, count, magnitude, read_fields, text
+from neuronsim.casting.fields import (
+    MAX_BYTES,
+    Kind,
+    count,
+    joined,
+    magnitude,
+    mapping,
+    read_fields,
+    read_text,
+    shown,
+    text,
+)
 from neuronsim.casting.fingerprint import fingerprint
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
@@ -54,11 +66,20 @@ class Calibration:
     values: Mapping[str, ops.Statistics] = field(default_factory=dict)
 
     def check(self, module: Module) -> None:
-        """Raises InvalidArgument if the calibration was made for another module."""
+        """Raises InvalidArgument if the calibration was made for another module, or names what the
+        module lacks.
+        """
         if self.fingerprint != fingerprint(module):
             raise InvalidArgument(
-                f"the calibration was made for {self.module!r} ({self.fingerprint}), not for module "
-                f"{module.name!r} ({fingerprint(module)}): calibrate this one"
+                f"the calibration was made for {shown(self.module)} ({self.fingerprint}), not for "
+                f"module {shown(module.name)} ({fingerprint(module)}): calibrate this one"
+            )
+        graphs = graph_computations(inline_calls(module))
+        names = {i.name for c in graphs for i in c.instructions}
+        problems = [f"it has no instruction {shown(n)}" for n in self.values if n not in names]
+        if problems:
+            raise InvalidArgument(
+                f"the calibration does not fit module {shown(module.name)}: {joined(problems)}"
             )
 
     def to_json(self) -> str:
@@ -77,32 +98,59 @@ class Calibration:
         schema = body.get("schema") if isinstance(body, dict) else None
         if schema != SCHEMA:
             raise InvalidArgument(
-                f"not a calibration of neuronsim: its schema is {schema!r}, not {SCHEMA!r}"
+                f"not a calibration of neuronsim: its schema is {shown(schema)}, not {SCHEMA!r}"
             )
         problems: list[str] = []
-        kinds = {"schema": text, "module": text, "fingerprint": text, "values": _object}
+        kinds = {"schema": text, "module": text, "fingerprint": text, "values": mapping}
         found = read_fields(body, kinds, "", problems, kinds)
         values = {}
         for name, given in found.get("values", {}).items():
-            read = read_fields(given, _STATISTICS, f"values of {name!r}: ", problems, _STATISTICS)
+            read = read_fields(given, _STATISTICS, f"values of {shown(name)}: ", problems, _STATISTICS)
             if read.keys() == _STATISTICS.keys():
-                values[name] = ops.Statistics(**read)
+                values[name] = s = ops.Statistics(**read)
+                problems += [f"values of {shown(name)}: {p}" for p in _contradictions(s)]
         if problems:
-            raise InvalidArgument(f"not a calibration of neuronsim: {'; '.join(problems)}")
+            raise InvalidArgument(f"not a calibration of neuronsim: {joined(problems)}")
         return Calibration(found["module"], found["fingerprint"], values)
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidArgument("an object")
-    return value
 
 
 def _exponents(value: Any) -> dict[int, int]:
     try:
-        return {int(e): count(n) for e, n in _object(value).items()}
+        found = {int(e): count(n) for e, n in mapping(value).items()}
     except ValueError as error:  # InvalidArgument is one
         raise InvalidArgument("an object of counts by exponent") from error
+    if list(map(str, found)) != list(value):
+        raise InvalidArgument("an object of counts by exponent, each written once as a plain integer")
+    return found
+
+
+def _contradictions(s: ops.Statistics) -> list[str]:
+    """What statistics say that no array can be."""
+    usual = sum(s.exponents.values())
+    found = []
+    if s.elements != s.nan + s.infinite + s.zero + usual:
+        found.append(
+            f"of elements: {shown(s.elements)}, nan, infinite and zero: "
+            f"{shown(s.nan + s.infinite + s.zero)} and exponents: {shown(usual)} do not add up"
+        )
+    if s.subnormal > usual:
+        found.append(f"subnormal: {shown(s.subnormal)} are more than exponents: {shown(usual)}")
+    if s.smallest > s.largest:
+        found.append(f"smallest: {s.smallest:g} is more than largest: {s.largest:g}")
+    filled = [e for e, n in s.exponents.items() if n]
+    for name, value, e in (
+        ("smallest", s.smallest, min(filled, default=None)),
+        ("largest", s.largest, max(filled, default=None)),
+    ):
+        if (_exponent(value) if value else None) != e:
+            found.append(f"{name}: {value:g} is not among those that exponents count")
+    return found
+
+
+def _exponent(magnitude: float) -> int:
+    """The least whole e with a magnitude up to 2^e."""
+    fraction, e = math.frexp(magnitude)
+    return e - (fraction == 0.5)
 
 
 _STATISTICS: Mapping[str, Kind] = {
@@ -113,12 +161,7 @@ _STATISTICS: Mapping[str, Kind] = {
 
 def load_calibration(path: str | Path) -> Calibration:
     """The calibration in a JSON file. Raises InvalidArgument for any other file."""
-    try:
-        return Calibration.from_json(Path(path).read_text())
-    except OSError as error:
-        raise InvalidArgument(f"cannot read the calibration {str(path)!r}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{path} is not a calibration of neuronsim: it is not text") from error
+    return Calibration.from_json(read_text(path, "calibration", MAX_BYTES))
 
 
 def make_calibration(module: Module, runs: Iterable[Mapping[str, ops.Statistics]]) -> Calibration:

@@ -1,4 +1,4 @@
-"""Reading the fields of a JSON or TOML object, with all problems at once.
+"""Reading files and the fields of a JSON or TOML object, with all problems at once.
 
 >>> problems = []
 >>> read_fields({"depth": -1, "naem": "x"}, {"depth": count, "name": text}, "rule 1: ", problems)
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from neuronsim.dtypes import DType, as_dtype
@@ -21,6 +22,50 @@ from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
 Kind: TypeAlias = Callable[[Any], Any]
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = 60
+MAX_BYTES = 1 << 30  # of plans and calibrations, which say something of each instruction
+# Of the problems that an error lists: how many, and how long each.
+_MOST_LISTED = 30
+_LONGEST_LISTED = 400
+
+
+def read_text(path: str | Path, what: str, most_bytes: int) -> str:
+    """The text of a regular file, which holds a `what`; raises InvalidArgument for anything else, and
+    for a file of more bytes.
+    """
+    path = Path(path)
+    try:
+        if not path.is_file():
+            absent = "it is no regular file" if path.exists() else "there is no such file"
+            raise InvalidArgument(f"cannot read the {what} {shown(str(path))}: {absent}")
+        size = path.stat().st_size
+        with open(path, "rb") as file:
+            data = file.read(most_bytes + 1) if size <= most_bytes else b""
+    except OSError as error:
+        raise InvalidArgument(f"cannot read the {what} {shown(str(path))}: {error.strerror}") from error
+    if max(size, len(data)) > most_bytes:
+        raise InvalidArgument(f"{path} is no {what}: it has more than {most_bytes} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{path} is no {what}: it is not UTF-8 text ({error.reason})") from error
+
+
+def joined(problems: Sequence[str]) -> str:
+    """Problems as an error lists them: the first of many, long ones shortened.
+
+    >>> joined([f"x{n} is unknown" for n in range(20_000)]).endswith("; x29 is unknown; and 19970 more")
+    True
+    """
+    told = [_shortened(p) for p in problems[:_MOST_LISTED]]
+    more = len(problems) - len(told)
+    return "; ".join([*told, f"and {more} more"] if more else told)
+
+
+def _shortened(problem: str) -> str:
+    if len(problem) <= _LONGEST_LISTED:
+        return problem
+    half = _LONGEST_LISTED // 2
+    return f"{problem[:half]}...{problem[-half:]}"
 
 
 def read_fields(

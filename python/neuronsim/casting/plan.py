@@ -71,11 +71,11 @@ class Plan:
         problems: list[str] = []
         found = fields.read_fields(body, _PLAN, "", problems, _REQUIRED)
         found.pop("schema")
-        listed = found.pop("decisions", {})
-        read = {name: _from_json(name, d, problems) for name, d in listed.items()}
+        stated = found.pop("decisions", {})
+        read = {name: _from_json(name, d, problems) for name, d in stated.items()}
         decisions = {name: d for name, d in read.items() if d is not None}
         if problems:
-            raise InvalidArgument(f"not a plan of neuronsim: {'; '.join(problems)}")
+            raise InvalidArgument(f"not a plan of neuronsim: {fields.joined(problems)}")
         return Plan(**found, decisions=decisions)
 
     def diff(self, other: Plan) -> dict[str, tuple[Decision | None, Decision | None]]:
@@ -138,7 +138,7 @@ def _to_json(d: Decision) -> dict[str, Any]:
 def _from_json(name: str, body: Any, problems: list[str]) -> Decision | None:
     """A decision, or None and its problems."""
     before = len(problems)
-    found = fields.read_fields(body, _DECISION, f"decision {name!r}: ", problems, _STATED)
+    found = fields.read_fields(body, _DECISION, f"decision {fields.shown(name)}: ", problems, _STATED)
     return Decision(**found) if len(problems) == before else None
 
 
@@ -162,13 +162,8 @@ def make_plan(
 
 
 def load_plan(path: str | Path) -> Plan:
-    """The plan in a JSON file."""
-    try:
-        return Plan.from_json(Path(path).read_text())
-    except OSError as error:
-        raise InvalidArgument(f"cannot read the plan {str(path)!r}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{path} is not a plan of neuronsim: it is not text") from error
+    """The plan in a JSON file. Raises InvalidArgument for any other file."""
+    return Plan.from_json(fields.read_text(path, "plan", fields.MAX_BYTES))
 
 
 def check_plan(plan: Plan, module: Module, target: Target | None = None) -> None:
@@ -181,17 +176,19 @@ def check_plan(plan: Plan, module: Module, target: Target | None = None) -> None
     unknown = [n for n in (*plan.decisions, *plan.kept) if n not in names]
     problems = []
     for n, name in enumerate(unknown):
-        hint = nearest(name, names) if n < _HINTS else ""
-        problems.append(f"it has no instruction {name!r}{hint}")
+        hint = nearest(name[:100], names) if n < _HINTS else ""
+        problems.append(f"it has no instruction {fields.shown(name)}{hint}")
     for c in graphs:
         for i in c.instructions:
             if i.name in plan.decisions:
                 problems += _problems(c, i, plan.decisions[i.name], flat.by_name, target)
     problems += _loop_problems(graphs, plan.decisions)
     if plan.fingerprint != fingerprint(module):
-        problems.insert(0, f"the plan was made for {plan.module!r} ({plan.fingerprint})")
+        problems.insert(0, f"the plan was made for {fields.shown(plan.module)} ({plan.fingerprint})")
     if problems:
-        raise InvalidArgument(f"the plan does not fit module {module.name!r}: {'; '.join(problems)}")
+        raise InvalidArgument(
+            f"the plan does not fit module {fields.shown(module.name)}: {fields.joined(problems)}"
+        )
 
 
 _HINTS = 10  # unknown names for which the nearest is looked up: that takes time in large modules

@@ -30,9 +30,11 @@ from neuronsim.casting.fields import (
     Kind,
     count,
     float_type,
+    joined,
     magnitude,
     one_of,
     read_fields,
+    read_text,
     shown,
     text,
     texts,
@@ -226,19 +228,7 @@ def _read_file(path: Path, problems: list[str]) -> _Document:
     form = _SUFFIXES.get(path.suffix)
     if form is None:
         raise InvalidArgument(f"{path} is no policy: its name must end in {' or '.join(_SUFFIXES)}")
-    try:
-        if not path.is_file():
-            raise InvalidArgument(f"cannot read the policy {str(path)!r}: there is no such file")
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InvalidArgument(f"cannot read the policy {str(path)!r}: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise InvalidArgument(f"{path} is no policy: it has more than {MAX_BYTES} bytes")
-    try:
-        source = data.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{path} is no policy: it is not UTF-8 text ({error.reason})") from error
+    source = read_text(path, "policy", MAX_BYTES)
     return _document(_parse(source, form, str(path)), f"{path}: ", path.parent, problems)
 
 
@@ -357,7 +347,7 @@ def _build(document: _Document, path: Path | None, problems: list[str]) -> Polic
             float32_slots={**policy.float32_slots, **d.float32_slots},
         )
     if problems:
-        raise InvalidArgument(f"the policy cannot be read: {'; '.join(problems)}")
+        raise InvalidArgument(f"the policy cannot be read: {joined(problems)}")
     return policy
 
 
