@@ -502,7 +502,7 @@ def _plan_of(options: argparse.Namespace) -> tuple[Module, Plan]:
     plan = chosen.pop("plan")
     if plan is None:
         return model, api.plan(model, **_casts(options), **chosen)
-    check_plan(plan, model)
+    check_plan(plan, model, api.resolve(**_casts(options), profile=None).target)
     return model, plan
 
 

@@ -331,6 +331,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     ("changed", "said"),
     [
         ({"exponents": {"-40": 10**400}}, "do not add up"),
+        ({"elements": 9}, "of elements: 9, nan, infinite and zero: 0 and exponents: 2 do not add up"),
         ({"zero": 5}, "zero: 5 and exponents: 2 do not add up"),
         ({"smallest": 4.0}, "smallest: 4 is more than largest: 3"),
         ({"largest": 5.0}, "largest: 5 is not among those that exponents count"),
@@ -339,7 +340,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ({"subnormal": 3}, "subnormal: 3 are more than exponents: 2"),
         ({"exponents": {"0": 1, "02": 1}}, "each written once as a plain integer"),
     ],
-    ids=["huge", "zero", "order", "largest", "smallest", "none", "subnormal", "exponents"],
+    ids=["huge", "few", "zero", "order", "largest", "smallest", "none", "subnormal", "exponents"],
 )
 def test_statistics_that_contradict_themselves_are_refused(
     changed: dict[str, Any], said: str, tmp_path: Path

@@ -12,7 +12,7 @@ import pytest
 from neuronsim import api, cli, dtypes
 from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.explain import Cast, casts, describe, group, lines
-from neuronsim.casting.plan import Plan, make_plan
+from neuronsim.casting.plan import Plan, load_plan, make_plan
 from neuronsim.casting.policy import neuron_policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
@@ -161,6 +161,21 @@ def test_explain_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert body["schema"] == "neuronsim.explanation/1"
     assert set(body["instructions"]) == set(api.plan(MODEL).decisions)
     assert {c["to_type"] for c in body["casts"]} == {"bfloat16"}
+
+
+@pytest.mark.parametrize("command", ["explain", "lint", "plan"])
+def test_a_plan_of_types_that_the_target_lacks_is_refused_as_compile_does(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "p.json")
+    run(["plan", MODEL, "--auto-cast", "matmult", "--auto-cast-type", "tf32", "--output", path], capsys)
+    given = [command, MODEL, "--plan", path]
+    status, _, err = run([*given, "--target", "inf1"], capsys)
+    assert status == 2
+    assert "inf1 lacks tfloat32" in err
+    with pytest.raises(InvalidArgument, match="inf1 lacks tfloat32"):
+        api.compile(MODEL, plan=load_plan(path), target="inf1")
+    assert run([*given, "--target", "trn1"], capsys)[0] == 0
 
 
 @pytest.fixture

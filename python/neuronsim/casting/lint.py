@@ -737,9 +737,9 @@ def lint(
 
     Integers are judged with a `target`, rounded partial sums with a `profile`; a `calibration` replaces
     what the graph leaves open by what the values were. Raises InvalidArgument if the plan, or the
-    calibration, is for another module.
+    calibration, is for another module, or the plan asks for types that the target lacks.
     """
-    check_plan(plan, module)
+    check_plan(plan, module, target)
     if calibration is not None:
         calibration.check(module)
     flat = inline_calls(module)
