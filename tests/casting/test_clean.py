@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from neuronsim.casting.commuting import MOVES
 from neuronsim.casting.convert_merging import converted_bytes, merge_converts
 from neuronsim.casting.explain import casts
 from neuronsim.casting.plan import Plan, fingerprint, make_plan
-from neuronsim.casting.policy import Decision, Rounding, neuron_policy
+from neuronsim.casting.policies import find_policy, with_rules
+from neuronsim.casting.policy import Decision, Policy, Rounding, Rule, neuron_policy
 from neuronsim.casting.type_choice import choose_types
 from neuronsim.dtypes import DType
 from neuronsim.errors import NeuronSimError
@@ -257,23 +259,77 @@ POLICIES: list[tuple[AutoCast, str]] = [
 ]
 
 
+def check_bits(model: Module, policy: Policy, profile: Profile) -> tuple[Module, Module]:
+    """The literal and the clean application of a policy's plan, which give the same bits."""
+    given = tuple(network_inputs(model))
+    plan = make_plan(model, policy)
+    literal, clean = (apply_plan(model, plan, clean=c) for c in (False, True))
+    verify(clean)
+    assert clean.program_shape == literal.program_shape
+    assert results(clean, given, profile) == results(literal, given, profile)
+    return literal, clean
+
+
 @pytest.mark.parametrize("path", NETWORKS, ids=name)
 def test_networks_compute_the_same_bits(path: Path) -> None:
     model = inline_calls(proto.read(path))
-    given = tuple(network_inputs(model))
     for auto_cast, cast_type in POLICIES:
-        plan = make_plan(model, neuron_policy(auto_cast, cast_type))
-        literal, clean = (apply_plan(model, plan, clean=c) for c in (False, True))
-        verify(clean)
-        assert results(clean, given, PROFILES[0]) == results(literal, given, PROFILES[0])
+        literal, clean = check_bits(model, neuron_policy(auto_cast, cast_type), PROFILES[0])
         assert converted_bytes(clean) <= converted_bytes(literal)
 
 
-@pytest.mark.parametrize(("auto_cast", "cast_type"), POLICIES)
-def test_a_network_of_replicas_computes_the_same_bits(auto_cast: AutoCast, cast_type: str) -> None:
+MIXED = with_rules(
+    find_policy("all/bf16"),
+    Rule("products in float16", low=F16, operation=("matmult",)),
+    Rule("maxima in an 8-bit type", low=dtypes.float8_e4m3, operation=("maximum", "reduce-maximum")),
+    Rule("exponentials in tfloat32", low=dtypes.tfloat32, operation=("exponential", "tanh")),
+    Rule("divisions stay", "never", operation=("divide",)),
+)
+FIELD: dict[str, Policy] = {
+    **{p: find_policy(p) for p in ("tvm/float16", "tensorflow/bfloat16", "torch-cuda/float16")},
+    "all/fp8_e4m3": find_policy("all/fp8_e4m3"),
+    "mixed": MIXED,
+    "low-results": dataclasses.replace(find_policy("all/bf16"), keep_output_type=False),
+    "mixed-low-results": dataclasses.replace(MIXED, keep_output_type=False),
+}
+
+
+EXPECTED_WARNINGS = pytest.mark.filterwarnings(
+    "ignore:.* lists these operations nowhere", "ignore:.*no instruction is what the rule"
+)
+QUICK = ("gpt", "lstm", "training_step", "unet")
+
+
+@EXPECTED_WARNINGS
+@pytest.mark.parametrize("policy", FIELD.values(), ids=FIELD)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=() if name(p) in QUICK else pytest.mark.exhaustive) for p in NETWORKS],
+    ids=name,
+)
+def test_networks_under_policies_of_the_field_compute_the_same_bits(path: Path, policy: Policy) -> None:
+    literal, clean = check_bits(inline_calls(proto.read(path)), policy, PROFILES[0])
+    if not policy.rules:  # the bytes are bounded where there is one low type
+        assert converted_bytes(clean) <= converted_bytes(literal)
+
+
+@EXPECTED_WARNINGS
+def test_the_mixed_policy_mixes_types() -> None:
+    for path in NETWORKS:
+        plan = make_plan(proto.read(path), MIXED)
+        assert {BF16, F16} < {d.operand for d in plan.decisions.values()}, path.name
+
+
+@EXPECTED_WARNINGS
+@pytest.mark.parametrize(
+    "policy",
+    [*(neuron_policy(*p) for p in POLICIES), *FIELD.values()],
+    ids=[*("/".join(p) for p in POLICIES), *FIELD],
+)
+def test_a_network_of_replicas_computes_the_same_bits(policy: Policy) -> None:
     replicas = 4
     model = inline_calls(proto.read(NETWORKS[0].parent / "data_parallel_step.hlo.pb"))
-    plan = make_plan(model, neuron_policy(auto_cast, cast_type))
+    plan = make_plan(model, policy)
     given = [
         Array(ops.Bits(np.stack([np.roll(x.data, n) for n in range(replicas)]), x.dtype))
         for x in network_inputs(model)

@@ -224,6 +224,12 @@ def relative(x: Any, y: Any) -> float:
     return float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0))
 
 
+def share_of_same(results: Sequence[Any], others: Sequence[Any]) -> float:
+    """The mean share of equal elements."""
+    pairs = zip(results, others, strict=True)
+    return float(np.mean([np.mean(np.asarray(x) == np.asarray(y)) for x, y in pairs]))
+
+
 def ordinary(chosen: bool, *values: Any) -> Any:
     """Values of a test that is an exhaustive one unless they are chosen."""
     marks = () if chosen else (pytest.mark.exhaustive,)
@@ -243,9 +249,14 @@ def test_xla_computes_the_same_from_an_exported_plan(path: Path, setting: tuple[
     theirs = run.execute(proto.from_bytes(proto.to_bytes(program.module)), inputs)
     far = [relative(x, y) for x, y in zip(results, theirs, strict=True)]
     assert max(far) <= TOLERANCE[setting] * step
-    if TOLERANCE[setting] < 1:  # the control: without the plan XLA's results are others
-        plain = run.execute(model, inputs)
-        assert max(relative(x, y) for x, y in zip(results, plain, strict=True)) > 0.1 * step
+    # The control: without the plan XLA's results are others. In large networks whose sums XLA rounds at
+    # each addition the distances are alike, and fewer elements have our bits.
+    plain = run.execute(model, inputs)
+    away = [relative(x, y) for x, y in zip(results, plain, strict=True)]
+    assert max(away) > 0.1 * step
+    assert share_of_same(results, plain) < share_of_same(results, theirs)
+    if TOLERANCE[setting] < 1 or name_of(path) in QUICK:
+        assert max(away) > 3 * max(far)
 
 
 def assert_alone(planned: Module, inputs: Sequence[ops.Bits]) -> None:
