@@ -1,0 +1,83 @@
+"""What planning a large module takes: `neuronsim explain`, `plan` and `lint`, as commands are run.
+
+python -m bench.planning [--blocks N] [--rounds N]
+
+The module has 1,000 blocks of ten instructions, each a product, its softmax and a sum with the block's
+input. Every figure is the best of the rounds, of a process of its own with its start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.networks import shown, table_of
+from rich.console import Console
+
+from neuronsim.bench import timer
+from neuronsim.hlo import parse, proto
+
+COMMANDS = ("explain", "plan", "lint")
+POLICIES = ("all/bf16", "matmult/bf16", "tvm/float16", "tensorflow/bfloat16")
+GOAL_SECONDS = 2.0
+HEAD = """HloModule blocks
+larger { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT m = f32[] maximum(a, b) }
+sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
+ENTRY main {
+  x0 = f32[16,16] parameter(0)
+  w = f32[16,16] parameter(1)
+  least = f32[] constant(-inf)
+  zero = f32[] constant(0)
+"""
+BLOCK = """
+  d{n} = f32[16,16] dot(x{n}, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  m{n} = f32[16] reduce(d{n}, least), dimensions={{1}}, to_apply=larger
+  mb{n} = f32[16,16] broadcast(m{n}), dimensions={{0}}
+  s{n} = f32[16,16] subtract(d{n}, mb{n})
+  e{n} = f32[16,16] exponential(s{n})
+  t{n} = f32[16] reduce(e{n}, zero), dimensions={{1}}, to_apply=sum
+  tb{n} = f32[16,16] broadcast(t{n}), dimensions={{0}}
+  y{n} = f32[16,16] divide(e{n}, tb{n})
+  z{n} = f32[16,16] multiply(y{n}, x{n})
+  {root}x{next} = f32[16,16] add(z{n}, x{n})
+"""
+
+
+def blocks(count: int) -> bytes:
+    """The module as a file."""
+    roots = ["" if n + 1 < count else "ROOT " for n in range(count)]
+    body = "".join(BLOCK.format(n=n, next=n + 1, root=root) for n, root in enumerate(roots))
+    return proto.to_bytes(parse.from_text(HEAD + body + "}\n"))
+
+
+def measure(command: str, path: Path, policy: str, rounds: int) -> float:
+    """Seconds of the command in a process of its own."""
+    arguments = [sys.executable, "-m", "neuronsim.cli", command, str(path), "--policy", policy]
+    run = timer(lambda: subprocess.run(arguments, check=True, capture_output=True))
+    return min(run(1) for _ in range(rounds))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--blocks", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    table = table_of("policy", [f"{command} s" for command in COMMANDS])
+    slowest = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "blocks.hlo.pb"
+        path.write_bytes(blocks(options.blocks))
+        for policy in POLICIES:
+            seconds = [measure(c, path, policy, options.rounds) for c in COMMANDS]
+            slowest = max(slowest, *seconds)
+            table.add_row(policy, *map(shown, seconds))
+    console = Console()
+    console.print(table)
+    console.print(f"slowest {slowest:.2f} s; goal at most {GOAL_SECONDS:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
