@@ -175,7 +175,7 @@ class Graph:
         self.computation = computation
         self.module = module
         self.by_name = computation.by_name
-        self._source_opcodes: dict[str, str] = {}
+        self._sources: dict[str, Instruction] = {}
 
     @cached_property
     def numbers(self) -> Mapping[str, float]:
@@ -191,6 +191,11 @@ class Graph:
     def users(self) -> Mapping[str, Sequence[Instruction]]:
         """The instructions that read each."""
         return self.computation.users()
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Where each instruction stands in the program's order."""
+        return {i.name: n for n, i in enumerate(self.computation.instructions)}
 
     def reducer(self, i: Instruction) -> str | None:
         """The operation of a reduce of one array."""
@@ -220,18 +225,23 @@ class Graph:
     # ---- one function for each kind of pattern -----------------------------------------------------
 
     def op(self, p: Op, view: View, m: Match) -> Iterator[Match]:
-        if self._source_opcode(view.name) != p.opcode:
+        i = self._source_instruction(view.name)
+        if i.opcode != p.opcode or len(i.operands) != len(p.operands):
+            return
+        orders = [o for o in _orders(i) if self._may_match(p.operands, o)]
+        if not orders:  # most end here
             return
         view, passed = self._source(view)
-        i = self.by_name[view.name]
-        if len(i.operands) != len(p.operands):
-            return
         m = _with_part(m, p.part, i.name, passed)
-        for operands in _orders(i):
-            pairs = zip(p.operands, operands, strict=True)
-            if not all(q.opcodes is None or self._source_opcode(o) in q.opcodes for q, o in pairs):
-                continue
+        for operands in orders:
             yield from self._operands(p.operands, [View(o, view.axes) for o in operands], m)
+
+    def _may_match(self, patterns: Sequence[Pattern], names: Sequence[str]) -> bool:
+        """Whether the source of each value has an opcode of its pattern."""
+        for p, name in zip(patterns, names, strict=True):
+            if p.opcodes is not None and self._source_instruction(name).opcode not in p.opcodes:
+                return False
+        return True
 
     def _operands(
         self, patterns: Sequence[Pattern], views: Sequence[View], m: Match
@@ -243,11 +253,8 @@ class Graph:
             yield from self._operands(patterns[1:], views[1:], first)
 
     def reduce(self, p: Reduce, view: View, m: Match) -> Iterator[Match]:
-        if self._source_opcode(view.name) != "reduce":
-            return
-        view, passed = self._source(view)
-        i = self.by_name[view.name]
-        if self.reducer(i) != p.reducer:
+        i = self._source_instruction(view.name)
+        if i.opcode != "reduce" or self.reducer(i) != p.reducer:
             return
         if not _IDENTITY[p.reducer](self.numbers.get(i.operands[1], math.nan)):
             return
@@ -255,6 +262,7 @@ class Graph:
         count = math.prod(dims[d] for d in reduced)
         if m.count not in (0, count):
             return
+        view, passed = self._source(view)
         kept, axes, new = iter(view.axes), list[int | None](), set[int]()
         for d, size in enumerate(dims):
             if d not in reduced:
@@ -351,14 +359,14 @@ class Graph:
             view = before
         return view, frozenset(passed)
 
-    def _source_opcode(self, name: str) -> str:
-        """The opcode of a value's source, at which most patterns fail."""
-        found = self._source_opcodes.get(name)
+    def _source_instruction(self, name: str) -> Instruction:
+        """A value's source, at whose opcode most patterns fail."""
+        found = self._sources.get(name)
         if found is None:
             shape = self.by_name[name].shape
             rank = len(shape.dims) if isinstance(shape, Shape) else 0
             source, _ = self._source(View(name, (None,) * rank))
-            found = self._source_opcodes[name] = self.by_name[source.name].opcode
+            found = self._sources[name] = self.by_name[source.name]
         return found
 
     def _before(self, i: Instruction, view: View) -> View | None:

@@ -351,7 +351,7 @@ def _fits(row: _Row, m: Match) -> bool:
 
 def _composite(kind: str, root: str, m: Match, graph: Graph) -> Composite:
     members = {root}
-    order = [i.name for i in graph.computation.instructions if i.name in m.found]
+    order = sorted(m.found, key=graph.places.__getitem__)
     for name in reversed(order):
         users = graph.users[name]
         if users and name != graph.computation.root and all(u.name in members for u in users):
