@@ -42,6 +42,13 @@ _SUMS = frozenset(
     for reduce, reducer in itertools.product(("reduce", "reduce-window"), ("add", "multiply"))
 )
 _KINDS = frozenset(operation_name(ops.OPS[pattern.kind]) for pattern in COMPOSITES)
+# What is said of operations that no list names.
+_UNLISTED: Mapping[Category, str] = {
+    "always": "it lowers what its lists do not name",
+    "follow": "what its lists do not name follows its inputs",
+    "never": "it leaves what its lists do not name in float32",
+    "clear": "what its lists do not name joins what is low beside it",
+}
 # What takes a scale, an offset or statistics beside its input.
 _NORMS = frozenset({"batch_norm", "layer_norm", "rms_norm"})
 # What computes in place of a type that an engine lacks, the first that it has.
@@ -172,15 +179,17 @@ def _choice(
     match: Match | None,
 ) -> _Choice:
     category, name = _listed_as(names, policy)
-    reason = policy.reasons.get(name) or f"{policy.name}: lists {name} as {category}"
-    if not name:
-        reason = f"{policy.name}: what no list names is {category}"
     rule = match.rule if match else None
-    if match and match.rule.category is not None:
-        category, reason = match.rule.category, f"{match.rule.reason} ({match.fact})"
+    low = (rule and rule.low) or policy.low or dtypes.float32
+    reason = f"{policy.name}: lists {name} as {category}"
+    if name in policy.reasons:
+        reason = policy.reasons[name].replace("{policy}", policy.name).replace("{low}", low.name)
+    elif not name:
+        reason = f"{policy.name}: {_UNLISTED[category]}"
+    if match and (match.rule.category is not None or match.rule.low is dtypes.float32):
+        category, reason = match.rule.category or category, f"{match.rule.reason} ({match.fact})"
     elif match:
         reason = f"{reason}; {match.rule.reason} ({match.fact})"
-    low = (rule and rule.low) or policy.low or dtypes.float32
     if not _can_be(computation, i, low):
         low = dtypes.float32
     return _Choice(names, category, low, reason, name, rule)
@@ -380,8 +389,10 @@ def _decision(
 
 def _why_kept(choice: _Choice) -> str:
     """Why an instruction that a list or rule names is not low."""
-    if choice.category in ("never", "always"):
+    if choice.category == "never" or (choice.rule and choice.rule.low is dtypes.float32):
         return choice.reason
+    if choice.category == "always":
+        return f"{choice.reason}, but this one has no form in that type"
     return f"{choice.reason}, and what it reads is float32"
 
 

@@ -84,7 +84,7 @@ class Policy:
     A list names operations (`operations.names_of`): HLO opcodes, `reduce-add`, composites such as
     `softmax`, or the cast classes `matmult`, `compute` and `movement`; the most specific name of an
     instruction decides. What no list names is of the category `default`. `reasons` are said of the
-    listed names. `policies` has those of the field; `dataclasses.replace` makes others from them.
+    listed names; `{policy}` and `{low}` in them are the policy's name and the type chosen. `policies` has those of the field; `dataclasses.replace` makes others from them.
     """
 
     name: str
@@ -120,7 +120,7 @@ def neuron_policy(
     if auto_cast == "none":
         return Policy("none")
     if auto_cast == "matmult" or auto_cast_all == "observed":
-        reason = f"A1: {name} rounds the operands of the tensor engine to {low.name}"
+        reason = "A1: {policy} rounds the operands of the tensor engine to {low}"
         return Policy(
             name,
             low,
@@ -128,13 +128,13 @@ def neuron_policy(
             product_output=dtypes.float32,
             reasons={"matmult": reason},
         )
-    compute = f"A2: {name} rounds operands and result to {low.name}"
+    compute = "A2: {policy} rounds operands and result to {low}"
     reasons = {
         "matmult": compute,
         "compute": compute,
-        "movement": f"A2: {name} moves values as {low.name}: what is given is converted once",
-        "constant": f"A2: {name} converts constants to {low.name} once",
-        "while": f"A2: {name} carries the values of loops as {low.name}",
+        "movement": "A2: {policy} moves values as {low}: what is given is converted once",
+        "constant": "A2: {policy} converts constants to {low} once",
+        "while": "A2: {policy} carries the values of loops as {low}",
     }
     return Policy(name, low, {"always": frozenset(reasons)}, reasons=reasons)
 
