@@ -53,6 +53,7 @@ FULL = Policy(
     relayout=dtypes.float16,
     saturate_infinity=True,
     unlisted="error",
+    include_wins=True,
     rules=(
         Rule("r1", "never", name=("dot.*", "x")),
         Rule(

@@ -142,7 +142,7 @@ def _choices(
             for i in c.instructions
         }
         context = RuleContext(module, every, policy.low, calibration)
-        matches, unmatched = match_rules(policy.rules, context)
+        matches, unmatched = match_rules(policy.rules, context, include_wins=policy.include_wins)
         for rule in unmatched:
             if rule.operation or rule.name or rule.regex or rule.scope:
                 text = f"{policy.name}: no instruction is what the rule {rule.reason!r} is about"

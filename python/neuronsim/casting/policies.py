@@ -197,8 +197,9 @@ def _neural_compressor(name: str, low: DType) -> Policy:
 
 def _modelopt(name: str, low: DType) -> Policy:
     """Everything low but what a rule excludes: values of a reference run beyond 512 (data_max), where
-    a float16 is 0.5 from the next, and constants beyond 65504 (init_max). Rules after these include
-    again, and exclude by name, operation or depth (max_depth_of_reduction, off unless asked for).
+    a float16 is 0.5 from the next, and constants beyond 65504 (init_max). Further rules include
+    again, which wins, or exclude by name, operation or depth (max_depth_of_reduction, off unless asked
+    for).
     """
     return Policy(
         name,
@@ -206,6 +207,7 @@ def _modelopt(name: str, low: DType) -> Policy:
         {"never": frozenset({"while"})},  # Loop, If and Scan have no narrow form
         default="always",
         keep_output_type=False,  # keep_io_types=False
+        include_wins=True,
         rules=(
             Rule("data_max: a value of the reference run is out of range", "never", above=512.0),
             Rule("init_max: a constant is out of range", "never", constant_above=65504.0),

@@ -49,8 +49,8 @@ class Decision:
 @dataclass(frozen=True)
 class Rule:
     """What a policy says of instructions that are not as their lists have them. All conditions that are
-    given must hold; the last rule that matches an instruction wins, and what that does not state is as
-    the lists have it. A `low` of float32 keeps an instruction as it is and lets no type spread through.
+    given must hold; the last rule that matches an instruction wins (`Policy.include_wins`), and what
+    that does not state is as the lists have it. A `low` of float32 keeps an instruction as it is and lets no type spread through.
 
     `operation` holds names as in `Policy.lists`, `name` names of instructions, both with shell
     wildcards; `regex` matches a whole instruction name, `scope` (wildcards) the metadata's op_name. The
@@ -84,7 +84,8 @@ class Policy:
     A list names operations (`operations.names_of`): HLO opcodes, `reduce-add`, composites such as
     `softmax`, or the cast classes `matmult`, `compute` and `movement`; the most specific name of an
     instruction decides. What no list names is of the category `default`. `reasons` are said of the
-    listed names; `{policy}` and `{low}` in them are the policy's name and the type chosen. `policies` has those of the field; `dataclasses.replace` makes others from them.
+    listed names; `{policy}` and `{low}` in them are the policy's name and the type chosen.
+    `policies` has those of the field; `dataclasses.replace` makes others from them.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Policy:
     saturate_infinity: bool = False
     unlisted: Literal["ignore", "warn", "error"] = "ignore"  # of operations that no list names
     rules: tuple[Rule, ...] = ()
+    include_wins: bool = False  # rules of "always" win over all others, whatever their order (ModelOpt)
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -185,6 +185,7 @@ _FIELDS: Mapping[str, Kind] = {
     "sources_follow": truth,
     "keep_output_type": truth,
     "saturate_infinity": truth,
+    "include_wins": truth,
     "unlisted": one_of("ignore", "warn", "error"),
 }
 _KEYS: Mapping[str, Kind] = {

@@ -98,9 +98,10 @@ class Match:
 
 
 def match_rules(
-    rules: Sequence[Rule], context: RuleContext
+    rules: Sequence[Rule], context: RuleContext, *, include_wins: bool = False
 ) -> tuple[dict[str, Match], tuple[Rule, ...]]:
-    """For each instruction that rules match, the last of them; and the rules that match none.
+    """For each instruction that rules match, the last of them, with `include_wins` the last whose
+    category is "always" before others; and the rules that match none.
 
     Raises InvalidArgument, with all problems, for a regex that is none and for rules that need a
     calibration if there is none. `Calibration.check` says whether it is the module's.
@@ -108,7 +109,7 @@ def match_rules(
     check_rules(rules, context.calibration)
     found: dict[str, Match] = {}
     unmatched = []
-    for rule in rules:
+    for rule in sorted(rules, key=lambda r: include_wins and r.category == "always"):
         facts = {n: fact for n, i in context.instructions.items() if (fact := match(rule, i, context))}
         found |= {n: Match(rule, fact) for n, fact in facts.items()}
         if not facts:
