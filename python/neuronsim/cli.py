@@ -23,7 +23,7 @@ from neuronsim import api, ops
 from neuronsim.bench import PEERS, measure
 from neuronsim.bench.report import print_measurements
 from neuronsim.casting.calibration import load_calibration
-from neuronsim.casting.explain import casts, describe, lines
+from neuronsim.casting.explain import casts, describe, lines, type_difference
 from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES, LEVELS, OPTIONS, Message, verbosity
 from neuronsim.casting.options import Option, option_name, split_flags
 from neuronsim.casting.plan import Plan, check_plan, load_plan
@@ -135,6 +135,7 @@ def _parser() -> _Parser:
 
     diff = command("diff", _diff, "Print where two plans differ; exit status 1 if they do.")
     diff.add_argument("plans", nargs=2, metavar="PLAN", help="a plan in JSON")
+    diff.add_argument("--model", help="the HLO module of both: the table then has opcodes")
 
     bench = command("bench", _bench, "Time a kernel, alone or against a peer in the same run.")
     bench.add_argument("--op", required=True, help="a kernel such as add, convert, sum, matmul")
@@ -563,10 +564,14 @@ def _diff(options: argparse.Namespace) -> int:
             f"{options.plans[1]} for {second.module!r} ({second.fingerprint}): plans of one module can "
             "be compared"
         )
-    difference = first.diff(second)
+    model = api.read_model(options.model) if options.model else None
+    if model is not None:
+        check_plan(first, model)
     console = Console(width=None if sys.stdout.isatty() else 140)
-    print_difference(difference, (first, second), console)
-    return 1 if difference or first.keep_output_type != second.keep_output_type else 0
+    print_difference(first, second, console, model)
+    return (
+        1 if type_difference(first, second) or first.keep_output_type != second.keep_output_type else 0
+    )
 
 
 def _bench(options: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 
 from neuronsim import api, cli, dtypes
 from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.explain import Cast, casts, describe, group, lines
+from neuronsim.casting.explain import Cast, casts, describe, group, lines, type_difference
+from neuronsim.casting.flags import CastSettings
 from neuronsim.casting.plan import Plan, load_plan, make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.policy import neuron_policy, policy_of
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
@@ -99,9 +101,134 @@ def test_describe_says_why_each_cast_around_an_instruction_is_there() -> None:
     assert "d reads bfloat16: A1" in texts[2]
 
 
+def test_only_what_sums_is_said_to_sum() -> None:
+    module, plan, _ = planned("all")
+    assert "sums in float32" in plan.explain("d", module)
+    assert "sums" not in plan.explain("e", module) + plan.explain("t", module)
+    found = {s.instruction.name: s.sums for s in lines(module, plan)}
+    assert found == {"e": False, "d": True, "t": False}
+
+
+@pytest.mark.parametrize(
+    ("reducer", "summed"), [("add", True), ("multiply", True), ("maximum", False), ("minimum", False)]
+)
+def test_a_reduce_sums_as_its_reducer_says(reducer: str, summed: bool) -> None:
+    text = f"""HloModule m
+        r {{
+          a = f32[] parameter(0)
+          b = f32[] parameter(1)
+          ROOT c = f32[] {reducer}(a, b)
+        }}
+        ENTRY main {{
+          x = f32[4,8] parameter(0)
+          z = f32[] constant(1)
+          ROOT s = f32[4] reduce(x, z), dimensions={{1}}, to_apply=r
+        }}"""
+    module = from_text(text)
+    plan = make_plan(module, neuron_policy("all", "bf16"))
+    assert ("sums in float32" in plan.explain("s", module)) == summed
+
+
+def test_filters_take_computations_and_composites() -> None:
+    module = api.read_model(MODEL)
+    plan = api.plan(MODEL, policy="tvm/float16")
+    (line,) = lines(module, plan, [f"{module.entry}/exp.1"])
+    assert line.instruction.name == "exp.1"
+    members = {s.instruction.name for s in lines(module, plan, ["softmax"])}
+    assert {"reduce_max.7", "sub.37", "exp.1", "div.23"} <= members
+    assert not any(name.startswith(("dot", "tanh", "rsqrt")) for name in members)
+
+
+def test_what_the_policy_kept_is_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(["explain", MODEL, "--policy", "tvm/float16"], capsys)
+    (row,) = [r for r in out.splitlines() if "exp.1 " in r]
+    assert status == 0
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == [
+        *("exp.1", "exponential", "", "", "as the model", "lists softmax as never"),
+    ]
+    (row,) = [r for r in out.splitlines() if "add.59 " in r]
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == [
+        *("add.59", "add", "float16", "", "float16", "follows its inputs"),
+    ]
+
+
+def test_a_cast_that_clean_up_moved_says_so() -> None:
+    text = """HloModule m
+        ENTRY main {
+          x = f32[4] parameter(0)
+          v = f32[8,2] parameter(1)
+          e = f32[4] exponential(x)
+          b = f32[4,8] broadcast(e), dimensions={0}
+          ROOT d = f32[4,2] dot(b, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        }"""
+    module = from_text(text)
+    plan = make_plan(module, neuron_policy("matmult", "bf16"))
+    for clean, expected in ((True, ["b"]), (False, [])):
+        found = casts(module, apply_plan(module, plan, clean=clean), plan)
+        told = {s.instruction.name: describe(s, found, plan) for s in lines(module, plan, ["*"])}
+        moved = [n for n, texts in told.items() if any("clean-up moved" in t for t in texts)]
+        assert moved == expected
+
+
+def test_a_transpose_that_is_no_relayout_says_so_A3() -> None:
+    text = """HloModule m
+        ENTRY main {
+          x = f32[2,3,4] parameter(0)
+          outer = f32[3,2,4] transpose(x), dimensions={1,0,2}
+          ROOT inner = f32[3,4,2] transpose(outer), dimensions={0,2,1}
+        }"""
+    module = from_text(text)
+    for auto_cast in ("matmult", "all"):
+        settings = CastSettings(auto_cast, "bf16", False, "neuron-cc", relayout="fp16")  # type: ignore[arg-type]
+        plan = make_plan(module, policy_of(settings))
+        assert "no relayout, since its minor-most dimension stays" in plan.explain("outer")
+        assert "no relayout" not in plan.explain("inner")
+        plain = make_plan(module, neuron_policy(auto_cast, "bf16"))  # type: ignore[arg-type]
+        assert "relayout" not in plain.explain("outer", module)
+
+
+def test_plans_that_differ_in_reasons_alone_are_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, plan, _ = planned("all")
+    other = dataclasses.replace(
+        plan,
+        decisions={n: dataclasses.replace(d, reason="another") for n, d in plan.decisions.items()},
+    )
+    assert set(plan.diff(other)) == set(plan.decisions)
+    assert type_difference(plan, other) == {}
+    rounded = dataclasses.replace(
+        other,
+        decisions=other.decisions
+        | {"e": dataclasses.replace(other.decisions["e"], rounding="stochastic")},
+    )
+    assert set(type_difference(plan, rounded)) == {"e"}
+    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    for path, p in zip(paths, (plan, other), strict=True):
+        Path(path).write_text(p.to_json())
+    assert run(["diff", *paths], capsys)[:2] == (0, "The plans decide the same types.\n")
+
+
+def test_differences_are_counted_and_grouped_by_opcode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    for path, setting in zip(paths, ("matmult", "all"), strict=True):
+        run(["plan", MODEL, "--auto-cast", setting, "--output", path], capsys)
+    status, out, _ = run(["diff", *paths, "--model", MODEL], capsys)
+    differing = type_difference(*(Plan.from_json(Path(p).read_text()) for p in paths))
+    assert status == 1
+    assert (
+        f"{len(differing)} of the {len(differing)} instructions that either plan decides differ" in out
+    )
+    rows = [[c.strip() for c in r.split("│")[1:-1]] for r in out.splitlines() if r.startswith("│")]
+    assert sum(int(r[0]) for r in rows if r[0]) == len(differing)
+    assert next(r for r in rows if r[2] == "dot")[0] == "10"
+
+
 def test_group_puts_equal_decisions_together() -> None:
     module, plan, _ = planned("all")
-    sizes = {g[0].instruction.opcode: len(g) for g in group(lines(module, plan))}
+    sizes = {g[0].instruction.opcode: len(g) for g in group(lines(module, plan), plan)}
     assert sizes == {"exponential": 1, "dot": 1, "tanh": 1}
 
 
@@ -123,13 +250,14 @@ def test_plan_writes_what_explain_and_diff_read(
     assert first == api.plan(MODEL, auto_cast="matmult")
     status, out, _ = run(["explain", MODEL, "--plan", paths[0]], capsys)
     assert status == 0
-    assert "A1: matmult/bf16" in out
+    assert "matmult/bf16" in out
+    assert "A1: rounds the operands of the tensor engine to bfloat16" in out
     status, out, _ = run(["diff", *paths], capsys)
     assert status == 1
     assert "as the model" in out
     assert "bfloat16 -> float32 -> bfloat16" in out
     status, out, _ = run(["diff", paths[0], paths[0]], capsys)
-    assert (status, out) == (0, "The plans decide the same.\n")
+    assert (status, out) == (0, "The plans decide the same types.\n")
 
 
 def test_plan_prints_json_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:

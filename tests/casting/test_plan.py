@@ -126,9 +126,20 @@ def test_diff_lists_the_instructions_that_differ(model: Module) -> None:
 
 def test_explain(model: Module) -> None:
     plan = plan_of(model, "matmult")
-    text = plan.explain("d")
+    text = plan.explain("d", model)
     assert text.startswith("d reads bfloat16, sums in float32 and gives float32 (A1")
-    assert plan.explain("s") == "s keeps the types of the model under matmult/bf16"
+    assert plan.explain("s", model) == "s keeps the types of the model under matmult/bf16"
+    assert plan.explain("d").startswith("d reads bfloat16 and gives float32 (A1")  # sums: unknown
+
+
+def test_explain_refuses_what_is_not_there(model: Module) -> None:
+    plan = plan_of(model, "all")
+    with pytest.raises(
+        InvalidArgument, match=r"says nothing of an instruction 'dd' \(did you mean 'd'"
+    ):
+        plan.explain("dd")
+    with pytest.raises(InvalidArgument, match=r"'m' has no instruction 'dd' \(did you mean 'd'"):
+        plan.explain("dd", model)
 
 
 def test_plan_names_inlined_instructions(module_of: ModelOf) -> None:

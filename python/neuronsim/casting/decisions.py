@@ -103,9 +103,17 @@ def decide(
     for i in (i for c in graphs for i in c.instructions):
         if i.name in found or i.name in lacks:
             decisions[i.name] = _decision(i, choices[i.name], policy, found.get(i.name), lacks)
-        if policy.relayout is not None and _is_relayout(i):
-            decisions[i.name] = _relaid(i, decisions.get(i.name), policy)
     kept = {n: _why_kept(c) for n, c in choices.items() if c.listed and n not in decisions}
+    if policy.relayout is not None:
+        for i in (i for c in graphs for i in c.instructions if _is_float_transpose(i)):
+            if _moves_minor_most(i):
+                decisions[i.name] = _relaid(i, decisions.get(i.name), policy)
+                kept.pop(i.name, None)
+            elif i.name in decisions:
+                reason = f"{decisions[i.name].reason}; {_NO_RELAYOUT}"
+                decisions[i.name] = dataclasses.replace(decisions[i.name], reason=reason)
+            else:
+                kept[i.name] = "; ".join(filter(None, (kept.get(i.name), _NO_RELAYOUT)))
     return decisions, kept
 
 
@@ -402,10 +410,15 @@ def _has_accumulate_type(i: Instruction, choice: _Choice) -> bool:
     return sums and not i.attributes.get("algorithm")
 
 
-def _is_relayout(i: Instruction) -> bool:
-    """Whether it is a transpose of floats that moves the minor-most dimension (A3)."""
-    if i.opcode != "transpose" or i.array.dtype.kind != "float" or not i.array.dtype.device:
-        return False
+_NO_RELAYOUT = "A3: it is no relayout, since its minor-most dimension stays"
+
+
+def _is_float_transpose(i: Instruction) -> bool:
+    return i.opcode == "transpose" and i.array.dtype.kind == "float" and i.array.dtype.device
+
+
+def _moves_minor_most(i: Instruction) -> bool:
+    """Whether a transpose moves the minor-most dimension, and so is a relayout (A3)."""
     order = i.attributes["dimensions"]
     return bool(order) and order[-1] != len(order) - 1
 

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from neuronsim.casting.convert_merging import converted_before
+from neuronsim.casting.operations import names_of
 from neuronsim.casting.plan import Plan
 from neuronsim.casting.policy import Decision
+from neuronsim.casting.recognition import COMPOSITES, recognise
 from neuronsim.errors import InvalidArgument, nearest
-from neuronsim.hlo.module import Instruction, Module, graph_computations, inline_calls
+from neuronsim.hlo.module import (
+    Computation,
+    Instruction,
+    Module,
+    graph_computations,
+    inline_calls,
+    simple_reducer,
+)
 
 CONVERTS = frozenset({"convert", "reduce-precision"})
 
@@ -85,49 +95,126 @@ def _reason(i: Instruction, readers: Sequence[str], plan: Plan) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of an explanation: an instruction and its decision, or None."""
+    """One line of an explanation: an instruction, its decision or None, why, and whether it sums."""
 
     instruction: Instruction
     decision: Decision | None
+    reason: str
+    sums: bool
 
 
 def lines(model: Module, plan: Plan, patterns: Sequence[str] = ()) -> tuple[Line, ...]:
-    """The instructions that a plan decides; with `patterns` those whose name, opcode, metadata or types
-    match one of them (shell wildcards), decided or not.
+    """The instructions that a plan decides, or keeps for a reason; with `patterns` those whose name
+    (`exp.1` or `main.2/exp.1`), opcode, metadata, composite or types match one of them, with shell
+    wildcards.
 
     Raises InvalidArgument for a pattern that matches nothing, with the nearest name.
     """
-    every = [i for c in graph_computations(inline_calls(model)) for i in c.instructions]
+    flat = inline_calls(model)
+    every = [(c, i) for c in graph_computations(flat) for i in c.instructions]
     if not patterns:
-        return tuple(Line(i, plan.decisions[i.name]) for i in every if i.name in plan.decisions)
+        considered = plan.decisions.keys() | plan.kept.keys()
+        return tuple(_line(i, plan, flat) for _, i in every if i.name in considered)
     chosen: dict[str, Line] = {}
     for pattern in patterns:
-        found = [i for i in every if _matches(i, plan.decisions.get(i.name), pattern)]
+        members = _members(flat, pattern)
+        found = [i for c, i in every if i.name in members or _matches(c, i, plan, pattern)]
         if not found:
-            hint = nearest(pattern, (i.name for i in every))
+            hint = nearest(pattern, (*(i.name for _, i in every), *_KINDS))
             raise InvalidArgument(f"no instruction matches {pattern!r}{hint}")
-        chosen |= {i.name: Line(i, plan.decisions.get(i.name)) for i in found}
+        chosen |= {i.name: _line(i, plan, flat) for i in found}
     return tuple(chosen.values())
 
 
-def _matches(i: Instruction, d: Decision | None, pattern: str) -> bool:
+def find_line(model: Module, plan: Plan, name: str) -> Line:
+    """The line of one instruction. Raises InvalidArgument with the nearest name if it is not there."""
+    flat = inline_calls(model)
+    named = {i.name: i for c in graph_computations(flat) for i in c.instructions}
+    if name not in named:
+        raise InvalidArgument(f"{model.name!r} has no instruction {name!r}{nearest(name, named)}")
+    return _line(named[name], plan, flat)
+
+
+def _line(i: Instruction, plan: Plan, flat: Module) -> Line:
+    d = plan.decisions.get(i.name)
+    return Line(i, d, d.reason if d else plan.kept.get(i.name, ""), sums(i, flat.by_name))
+
+
+_KINDS = frozenset(pattern.kind for pattern in COMPOSITES)
+_SUMMING = frozenset(
+    {"dot", "convolution", "batch-norm-training", "batch-norm-grad"}
+    | {"softmax", "softmax_backward", "log_softmax", "layer_norm", "rms_norm"}
+    | {"neuron_rms_norm", "vector_norm"}
+)
+
+
+def sums(i: Instruction, computations: Mapping[str, Computation]) -> bool:
+    """Whether an instruction adds or multiplies many elements up, so that its sums have a type."""
+    if i.opcode in ("reduce", "reduce-window", "select-and-scatter"):
+        return simple_reducer(computations[i.called[-1]]) in ("add", "multiply")
+    return not _SUMMING.isdisjoint(names_of(i, computations))
+
+
+def _members(flat: Module, pattern: str) -> frozenset[str]:
+    """The instructions of the composites that a pattern names; to find these takes time."""
+    if not fnmatch.filter(_KINDS, pattern):
+        return frozenset()
+    return frozenset(
+        member
+        for c in graph_computations(flat)
+        for composite in recognise(c, flat)
+        if fnmatch.fnmatchcase(composite.kind, pattern)
+        for member in composite.members
+    )
+
+
+def _matches(computation: Computation, i: Instruction, plan: Plan, pattern: str) -> bool:
+    d = plan.decisions.get(i.name)
     types = (d.operand.name, d.accumulate.name, d.output.name) if d else ()
-    texts = (i.name, i.opcode, i.metadata.op_name, *types)
+    texts = (i.name, f"{computation.name}/{i.name}", i.opcode, i.metadata.op_name, *types)
     return any(fnmatch.fnmatchcase(text, pattern) for text in texts if text)
 
 
-def group(found: Iterable[Line]) -> tuple[tuple[Line, ...], ...]:
-    """Lines with the same opcode, types and rule together, in the order of the first."""
+def group(found: Iterable[Line], plan: Plan) -> tuple[tuple[Line, ...], ...]:
+    """Lines with the same opcode, types and short reason together, in the order of the first."""
     groups: dict[tuple[object, ...], list[Line]] = {}
     for line in found:
         d = line.decision
-        key = (line.instruction.opcode, d and (*types_of(d).values(), d.reason.partition(":")[0]))
+        types = d and tuple(types_of(d, sums=line.sums).values())
+        key = (line.instruction.opcode, types, short_reason(line.reason, plan))
         groups.setdefault(key, []).append(line)
     return tuple(tuple(g) for g in groups.values())
 
 
-def types_of(d: Decision) -> Mapping[str, str]:
-    """A decision's types as the columns of a table."""
+# What propagation says with names, for all instructions of which it says so.
+_WITHOUT_NAMES = (
+    ("it follows ", "follows its inputs"),
+    ("it is between ", "is between products"),
+    ("it leads to or from ", "moves or selects what is low"),
+    ("it is read only by ", "is read only by what is low"),
+    ("it is read by ", "is read by what is low"),
+)
+MEASURED = re.compile(r" \((?:it|its|the|elements|\w+(?:\(\d+,\d+\))? makes) [^()]*\)$")
+
+
+def short_reason(reason: str, plan: Plan) -> str:
+    """A reason without the policy's name, the names of neighbours and what a rule measured.
+
+    >>> plan = Plan("tvm/float16", "m", "", {})
+    >>> short_reason("tvm/float16: it follows dot.3 and dot.4", plan)
+    'follows its inputs'
+    >>> short_reason("data_max: out of range (the values of x are up to 900 > 512)", plan)
+    'data_max: out of range'
+    """
+    text = MEASURED.sub("", reason).removeprefix(f"{plan.policy}: ").replace(f" {plan.policy} ", " ")
+    parts = text.split("; ")
+    return "; ".join(
+        next((short for start, short in _WITHOUT_NAMES if p.startswith(start)), p) for p in parts
+    )
+
+
+def types_of(d: Decision, *, sums: bool = True) -> Mapping[str, str]:
+    """A decision's types as the columns of a table; that of the sums is empty where there are none."""
     operands = d.operand.name
     if d.float32_operands:
         operands += f" (float32: {', '.join(map(str, d.float32_operands))})"
@@ -138,19 +225,50 @@ def types_of(d: Decision) -> Mapping[str, str]:
         output += f", transposed in {d.relayout.name}"
     if d.rounding:
         output += f", rounded {d.rounding}"
-    return {"operands": operands, "sums": d.accumulate.name, "result": output}
+    return {"operands": operands, "sums": d.accumulate.name if sums else "", "result": output}
+
+
+def type_difference(first: Plan, second: Plan) -> dict[str, tuple[Decision | None, Decision | None]]:
+    """The instructions that two plans give other types, roundings, slots or relayouts: `Plan.diff`
+    without those that differ in the reason alone.
+    """
+    return {
+        name: (a, b)
+        for name, (a, b) in first.diff(second).items()
+        if a is None or b is None or replace(a, reason=b.reason) != b
+    }
+
+
+def sentence(plan: Plan, name: str, *, sums: bool) -> str:
+    """What a plan does to an instruction, and why."""
+    d = plan.decisions.get(name)
+    if d is None:
+        why = f" ({plan.kept[name]})" if name in plan.kept else ""
+        return f"{name} keeps the types of the model under {plan.policy}{why}"
+    summed = f", sums in {d.accumulate.name}" if sums else ""
+    return f"{name} reads {d.operand.name}{summed} and gives {d.output.name} ({d.reason})"
 
 
 def describe(line: Line, found: Sequence[Cast], plan: Plan) -> list[str]:
     """What a plan does to one instruction and why, with the casts around it, as sentences."""
     i, d = line.instruction, line.decision
-    texts = [f"{i.name} ({i.opcode}): {plan.explain(i.name).removeprefix(i.name).strip()}"]
+    first = sentence(plan, i.name, sums=line.sums).removeprefix(i.name).strip()
+    texts = [f"{i.name} ({i.opcode}): {first}"]
     if i.metadata.op_name:
         texts.append(f"it comes from {i.metadata.op_name}")
     for c in found:
         size = f"{c.bytes} bytes{' at compilation' if c.of_constant else ''}"
         if i.name in c.readers:
             texts.append(f"{c.name} casts {c.source} for it, {c.from_type} to {c.to_type}, {size}")
+            if d is None and c.to_type != "float32" and i.opcode not in _HOLDS:
+                texts.append(
+                    f"clean-up moved this cast, of what is read later, in front of the {i.opcode}, "
+                    "which commutes with rounding: the bits are the same"
+                )
         elif c.source == i.name or (c.name == i.name and d is not None):
             texts.append(f"{c.name} casts its value, {c.from_type} to {c.to_type}, {size}: {c.reason}")
     return texts
+
+
+# What holds values of any type and computes nothing.
+_HOLDS = frozenset({"tuple", "while", "conditional"})

@@ -79,7 +79,7 @@ class Plan:
         return Plan(**found, decisions=decisions)
 
     def diff(self, other: Plan) -> dict[str, tuple[Decision | None, Decision | None]]:
-        """The instructions on which two plans differ, with both decisions."""
+        """The instructions on which two plans differ, or their reasons, with both decisions."""
         names = dict.fromkeys([*self.decisions, *other.decisions])
         pairs = {n: (self.decisions.get(n), other.decisions.get(n)) for n in names}
         return {n: (a, b) for n, (a, b) in pairs.items() if a != b}
@@ -90,16 +90,25 @@ class Plan:
 
         return apply_plan(module, self)
 
-    def explain(self, name: str) -> str:
-        """One sentence on what the plan does to an instruction, and why."""
+    def explain(self, name: str, module: Module | None = None) -> str:
+        """One sentence on what the plan does to an instruction, and why.
+
+        The module, where it is given, tells the instructions that the plan says nothing of, and which
+        sum: without it only sums in another type than float32 are told. Raises InvalidArgument with the
+        nearest name for an instruction that is not there.
+        """
+        from neuronsim.casting.explain import find_line, sentence  # which need plans
+
+        if module is not None:
+            return sentence(self, name, sums=find_line(module, self, name).sums)
+        known = {**self.kept, **self.decisions}
+        if name not in known:
+            raise InvalidArgument(
+                f"the plan says nothing of an instruction {name!r}{nearest(name, known)}: give the "
+                "module too, for those that the policy does not consider"
+            )
         d = self.decisions.get(name)
-        if d is None:
-            why = f" ({self.kept[name]})" if name in self.kept else ""
-            return f"{name} keeps the types of the model under {self.policy}{why}"
-        return (
-            f"{name} reads {d.operand.name}, sums in {d.accumulate.name} and gives {d.output.name} "
-            f"({d.reason})"
-        )
+        return sentence(self, name, sums=d is not None and d.accumulate is not dtypes.float32)
 
 
 _OLDER = ("neuronsim.plan/1",)

@@ -50,7 +50,8 @@ class Decision:
 class Rule:
     """What a policy says of instructions that are not as their lists have them. All conditions that are
     given must hold; the last rule that matches an instruction wins (`Policy.include_wins`), and what
-    that does not state is as the lists have it. A `low` of float32 keeps an instruction as it is and lets no type spread through.
+    that does not state is as the lists have it. A `low` of float32 keeps an instruction as it is and
+    lets no type spread through.
 
     `operation` holds names as in `Policy.lists`, `name` names of instructions, both with shell
     wildcards; `regex` matches a whole instruction name, `scope` (wildcards) the metadata's op_name. The
@@ -143,13 +144,16 @@ def neuron_policy(
 
 def policy_of(settings: CastSettings, auto_cast_all: str = "documented") -> Policy:
     """The policy of the settings of either compiler: `neuron_policy`'s, and neuron-cc's fast relayouts
-    (A3). `auto_cast_all` is the profile's field.
+    (A3), which are part of its name. `auto_cast_all` is the profile's field.
 
-    >>> policy_of(CastSettings("matmult", "bf16", False, "neuron-cc", relayout="fp16")).relayout
-    neuronsim.float16
+    >>> policy = policy_of(CastSettings("matmult", "bf16", False, "neuron-cc", relayout="fp16"))
+    >>> policy.name, policy.relayout
+    ('matmult/bf16+fp16-relayout', neuronsim.float16)
     """
+    policy = neuron_policy(settings.auto_cast, settings.auto_cast_type, auto_cast_all)
     return replace(
-        neuron_policy(settings.auto_cast, settings.auto_cast_type, auto_cast_all),
+        policy,
+        name=policy.name + (f"+{settings.relayout}-relayout" if settings.relayout else ""),
         relayout=CAST_TYPES[settings.relayout] if settings.relayout else None,
         saturate_infinity=settings.saturate_infinity,
     )

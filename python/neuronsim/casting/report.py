@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from neuronsim.casting.explain import Cast, Line, describe, group, types_of
+from neuronsim.casting.explain import (
+    MEASURED,
+    Cast,
+    Line,
+    describe,
+    group,
+    short_reason,
+    sums,
+    type_difference,
+    types_of,
+)
 from neuronsim.casting.plan import Plan
 from neuronsim.casting.policy import Decision
+from neuronsim.hlo.module import Module, graph_computations, inline_calls
 
 EACH = 60  # lines up to which a table has a row for each instruction
 NAMED = 3  # instructions that a row of many names
@@ -33,22 +44,30 @@ def print_explanation(
             for text in rest:
                 console.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
         return
-    groups = [(line,) for line in found] if len(found) <= EACH else group(found)
-    table = Table(*COLUMNS)
+    decided = [line for line in found if line.decision]
+    each = tuple((line,) for line in decided) if len(decided) <= EACH else group(decided, plan)
+    groups = (*each, *group((line for line in found if not line.decision), plan))
+    table = Table(*COLUMNS, title=plan.policy, title_justify="left")
     for g in groups:
         d = g[0].decision
-        cells = tuple(types_of(d).values()) if d else ("", "", "as the model")
-        label = d.reason.partition(":")[0] if d else ""
-        table.add_row(*(Text(c) for c in (_names(g), g[0].instruction.opcode, *cells, label)))
+        cells = types_of(d, sums=g[0].sums).values() if d else ("", "", "as the model")
+        texts = (_names(g), g[0].instruction.opcode, *cells, short_reason(g[0].reason, plan))
+        table.add_row(*map(Text, texts))
     console.print(table)
-    for reason in dict.fromkeys(g[0].decision.reason for g in groups if g[0].decision):
-        console.print(reason, markup=False, highlight=False, soft_wrap=True)
+    for line, *_ in groups:
+        if MEASURED.search(line.reason):
+            text = f"{line.instruction.name}: {line.reason}"
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
     print_casts(casts, console)
 
 
 def _names(lines: Sequence[Line]) -> str:
-    named = ", ".join(line.instruction.name for line in lines[:NAMED])
-    return named + (f" and {len(lines) - NAMED} more" if len(lines) > NAMED else "")
+    return _named([line.instruction.name for line in lines])
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def print_casts(casts: Sequence[Cast], console: Console) -> None:
@@ -69,30 +88,35 @@ def print_casts(casts: Sequence[Cast], console: Console) -> None:
         console.print(f"{constants} casts of constants, once at compilation", highlight=False)
 
 
-def print_difference(
-    difference: Mapping[str, tuple[Decision | None, Decision | None]],
-    plans: tuple[Plan, Plan],
-    console: Console,
-) -> None:
-    """A table of the instructions on which two plans differ, with the types in both."""
-    if plans[0].keep_output_type != plans[1].keep_output_type:
-        keeps, gives = sorted(p.policy for p in plans if p.keep_output_type), "low"
-        console.print(f"only {keeps[0]} keeps the result's type: the other gives {gives} results")
+def print_difference(first: Plan, second: Plan, console: Console, model: Module | None = None) -> None:
+    """A table of the instructions to which two plans give other types, grouped by these, and by opcode
+    where the module is given. Reasons alone make no difference.
+    """
+    if first.keep_output_type != second.keep_output_type:
+        keeps = first.policy if first.keep_output_type else second.policy
+        console.print(f"only {keeps} keeps the result's type: the other gives low results")
+    difference = type_difference(first, second)
     if not difference:
-        console.print("The plans decide the same.")
+        console.print("The plans decide the same types.")
         return
-    table = Table("instruction", *(f"{p.policy}{n}" for p, n in zip(plans, _marks(plans), strict=True)))
+    flat = inline_calls(model) if model else None
+    known = {i.name: i for c in graph_computations(flat) for i in c.instructions} if flat else {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for name, pair in difference.items():
-        table.add_row(name, *(Text(_brief(d)) for d in pair))
+        i = known.get(name)
+        summing = i is None or flat is None or sums(i, flat.by_name)
+        key = (i.opcode if i else "", *(_brief(d, sums=summing) for d in pair))
+        groups.setdefault(key, []).append(name)
+    marks = (" (first)", " (second)") if first.policy == second.policy else ("", "")
+    titles = (f"{p.policy}{n}" for p, n in zip((first, second), marks, strict=True))
+    table = Table("count", "instructions", *(["opcode"] if known else []), *titles)
+    for (opcode, *briefs), names in groups.items():
+        cells = (_named(names), *([opcode] if known else []), *briefs)
+        table.add_row(str(len(names)), *map(Text, cells))
     console.print(table)
+    total = len({*first.decisions, *second.decisions})
+    console.print(f"{len(difference)} of the {total} instructions that either plan decides differ")
 
 
-def _marks(plans: tuple[Plan, Plan]) -> tuple[str, str]:
-    return (" (first)", " (second)") if plans[0].policy == plans[1].policy else ("", "")
-
-
-def _brief(d: Decision | None) -> str:
-    if d is None:
-        return "as the model"
-    operands, sums, result = types_of(d).values()
-    return f"{operands} -> {sums} -> {result}"
+def _brief(d: Decision | None, *, sums: bool) -> str:
+    return " -> ".join(filter(None, types_of(d, sums=sums).values())) if d else "as the model"
