@@ -19,6 +19,7 @@ from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import (
+    FlagWarning,
     InvalidArgument,
     InvalidData,
     InvalidFlag,
@@ -291,6 +292,93 @@ def test_wrong_settings_are_refused(
         api.compile(MODEL, **arguments)
 
 
+@pytest.mark.parametrize("function", [api.compile, api.plan, api.lint])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"plan": None, "policy": "tvm/float16"}, "a plan and a policy both decide the casts"),
+        ({"plan": None, "flags": "--auto-cast all"}, "the plan all/fp16 decides .* --auto-cast$"),
+        ({"plan": None, "auto_cast_type": "fp16"}, "the plan all/fp16 decides .* --auto-cast-type$"),
+        ({"policy": "tvm/float16", "auto_cast": "all"}, "the policy tvm/float16 decides the casts"),
+        (
+            {"policy": "all/bf16", "target": "inf1", "flags": "--fast-math none"},
+            "the policy all/bf16 decides the casts: it contradicts --fast-math",
+        ),
+    ],
+    ids=str,
+)
+def test_what_decides_the_casts_is_one_thing(
+    arguments: dict[str, Any], message: str, function: Callable[..., Any]
+) -> None:
+    if "plan" in arguments:
+        arguments = arguments | {"plan": api.plan(MODEL, auto_cast="all", auto_cast_type="fp16")}
+    with pytest.raises(InvalidFlag, match=message):
+        function(MODEL, **arguments)
+
+
+def test_a_plan_or_policy_takes_the_flags_that_cast_nothing() -> None:
+    flags = "-O1 --model-type transformer --enable-mixed-precision-accumulation"
+    plan = api.plan(MODEL, policy="tvm/float16", flags=flags)
+    assert plan == api.plan(MODEL, policy="tvm/float16")
+    for arguments in ({"plan": plan}, {"policy": "tvm/float16"}):
+        setup = api.compile(MODEL, flags=flags, **arguments).setup  # type: ignore[arg-type]
+        assert setup.profile.mixed_precision_accumulation == "on"
+        assert setup.without_effect == ("--optlevel", "--model-type")
+
+
+def test_a_plan_may_be_a_path_as_a_policy_may(tmp_path: Path) -> None:
+    made = api.plan(MODEL, auto_cast="all", auto_cast_type="fp16")
+    path = tmp_path / "fp16.json"
+    path.write_text(made.to_json())
+    for given in (path, str(path)):
+        assert api.plan(MODEL, plan=given) == made
+        assert api.compile(MODEL, plan=given).plan == made
+        assert api.lint(MODEL, plan=given) == api.lint(MODEL, plan=made)
+
+
+def test_a_setup_claims_no_cast_settings_that_were_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "fp16.json"
+    path.write_text(api.plan(MODEL, auto_cast="all", auto_cast_type="fp16").to_json())
+    for arguments, decided_by in (
+        ({"policy": "tvm/float16"}, "policy tvm/float16"),
+        ({"plan": path}, f"plan all/fp16 from {path}"),
+        ({"plan": api.plan(MODEL, plan=path)}, "plan all/fp16"),
+    ):
+        program = api.compile(MODEL, **arguments)  # type: ignore[arg-type]
+        program.save(tmp_path / "p.nsim")
+        for setup in (program.setup, api.load(tmp_path / "p.nsim").setup):
+            assert (setup.decided_by, setup.casts) == (decided_by, decided_by)
+            assert (setup.settings.auto_cast, setup.settings.flag_line) == ("", "")
+    by_flags = api.compile(MODEL).setup  # a control
+    assert by_flags.casts == by_flags.settings.flag_line == "--auto-cast matmult --auto-cast-type bf16"
+
+
+@pytest.mark.parametrize(
+    ("flags", "profile"),
+    [
+        ("--enable-mixed-precision-accumulation", {"mixed_precision_accumulation": "off"}),
+        ("--disable-mixed-precision-accumulation", {"mixed_precision_accumulation": "on"}),
+        ("--implicit-integer-downcast dot", {"int_dot": "exact"}),
+    ],
+)
+def test_a_flag_against_the_profile_is_warned_of(flags: str, profile: dict[str, Any]) -> None:
+    given = Profile().replace(**profile)
+    with pytest.warns(FlagWarning, match=f"the profile decides: its {next(iter(profile))} is"):
+        assert api.compile(MODEL, sdk="2.32", flags=flags, profile=given).setup.profile == given
+    api.compile(MODEL, sdk="2.32", profile=given)  # without the flag there is nothing to say
+
+
+@pytest.mark.parametrize("target", [None, "trn1", "inf2"])
+def test_the_target_in_the_flags_counts(target: str | None) -> None:
+    assert api.compile(MODEL, flags="--target trn1 -O1", target=target).setup.target.name == "trn1"
+    if target is not None:
+        with pytest.raises(InvalidFlag, match=f"--target inf1 in the flags contradicts .* {target}"):
+            api.compile(MODEL, flags=["--target=inf1"], target=target)
+    else:
+        setup = api.compile(MODEL, flags="--fast-math none --target inf1").setup
+        assert (setup.target.name, setup.settings.relayout) == ("inf1", "")
+
+
 def test_a_plan_of_another_model_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="does not fit"):
         api.compile(MODEL, plan=api.plan(difference(), auto_cast="all"))
@@ -376,7 +464,7 @@ def part(name: str, data: bytes | None) -> Callable[[dict[str, bytes]], None]:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (header(version=1), "version 1, this neuronsim reads 2: compile the model again"),
+        (header(version=1), "version 1, this neuronsim reads 3: compile the model again"),
         (header(settings=[]), "not a program"),
         (header(target="mars"), "not a program"),
         (header(release={"sdk": "2.26"}), "not a program"),

@@ -500,11 +500,11 @@ def test_data_files_that_cannot_be_read_are_refused(
         (["explain", MODEL, "--auto-cast", "al"], "did you mean 'all'?"),
         (["explain", MODEL, "--auto-cast-type", "bf61"], "bf16, fp16, tf32, fp8_e4m3"),
         (["explain", MODEL, "--flags", "--auto-kast all"], "did you mean '--auto-cast'?"),
-        (["explain", MODEL, "--flags", "--auto-cast"], 'write it as --flags="..."'),
+        (["explain", MODEL, "--flags", "--auto-cast"], "needs a value: it accepts none, matmult"),
+        (["explain", MODEL, "--flags"], "argument --flags: expected one argument"),
         (["explain", MODEL, "--flags=--auto-cast"], "needs a value"),
         (["explain", MODEL, "--flags", '"'], "cannot be split"),
         (["explain", MODEL, "--flags", "--fast-math all"], "Inf1"),
-        (["explain", MODEL, "--flags=--auto-cast all", "--auto-cast", "none"], "contradicts"),
         (
             [
                 *("explain", MODEL, "--flags"),
@@ -563,6 +563,27 @@ def test_options_that_cannot_apply_to_a_compiled_program_are_refused(
 ) -> None:
     output = str(tmp_path / "y.npz")
     refused(["run", program, "--inputs", inputs, "--output", output, *option], capsys)
+
+
+def test_run_prints_the_policy_or_plan_that_decided(
+    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, program = str(tmp_path / "fp16.json"), str(tmp_path / "p.nsim")
+    arguments = ["--inputs", inputs, "--output", str(tmp_path / "y.npz")]
+    fp16 = ["--auto-cast", "all", "--auto-cast-type", "fp16"]
+    assert cli.main(["plan", MODEL, *fp16, "--output", plan]) == 0
+    assert cli.main(["compile", MODEL, "--plan", plan, "--output", program]) == 0
+    compiled = capsys.readouterr().out.splitlines()[-1]
+    assert compiled.startswith(f"plan all/fp16 from {plan} (SDK 2.26")
+    for words, decided_by in (
+        ([MODEL, "--policy", "tvm/float16"], "policy tvm/float16"),
+        ([MODEL, "--plan", plan], f"plan all/fp16 from {plan}"),
+        ([program], f"plan all/fp16 from {plan}"),
+    ):
+        assert cli.main(["run", *words, *arguments]) == 0
+        out = capsys.readouterr().out
+        assert out.startswith(f"{decided_by} (SDK 2.26")
+        assert "--auto-cast" not in out
 
 
 def test_a_plan_and_a_setting_contradict_each_other(

@@ -117,6 +117,8 @@ def test_options_right_of_the_flags_win(model: Path, capsys: pytest.CaptureFixtu
     ):
         assert run(model, f"--sdk 2.27 {line}", capsys)[0] == 0
         assert compiled().setup.profile.mixed_precision_accumulation == expected
+    assert run(model, "--flags='--auto-cast all' --auto-cast none", capsys)[0] == 0
+    assert compiled().setup.settings.auto_cast == "none"
 
 
 # ---- output, releases, targets -------------------------------------------------------------------
@@ -192,7 +194,7 @@ def test_instances_with_the_same_core_give_the_same_program(
         ("--target inf1 --auto-cast none", "for inf1 use --fast-math"),
         ("--target inf1 -O1", "--optlevel is an option of neuronx-cc"),
         ("--fast-math none", "--fast-math is an option of neuron-cc (Inf1): for trn1 use --auto-cast"),
-        ("--auto-cast none --fast-math none", "--fast-math is an option of neuron-cc"),
+        ("--auto-cast none --fast-math none", "one line has flags of both compilers"),
         ("--flags='--auto-cast none' --fast-math none", "one line has flags of both compilers"),
         ("--target inf1 --fast-math all none", "cannot be all and none"),
         ("--target inf1 --fast-math fast", "it accepts all, none, fp32-cast-all"),
@@ -202,7 +204,8 @@ def test_instances_with_the_same_core_give_the_same_program(
         ("--verbose loud", "--verbose cannot be 'loud'"),
         ("--output x.neff", "neuronsim makes no NEFFs"),
         ("--logfile missing/log.txt", "cannot write 'missing/log.txt'"),
-        ("--plan p.json --target inf1 --fast-math none", "--plan decides the casts"),
+        ("--policy all/bf16 --target inf1 --fast-math none", "the policy all/bf16 decides the casts"),
+        ("--policy all/bf16 --plan p.json", "a plan and a policy both decide the casts"),
     ],
 )
 def test_errors_are_one_line_with_a_status_and_write_nothing(
@@ -285,11 +288,42 @@ def test_the_environments_flags_act_and_are_reported(
     status, out, err = run(model, "", capsys)
     assert (status, err) == (0, f"warning: the flags are those of NEURON_CC_FLAGS: {line}\n")
     assert out.startswith("--auto-cast all --auto-cast-type fp16 ")
-    # Any flag of the line silences it.
-    for line in ("-O2", "--auto-cast none", "--flags='--auto-cast none'"):
-        status, out, err = run(model, line, capsys)
-        assert (status, err) == (0, "")
+    # Flags that decide no value leave it.
+    for own in ("-O2", "--flags='-O2'", "--framework XLA --target trn1"):
+        status, out, again = run(model, own, capsys)
+        assert (status, again) == (0, err)
+        assert out.startswith("--auto-cast all --auto-cast-type fp16 ")
+    assert compiled().setup.given["--framework"] == "XLA"
+    # The others displace it, which is said.
+    for own, options in (
+        ("--auto-cast none", "--auto-cast"),
+        ("--flags='--auto-cast-type fp16 -O1'", "--auto-cast-type"),
+    ):
+        status, out, err = run(model, own, capsys)
+        assert (status, err) == (
+            0,
+            f"warning: the flags of NEURON_CC_FLAGS do not act: those that are given do ({options})\n",
+        )
         assert compiled().setup.settings.auto_cast in ("matmult", "none")
+
+
+def test_beside_a_policy_or_plan_the_environments_flags_cast_nothing(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = api.plan(model, policy="tvm/float16")
+    monkeypatch.setenv("NEURON_CC_FLAGS", "--auto-cast=all -O1 --enable-mixed-precision-accumulation")
+    for arguments in ({"policy": "tvm/float16"}, {"plan": expected}):
+        with pytest.warns(FlagWarning) as caught:
+            program = neuronsim.compile(model, **arguments)  # type: ignore[arg-type]
+        decider = program.setup.decided_by
+        assert [str(w.message) for w in caught] == [
+            f"--auto-cast of NEURON_CC_FLAGS has no effect: the {decider} decides the casts",
+            "the other flags are those of NEURON_CC_FLAGS: --optlevel=1 "
+            "--enable-mixed-precision-accumulation",
+        ]
+        assert program.plan == expected
+        assert program.setup.profile.mixed_precision_accumulation == "on"
+        assert "--auto-cast" not in program.setup.given
 
 
 def test_wrong_flags_of_the_environment_name_it(
@@ -298,7 +332,7 @@ def test_wrong_flags_of_the_environment_name_it(
     monkeypatch.setenv("NEURON_CC_FLAGS", "--auto-cast al")
     status, _, err = run(model, "", capsys)
     assert status == 2
-    assert "in the environment variable NEURON_CC_FLAGS: --auto-cast cannot be 'al'" in err
+    assert "in NEURON_CC_FLAGS: --auto-cast cannot be 'al'" in err
 
 
 def test_the_python_functions_warn_of_it(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +342,8 @@ def test_the_python_functions_warn_of_it(model: Path, monkeypatch: pytest.Monkey
     assert program.setup.settings.auto_cast == "all"
     with pytest.warns(FlagWarning, match="NEURON_CC_FLAGS"):
         assert api.plan(model) == program.plan
-    assert neuronsim.compile(model, auto_cast="none").plan.decisions == {}
+    with pytest.warns(FlagWarning, match="NEURON_CC_FLAGS do not act"):
+        assert neuronsim.compile(model, auto_cast="none").plan.decisions == {}
     monkeypatch.setenv("NEURON_CC_FLAGS", " ")
     assert neuronsim.compile(model).setup.messages == ()
 

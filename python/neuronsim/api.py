@@ -7,26 +7,30 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from neuronsim import dtypes, ops, processor
 from neuronsim.casting.calibration import Calibration, make_calibration
 from neuronsim.casting.flags import (
     AUTO_CASTS,
-    CAST_TYPES,
+    CASTING,
     CastSettings,
+    Level,
     Message,
     parse_flags,
 )
 from neuronsim.casting.integer_downcast import check_integer_downcasts
 from neuronsim.casting.io_config import check_io_config
 from neuronsim.casting.lint import lint as lint_casts
-from neuronsim.casting.plan import Plan, check_plan, make_plan
+from neuronsim.casting.options import option_name, split_flags
+from neuronsim.casting.plan import Plan, check_plan, load_plan, make_plan
 from neuronsim.casting.policy import Policy, policy_of
 from neuronsim.casting.policy_file import load_policy
 from neuronsim.errors import (
@@ -35,7 +39,6 @@ from neuronsim.errors import (
     NonconformingModel,
     UnsupportedOperator,
     UnsupportedType,
-    nearest,
 )
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.cache import cached_flags
@@ -47,7 +50,7 @@ from neuronsim.profiles import (
     default_profile,
 )
 from neuronsim.program import CompiledProgram, Setup, checked_replicas, load
-from neuronsim.targets import SAME_CORE, find_release, find_target
+from neuronsim.targets import SAME_CORE, TARGETS, Release, Target, find_release, find_target
 from neuronsim.tuning.dataset import (
     Dataset,
     batch_count,
@@ -58,6 +61,7 @@ from neuronsim.tuning.dataset import (
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
 
 DEFAULT_SDK = "2.26"
+DEFAULT_TARGET = "trn1"
 FLAGS_VARIABLE = "NEURON_CC_FLAGS"
 LISTED = 10  # kinds of findings that an error spells out
 
@@ -75,45 +79,61 @@ def _read(model: str | Path | bytes | memoryview | Module) -> Module:
     return proto.from_bytes(model) if isinstance(model, bytes | memoryview) else proto.read(model)
 
 
+class Inherited(NamedTuple):
+    """Flags that act where a call gives none that decide values, where they are from, and how important
+    it is to say so.
+    """
+
+    flags: str | list[str]
+    origin: str
+    level: Level
+
+
 def resolve(
-    flags: str | Sequence[str],
-    auto_cast: str | None,
-    auto_cast_type: str | None,
-    sdk: str,
-    target: str,
-    profile: Profile | None,
+    flags: str | Sequence[str] = "",
+    auto_cast: str | None = None,
+    auto_cast_type: str | None = None,
+    sdk: str = DEFAULT_SDK,
+    target: str | None = None,
+    profile: Profile | None = None,
+    *,
+    decided_by: str = "",
+    inherited: Inherited | None = None,
 ) -> Setup:
-    """The setup that the arguments of `compile` mean; raises InvalidFlag or InvalidArgument."""
-    release, device = find_release(sdk), find_target(target)
-    parsed = parse_flags(flags, release, device.compiler)
+    """The setup that the arguments of `compile` mean.
+
+    Where `decided_by` names a plan or policy, flags cannot decide the casts, and inherited ones that
+    would do not act. Raises InvalidFlag or InvalidArgument.
+    """
+    release = find_release(sdk)
     if target in SAME_CORE:
         parse_flags(["--target", target], release)  # the release may be older
-    settings = parsed.settings
-    if device.compiler == "neuron-cc" and (auto_cast, auto_cast_type) != (None, None):
-        raise InvalidFlag(
-            "auto_cast and auto_cast_type (--auto-cast, --auto-cast-type) are options of neuronx-cc: "
-            f"for {target} use --fast-math in the flags"
-        )
-    for name, value, known in (
-        ("auto_cast", auto_cast, list(AUTO_CASTS)),
-        ("auto_cast_type", auto_cast_type, list(CAST_TYPES)),
-    ):
-        if value is None:
-            continue
-        flag = "--" + name.replace("_", "-")
-        if value not in known:
+    own = split_flags(flags)
+    keywords = {"--auto-cast": auto_cast, "--auto-cast-type": auto_cast_type}
+    words = [*own, *(f"{name}={v}" for name, v in keywords.items() if v is not None)]
+    device = _find_device(words, target)
+    parsed = parse_flags(words, release, device.compiler)
+    given = parse_flags(own, release, device.compiler).given
+    for name, value in keywords.items():
+        chosen = parsed.given.get(name, "")
+        before = given.get(name, chosen)
+        if value is not None and AUTO_CASTS.get(before, before) != AUTO_CASTS.get(chosen, chosen):
             raise InvalidFlag(
-                f"{name} ({flag}) cannot be {value!r}{nearest(value, known)}: it accepts "
-                + ", ".join(known)
+                f"{name.strip('-').replace('-', '_')}={value!r} contradicts {name} {before} in the "
+                "flags: give one of them"
             )
-        parse_flags([flag, value], release)  # the release may be older
-        chosen = AUTO_CASTS.get(value, value)
-        if flag in parsed.given and getattr(settings, name) != chosen:
-            raise InvalidFlag(
-                f"{name}={value!r} contradicts {flag} {getattr(settings, name)} in the flags: "
-                "give one of them"
-            )
-        settings = replace(settings, **{name: chosen})  # type: ignore[arg-type]
+    if decided_by and (casts := [name for name in parsed.given if name in CASTING]):
+        raise InvalidFlag(f"the {decided_by} decides the casts: it contradicts {', '.join(casts)}")
+    notes: list[Message] = []
+    if inherited is not None and parsed.deciding:
+        instead = ", ".join(parsed.deciding)
+        text = f"the flags of {inherited.origin} do not act: those that are given do ({instead})"
+        notes = [Message(inherited.level, text)]
+    elif inherited is not None:
+        acting, notes = _acting(inherited, words, release, target, decided_by)
+        device = _find_device([*acting, *words], target)
+        parsed = parse_flags([*acting, *words], release, device.compiler)
+    settings = parsed.settings.without_casts() if decided_by else parsed.settings
     if profile is None:
         accumulation = "on" if settings.mixed_precision_accumulation else "off"
         profile = default_profile().replace(
@@ -122,6 +142,8 @@ def resolve(
         )
         if settings.int_dot == "via_float32":
             profile = profile.replace(int_dot="via_float32")
+    else:
+        notes += _overridden(settings, profile)
     return Setup(
         settings,
         release,
@@ -129,8 +151,60 @@ def resolve(
         profile,
         parsed.without_effect,
         given=parsed.given,
-        messages=parsed.messages,
+        messages=(*notes, *parsed.messages),
+        decided_by=decided_by,
     )
+
+
+def _find_device(words: Sequence[str], target: str | None) -> Target:
+    """The target of the argument or of the flags, whose compiler's options the flags are."""
+    pairs = itertools.zip_longest(words, words[1:], fillvalue="")
+    values = [
+        w.partition("=")[2] or following for w, following in pairs if option_name(w) == "--target"
+    ]
+    named = next((v for v in reversed(values) if v in TARGETS or v in SAME_CORE), None)
+    device = find_target(target or named or DEFAULT_TARGET)
+    if named is not None and find_target(named) is not device:
+        raise InvalidFlag(f"--target {named} in the flags contradicts the target {target}")
+    return device
+
+
+def _acting(
+    inherited: Inherited, words: Sequence[str], release: Release, target: str | None, decided_by: str
+) -> tuple[list[str], list[Message]]:
+    """The words of inherited flags that act beside a call's own, and what there is to say of them."""
+    origin, level = inherited.origin, inherited.level
+    try:
+        acting = split_flags(inherited.flags)
+        device = _find_device([*acting, *words], target)
+        given = parse_flags(acting, release, device.compiler).given
+    except InvalidFlag as error:
+        raise InvalidFlag(f"in {origin}: {error}") from error
+    casts = [name for name in given if name in CASTING] if decided_by else []
+    if not casts:
+        return acting, [Message(level, f"the flags are those of {origin}: {shlex.join(acting)}")]
+    others = [f"{n}={value}" if value else n for n, value in given.items() if n not in casts]
+    text = f"{', '.join(casts)} of {origin} has no effect: the {decided_by} decides the casts"
+    messages = [Message(level, text)]
+    if others:
+        messages.append(Message(level, f"the other flags are those of {origin}: {shlex.join(others)}"))
+    return others, messages
+
+
+def _overridden(settings: CastSettings, profile: Profile) -> Iterator[Message]:
+    """What flags say in vain against a profile that is given."""
+    on = settings.mixed_precision_accumulation
+    asked = {
+        "mixed_precision_accumulation": ("on" if on else "off") if settings.accumulation_given else "",
+        "int_dot": "via_float32" if settings.int_dot == "via_float32" else "",
+    }
+    for name, value in asked.items():
+        if value and getattr(profile, name) != value:
+            text = (
+                f"the profile decides: its {name} is {getattr(profile, name)!r}, and the flags say "
+                f"{value!r} in vain"
+            )
+            yield Message("warning", text)
 
 
 def compile(  # noqa: A001 (the public API's name)
@@ -140,9 +214,9 @@ def compile(  # noqa: A001 (the public API's name)
     auto_cast: str | None = None,
     auto_cast_type: str | None = None,
     sdk: str = DEFAULT_SDK,
-    target: str = "trn1",
+    target: str | None = None,
     policy: Policy | str | Path | None = None,
-    plan: Plan | None = None,
+    plan: Plan | str | Path | None = None,
     calibration: Calibration | None = None,
     clean: bool = True,
     profile: Profile | None = None,
@@ -153,20 +227,32 @@ def compile(  # noqa: A001 (the public API's name)
     """Compile a model under a setting of the Neuron compiler.
 
     `model` is a file of `HloModuleProto` or HLO text, its bytes, a folder of AWS's compile cache or a
-    Module. The casts are those of `plan`, else of `policy` (a Policy, the name of one or a file of one;
-    rules on magnitudes need the `calibration` of `calibrate`), else of `flags` (options of
-    `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none", "matmult", "all")
-    and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of the release `sdk`.
-    With `clean` false the plan is applied literally, to the same values. Where no flags are given, a
-    folder's own count, else those of NEURON_CC_FLAGS, which a warning says. What there is to say of the
-    flags is in the setup's `messages`; the warnings are raised as FlagWarning.
+    Module. The casts are those of `plan` (a Plan or its file) or `policy` (a Policy, the name of one or
+    a file of one; rules on magnitudes need the `calibration` of `calibrate`), which exclude each other
+    and flags that cast; else of `flags` (options of `neuronx-cc`, or of `neuron-cc` for the target
+    "inf1") and of `auto_cast` ("none", "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32",
+    "fp8_e4m3"), with the defaults of the release `sdk`. `target` is that of the flags, else "trn1".
+    With `clean` false the plan is applied literally, to the same values. Where no flag is given that
+    decides values, a folder's own flags act too, else those of NEURON_CC_FLAGS, which a warning says.
+    What there is to say of the flags is in the setup's `messages`; the warnings are raised as
+    FlagWarning. What `profile` decides, flags do not.
     `threads` is `set_num_threads`, for the whole process. The program runs on `replicas` emulated
     devices at once, which exchange arrays in its collectives. What the model breaks of AWS's documented
     constraints is in the program's `conformance`; `strict` makes it an error.
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, NonconformingModel, InvalidFlag or
     InvalidArgument.
     """
-    setup = _resolve_for(model, flags, auto_cast, auto_cast_type, sdk, target, profile)
+    decider, decided_by = _decider(policy, plan)
+    setup = setup_for(
+        model,
+        flags=flags,
+        auto_cast=auto_cast,
+        auto_cast_type=auto_cast_type,
+        sdk=sdk,
+        target=target,
+        profile=profile,
+        decided_by=decided_by,
+    )
     setup = replace(setup, replicas=checked_replicas(replicas), clean=clean)
     if threads is not None:
         processor.set_num_threads(threads)
@@ -177,12 +263,9 @@ def compile(  # noqa: A001 (the public API's name)
     if io_config := setup.given.get("--io-config"):
         check_io_config(io_config, module)
     downcasts = check_integer_downcasts(module, settings.integer_downcast, setup.release, setup.target)
-    if plan is None:
-        plan = make_plan(module, _chosen(policy, setup), setup.target, calibration)
-    else:
-        check_plan(plan, module, setup.target)
+    made = _plan_of(module, decider, setup, calibration)
     texts = list(downcasts)
-    if settings.saturate_infinity and not any(d.saturate_infinity for d in plan.decisions.values()):
+    if settings.saturate_infinity and not any(d.saturate_infinity for d in made.decisions.values()):
         texts.append(
             "--enable-saturate-infinity has no effect: it acts on transposes that run on the tensor "
             "engine (M8), and the plan has none"
@@ -190,7 +273,7 @@ def compile(  # noqa: A001 (the public API's name)
     found = tuple(Message("warning", text) for text in texts)
     setup = replace(setup, messages=setup.messages + found)
     _warn(setup.messages)
-    return CompiledProgram(module, plan, setup)
+    return CompiledProgram(module, made, setup)
 
 
 def _warn(messages: Sequence[Message]) -> None:
@@ -220,9 +303,9 @@ def lint(
     auto_cast: str | None = None,
     auto_cast_type: str | None = None,
     sdk: str = DEFAULT_SDK,
-    target: str = "trn1",
+    target: str | None = None,
     policy: Policy | str | Path | None = None,
-    plan: Plan | None = None,
+    plan: Plan | str | Path | None = None,
     calibration: Calibration | None = None,
 ) -> tuple[Finding, ...]:
     """What a model breaks of the constraints that AWS documents for a release, executable or not, and
@@ -231,7 +314,16 @@ def lint(
     Raises InvalidModel for one that contradicts itself, InvalidArgument for an unknown release or
     target.
     """
-    setup = _resolve_for(model, flags, auto_cast, auto_cast_type, sdk, target, None)
+    decider, decided_by = _decider(policy, plan)
+    setup = setup_for(
+        model,
+        flags=flags,
+        auto_cast=auto_cast,
+        auto_cast_type=auto_cast_type,
+        sdk=sdk,
+        target=target,
+        decided_by=decided_by,
+    )
     _warn(setup.messages)
     module = _read(model)
     found = conformance.check(module, setup.release, setup.target)
@@ -239,32 +331,19 @@ def lint(
         verify(module)
     except (UnsupportedOperator, UnsupportedType):  # the device may execute it
         return found
-    if plan is None:
-        plan = make_plan(module, _chosen(policy, setup), setup.target, calibration)
+    made = _plan_of(module, decider, setup, calibration)
     profile = setup.profile
-    return (*found, *lint_casts(module, plan, setup.target, calibration, profile=profile))
+    return (*found, *lint_casts(module, made, setup.target, calibration, profile=profile))
 
 
-def _resolve_for(
-    model: str | Path | bytes | Module,
-    flags: str | Sequence[str],
-    auto_cast: str | None,
-    auto_cast_type: str | None,
-    *others: Any,
-) -> Setup:
-    """The setup of a model: where no flags are given, by those of its folder or of the environment."""
-    text = ""
-    if not flags and (auto_cast, auto_cast_type) == (None, None):
-        flags = _folder_flags(model)
-        text = "" if flags else os.environ.get(FLAGS_VARIABLE, "").strip()
-    if not text:
-        return resolve(flags, auto_cast, auto_cast_type, *others)
-    try:
-        setup = resolve(text, None, None, *others)
-    except InvalidFlag as error:
-        raise InvalidFlag(f"in the environment variable {FLAGS_VARIABLE}: {error}") from error
-    message = Message("warning", f"the flags are those of {FLAGS_VARIABLE}: {text}")
-    return replace(setup, messages=(message, *setup.messages))
+def setup_for(model: str | Path | bytes | Module, **arguments: Any) -> Setup:
+    """The setup of a model, whose folder or the environment may have flags too."""
+    inherited, text = None, os.environ.get(FLAGS_VARIABLE, "").strip()
+    if words := _folder_flags(model):
+        inherited = Inherited(words, "the model's folder", "info")
+    elif text:
+        inherited = Inherited(text, FLAGS_VARIABLE, "warning")
+    return resolve(**arguments, inherited=inherited)
 
 
 def _folder_flags(model: str | Path | bytes | Module) -> list[str]:
@@ -280,19 +359,56 @@ def plan(
     auto_cast: str | None = None,
     auto_cast_type: str | None = None,
     sdk: str = DEFAULT_SDK,
-    target: str = "trn1",
+    target: str | None = None,
     policy: Policy | str | Path | None = None,
+    plan: Plan | str | Path | None = None,
     calibration: Calibration | None = None,
 ) -> Plan:
-    """What a setting casts in a model, and why; see `compile` for the arguments."""
-    setup = _resolve_for(model, flags, auto_cast, auto_cast_type, sdk, target, None)
+    """What a setting casts in a model, and why; see `compile` for the arguments. A plan that is given
+    is checked.
+    """
+    decider, decided_by = _decider(policy, plan)
+    setup = setup_for(
+        model,
+        flags=flags,
+        auto_cast=auto_cast,
+        auto_cast_type=auto_cast_type,
+        sdk=sdk,
+        target=target,
+        decided_by=decided_by,
+    )
     _warn(setup.messages)
-    return make_plan(read_model(model), _chosen(policy, setup), setup.target, calibration)
+    return _plan_of(read_model(model), decider, setup, calibration)
 
 
-def _chosen(policy: Policy | str | Path | None, setup: Setup) -> Policy:
-    if policy is not None:
-        return policy if isinstance(policy, Policy) else load_policy(policy)
+def _decider(
+    policy: Policy | str | Path | None, plan: Plan | str | Path | None
+) -> tuple[Policy | Plan | None, str]:
+    """The plan or policy that decides the casts in the flags' place, and its name for messages."""
+    if policy is not None and plan is not None:
+        raise InvalidFlag("a plan and a policy both decide the casts: give one of them")
+    if isinstance(plan, str | Path):
+        loaded = load_plan(plan)
+        return loaded, f"plan {loaded.policy} from {plan}"
+    if plan is not None:
+        return plan, f"plan {plan.policy}"
+    if policy is None:
+        return None, ""
+    chosen = policy if isinstance(policy, Policy) else load_policy(policy)
+    return chosen, f"policy {chosen.name}"
+
+
+def _plan_of(
+    module: Module, decider: Policy | Plan | None, setup: Setup, calibration: Calibration | None
+) -> Plan:
+    """The plan of the setup's flags, or that of the plan or policy in their place."""
+    if isinstance(decider, Plan):
+        check_plan(decider, module, setup.target)
+        return decider
+    return make_plan(module, decider or _policy_of_flags(setup), setup.target, calibration)
+
+
+def _policy_of_flags(setup: Setup) -> Policy:
     settings, profile = setup.settings, setup.profile
     chosen = policy_of(settings, profile.auto_cast_all)
     # A3: on Trn1 the profile decides that transposes run on the tensor engine, in float32.
@@ -315,7 +431,8 @@ def calibrate(
     how many. It runs instruction by instruction, slowly. Raises NeuronSimError for a model or data that
     do not fit.
     """
-    program = compile(model, auto_cast="none")
+    module, setup = read_model(model), resolve(auto_cast="none")
+    program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
     reject_nan(dataset)
     total = batch_count(program.model, dataset)
@@ -365,7 +482,7 @@ def tune(
 
     def build(s: CastSettings) -> CompiledProgram:
         setup = resolve("", s.auto_cast, s.auto_cast_type, sdk, target, profile)
-        return CompiledProgram(module, make_plan(module, _chosen(None, setup), setup.target), setup)
+        return CompiledProgram(module, _plan_of(module, None, setup, None), setup)
 
     before = processor.num_threads()
     try:

@@ -24,9 +24,9 @@ from neuronsim.bench import PEERS, measure
 from neuronsim.bench.report import print_measurements
 from neuronsim.casting.calibration import load_calibration
 from neuronsim.casting.explain import casts, describe, lines, type_difference
-from neuronsim.casting.flags import AUTO_CASTS, CAST_TYPES, LEVELS, OPTIONS, Message, verbosity
-from neuronsim.casting.options import Option, option_name, split_flags
-from neuronsim.casting.plan import Plan, check_plan, load_plan
+from neuronsim.casting.flags import LEVELS, OPTIONS, Message, verbosity
+from neuronsim.casting.options import Option, find_option, option_name, split_flags
+from neuronsim.casting.plan import Plan, load_plan
 from neuronsim.casting.report import print_difference, print_explanation
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag, NeuronSimError, nearest
 from neuronsim.executor.diagnostics import OBSERVE, Observe
@@ -35,7 +35,7 @@ from neuronsim.executor.run import StepTiming
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.processor import check_environment, set_num_threads
-from neuronsim.targets import SAME_CORE, TARGETS, find_release, find_target, operators
+from neuronsim.targets import SAME_CORE, TARGETS, find_release, operators
 from neuronsim.tuning.dataset import load_dataset, run_batches
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
@@ -66,8 +66,9 @@ class _CompilerOption(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        words = [*namespace.compiler_options, self.option_strings[0], *values]
-        namespace.compiler_options = words
+        name = self.option_strings[0]
+        word = f"{name}={values}" if isinstance(values, str) else name
+        namespace.compiler_options = [*namespace.compiler_options, word]
 
 
 def _parser() -> _Parser:
@@ -88,7 +89,8 @@ def _parser() -> _Parser:
         "--tolerance", type=float, default=0.01, help="default: 0.01, for top1 one point of accuracy"
     )
     tune.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
-    _add_common(tune)
+    _add_release(tune)
+    _add_threads(tune)
 
     run = command("run", _run, "Run a model on inputs under one setting.")
     run.add_argument("model", help="an HLO module (.hlo.pb) or a saved program (.nsim)")
@@ -97,15 +99,14 @@ def _parser() -> _Parser:
     run.add_argument("--observe", choices=OBSERVE[1:], help="print which instructions met what")
     run.add_argument("--timings", action="store_true", help="print which steps take longest")
     _add_casts(run)
-    _add_common(run)
+    _add_threads(run)
 
     compile_ = command("compile", _compile, "Compile a model under one setting to a .nsim file.")
     compile_.add_argument("model", help="an HLO module (.hlo.pb)")
     compile_.add_argument("--output", help="the .nsim file to write; default: the model's name")
     compile_.add_argument("--strict", action="store_true", help="what `lint` finds is an error")
     _add_casts(compile_)
-    _add_common(compile_)
-    _add_compiler_options(compile_, "none", "ignored")
+    _add_threads(compile_)
 
     calibrate = command(
         "calibrate", _calibrate, "Write what the values of each instruction are in float32, for rules."
@@ -118,7 +119,6 @@ def _parser() -> _Parser:
     plan.add_argument("model", help="an HLO module (.hlo.pb)")
     plan.add_argument("--output", metavar="FILE", help="the JSON to write; default: standard output")
     _add_casts(plan)
-    _add_release(plan)
 
     explain = command("explain", _explain, "Print what a setting casts, and why.")
     explain.add_argument("model", nargs="?", help="an HLO module; without it the profile is printed")
@@ -131,7 +131,6 @@ def _parser() -> _Parser:
     )
     explain.add_argument("--json", action="store_true", help="print everything as JSON")
     _add_casts(explain)
-    _add_release(explain)
 
     diff = command("diff", _diff, "Print where two plans differ; exit status 1 if they do.")
     diff.add_argument("plans", nargs=2, metavar="PLAN", help="a plan in JSON")
@@ -162,7 +161,6 @@ def _parser() -> _Parser:
     )
     lint.add_argument("model", help="an HLO module (.hlo.pb)")
     _add_casts(lint)
-    _add_release(lint)
     lint.add_argument("--strict", action="store_true", help="exit status 1 if there is a finding")
     lint.add_argument("--json", action="store_true", help="print all findings as JSON")
 
@@ -185,33 +183,32 @@ def _commands(parser: _Parser) -> list[str]:
 def _add_release(parser: _Parser) -> None:
     parser.add_argument("--sdk", help=f"SDK or compiler version; default: {api.DEFAULT_SDK}")
     parser.add_argument("--compiler-version", help="the same, such as 2.3.0.4")
-    parser.add_argument("--target", help=f"{', '.join((*TARGETS, *SAME_CORE))}; default: trn1")
+    parser.add_argument(
+        "--target", help=f"{', '.join((*TARGETS, *SAME_CORE))}; default: {api.DEFAULT_TARGET}"
+    )
 
 
-def _add_common(parser: _Parser) -> None:
-    _add_release(parser)
+def _add_threads(parser: _Parser) -> None:
     parser.add_argument("--threads", type=int, help="default: all cores")
 
 
 def _add_casts(parser: _Parser) -> None:
-    values = ", ".join(dict.fromkeys(AUTO_CASTS.values()))
-    parser.add_argument("--auto-cast", help=f"{values}; default: the SDK's, for 2.26 matmult")
-    parser.add_argument("--auto-cast-type", help=f"{', '.join(CAST_TYPES)}; default: bf16")
     parser.add_argument("--flags", default="", help="a line of options of neuronx-cc or neuron-cc")
     parser.add_argument("--policy", help="a policy's name or file, instead of the flags")
     parser.add_argument(
         "--calibration", metavar="FILE", help="what `calibrate` wrote, for a policy's rules on values"
     )
     parser.add_argument("--plan", help="a plan in JSON, instead of the flags")
-    _add_compiler_options(parser, "values")
+    _add_release(parser)
+    _add_compiler_options(parser)
 
 
-def _add_compiler_options(parser: _Parser, *effects: str) -> None:
-    """The options of both compilers with these effects that the parser has not yet."""
+def _add_compiler_options(parser: _Parser) -> None:
+    """The options of both compilers that the parser has not yet."""
     by_name: dict[str, dict[str, Option]] = {}
     for compiler, table in OPTIONS.items():
         for o in table:
-            if o.effect in effects and o.name not in parser.options():
+            if o.name not in parser.options():
                 by_name.setdefault(o.name, {})[compiler] = o
     for name, options in by_name.items():
         first = next(iter(options.values()))
@@ -219,7 +216,7 @@ def _add_compiler_options(parser: _Parser, *effects: str) -> None:
             name,
             *first.short,
             action=_CompilerOption,
-            nargs=0 if first.values is None else "+" if first.several else 1,
+            nargs=0 if first.values is None else "?",  # parse_flags says which are missing
             metavar="VALUE",
             help="; ".join(f"{compiler}: {o.accepted}" for compiler, o in options.items()),
         )
@@ -260,17 +257,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _words(arguments: Sequence[str]) -> list[str]:
-    """The arguments as argparse reads them: `--flags "-O1 ..."` as one word, since the line begins like
-    an option, and names with dashes, since AWS writes --distribution_strategy too.
+    """The arguments as argparse reads them: `--flags` and the line after it as one word, since that
+    begins like an option, so also an option that takes several values, which end at a file's name, and
+    names with dashes, since AWS writes --distribution_strategy too.
     """
-    words: list[str] = []
-    for word in arguments:
+    rest, words = list(arguments), []
+    while rest:
+        word = rest.pop(0)
         name = word.partition("=")[0]
-        if words and words[-1] == "--flags" and " " in word:
-            words[-1] = f"--flags={word}"
-        else:
-            words.append(word if " " in name else option_name(word) + word[len(name) :])
+        if word == "--flags" and rest and (" " in rest[0] or rest[0].startswith("-")):
+            word = f"--flags={rest.pop(0)}"
+        elif " " not in name:
+            word = option_name(word) + word[len(name) :]
+        option = next((o for table in OPTIONS.values() if (o := find_option(word, table))), None)
+        if option is not None and option.several:
+            while rest and not rest[0].startswith("-") and not _is_file(rest[0], option):
+                word += (" " if "=" in word else "=") + rest.pop(0)
+        words.append(word)
     return words
+
+
+def _is_file(word: str, option: Option) -> bool:
+    """Whether a word that could be an option's value is rather a file's name."""
+    return word not in (option.values or ()) and (Path(word).suffix != "" or Path(word).exists())
 
 
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -326,7 +335,7 @@ def _tune(options: argparse.Namespace) -> None:
             metric=options.metric,
             tolerance=options.tolerance,
             sdk=_version(options),
-            target=options.target or "trn1",
+            target=options.target or api.DEFAULT_TARGET,
             threads=options.threads,
             progress=progress,
         )
@@ -341,14 +350,13 @@ def _tune(options: argparse.Namespace) -> None:
 
 
 def _program(options: argparse.Namespace) -> api.CompiledProgram:
-    chosen = _chosen(options)
     if options.model.endswith(".nsim"):
         frozen = (
-            *("flags", "auto_cast", "auto_cast_type", "policy", "calibration", "plan"),
+            *("flags", "policy", "calibration", "plan"),
             *("sdk", "compiler_version", "target", "strict"),
         )
         given = [f"--{n.replace('_', '-')}" for n in frozen if getattr(options, n, None)]
-        given += [w for w in options.compiler_options if w.startswith("-")]
+        given += [option_name(w) for w in options.compiler_options]
         if given:
             raise InvalidFlag(
                 f"{options.model} is compiled already: {', '.join(given)} cannot change it"
@@ -358,43 +366,26 @@ def _program(options: argparse.Namespace) -> api.CompiledProgram:
         return api.load(options.model)
     return api.compile(
         options.model,
-        **_casts(options),
-        **chosen,
+        **_setting(options),
+        **_deciders(options),
         threads=options.threads,
         strict=getattr(options, "strict", False),
     )
 
 
-def _chosen(options: argparse.Namespace) -> dict[str, Any]:
+def _deciders(options: argparse.Namespace) -> dict[str, Any]:
     """What decides the casts instead of the flags: a plan, or a policy with its calibration."""
-    casting = {"--fast-math", "--fp32-cast"} & set(options.compiler_options)
-    by_flags = bool(options.flags or options.auto_cast or options.auto_cast_type or casting)
-    if options.plan is not None and (by_flags or options.policy is not None):
-        raise InvalidFlag(
-            "--plan decides the casts: it contradicts --policy, --flags, --auto-cast, --fast-math and "
-            "--fp32-cast"
-        )
-    if options.policy is not None and by_flags:
-        raise InvalidFlag(
-            "--policy decides the casts: it contradicts --flags, --auto-cast, --fast-math and "
-            "--fp32-cast"
-        )
-    calibration = options.calibration
-    return {
-        "policy": options.policy,
-        "plan": None if options.plan is None else load_plan(options.plan),
-        "calibration": None if calibration is None else load_calibration(calibration),
-    }
+    path = options.calibration
+    calibration = None if path is None else load_calibration(path)
+    return {"policy": options.policy, "plan": options.plan, "calibration": calibration}
 
 
-def _casts(options: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `compile` that decide the casts."""
+def _setting(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `compile` that the flags, the release and the target are."""
     return {
         "flags": [*split_flags(options.flags), *options.compiler_options],
-        "auto_cast": options.auto_cast,
-        "auto_cast_type": options.auto_cast_type,
         "sdk": _version(options),
-        "target": options.target or "trn1",
+        "target": options.target,
     }
 
 
@@ -429,7 +420,7 @@ def _run(options: argparse.Namespace) -> None:
     with _writing(options.output), open(options.output, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     setup = program.setup
-    print(f"{setup.settings.flag_line} ({setup.compiler}): {_listing(arrays)} in {options.output}")
+    print(f"{setup.casts} ({setup.compiler}): {_listing(arrays)} in {options.output}")
     counts = total_diagnostics(met, program.constant_diagnostics)
     for name, count in counts.int64_truncated.items():
         print(
@@ -476,7 +467,7 @@ def _compile(options: argparse.Namespace) -> None:
     program.save(output)
     _print_messages(messages, verbosity(setup.given), setup.given.get("--logfile"))
     inert = setup.without_effect and f"; without numeric effect: {', '.join(setup.without_effect)}"
-    print(f"{setup.settings.flag_line} ({setup.compiler}): wrote {output}{inert or ''}")
+    print(f"{setup.casts} ({setup.compiler}): wrote {output}{inert or ''}")
 
 
 def _model_name(path: str) -> str:
@@ -499,12 +490,8 @@ def _print_messages(messages: Sequence[Message], least: int, logfile: str | None
 
 def _plan_of(options: argparse.Namespace) -> tuple[Module, Plan]:
     """The model and its plan under the given setting."""
-    chosen, model = _chosen(options), api.read_model(options.model)
-    plan = chosen.pop("plan")
-    if plan is None:
-        return model, api.plan(model, **_casts(options), **chosen)
-    check_plan(plan, model, api.resolve(**_casts(options), profile=None).target)
-    return model, plan
+    model = api.read_model(options.model)
+    return model, api.plan(model, **_setting(options), **_deciders(options))
 
 
 def _calibrate(options: argparse.Namespace) -> None:
@@ -536,7 +523,7 @@ def _explain(options: argparse.Namespace) -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     if options.model is None:
         table = Table("field", "value", "rule", "evidence", "source")
-        setup = api.resolve(**_casts(options), profile=None)
+        setup = api.resolve(**_setting(options))
         for f in setup.profile.describe():
             table.add_row(f["field"], str(f["value"]), f["rule"], f["evidence"], f["source"])
         console.print(table)
@@ -596,20 +583,19 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _lint(options: argparse.Namespace) -> int:
-    release = find_release(_version(options))
-    target = find_target(options.target or "trn1")
-    findings = api.lint(options.model, **_casts(options), **_chosen(options))
+    findings = api.lint(options.model, **_setting(options), **_deciders(options))
+    setup = api.setup_for(options.model, **_setting(options))
     if options.json:
         report = {
             "schema": "neuronsim.lint/1",
             "model": options.model,
-            "release": str(release),
-            "target": target.name,
+            "release": setup.compiler,
+            "target": setup.target.name,
             "findings": [asdict(f) for f in findings],
         }
         print(json.dumps(report, indent=1))
     else:
-        _print_findings(f"{options.model} under {release} on {target.name}", findings)
+        _print_findings(f"{options.model} under {setup.compiler} on {setup.target.name}", findings)
     return 1 if findings and options.strict else 0
 
 

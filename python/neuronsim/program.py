@@ -57,7 +57,7 @@ from neuronsim.tuning.dataset import (
     DAMAGED_ZIP,
 )
 
-SAVED_VERSION = 2
+SAVED_VERSION = 3
 MAX_REPLICAS = 256
 
 
@@ -74,6 +74,12 @@ class Setup:
     given: Mapping[str, str] = field(default_factory=dict)  # the flags with their values
     messages: tuple[Message, ...] = ()
     clean: bool = True  # `apply_plan`'s
+    decided_by: str = ""  # the plan or policy that decided the casts in the flags' place
+
+    @property
+    def casts(self) -> str:
+        """What decided the casts, in words: the flags, or the plan or policy and the other flags."""
+        return " ".join(filter(None, (self.decided_by, self.settings.flag_line)))
 
     @property
     def compiler(self) -> str:
@@ -293,6 +299,8 @@ class CompiledProgram:
             "without_effect": list(setup.without_effect),
             "replicas": setup.replicas,
             "clean": setup.clean,
+            "decided_by": setup.decided_by,
+            "given": dict(setup.given),
         }
         try:
             with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
@@ -366,11 +374,13 @@ def load(path: str | Path) -> CompiledProgram:
             tuple(header["without_effect"]),
             checked_replicas(header["replicas"]),
             clean=bool(header["clean"]),
+            decided_by=str(header["decided_by"]),
+            given={name: str(value) for name, value in header["given"].items()},
         )
         saved_plan = Plan.from_json(plan_text)
     except OSError as error:
         raise InvalidModel(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except (*DAMAGED_ZIP, KeyError, TypeError, NeuronSimError) as error:
+    except (*DAMAGED_ZIP, AttributeError, KeyError, TypeError, NeuronSimError) as error:
         raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
     module = proto.from_bytes(model)
     verify(module)

@@ -24,7 +24,7 @@ from neuronsim import dtypes
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, nearest
 
-AutoCast = Literal["none", "matmult", "all"]
+AutoCast = Literal["none", "matmult", "all", ""]  # "" where a plan or policy decides
 Compiler = Literal["neuronx-cc", "neuron-cc"]
 
 

@@ -163,8 +163,8 @@ def test_options_without_numeric_effect(flags: str) -> None:
 
 
 def test_every_option_of_the_page_is_there() -> None:
-    # The usage line of 2.1.
-    assert {o.name for o in OPTIONS["neuron-cc"]} == {
+    # The usage line of 2.1; --target is neuronsim's, which chooses the compiler by it.
+    assert {o.name for o in OPTIONS["neuron-cc"]} - {"--target"} == {
         *("--verbose", "--framework", "--io-config", "--neuroncore-pipeline-cores"),
         *("--enable-saturate-infinity", "--enable-fast-loading-neuron-binaries"),
         *("--enable-fast-context-switch", "--fp32-cast", "--fast-math", "--output"),

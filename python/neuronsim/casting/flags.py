@@ -44,6 +44,11 @@ _ACCUMULATION = {
     "--enable-mixed-precision-accumulation": True,
     "--disable-mixed-precision-accumulation": False,
 }
+# What a plan or policy decides in their place.
+CASTING = (
+    *("--auto-cast", "--auto-cast-type", "--fast-math", "--fp32-cast"),
+    "--enable-saturate-infinity",
+)
 # What the other compiler's users should give: the devices of each, and its options for casts.
 _DEVICES = {"neuronx-cc": "Trainium and Inferentia2", "neuron-cc": "Inf1"}
 _CASTING = {
@@ -64,7 +69,8 @@ class CastSettings:
     transposes on the tensor engine (M8). `integer_downcast` names the operations that may compute on
     integers in a narrower type; `int_dot` is the profile's field (M7): `via_float32`, which AWS
     documents for trn1, where the user permits `dot` by name or by `all`. `accumulation_given` says that
-    a flag, not the release, decided `mixed_precision_accumulation`.
+    a flag, not the release, decided `mixed_precision_accumulation`. Where a plan or policy decides the
+    casts, the first two are "" (`without_casts`).
     """
 
     auto_cast: AutoCast
@@ -80,7 +86,7 @@ class CastSettings:
     @property
     def flag_line(self) -> str:
         """The settings as options that give them back, under the same release."""
-        words = [self._cast_options()]
+        words = [self._cast_options()] if self.auto_cast else []
         if self.accumulation_given:
             words += [
                 name for name, on in _ACCUMULATION.items() if on == self.mixed_precision_accumulation
@@ -91,6 +97,10 @@ class CastSettings:
             listed = ",".join(self.integer_downcast) or "none"
             words.append(f"--implicit-integer-downcast {listed}")
         return " ".join(words)
+
+    def without_casts(self) -> CastSettings:
+        """The settings where a plan or policy decides what the options of CASTING else do."""
+        return replace(self, auto_cast="", auto_cast_type="", relayout="", saturate_infinity=False)
 
     def _cast_options(self) -> str:
         if self.compiler == "neuron-cc":
@@ -118,6 +128,11 @@ class Flags:
     given: Mapping[str, str] = field(default_factory=dict)
     without_effect: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """The given options that decide values."""
+        return tuple(name for name in self.given if name not in self.without_effect)
 
 
 def parse_flags(

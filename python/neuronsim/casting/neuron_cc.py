@@ -60,6 +60,7 @@ OPTIONS = (
     Option("--enable-fast-context-switch"),
     Option("--enable-fast-loading-neuron-binaries"),
     Option("--output", (), text="a path"),
+    Option("--target", ("inf1",)),  # neuronsim's, by which it chooses the compiler
     Option("--verbose", ("DEBUG", "INFO", "WARN", "ERROR")),
 )
 
