@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from neuronsim import api, cli, dtypes, processor
+from neuronsim.casting.plan import Plan
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.targets import find_release, operators
@@ -195,7 +196,11 @@ def test_compile_notes_flags_without_effect(tmp_path: Path, capsys: pytest.Captu
     out, err = capsys.readouterr()
     assert err == ""
     assert "info: --optlevel changes no value\ninfo: --verbose changes no value\n" in out
-    assert out.endswith(f"wrote {output}; without numeric effect: --optlevel, --verbose\n")
+    assert out.endswith(f"wrote {output}\n")  # which does not say it again
+    assert cli.main(["compile", MODEL, "--output", output, "--flags", "-O2"]) == 0
+    out, err = capsys.readouterr()
+    assert (err, out.count("\n")) == ("", 1)
+    assert out.endswith(f"wrote {output}; without numeric effect: --optlevel\n")
 
 
 def test_nan_is_refused_by_tune_and_taken_by_run(
@@ -483,7 +488,21 @@ def test_data_files_that_cannot_be_read_are_refused(
     ("arguments", "message"),
     [
         ([], "give a command: tune, run"),
-        (["tun"], "invalid choice: 'tun'"),
+        (["tun"], "there is no command 'tun' (did you mean 'tune'?)"),
+        (["plna", MODEL], "there is no command 'plna' (did you mean 'plan'?)"),
+        (["neuronx-cc", "compile", MODEL], "write neuronsim in the place of neuronx-cc"),
+        (["compile", "neuronx-cc", "compile", MODEL], "write neuronsim in the place of neuronx-cc"),
+        (
+            ["explain", MODEL, "--auto-casts", "all"],
+            "has no '--auto-casts' (did you mean '--auto-cast'",
+        ),
+        (["explain", MODEL, "--auto-cast"], "--auto-cast needs a value: it accepts none, matmult"),
+        (["explain", "--auto-cast", MODEL], "--auto-cast needs a value: it accepts none, matmult"),
+        (["lint", MODEL, "--target", "inf1", "--verbose", "debug"], "did you mean 'DEBUG'?"),
+        (
+            ["plan", MODEL, "--policy", "all/fp16", "--plan", "p.json"],
+            "a plan and a policy both",
+        ),
         (["tune"], "model, --data"),
         (["tune", MODEL], "--data"),
         (["tune", MODEL, "--data", DATA, "--jsn", "-"], "did you mean '--json'?"),
@@ -586,6 +605,46 @@ def test_run_prints_the_policy_or_plan_that_decided(
         assert "--auto-cast" not in out
 
 
+@pytest.mark.parametrize("command", ["compile", "run", "plan", "explain", "lint"])
+def test_every_command_that_casts_takes_every_option(
+    command: str, inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = str(tmp_path / ("p.nsim" if command == "compile" else "y.npz"))
+    words = [command, MODEL, "--framework", "XLA", "--model-type=transformer", "--auto-cast=all", "-O1"]
+    words += ["--inputs", inputs] if command == "run" else []
+    words += ["--output", output] if command != "lint" else []
+    assert cli.main(words) == 0
+    assert cli.main([*words, "--flags", "-O1"]) == 0
+    assert cli.main([*words, "--flags", "--target inf2"]) == 0
+    capsys.readouterr()
+    wrong = ["--auto-cast", "al", "--auto-cast-type", "fp6", "--optlevel", "7", "--lnc", "2"]
+    assert refused([*words, *wrong], capsys).count("cannot be") == 4
+    contradicting = ["--target", "trn1", "--flags", "--target inf1"]
+    assert "--target inf1 in the flags contradicts the target trn1" in refused(
+        [*words[:2], *words[7:], *contradicting], capsys
+    )
+
+
+def test_a_model_may_follow_an_option_of_several_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for values in (["none"], ["fp32-cast-matmult", "no-fast-relayout"]):
+        path = tmp_path / "plan.json"
+        words = ["plan", "--target", "inf1", "--output", str(path)]
+        assert cli.main([*words, "--fast-math", *values, MODEL]) == 0
+        flags = " ".join(["--fast-math", *values])
+        assert Plan.from_json(path.read_text()) == api.plan(MODEL, target="inf1", flags=flags)
+    capsys.readouterr()
+    assert "--fast-math needs a value" in refused([*words, "--fast-math", MODEL], capsys)
+    wrong = refused([*words, "--fast-math", "fp32-cast-matmul", "no-fast-relayut", MODEL], capsys)
+    assert wrong.count("did you mean") == 2
+
+
+def test_lint_on_inf1_names_neuron_cc(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lint", MODEL, "--target", "inf1"]) == 0
+    assert "under SDK 2.26, neuron-cc on inf1" in capsys.readouterr().out
+
+
 def test_a_plan_and_a_setting_contradict_each_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -636,7 +695,7 @@ def test_a_program_must_be_named_nsim(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def run_process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "neuronsim.cli", *arguments],
+        [sys.executable, "-m", "neuronsim", *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -673,7 +732,7 @@ def test_a_wrong_environment_is_one_paragraph(environment: dict[str, str]) -> No
 
 
 def test_a_closed_pipe_is_no_error() -> None:
-    command = f'"{sys.executable}" -m neuronsim.cli list-operators | head -n 1'
+    command = f'"{sys.executable}" -m neuronsim list-operators | head -n 1'
     found = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
     )

@@ -67,7 +67,7 @@ class _CompilerOption(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         name = self.option_strings[0]
-        word = f"{name}={values}" if isinstance(values, str) else name
+        word = f"{name}={values}" if values else name
         namespace.compiler_options = [*namespace.compiler_options, word]
 
 
@@ -233,13 +233,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"give a command: {', '.join(_commands(_parser()))} (see `neuronsim --help`)"
             )
         words = _words(sys.argv[1:] if arguments is None else arguments)
+        _reject_commands(words)
         options, unknown = _parser().parse_known_args(words)
         if unknown:
-            known = options.parser.options()
-            raise InvalidFlag(
-                f"{options.parser.prog} has no {unknown[0]!r}{nearest(unknown[0], known)}: it takes "
-                + ", ".join(o for o in known if o.startswith("--"))
-            )
+            raise _unknown(options.command, options.parser.options(), unknown)
         with warnings.catch_warnings():
             warnings.simplefilter("always", FlagWarning)
             warnings.showwarning = _print_warning
@@ -254,6 +251,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     return status or 0
+
+
+def _reject_commands(words: Sequence[str]) -> None:
+    """Raises InvalidFlag where the first word is no command, or a compiler's."""
+    compiler = next((w for w in words[:2] if w in OPTIONS), None)
+    if compiler is not None:
+        raise InvalidFlag(
+            f"write neuronsim in the place of {compiler}: `neuronsim compile MODEL` takes its options"
+        )
+    known = _commands(_parser())
+    if not words[0].startswith("-") and words[0] not in known:
+        near = nearest(words[0], known)
+        raise InvalidFlag(f"there is no command {words[0]!r}{near}: it is one of {', '.join(known)}")
+
+
+def _unknown(command: str, known: Sequence[str], unknown: Sequence[str]) -> InvalidFlag:
+    """What a command has not: its options, or the words that follow none of them."""
+    names = [option_name(w) for w in unknown if w.startswith("-")] or list(unknown)
+    hints = [nearest(name, known) for name in names]
+    listed = ", ".join(f"{name!r}{hint}" for name, hint in zip(names, hints, strict=True))
+    longs = ", ".join(o for o in known if o.startswith("--"))
+    return InvalidFlag(f"{command} has no {listed}{'' if all(hints) else f': it takes {longs}'}")
 
 
 def _words(arguments: Sequence[str]) -> list[str]:
@@ -273,6 +292,8 @@ def _words(arguments: Sequence[str]) -> list[str]:
         if option is not None and option.several:
             while rest and not rest[0].startswith("-") and not _is_file(rest[0], option):
                 word += (" " if "=" in word else "=") + rest.pop(0)
+        if option is not None and option.values and "=" not in word and rest:
+            word += "=" if _is_file(rest[0], option) else ""  # argparse would take it
         words.append(word)
     return words
 
@@ -466,8 +487,10 @@ def _compile(options: argparse.Namespace) -> None:
     _check_writable(setup.given.get("--logfile"))
     program.save(output)
     _print_messages(messages, verbosity(setup.given), setup.given.get("--logfile"))
-    inert = setup.without_effect and f"; without numeric effect: {', '.join(setup.without_effect)}"
-    print(f"{setup.casts} ({setup.compiler}): wrote {output}{inert or ''}")
+    said = verbosity(setup.given) <= LEVELS["info"]  # among the messages
+    inert = "" if said or not setup.without_effect else ", ".join(setup.without_effect)
+    end = f"; without numeric effect: {inert}" if inert else ""
+    print(f"{setup.casts} ({setup.compiler}): wrote {output}{end}")
 
 
 def _model_name(path: str) -> str:
@@ -504,7 +527,7 @@ def _calibrate(options: argparse.Namespace) -> None:
         )
     with _writing(options.output):
         Path(options.output).write_text(found.to_json() + "\n")
-    print(f"the values of {len(found.values)} instructions of {options.model}: {options.output}")
+    print(f"the values of {len(found.values)} instructions of {options.model}: wrote {options.output}")
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -516,7 +539,9 @@ def _plan(options: argparse.Namespace) -> None:
     with _writing(options.output):
         Path(options.output).write_text(plan.to_json() + "\n")
     count = sum(len(c.instructions) for c in graph_computations(inline_calls(model)))
-    print(f"{plan.policy} decides {len(plan.decisions)} of {count} instructions: {options.output}")
+    print(
+        f"{plan.policy} decides {len(plan.decisions)} of {count} instructions: wrote {options.output}"
+    )
 
 
 def _explain(options: argparse.Namespace) -> None:
@@ -625,7 +650,3 @@ def _list_operators(options: argparse.Namespace) -> None:
     names = operators(find_release(version)) if version else sorted(executed)
     for name in names:
         print(name)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -56,10 +56,13 @@ class DivergentReplicas(NeuronSimError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A clause that names the closest known spelling, or nothing.
+    """A clause that names the closest known spelling, whatever the case, or nothing.
 
     >>> nearest("matmull", ["matmult", "all"])
     " (did you mean 'matmult'?)"
+    >>> nearest("FP16", ["bf16", "fp16"])
+    " (did you mean 'fp16'?)"
     """
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    spellings = {k.lower(): k for k in known}
+    close = difflib.get_close_matches(name.lower(), spellings, n=1)
+    return f" (did you mean {spellings[close[0]]!r}?)" if close else ""

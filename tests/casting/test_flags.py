@@ -162,7 +162,8 @@ def test_native_int64_says_that_trn1_truncates_C7(value: str) -> None:
     ("value", "permitted", "int_dot"),
     [
         ("default", ALL_INTEGER_DOWNCASTS, "exact"),
-        ("all", ALL_INTEGER_DOWNCASTS, "via_float32"),
+        ("all", ALL_INTEGER_DOWNCASTS, "exact"),
+        ("dot,scatter,all_reduce,reduce_scatter,pow", ALL_INTEGER_DOWNCASTS, "via_float32"),
         ("none", (), "exact"),
         ("dot", ("dot",), "via_float32"),
         ("dot,pow", ("dot", "pow"), "via_float32"),
@@ -254,7 +255,7 @@ def test_an_option_changes_only_its_own_default() -> None:
 def test_experimental_O1_is_deprecated_from_2_14() -> None:
     before, after = (parse_flags("--enable-experimental-O1", find_release(v)) for v in ("2.13", "2.14"))
     assert texts(before, "warning") == []
-    assert texts(after, "warning") == ["--enable-experimental-O1 is deprecated: --optlevel 1 (-O1)"]
+    assert texts(after, "warning") == ["--enable-experimental-O1 is deprecated: use --optlevel 1 (-O1)"]
 
 
 # ---- right-most wins (neuron.md 1.1) -------------------------------------------------------------
@@ -360,9 +361,12 @@ def test_bad_quoting(flags: str) -> None:
         ("--opt-level", "--optlevel"),
     ],
 )
-def test_unknown_flag_names_the_nearest_and_all_others(flag: str, near: str) -> None:
+def test_unknown_flag_names_the_nearest_or_all_others(flag: str, near: str) -> None:
     with pytest.raises(InvalidFlag, match=f"unknown flag {flag.partition('=')[0]}.*'{near}'") as error:
         parse_flags(flag, OLD)
+    assert str(error.value).endswith(f"(did you mean '{near}'?)")
+    with pytest.raises(InvalidFlag) as error:
+        parse_flags("--zzz", OLD)
     assert all(o.name in str(error.value) for o in TABLE)
 
 
@@ -391,6 +395,10 @@ def test_wrong_value_names_the_nearest() -> None:
         settings("--auto-cast-type fp8_e4m3fn")
     with pytest.raises(InvalidFlag, match="did you mean 'scatter'"):
         settings("--implicit-integer-downcast scater", LAST)
+    with pytest.raises(InvalidFlag, match="did you mean 'pow'"):
+        settings("--implicit-integer-downcast dot,pw", LAST)
+    with pytest.raises(InvalidFlag, match="did you mean 'all'"):
+        settings("--auto-cast ALL")
 
 
 def test_all_problems_of_a_line_are_listed_at_once() -> None:
@@ -408,6 +416,32 @@ def test_all_problems_of_a_line_are_listed_at_once() -> None:
     ):
         assert part in str(error.value)
     assert "'all'" not in str(error.value)  # the value of what is unknown
+
+
+def test_a_line_with_four_problems_reports_four() -> None:
+    with pytest.raises(InvalidFlag) as error:
+        parse_flags("--auto-cast al --auto-cast-type fp6 --optlevel 7 --lnc 2", OLD)
+    assert str(error.value).count("cannot be") == 4
+
+
+@pytest.mark.parametrize(
+    "command", ["neuronx-cc compile model.hlo", "compile model.hlo.pb", "neuron-cc compile", "compile"]
+)
+def test_a_compilers_command_before_its_options_is_refused_once(command: str) -> None:
+    with pytest.raises(InvalidFlag) as error:
+        parse_flags(f"{command} --auto-cast al", OLD)
+    assert str(error.value) == (
+        f"'{command}' is not an option but a command: give the options that follow it"
+    )
+
+
+def test_a_type_without_casts_is_said_to_be_inert() -> None:
+    text = "--auto-cast-type fp16 has no effect: --auto-cast none casts nothing"
+    assert texts(parse_flags("--auto-cast none --auto-cast-type fp16", OLD), "warning") == [text]
+    by_default = parse_flags("--auto-cast-type fp16", NEW)
+    assert texts(by_default, "warning") == [f"{text}, and is the default"]
+    for flags in ("--auto-cast none", "--auto-cast all --auto-cast-type fp16", "--auto-cast-type fp16"):
+        assert parse_flags(flags, OLD).messages == ()
 
 
 def test_a_following_option_is_not_taken_for_a_value() -> None:
@@ -461,7 +495,7 @@ def test_flags_of_both_compilers_in_one_line_are_refused(flags: str) -> None:
             parse_flags(flags, OLD, compiler)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("flags", ["compile", "model.hlo.pb --auto-cast all", "--auto-cast all bf16"])
+@pytest.mark.parametrize("flags", ["model.hlo.pb --auto-cast all", "--auto-cast all bf16"])
 def test_words_that_are_no_options(flags: str) -> None:
     with pytest.raises(InvalidFlag, match="is not an option"):
         parse_flags(flags, OLD)

@@ -6,6 +6,7 @@ and ml_dtypes, gives every expected bit.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import ml_dtypes
@@ -99,8 +100,10 @@ COMBINATIONS = [
 def test_option_combinations(
     flags: str, casts: tuple[str, str], network: Module, values: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    for sdk in ("2.26", "2.27"):
-        check(network, values, flags, casts, sdk)
+    inert = pytest.warns(neuronsim.errors.FlagWarning, match="--auto-cast-type fp8_e4m3 has no effect")
+    with inert if casts[0] == "none" and "-type" in flags else contextlib.nullcontext():
+        for sdk in ("2.26", "2.27"):
+            check(network, values, flags, casts, sdk)
 
 
 @pytest.mark.parametrize("sdk", [r.sdk for r in RELEASES])

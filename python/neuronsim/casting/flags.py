@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -68,7 +69,7 @@ class CastSettings:
     `relayout` is the type of neuron-cc's fast transposes, "" for none (A3); `saturate_infinity` acts on
     transposes on the tensor engine (M8). `integer_downcast` names the operations that may compute on
     integers in a narrower type; `int_dot` is the profile's field (M7): `via_float32`, which AWS
-    documents for trn1, where the user permits `dot` by name or by `all`. `accumulation_given` says that
+    documents for trn1, where the user permits `dot` by name. `accumulation_given` says that
     a flag, not the release, decided `mixed_precision_accumulation`. Where a plan or policy decides the
     casts, the first two are "" (`without_casts`).
     """
@@ -144,6 +145,7 @@ def parse_flags(
     that has what this one has not.
     """
     words = split_flags(flags)
+    _reject_command(words)
     _reject_other_compiler(words, compiler)
     options = read_options(words, OPTIONS[compiler], release)
     given: dict[str, str] = {}
@@ -155,7 +157,7 @@ def parse_flags(
     else:
         settings = _neuronx_cc_settings(given, release)
     silent = tuple(dict.fromkeys(o.name for o, _ in options if o.effect != "values"))
-    messages = _messages([o for o, _ in options], settings, release)
+    messages = [*_messages([o for o, _ in options], settings, release), *_inert_type(given, settings)]
     return Flags(settings, given, silent, tuple(messages))
 
 
@@ -188,7 +190,7 @@ def _neuronx_cc_settings(given: Mapping[str, str], release: Release) -> CastSett
         settings = replace(
             settings,
             integer_downcast=tuple(n for n in ALL_INTEGER_DOWNCASTS if n in names),
-            int_dot="via_float32" if "dot" in names else "exact",
+            int_dot="via_float32" if listed != "all" and "dot" in names else "exact",
         )
     return settings
 
@@ -220,6 +222,23 @@ def _messages(options: Sequence[Option], settings: CastSettings, release: Releas
             yield Message(
                 "warning", f"of several {o.name} the right-most counts; one takes several values"
             )
+
+
+def _inert_type(given: Mapping[str, str], settings: CastSettings) -> Iterator[Message]:
+    if "--auto-cast-type" in given and settings.auto_cast == "none":
+        text = (
+            f"--auto-cast-type {settings.auto_cast_type} has no effect: --auto-cast none casts nothing"
+        )
+        yield Message("warning", text if "--auto-cast" in given else f"{text}, and is the default")
+
+
+def _reject_command(words: Sequence[str]) -> None:
+    """Raises InvalidFlag where a compiler's command precedes its options."""
+    command = list(itertools.takewhile(lambda w: not w.startswith("-"), words))
+    if command and command[0] in (*OPTIONS, "compile"):
+        raise InvalidFlag(
+            f"{' '.join(command)!r} is not an option but a command: give the options that follow it"
+        )
 
 
 def _reject_other_compiler(words: Sequence[str], compiler: Compiler) -> None:

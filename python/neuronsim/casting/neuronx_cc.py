@@ -63,7 +63,7 @@ OPTIONS = (
         "--enable-experimental-O1",
         since="2.7",
         deprecated="2.14",
-        instead="--optlevel 1 (-O1)",
+        instead="use --optlevel 1 (-O1)",
     ),
     Option("--enable-fast-context-switch"),
     Option("--enable-fast-loading-neuron-binaries"),

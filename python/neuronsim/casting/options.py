@@ -130,14 +130,21 @@ def read_options(
 
 def _check_values(option: Option, values: Sequence[str], release: Release) -> None:
     _check_release(option.name, option.since, option.until, release)
+    wrong = [f"{v!r}{_hint(option, v)}" for v in values if not option.takes(v)]
+    if wrong:
+        problems = "; ".join(f"{option.name} cannot be {w}" for w in wrong)
+        raise InvalidFlag(f"{problems}: it accepts {option.accepted}")
     for value in values:
-        if not option.takes(value):
-            why = option.refused.get(value)
-            known = (*(option.values or ()), *option.members)
-            hint = f": {why}" if why else nearest(value, known)
-            raise InvalidFlag(f"{option.name} cannot be {value!r}{hint}: it accepts {option.accepted}")
         since, until = option.later.get(value, ""), option.dropped.get(value, "")
         _check_release(f"{option.name} {value}", since, until, release)
+
+
+def _hint(option: Option, value: str) -> str:
+    """Why a value is wrong, or the nearest right one; of a list, to its first wrong member."""
+    if value in option.refused:
+        return f": {option.refused[value]}"
+    wrong = next((m for m in value.split(",") if m not in option.members), value)
+    return nearest(wrong if option.members else value, (*(option.values or ()), *option.members))
 
 
 def _take_values(option: Option, word: str, rest: list[str]) -> tuple[str, ...]:
@@ -176,8 +183,8 @@ def _check_release(what: str, since: str, until: str, release: Release) -> None:
 
 def _unknown(word: str, table: Sequence[Option]) -> InvalidFlag:
     names = [o.name for o in table]
-    listed = f"it is one of {', '.join(names)}"
+    listed = ", ".join(names)
     if not word.startswith("-"):
-        return InvalidFlag(f"{word!r} is not an option{nearest(word, names)}: {listed}")
+        return InvalidFlag(f"{word!r} is not an option{nearest(word, names)}: options begin with --")
     name = option_name(word)
-    return InvalidFlag(f"unknown flag {name}{nearest(name, names)}: {listed}")
+    return InvalidFlag(f"unknown flag {name}{nearest(name, names) or f': it is one of {listed}'}")

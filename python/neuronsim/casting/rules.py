@@ -84,8 +84,8 @@ class RuleContext:
 
 
 _NO_CALIBRATION = (
-    "what values are in a float32 run is not known: give a calibration, which "
-    "neuronsim.calibrate(model, data) makes"
+    "what values are in a float32 run is not known: give a calibration (--calibration), which "
+    "`neuronsim calibrate MODEL --data DATA --output FILE` or neuronsim.calibrate(model, data) makes"
 )
 
 
