@@ -279,6 +279,7 @@ def test_arguments_that_contradict_the_flags_are_refused(flags: str | list[str])
         ({"flags": "--fast-math none"}, InvalidFlag, "Inf1"),
         ({"sdk": "9.9"}, InvalidArgument, "unknown release '9.9'"),
         ({"sdk": ""}, InvalidArgument, "unknown release"),
+        ({"target": ""}, InvalidArgument, "unknown target"),
         ({"target": "trn9"}, InvalidArgument, r"'trn1'.*trn1, inf1, host"),
         ({"threads": 0}, InvalidArgument, "threads"),
         ({"threads": "2"}, InvalidArgument, "threads"),

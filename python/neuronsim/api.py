@@ -163,7 +163,7 @@ def _find_device(words: Sequence[str], target: str | None) -> Target:
         w.partition("=")[2] or following for w, following in pairs if option_name(w) == "--target"
     ]
     named = next((v for v in reversed(values) if v in TARGETS or v in SAME_CORE), None)
-    device = find_target(target or named or DEFAULT_TARGET)
+    device = find_target((named or DEFAULT_TARGET) if target is None else target)
     if named is not None and find_target(named) is not device:
         raise InvalidFlag(f"--target {named} in the flags contradicts the target {target}")
     return device

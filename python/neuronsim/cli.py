@@ -268,7 +268,9 @@ def _reject_commands(words: Sequence[str]) -> None:
 
 def _unknown(command: str, known: Sequence[str], unknown: Sequence[str]) -> InvalidFlag:
     """What a command has not: its options, or the words that follow none of them."""
-    names = [option_name(w) for w in unknown if w.startswith("-")] or list(unknown)
+    names = [option_name(w) for w in unknown if w.startswith("-")]
+    if not names:
+        return InvalidFlag(f"{command} takes no further words: {', '.join(map(repr, unknown))}")
     hints = [nearest(name, known) for name in names]
     listed = ", ".join(f"{name!r}{hint}" for name, hint in zip(names, hints, strict=True))
     longs = ", ".join(o for o in known if o.startswith("--"))
@@ -300,7 +302,8 @@ def _words(arguments: Sequence[str]) -> list[str]:
 
 def _is_file(word: str, option: Option) -> bool:
     """Whether a word that could be an option's value is rather a file's name."""
-    return word not in (option.values or ()) and (Path(word).suffix != "" or Path(word).exists())
+    takes = option.takes(word) and not option.text  # which takes every word
+    return not takes and (Path(word).suffix != "" or Path(word).exists())
 
 
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -356,7 +359,7 @@ def _tune(options: argparse.Namespace) -> None:
             metric=options.metric,
             tolerance=options.tolerance,
             sdk=_version(options),
-            target=options.target or api.DEFAULT_TARGET,
+            target=api.DEFAULT_TARGET if options.target is None else options.target,
             threads=options.threads,
             progress=progress,
         )
