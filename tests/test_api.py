@@ -383,6 +383,8 @@ def test_the_target_in_the_flags_counts(target: str | None) -> None:
 def test_a_plan_of_another_model_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="does not fit"):
         api.compile(MODEL, plan=api.plan(difference(), auto_cast="all"))
+    with pytest.raises(InvalidArgument, match="does not fit"):
+        api.lint(MODEL, plan=api.plan(difference(), auto_cast="all"))
 
 
 def test_tune_refuses_an_unknown_release_target_and_threads(images: np.ndarray) -> None:

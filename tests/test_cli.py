@@ -640,6 +640,18 @@ def test_a_model_may_follow_an_option_of_several_values(
     assert wrong.count("did you mean") == 2
 
 
+def test_commands_say_what_they_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, data, output = (str(tmp_path / n) for n in ("m.hlo.pb", "x.npz", "out.json"))
+    Path(model).write_bytes(proto.to_bytes(add_module("m", dtypes.float32)))
+    np.savez(data, x=np.ones((4, 3), np.float32))
+    for command, said in (
+        (["calibrate", model, "--data", data], f"instructions of {model}: wrote {output}\n"),
+        (["plan", model, "--auto-cast", "all"], f"instructions: wrote {output}\n"),
+    ):
+        assert cli.main([*command, "--output", output]) == 0
+        assert capsys.readouterr().out.endswith(said)
+
+
 def test_lint_on_inf1_names_neuron_cc(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lint", MODEL, "--target", "inf1"]) == 0
     assert "under SDK 2.26, neuron-cc on inf1" in capsys.readouterr().out

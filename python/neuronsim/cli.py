@@ -228,13 +228,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     errors = Console(stderr=True, highlight=False)
     try:
         check_environment()
-        if not (sys.argv[1:] if arguments is None else arguments):
-            raise InvalidFlag(
-                f"give a command: {', '.join(_commands(_parser()))} (see `neuronsim --help`)"
-            )
-        words = _words(sys.argv[1:] if arguments is None else arguments)
-        _reject_commands(words)
-        options, unknown = _parser().parse_known_args(words)
+        words, parser = _words(sys.argv[1:] if arguments is None else arguments), _parser()
+        _check_command(words, _commands(parser))
+        options, unknown = parser.parse_known_args(words)
         if unknown:
             raise _unknown(options.command, options.parser.options(), unknown)
         with warnings.catch_warnings():
@@ -253,14 +249,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status or 0
 
 
-def _reject_commands(words: Sequence[str]) -> None:
-    """Raises InvalidFlag where the first word is no command, or a compiler's."""
+def _check_command(words: Sequence[str], known: Sequence[str]) -> None:
+    """Raises InvalidFlag where the first word is no command, or a compiler's, or there is none."""
+    if not words:
+        raise InvalidFlag(f"give a command: {', '.join(known)} (see `neuronsim --help`)")
     compiler = next((w for w in words[:2] if w in OPTIONS), None)
     if compiler is not None:
         raise InvalidFlag(
             f"write neuronsim in the place of {compiler}: `neuronsim compile MODEL` takes its options"
         )
-    known = _commands(_parser())
     if not words[0].startswith("-") and words[0] not in known:
         near = nearest(words[0], known)
         raise InvalidFlag(f"there is no command {words[0]!r}{near}: it is one of {', '.join(known)}")
