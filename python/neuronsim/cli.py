@@ -26,7 +26,7 @@ from neuronsim.casting.calibration import load_calibration
 from neuronsim.casting.explain import casts, describe, lines, type_difference
 from neuronsim.casting.flags import LEVELS, OPTIONS, Message, verbosity
 from neuronsim.casting.options import Option, find_option, option_name, split_flags
-from neuronsim.casting.plan import Plan, load_plan
+from neuronsim.casting.plan import Plan, check_plan, load_plan
 from neuronsim.casting.report import print_difference, print_explanation
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag, NeuronSimError, nearest
 from neuronsim.executor.diagnostics import OBSERVE, Observe
