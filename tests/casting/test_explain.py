@@ -12,7 +12,15 @@ import pytest
 
 from neuronsim import api, cli, dtypes
 from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.explain import Cast, casts, describe, group, lines, type_difference
+from neuronsim.casting.explain import (
+    CONVERTS,
+    Cast,
+    casts,
+    describe,
+    group,
+    lines,
+    type_difference,
+)
 from neuronsim.casting.flags import CastSettings
 from neuronsim.casting.plan import Plan, load_plan, make_plan
 from neuronsim.casting.policy import neuron_policy, policy_of
@@ -289,6 +297,40 @@ def test_explain_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert body["schema"] == "neuronsim.explanation/1"
     assert set(body["instructions"]) == set(api.plan(MODEL).decisions)
     assert {c["to_type"] for c in body["casts"]} == {"bfloat16"}
+
+
+OWN_ROUNDING = """
+HloModule own
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  p = f32[4] reduce-precision(x), exponent_bits=5, mantissa_bits=10
+  h = f16[4] convert(p)
+  c = f32[4] convert(h)
+  ROOT y = f32[4] exponential(c)
+}
+"""
+
+
+@pytest.mark.parametrize(("low", "name"), [("bf16", "bfloat16"), ("tf32", "tfloat32")])
+def test_the_models_own_rounding_is_no_cast_but_what_a_plan_decides_of_it_is_A2(
+    low: str, name: str
+) -> None:
+    module = from_text(OWN_ROUNDING)
+    plan = make_plan(module, neuron_policy("all", low))
+    planned = apply_plan(module, plan)
+    found = {c.name: c for c in casts(module, planned, plan)}
+    by_name = planned.entry_computation.by_name
+    kept = by_name["p.f32"]  # the model's, whose result the plan rounds
+    assert (kept.attributes["exponent_bits"], kept.attributes["mantissa_bits"]) == (5, 10)
+    assert not {"p.f32", "c.f32", "h"} & found.keys()
+    assert (found["p"].from_type, found["p"].to_type) == ("float(5,10)", name)
+    assert found["p"].reason.startswith("its result is rounded: A2")
+    (last,) = [c for c in found.values() if c.readers == ("p",) and c.name != "p"]
+    assert last.reason.startswith(f"p reads {last.to_type}: A2")  # not p.f32, a name of the plan's own
+    assert sum(i.opcode in CONVERTS for i in by_name.values()) == len(found) + len(
+        {"p.f32", "h", "c.f32" if "c.f32" in by_name else "c"}
+    )
 
 
 @pytest.mark.parametrize("command", ["explain", "lint", "plan"])

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from neuronsim import dtypes
 from neuronsim.casting.commuting import commuted_operands
 from neuronsim.casting.conversions import (
+    UNROUNDED,
     carrier,
     convert,
     retyped,
@@ -366,7 +367,7 @@ class _Rewriter:
 
     def _emit_rounded(self, i: Instruction, d: Decision) -> None:
         """The instruction under another name, and its float32 results rounded (E1) under its own."""
-        raw = i.replace(name=self.shared.fresh(f"{i.name}.f32"))
+        raw = i.replace(name=self.shared.fresh(i.name + UNROUNDED))
         self._emit(raw, _own_types(raw.shape))
         if isinstance(raw.shape, Shape):
             rounded = convert(i.name, raw.name, raw.shape, d.output)

@@ -24,6 +24,9 @@ SHORT = {
     dtypes.float8_e4m3: "f8e4m3",
 }
 
+# What ends the new name of an instruction whose result another one rounds under its name.
+UNROUNDED = ".f32"
+
 
 def short_name(dtype: DType) -> str:
     """The type in an instruction's name."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from neuronsim.casting.conversions import UNROUNDED
 from neuronsim.casting.convert_merging import converted_before
 from neuronsim.casting.operations import names_of
 from neuronsim.casting.plan import Plan
@@ -48,13 +49,16 @@ def casts(model: Module, planned: Module, plan: Plan) -> tuple[Cast, ...]:
     found = []
     for c in graph_computations(planned):
         users, constants = c.users(), converted_before(c)
+        unrounded = _unrounded(c, own)
+        rounded = frozenset(unrounded.values())
         for i in c.instructions:
-            known = own.get(i.name)
-            if i.opcode not in CONVERTS or (known is not None and known.opcode == i.opcode):
+            known = own.get(unrounded.get(i.name, i.name))
+            is_own = known is not None and known.opcode == i.opcode and i.name not in rounded
+            if i.opcode not in CONVERTS or is_own:
                 continue
             source = c.by_name[i.operands[0]]
             sizes = source.array.dtype.itemsize + i.array.dtype.itemsize
-            readers = tuple(u.name for u in users[i.name])
+            readers = tuple(unrounded.get(u.name, u.name) for u in users[i.name])
             found.append(
                 Cast(
                     name=i.name,
@@ -68,6 +72,18 @@ def casts(model: Module, planned: Module, plan: Plan) -> tuple[Cast, ...]:
                 )
             )
     return tuple(found)
+
+
+def _unrounded(planned: Computation, own: Mapping[str, Instruction]) -> dict[str, str]:
+    """The instructions whose result another one rounds under the model's name (`apply_plan`), with that
+    name.
+    """
+    found = {}
+    for i in planned.instructions:
+        name = i.name.rpartition(UNROUNDED)[0]
+        if i.name not in own and name in own and own[name].opcode == i.opcode:
+            found[i.name] = name
+    return found
 
 
 def _type(i: Instruction) -> str:
