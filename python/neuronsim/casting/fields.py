@@ -43,11 +43,11 @@ def read_text(path: str | Path, what: str, most_bytes: int) -> str:
     except OSError as error:
         raise InvalidArgument(f"cannot read the {what} {shown(str(path))}: {error.strerror}") from error
     if max(size, len(data)) > most_bytes:
-        raise InvalidArgument(f"{path} is no {what}: it has more than {most_bytes} bytes")
+        raise InvalidArgument(f"{path} is not a {what}: it has more than {most_bytes} bytes")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{path} is no {what}: it is not UTF-8 text ({error.reason})") from error
+        raise InvalidArgument(f"{path} is not a {what}: it is not UTF-8 text ({error.reason})") from error
 
 
 def joined(problems: Sequence[str]) -> str:
