@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from neuronsim import ops
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import run_program
@@ -23,3 +25,17 @@ def execute(module: Module, inputs: Sequence[ops.Bits]) -> Any:
 
 def _unpacked(value: Value) -> Any:
     return tuple(map(_unpacked, value.elements)) if isinstance(value, TupleValue) else value
+
+
+def result_bytes(
+    module: Module, *inputs: Any, rounding: str = "nearest_even", seed: int = 0
+) -> list[bytes]:
+    """The bytes of each array that the module gives under a rounding and a seed."""
+    program = compile_module(module, Profile(rounding=rounding), find_target("host"))
+    given = {
+        name: ops.Bits(np.ascontiguousarray(x).view(t.dtype.storage), t.dtype)
+        for (name, t), x in zip(program.inputs, inputs, strict=True)
+    }
+    value = run_program(program, given, seed=seed)
+    arrays = value.elements if not isinstance(value, ops.Bits) else (value,)
+    return [a.data.tobytes() for a in arrays if isinstance(a, ops.Bits)]

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tests.casting.border_modules import inst, param
+from tests.casting.planning_by_hand import decide, plan_of, planned
 from tests.casting.running import execute as execute_by_position
-from tests.casting.test_apply_settings import decide, execute, inst, param, plan_of, planned
+from tests.casting.running import result_bytes
 from tests.executor.random_modules import Example, modules
 
 from neuronsim import api, dtypes, ops
@@ -123,7 +125,7 @@ def test_tuples_are_converted_for_each_reader(module_of: ModelOf) -> None:
     assert [source for _, source in converts(literal)] == ["e", "e", "l.x", "m.x"]
     assert [source for _, source in converts(shared)] == ["e", "l.x", "m.x"]
     x = np.array([1.1, -2.3], np.float32)
-    assert execute(literal, x) == execute(shared, x)
+    assert result_bytes(literal, x) == result_bytes(shared, x)
 
 
 # ---- the same bits, but under stochastic rounding ----------------------------------------------
@@ -136,14 +138,14 @@ def test_shared_converts_change_draws_S2(module_of: ModelOf, low: dtypes.DType) 
     x = np.random.default_rng(1).uniform(1, 2, 64).astype(np.float32)
     plan = {"d": decide(low, F32)}
     literal, shared = planned(model, clean=False, **plan), planned(model, **plan)
-    assert execute(literal, x) == execute(shared, x)
+    assert result_bytes(literal, x) == result_bytes(shared, x)
     for seed in range(3):
-        drawn = [execute(m, x, rounding="stochastic", seed=seed)[0] for m in (literal, shared)]
+        drawn = [result_bytes(m, x, rounding="stochastic", seed=seed)[0] for m in (literal, shared)]
         assert drawn[0] != drawn[1]
     # A plan that itself rounds stochastically does not share either.
     plan = {"d": decide(low, F32, rounding="stochastic")}
     literal, shared = planned(model, clean=False, **plan), planned(model, **plan)
-    assert execute(literal, x) == execute(shared, x) != execute(shared, x, seed=1)
+    assert result_bytes(literal, x) == result_bytes(shared, x) != result_bytes(shared, x, seed=1)
 
 
 @pytest.mark.parametrize(("rounding", "count"), [("stochastic", 2), ("nearest_even", 1)])
@@ -198,10 +200,10 @@ def test_what_a_convert_draws_hangs_on_its_own_reader_S2(
     drawn = {"c": decide(BF16, F32, rounding="stochastic")}
     alone = planned(model, **drawn)
     beside = planned(model, e=decide(BF16, rounding=other), f=decide(BF16), **drawn)
-    results = [execute(m, X, seed=1) for m in (alone, beside)]
+    results = [result_bytes(m, X, seed=1) for m in (alone, beside)]
     assert results[0][-1] == results[1][-1]
     assert results[0][0] != results[1][0]  # the other decision acts
-    assert results[0][-1] != execute(alone, X, seed=2)[-1]
+    assert results[0][-1] != result_bytes(alone, X, seed=2)[-1]
 
 
 @TYPES
@@ -212,7 +214,7 @@ def test_literal_and_shared_give_the_same_bits(model: Module, auto_cast: str, ca
     x, n = rng.normal(size=(3, 5)).astype(np.float32), np.array([3, -7, 257], np.int32)
     literal, shared = apply_plan(model, plan, clean=False), apply_plan(model, plan)
     verify(literal)
-    assert execute(literal, x, n) == execute(shared, x, n)
+    assert result_bytes(literal, x, n) == result_bytes(shared, x, n)
 
 
 LOWS = [BF16, F16, TF32, dtypes.float8_e4m3, float_format(6, 9), float_format(4, 3)]

@@ -5,98 +5,29 @@ rounding, the relayout, the reason (R1, S1, M8).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.casting.test_open_formats import network
+from tests.casting.border_modules import borders, inst, network, pair, param, sums, zero
+from tests.casting.planning_by_hand import decide, planned, stating
+from tests.casting.running import result_bytes
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
 from neuronsim.casting.conversions import carrier
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import Decision, Plan, fingerprint, make_plan
+from neuronsim.casting.plan import Decision, make_plan
 from neuronsim.casting.policy import neuron_policy
 from neuronsim.dtypes import DType, float_format
-from neuronsim.executor.compile import compile_module
-from neuronsim.executor.run import run_program
-from neuronsim.hlo import parse, proto, text
-from neuronsim.hlo.instruction_settings import stated_settings
+from neuronsim.hlo import parse, text
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
-from neuronsim.hlo.verify import verify
-from neuronsim.profiles import Profile
-from neuronsim.targets import find_target
 
 F32, F16, BF16, TF32, S32 = (
     dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32, dtypes.int32,
 )  # fmt: skip
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
 ModelOf = Callable[..., Module]
-
-
-def inst(name: str, opcode: str, dims: tuple[int, ...], *operands: str, **more: Any) -> Instruction:
-    return Instruction(name, opcode, Shape(more.pop("dtype", F32), dims), operands, more)
-
-
-def param(name: str, *dims: int, number: int = 0, dtype: DType = F32) -> Instruction:
-    return inst(name, "parameter", dims, number=number, dtype=dtype)
-
-
-def zero(name: str = "zero") -> Instruction:
-    return inst(name, "constant", (), literal=ops.Bits(np.zeros((), np.float32), F32))
-
-
-def pair(name: str, opcode: str) -> Computation:
-    both = [inst(f"{name}.{n}", "parameter", (), number=k) for k, n in enumerate("ab")]
-    own = f"{name}.s"
-    return Computation(name, (*both, inst(own, opcode, (), *(p.name for p in both))), own)
-
-
-def plan_of(module: Module, decisions: Mapping[str, Decision], **more: Any) -> Plan:
-    return Plan("by hand", module.name, fingerprint(module), decisions, **more)
-
-
-def planned(module: Module, clean: bool = True, **decisions: Decision) -> Module:
-    result = apply_plan(module, plan_of(module, decisions), clean=clean)
-    verify(result)
-    assert fingerprint(proto.from_bytes(proto.to_bytes(result))) == fingerprint(result)
-    again = parse.from_text(text.to_text(result))  # which renames what two computations call alike
-    assert settings(again) == settings(result)
-    return result
-
-
-def settings(module: Module) -> list[str]:
-    computations = module.computations
-    return sorted(str(stated_settings(i.attributes)) for c in computations for i in c.instructions)
-
-
-def decide(operand: DType, output: DType | None = None, **more: Any) -> Decision:
-    return Decision(
-        operand, more.pop("accumulate", F32), output or operand, more.pop("reason", "why"), **more
-    )
-
-
-def stating(module: Module, key: str) -> dict[str, str]:
-    """The instructions that state something under a key of neuronsim's, with what."""
-    found = {}
-    for c in module.computations:
-        for i in c.instructions:
-            value = i.attributes.get("frontend_attributes", {}).get(f"neuronsim.{key}")
-            if value is not None:
-                found[i.name] = value
-    return found
-
-
-def execute(module: Module, *inputs: Any, rounding: str = "nearest_even", seed: int = 0) -> list[bytes]:
-    program = compile_module(module, Profile(rounding=rounding), find_target("host"))
-    given = {
-        name: ops.Bits(np.ascontiguousarray(x).view(t.dtype.storage), t.dtype)
-        for (name, t), x in zip(program.inputs, inputs, strict=True)
-    }
-    value = run_program(program, given, seed=seed)
-    arrays = value.elements if not isinstance(value, ops.Bits) else (value,)
-    return [a.data.tobytes() for a in arrays if isinstance(a, ops.Bits)]
 
 
 # ---- reasons -----------------------------------------------------------------------------------
@@ -156,35 +87,6 @@ def test_what_the_model_states_stays_but_for_the_type_of_sums(module_of: ModelOf
 # ---- the type of sums R1 -----------------------------------------------------------------------
 
 
-def sums(module_of: ModelOf) -> Module:
-    """Each instruction that has a type of its sums."""
-    dot = ops.DotDimensions((1,), (0,))
-    window = ops.WindowDimension(2)
-    row = (ops.WindowDimension(1), window)
-    numbers = ops.ConvolutionDimensions(0, 1, (2,), 0, 1, (2,), 0, 1, (2,))
-    return module_of(
-        param("x", 3, 4),
-        param("w", 4, 3, number=1),
-        param("i", 2, 3, 5, number=2),
-        param("k", 3, 3, 2, number=3),
-        zero(),
-        inst("d", "dot", (3, 3), "x", "w", dot_dimensions=dot),
-        inst(
-            "c", "convolution", (2, 3, 4), "i", "k", window=(window,), dimension_numbers=numbers,
-            feature_group_count=1, batch_group_count=1,
-        ),
-        inst("r", "reduce", (3,), "x", "zero", dimensions=(1,), called=("add",)),
-        inst("m", "reduce", (3,), "x", "zero", dimensions=(1,), called=("times",)),
-        inst("v", "reduce-window", (3, 3), "x", "zero", window=row, called=("add",)),
-        Instruction(
-            "out", "tuple",
-            TupleShape(tuple(Shape(F32, s) for s in ((3, 3), (2, 3, 4), (3,), (3,), (3, 3)))),
-            tuple("dcrmv"),
-        ),
-        others=(pair("add", "add"), pair("times", "multiply")),
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("accumulate", [F16, BF16], ids=lambda t: t.name)
 @pytest.mark.parametrize(
     ("operand", "output", "suffix"),
@@ -223,7 +125,7 @@ def test_sums_are_computed_in_their_type_R1_M6(module_of: ModelOf) -> None:
         total = (total + x[:, k]).astype(np.float16)
     assert not np.array_equal(products, x @ w)
     result = planned(model, **dict.fromkeys("dr", decide(F32, accumulate=F16)))
-    got = execute(result, x, w)
+    got = result_bytes(result, x, w)
     assert got == [v.astype(np.float32).tobytes() for v in (products, total)]
 
 
@@ -247,12 +149,12 @@ def test_a_plan_that_rounds_to_nearest_does_under_a_stochastic_profile_S1(
     """Were one rounding not stated, its words would show."""
     model = network(module_of)
     x = np.random.default_rng(2).normal(size=(4, 6)).astype(np.float32)
-    expected = execute(planned(model, **every(model, low, "")), x)
+    expected = result_bytes(planned(model, **every(model, low, "")), x)
     stated = planned(model, clean=clean, **every(model, low, "nearest_even"))
-    assert execute(stated, x, rounding="stochastic") == execute(stated, x) == expected
+    assert result_bytes(stated, x, rounding="stochastic") == result_bytes(stated, x) == expected
     plain = planned(model, clean=clean, **every(model, low, ""))
     if low is not float_format(6, 9):  # C9: reduce-precision to it is no conversion, so draws no words
-        assert execute(plain, x, rounding="stochastic") != expected
+        assert result_bytes(plain, x, rounding="stochastic") != expected
 
 
 @pytest.mark.parametrize("low", CAST_TYPES.values(), ids=lambda t: t.name)
@@ -265,12 +167,9 @@ def test_a_plan_that_rounds_stochastically_does_under_any_profile_S1(
     plain = planned(model, clean=False, **every(model, low, ""))
     stated = planned(model, clean=False, **every(model, low, "stochastic"))
     for seed in (0, 7):
-        assert execute(stated, x, seed=seed) == execute(plain, x, rounding="stochastic", seed=seed)
-
-
-SCATTER = ops.ScatterDimensions(
-    inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=1
-)
+        assert result_bytes(stated, x, seed=seed) == result_bytes(
+            plain, x, rounding="stochastic", seed=seed
+        )
 
 
 @pytest.mark.parametrize(
@@ -306,25 +205,6 @@ def test_the_rounding_stands_where_it_is_done_S1(
     model = borders(module_of)
     result = planned(model, **{name: dataclasses.replace(decision, rounding="nearest_even")})
     assert stating(result, "rounding") == dict.fromkeys(expected, "nearest_even")
-
-
-def borders(module_of: ModelOf) -> Module:
-    return module_of(
-        param("x", 4),
-        param("m", 2, 3, number=1),
-        param("n", 1, number=2, dtype=S32),
-        param("u", 1, number=3),
-        zero(),
-        inst("e", "exponential", (4,), "x"),
-        inst("v", "reverse", (4,), "e", dimensions=(0,)),
-        inst("d", "dot", (), "v", "e", dot_dimensions=ops.DotDimensions((0,), (0,))),
-        inst("r", "reduce", (), "v", "zero", dimensions=(0,), called=("add",)),
-        inst("t", "transpose", (3, 2), "m", dimensions=(1, 0)),
-        inst("k", "compare", (4,), "e", "v", comparison_direction="LT", dtype=dtypes.boolean),
-        inst("h", "convert", (4,), "e", dtype=F16),
-        inst("s", "scatter", (4,), "x", "n", "u", scatter_dimensions=SCATTER, called=("add",)),
-        others=(pair("add", "add"),),
-    )
 
 
 def test_what_a_loop_carries_is_rounded_as_its_decision_says_S1(module_of: ModelOf) -> None:
@@ -373,7 +253,7 @@ def test_what_a_loop_carries_is_rounded_as_its_decision_says_S1(module_of: Model
         assert stating(result, "rounding") == stated
         assert stating(result, "reason") == {"l": "why"}
         for profile in ("nearest_even", "stochastic"):
-            drawn[rounding, profile] = execute(result, x, rounding=profile)
+            drawn[rounding, profile] = result_bytes(result, x, rounding=profile)
     nearest, random = drawn["", "nearest_even"], drawn["", "stochastic"]
     assert nearest != random
     assert drawn["nearest_even", "stochastic"] == drawn["nearest_even", "nearest_even"] == nearest

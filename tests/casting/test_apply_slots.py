@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.casting.border_modules import inst, param, tuple_of
+from tests.casting.planning_by_hand import decide, plan_of, planned, stating
 from tests.casting.reading import rounded
 from tests.casting.running import execute
-from tests.casting.test_apply_settings import decide, inst, param, plan_of, planned, stating
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan
@@ -199,12 +200,6 @@ def test_results_have_the_planned_types_or_the_models(
         types.append(carrier(plan.decisions[name].output) if decided else s.dtype)
     assert [s.dtype for s in own.root.shape.arrays()] == types
     assert [s.dims for s in own.root.shape.arrays()] == [s.dims for s in model.root.shape.arrays()]
-
-
-def tuple_of(name: str, *elements: Instruction | tuple[str, Any]) -> Instruction:
-    parts = [(e.name, e.shape) if isinstance(e, Instruction) else e for e in elements]
-    names, shapes = zip(*parts, strict=True)
-    return Instruction(name, "tuple", TupleShape(shapes), names)
 
 
 def test_layouts_and_donated_inputs_follow_the_results_types(module_of: ModelOf) -> None:

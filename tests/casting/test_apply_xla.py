@@ -8,19 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.casting.border_modules import borders, inst, network, pair, param, sums, tuple_of
+from tests.casting.planning_by_hand import decide, plan_of, settings
 from tests.casting.running import execute
-from tests.casting.test_apply_settings import (
-    borders,
-    decide,
-    inst,
-    pair,
-    param,
-    plan_of,
-    settings,
-    sums,
-)
-from tests.casting.test_apply_slots import tuple_of
-from tests.casting.test_open_formats import network
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan

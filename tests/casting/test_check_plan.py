@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
-from tests.casting.test_apply_settings import SCATTER, decide, inst, pair, param, plan_of, sums, zero
+from tests.casting.border_modules import SCATTER, inst, pair, param, sums, zero
+from tests.casting.planning_by_hand import decide, plan_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.apply import apply_plan

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.casting.border_modules import network
 from tests.casting.reading import read_module, rounded
 from tests.casting.running import execute
 
@@ -187,36 +188,6 @@ def test_an_operand_and_a_result_may_have_two_open_formats_E1(module_of: ModelOf
 
 
 # ---- a network ---------------------------------------------------------------------------------
-
-
-def network(module_of: ModelOf) -> Module:
-    """A dense layer, its relu, and each row over its sum."""
-
-    def inst(name: str, opcode: str, dims: tuple[int, ...], *operands: str, **more: Any) -> Instruction:
-        return Instruction(name, opcode, Shape(F32, dims), operands, more)
-
-    def constant(name: str, value: Any) -> Instruction:
-        data = np.asarray(value, np.float32)
-        return inst(name, "constant", data.shape, literal=ops.Bits(data, F32))
-
-    rng = np.random.default_rng(8)
-    pair = [inst(n, "parameter", (), number=k) for k, n in enumerate("ab")]
-    total = Computation("sum", (*pair, inst("s", "add", (), "a", "b")), "s")
-    return module_of(
-        inst("x", "parameter", (4, 6), number=0),
-        constant("w", rng.normal(size=(6, 5))),
-        constant("bias", rng.normal(size=5)),
-        constant("zero", 0.0),
-        inst("d", "dot", (4, 5), "x", "w", dot_dimensions=ops.DotDimensions((1,), (0,))),
-        inst("bb", "broadcast", (4, 5), "bias", dimensions=(1,)),
-        inst("h", "add", (4, 5), "d", "bb"),
-        inst("z", "broadcast", (4, 5), "zero", dimensions=()),
-        inst("r", "maximum", (4, 5), "h", "z"),
-        inst("t", "reduce", (4,), "r", "zero", dimensions=(1,), called=("sum",)),
-        inst("tb", "broadcast", (4, 5), "t", dimensions=(0,)),
-        inst("y", "divide", (4, 5), "r", "tb"),
-        others=(total,),
-    )
 
 
 def float32_of(x: Fraction) -> Fraction:
