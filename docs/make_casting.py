@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 
+import numpy as np
+
 from neuronsim import dtypes
-from neuronsim.api import read_model
+from neuronsim.api import calibrate, read_model
 from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.castable import is_product
+from neuronsim.casting.calibration import Calibration
 from neuronsim.casting.explain import casts
-from neuronsim.casting.plan import make_plan
+from neuronsim.casting.operations import names_of
+from neuronsim.casting.plan import Plan, make_plan
 from neuronsim.casting.policies import POLICIES
+from neuronsim.casting.policy import Decision
+from neuronsim.casting.recognition import recognise
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.targets import find_target
 
@@ -54,44 +60,120 @@ def types() -> str:
     return table((*header, "special"), rows)
 
 
-def policies() -> str:
-    """What each policy that needs no data decides for the networks."""
-    modules = {name: read_model(ROOT / path) for name, path in NETWORKS.items()}
-    names: dict[tuple[str, ...], list[str]] = {}  # those that decide the same but for the type
-    for name, policy in POLICIES.items():
-        if not any(rule.above is not None for rule in policy.rules):
-            cells = tuple(_cell(module, name) for module in modules.values())
-            names.setdefault(cells, []).append(f"`{name}`")
-    rows = [[", ".join(same), *cells] for cells, same in names.items()]
-    sizes = [sum(len(c.instructions) for c in graph_computations(m)) for m in modules.values()]
-    titles = [f"{n}, {size} instructions" for n, size in zip(modules, sizes, strict=True)]
-    return table(("policy", *titles), rows)
+@cache
+def modules() -> Mapping[str, Module]:
+    """The networks, calls inlined."""
+    return {name: inline_calls(read_model(ROOT / path)) for name, path in NETWORKS.items()}
 
 
-def _cell(module: Module, name: str) -> str:
+@cache
+def plan_of(network: str, policy: str) -> Plan:
+    """What a policy decides for a network on trn1."""
+    needs_values = any(rule.above is not None for rule in POLICIES[policy].rules)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of operations that TVM's lists do not have
-        plan = make_plan(module, POLICIES[name], find_target("trn1"))
-    products = {
-        i.name
-        for c in graph_computations(inline_calls(module))
-        for i in c.instructions
-        if is_product(i)
-    }
+        values = calibration(network) if needs_values else None
+        return make_plan(modules()[network], POLICIES[policy], find_target("trn1"), values)
+
+
+@cache
+def calibration(network: str) -> Calibration:
+    """A float32 run: on 64 images of the digits' data, or on one batch of normal random numbers."""
+    module = modules()[network]
+    (x,) = [i for i in module.entry_computation.instructions if i.opcode == "parameter"]
+    if network == "digits":
+        with np.load(ROOT / "examples/digits/test.npz") as data:
+            values = data["x"][:64]
+    else:
+        values = np.random.default_rng(0).standard_normal(x.array.dims, np.float32)
+    return calibrate(module, {x.name.partition(".")[0]: values})
+
+
+def decisions(network: str) -> str:
+    """For each kind of operation of a network, what the policies that differ make of it."""
+    rows = _kinds(modules()[network])
+    columns: dict[tuple[str, ...], list[str]] = {}
+    for policy in POLICIES:
+        plan = plan_of(network, policy)
+        cells = tuple(_cell([plan.decisions.get(n) for n in names]) for names in rows.values())
+        columns.setdefault(cells, []).append(policy)
+    titles = [f"{kind} ({len(names)})" for kind, names in rows.items()]
+    body = [[title, *(cells[n] for cells in columns)] for n, title in enumerate(titles)]
+    return table(("operations", *map(_families, columns.values())), body)
+
+
+def _kinds(module: Module) -> Mapping[str, list[str]]:
+    """The instructions of a network by what they are: a composite, an opcode, or data movement."""
+    found: dict[str, list[str]] = {}
+    for c in graph_computations(module):
+        composites = {m: k for k in recognise(c, module) for m in k.members}
+        for i in c.instructions:
+            name, *others = names_of(i, module.by_name)
+            if i.name in composites:
+                name = composites[i.name].kind
+            elif "movement" in others:
+                name = "data movement"
+            if i.opcode != "parameter":
+                found.setdefault(name, []).append(i.name)
+    first = ("dot", "convolution", "softmax", "layer_norm", "batch_norm", "gelu", "gelu_tanh")
+    order = (*first, "reduce-add", "add", "multiply", "divide", "maximum")
+    return {n: found[n] for n in (*order, *sorted(found.keys() - set(order))) if n in found}
+
+
+def _cell(decided: Sequence[Decision | None]) -> str:
+    """What becomes of some instructions, in few words."""
+    words = [_word(d) for d in decided]
+    if len(set(words)) == 1:
+        return words[0]
+    low = sum(word != "float32" for word in words)
+    sums = ", sums low" if any("sums" in word for word in words) else ""
+    return f"{'' if low == len(words) else f'{low} of {len(words)} '}low{sums}"
+
+
+def _word(d: Decision | None) -> str:
+    if d is None or (d.operand is d.output is dtypes.float32):
+        return "float32"
+    given = ", gives float32" if d.output is dtypes.float32 else ""
+    return f"low{given}{', sums low' if d.accumulate is not dtypes.float32 else ''}"
+
+
+def _families(names: Sequence[str]) -> str:
+    """Names of policies; where those of all types are among them, once for all."""
+    family = {name: name.partition("/")[0] for name in POLICIES}
+    whole = [
+        f for f in dict.fromkeys(family.values()) if {n for n in POLICIES if family[n] == f} <= {*names}
+    ]
+    several = [f for f in whole if list(family.values()).count(f) > 1]
+    short = [f"{family[n]}/T" if family[n] in several else n for n in names]
+    return "<br>".join(f"`{name}`" for name in dict.fromkeys(short))
+
+
+def policies() -> str:
+    """How many casts the policies make, and of how many bytes."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for policy in POLICIES:
+        found.setdefault(tuple(_casts(network, policy) for network in NETWORKS), []).append(policy)
+    rows = [[_families(names), *cells] for cells, names in found.items()]
+    return table(("policy", *NETWORKS), rows)
+
+
+@cache
+def _casts(network: str, policy: str) -> str:
+    module, plan = modules()[network], plan_of(network, policy)
     if not plan.decisions:
-        return "nothing"
+        return "none"
     clean, literal = (
         [c for c in casts(module, apply_plan(module, plan, clean=k), plan) if not c.of_constant]
         for k in (True, False)
     )
     sizes = [f"{sum(c.bytes for c in found) / 1024:,.1f}" for found in (clean, literal)]
-    decided = f"{len(plan.decisions)} ({len(products & plan.decisions.keys())})"
-    return f"{decided}; {len(clean)}, {sizes[0]} KiB ({len(literal)}, {sizes[1]})"
+    return f"{len(clean)}, {sizes[0]} KiB ({len(literal)}, {sizes[1]})"
 
 
 def page(text: str) -> str:
     """The page with its tables made anew."""
-    for name, make in (("policies", policies), ("types", types)):
+    tables: dict[str, Callable[[], str]] = {n: partial(decisions, n) for n in NETWORKS}
+    for name, make in (tables | {"policies": policies, "types": types}).items():
         begin = f"<!-- generated by docs/make_casting.py: {name} -->\n"
         pattern = re.compile(re.escape(begin) + ".*?<!-- end -->", re.DOTALL)
         made = make()

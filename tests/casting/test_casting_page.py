@@ -33,6 +33,34 @@ def test_the_tables_are_those_that_the_script_makes(make_casting: ModuleType) ->
     )
 
 
+def rows_of(table: str) -> dict[str, dict[str, str]]:
+    """A table's cells by the first words of their rows, and by policy."""
+    title, _, *rows = ([c.strip() for c in line.strip("|").split("|")] for line in table.splitlines())
+    return {
+        row[0].split(" (")[0]: {
+            policy.strip("`"): cell
+            for policies, cell in zip(title[1:], row[1:], strict=True)
+            for policy in policies.split("<br>")
+        }
+        for row in rows
+    }
+
+
+def test_the_page_says_what_origins_document(make_casting: ModuleType) -> None:
+    """Softmax stays float32 for TVM and torch on CUDA (NEVER, float32 list), sums are float16 where TVM
+    ships them so, batch norms follow convolutions, and data decide for ModelOpt.
+    """
+    digits, resnet = (rows_of(make_casting.decisions(n)) for n in ("digits", "resnet18"))
+    assert digits["softmax"]["tvm/T"] == digits["softmax"]["torch-cuda/T"] == "float32"
+    assert digits["softmax"]["tensorflow/bfloat16"] == digits["softmax"]["all/T"] == "low"
+    assert digits["dot"]["tvm/T"] == "low, sums low"
+    assert digits["dot"]["matmult/T"] == "low, gives float32"
+    assert {*digits["dot"]} == {*digits["softmax"]}
+    assert {*digits["dot"]} >= {"modelopt/T", "tvm-rfc/T", "none", "neural-compressor/bfloat16"}
+    assert "of" in digits["layer_norm"]["modelopt/T"]  # the sum of squares leaves the range
+    assert resnet["batch_norm"]["tvm/T"] == resnet["batch_norm"]["modelopt/T"] == "low"
+
+
 @pytest.mark.parametrize(
     "name",
     ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3fn"],
