@@ -23,11 +23,11 @@ from neuronsim.casting.conversions import (
     travels_in_float32,
     works_on_float32,
 )
-from neuronsim.casting.convert_merging import merge_converts
+from neuronsim.casting.convert_merging import converted_bytes, merge_converts
 from neuronsim.casting.plan import Plan, check_plan, decisions_of_loops
 from neuronsim.casting.policy import Decision, Rounding
 from neuronsim.casting.scalars import retype_scalars
-from neuronsim.casting.type_choice import choose_types
+from neuronsim.casting.type_choice import choose_types, may_convert_more
 from neuronsim.casting.value_sets import contains
 from neuronsim.dtypes import DType
 from neuronsim.hlo.instruction_settings import PREFIX
@@ -64,17 +64,23 @@ def apply_plan(module: Module, plan: Plan, clean: bool = True) -> Module:
     flat = inline_calls(module)
     if not plan.decisions:
         return flat
-    keep = plan.keep_output_type
-    decisions = plan.decisions
-    clean = clean and all(d.rounding != "stochastic" for d in decisions.values())  # S2
-    if clean:
-        decisions = choose_types(flat, decisions, keep_output_type=keep)
+    if not clean or any(d.rounding == "stochastic" for d in plan.decisions.values()):  # S2
+        return _rewritten(flat, plan.decisions, plan.keep_output_type, clean=False)
+    chosen = choose_types(flat, plan.decisions, keep_output_type=plan.keep_output_type)
+    found = merge_converts(_rewritten(flat, chosen, plan.keep_output_type, clean=True))
+    if chosen == plan.decisions or not may_convert_more(plan.decisions):
+        return found
+    own = merge_converts(_rewritten(flat, plan.decisions, plan.keep_output_type, clean=True))
+    return min(found, own, key=converted_bytes)
+
+
+def _rewritten(flat: Module, decisions: Mapping[str, Decision], keep: bool, *, clean: bool) -> Module:
+    """The module with these decisions written out."""
     shared = _Shared(flat, decisions, keep, clean)
     rewritten = {c.name: _Rewriter(c, decisions, shared).run() for c in graph_computations(flat)}
     computations = (rewritten.get(c.name, c) for c in flat.computations)
     planned = dataclasses.replace(flat, computations=(*shared.new_computations(), *computations))
-    planned = planned if keep else _with_own_outputs(planned)
-    return merge_converts(planned) if clean else planned
+    return planned if keep else _with_own_outputs(planned)
 
 
 def _with_own_outputs(module: Module) -> Module:

@@ -86,7 +86,7 @@ def _through(
     """A convert that reads what the converts before it read, where these change nothing."""
     while i.opcode == "convert":
         inner = body[i.operands[0]]
-        if inner.opcode != "convert" or not _rounds(inner, body):
+        if inner.opcode != "convert" or not _rounds(inner, body) or inner.array.dtype is i.array.dtype:
             break
         if states_more(i) or states_more(inner):
             break

@@ -62,14 +62,26 @@ def choose_types(
     the plan has it.
     """
     chosen = dict(decisions)
-    named = dict.fromkeys(t for d in decisions.values() for t in (d.operand, d.output))
-    for low in named:
-        if low is not dtypes.float32 and has_values(low):
-            carried = decisions_of_loops(module, chosen)
-            for c in graph_computations(module):
-                own_root = c.name == module.entry and not keep_output_type
-                chosen |= _Chooser(c, module, chosen, carried, low, own_root=own_root).run()
+    for low in _low_types(decisions):
+        carried = decisions_of_loops(module, chosen)
+        for c in graph_computations(module):
+            own_root = c.name == module.entry and not keep_output_type
+            chosen |= _Chooser(c, module, chosen, carried, low, own_root=own_root).run()
     return chosen
+
+
+def _low_types(decisions: Mapping[str, Decision]) -> list[DType]:
+    named = dict.fromkeys(t for d in decisions.values() for t in (d.operand, d.output))
+    return [t for t in named if t is not dtypes.float32 and has_values(t)]
+
+
+def may_convert_more(decisions: Mapping[str, Decision]) -> bool:
+    """Whether the types that `choose_types` chooses may convert more bytes than those of the decisions:
+    of several low types the choice for one does not foresee the next one's, and converts from float8,
+    which C3 may change, are merged less than it assumes.
+    """
+    low = _low_types(decisions)
+    return len(low) > 1 or any(t.itemsize == 1 for t in low)
 
 
 @dataclass
