@@ -535,7 +535,7 @@ def test_data_files_that_cannot_be_read_are_refused(
         (["explain", "--auto-cast", "al"], "did you mean 'all'?"),
         (["explain", "--sdk", "2.2"], "unknown release '2.2'"),
         (["explain", MODEL, "--plan", "missing.json"], "cannot read the plan"),
-        (["explain", MODEL, "--plan", MODEL], "is no plan: it is not UTF-8 text"),
+        (["explain", MODEL, "--plan", MODEL], "is not a plan: it is not UTF-8 text"),
         (["bench", "--op", "ad"], "did you mean 'add'?"),
         (["bench", "--op", "add", "--shape", "4y4"], "lengths such as"),
         (["bench", "--op", "add", "--shape", "0"], "positive lengths"),

@@ -284,7 +284,7 @@ def test_planning_is_repeatable(looped: Module) -> None:
 
 def test_explain_and_diff_name_the_instructions_of_a_loop(looped: Module) -> None:
     plan, none = plan_of(looped), plan_of(looped, "none")
-    assert plan.explain("b.m").startswith("b.m reads bfloat16, sums in float32 and gives bfloat16 (A2")
+    assert plan.explain("b.m").startswith("b.m reads bfloat16 and gives bfloat16 (A2")
     assert plan.explain("loop") == (
         "loop reads bfloat16, sums in float32 and gives bfloat16 "
         "(A2: all/bf16 carries the values of loops as bfloat16)"

@@ -47,7 +47,8 @@ def read_text(path: str | Path, what: str, most_bytes: int) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{path} is not a {what}: it is not UTF-8 text ({error.reason})") from error
+        why = f"it is not UTF-8 text ({error.reason})"
+        raise InvalidArgument(f"{path} is not a {what}: {why}") from error
 
 
 def joined(problems: Sequence[str]) -> str:
