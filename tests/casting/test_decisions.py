@@ -147,8 +147,15 @@ def test_the_last_rule_wins() -> None:
 
 def test_a_rule_that_is_about_nothing_is_told() -> None:
     m = graph("x = parameter", "d = dot x x")
-    with pytest.warns(UserWarning, match="no instruction is what the rule 'typo' is about"):
-        make_plan(m, with_rules(Policy("p", F16), Rule("typo", "never", name=("dot.1",))))
+    rule = Rule("typo", "never", operation=("dot", "do?t"), name=("dd", "zzz*"), scope="net/e")
+    with pytest.warns(UserWarning, match="no instruction is what the rule 'typo' is about") as told:
+        make_plan(m, with_rules(Policy("p", F16), rule))
+    assert str(told[0].message).partition("about: ")[2].split(", ") == [
+        *("operation 'dot'", "operation 'do?t' (did you mean 'dot'?)"),
+        *("name 'dd' (did you mean 'd'?)", "name 'zzz*'"),
+        "scope 'net/e' (did you mean 'net/x'?)",
+    ]
+    assert told[0].filename == __file__  # and not a line of the package
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make_plan(m, with_rules(Policy("p", F16), Rule("depth", "never", depth_above=9)))

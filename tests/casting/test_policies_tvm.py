@@ -159,7 +159,7 @@ def test_missing_op_mode(mode: str) -> None:
     m = graph("x = parameter", "d = dot x x", "r = rsqrt d", "s = rsqrt r")
     policy = dataclasses.replace(TVM, unlisted=mode)
     if mode == "error":
-        with pytest.raises(InvalidArgument, match=r"follow: rsqrt \(2\)\. List them"):
+        with pytest.raises(InvalidArgument, match=r"follows its inputs\): rsqrt \(2\)\. List them"):
             make_plan(m, policy)
     elif mode == "warn":
         with pytest.warns(UserWarning, match=r"rsqrt \(2\)"):

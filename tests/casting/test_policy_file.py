@@ -96,6 +96,14 @@ def test_every_field_of_a_policy_and_of_a_rule_is_a_key() -> None:
     assert all(getattr(FULL.rules[1], name) != default for name, default in usual.items())
 
 
+@pytest.mark.parametrize(("flag", "name"), [("fp16", "float16"), ("bf16", "bfloat16")])
+def test_a_type_by_its_name_among_flags_is_told(flag: str, name: str) -> None:
+    for key in ("low", "accumulate"):
+        assert f"did you mean '{name}'? {flag} is its name among flags" in problems_of(
+            f'{HEAD}{key} = "{flag}"'
+        )
+
+
 def test_toml_says_the_same_as_json() -> None:
     text = """
         schema = "neuronsim.policy/1"

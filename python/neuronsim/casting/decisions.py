@@ -5,7 +5,9 @@ categories, from these by its propagation to low types, and by a target's engine
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import itertools
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,7 +31,7 @@ from neuronsim.casting.propagation import KEPT, Node, Spread, spread
 from neuronsim.casting.recognition import COMPOSITES, recognise
 from neuronsim.casting.rules import Match, RuleContext, match_rules
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, graph_computations
 from neuronsim.hlo.opcodes import row
 from neuronsim.targets import Target
@@ -153,13 +155,37 @@ def _choices(
         matches, unmatched = match_rules(policy.rules, context, include_wins=policy.include_wins)
         for rule in unmatched:
             if rule.operation or rule.name or rule.regex or rule.scope:
-                text = f"{policy.name}: no instruction is what the rule {rule.reason!r} is about"
-                warnings.warn(text, stacklevel=2)
+                _warn(f"{policy.name}: {_unmatched(rule, context)}")
     choices = {}
     for c, i in graph.instructions:
         if is_castable(c, i):
             choices[i.name] = _choice(c, i, names[i.name], policy, matches.get(i.name))
     return choices
+
+
+def _unmatched(rule: Rule, context: RuleContext) -> str:
+    """What a rule that matches nothing asks for, with the nearest name of each pattern."""
+    operations = {name for names in context.names.values() for name in names}
+    scopes = {i.metadata.op_name for i in context.instructions.values()}
+    asked = [
+        f"{key} {pattern!r}" + ("" if fnmatch.filter(known, pattern) else nearest(pattern, known))
+        for key, patterns, known in (
+            ("operation", rule.operation, operations),
+            ("name", rule.name, set(context.instructions)),
+            ("scope", (rule.scope,) if rule.scope else (), scopes),
+        )
+        for pattern in patterns
+    ]
+    asked += [f"regex {rule.regex!r}"] if rule.regex else []
+    return f"no instruction is what the rule {rule.reason!r} is about: {', '.join(asked)}"
+
+
+def _warn(text: str) -> None:
+    """A warning at the line outside of this package that asked for the plan."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("neuronsim."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 
 def _asks_for_composites(policy: Policy) -> bool:
@@ -227,10 +253,10 @@ def _report_unlisted(choices: Mapping[str, _Choice], policy: Policy) -> None:
     if not counts:
         return
     told = ", ".join(f"{name} ({times})" for name, times in sorted(counts.items()))
-    text = f"{policy.name} lists these operations nowhere, so that they are {policy.default}: {told}"
+    text = f"{policy.name} lists these operations nowhere ({_UNLISTED[policy.default]}): {told}"
     if policy.unlisted == "error":
         raise InvalidArgument(f"{text}. List them, or set unlisted to warn or ignore")
-    warnings.warn(text, stacklevel=2)
+    _warn(text)
 
 
 def _fixed_loops(graphs: Sequence[Computation], choices: Mapping[str, _Choice]) -> set[str]:
