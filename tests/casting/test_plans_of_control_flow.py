@@ -286,7 +286,7 @@ def test_explain_and_diff_name_the_instructions_of_a_loop(looped: Module) -> Non
     plan, none = plan_of(looped), plan_of(looped, "none")
     assert plan.explain("b.m").startswith("b.m reads bfloat16 and gives bfloat16 (A2")
     assert plan.explain("loop") == (
-        "loop reads bfloat16, sums in float32 and gives bfloat16 "
+        "loop reads bfloat16 and gives bfloat16 "
         "(A2: all/bf16 carries the values of loops as bfloat16)"
     )
     assert plan.explain("b.third").endswith("(A2: all/bf16 converts constants to bfloat16 once)")
