@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -328,15 +329,25 @@ class _Chooser:
         network = _Network()
         values = dict.fromkeys([*members, *(s for m in members for s in self._sources(m))])
         free = [name for name in members if name not in self.exact]
-        nodes = {name: network.value() for name in free}
-        for name, (is_rounded, is_wide) in nodes.items():
+        nodes: dict[str, tuple[int, int]] = {}
+        alike: Counter[str] = Counter()  # by the last of those that are held in one way
+        last: dict[str, str] = {}
+        for name in reversed(free):
+            following = self._held_alike(name)
+            last[name] = last.get(following, name)
+            alike[last[name]] += 1
+        for name, count in alike.items():
+            nodes[name] = is_rounded, is_wide = network.value()
             if self._as_planned(name) == _LOW:
-                network.arcs += [(is_rounded, _YES, 1), (_NO, is_wide, 1)]
+                network.arcs += [(is_rounded, _YES, count), (_NO, is_wide, count)]
             else:
-                network.arcs.append((is_wide, is_rounded, 1))
+                network.arcs.append((is_wide, is_rounded, count))
+        nodes |= {name: nodes[other] for name, other in last.items()}
         for name in values:
             if self.by_name[name].opcode == "constant":
                 continue  # converted before the program runs
+            if last.get(name, name) != name:
+                continue  # never converted
             readers = self.readers.get(name, _Readers()).free
             for other in (name, *(n for n in readers if n not in self.exact)):
                 if other in self.free and other not in nodes:
@@ -346,6 +357,26 @@ class _Chooser:
             self._add_converts(network, name, nodes, weight)
         _, no = minimum_cut(network.nodes, network.arcs, _NO, _YES)
         return {name: (nodes[name][0] not in no, nodes[name][1] not in no) for name in free}
+
+    def _held_alike(self, name: str) -> str:
+        """The only reader of a free instruction's value, if it reads no other, and gives one as large
+        and planned alike, else "". A convert between them may as well stand before the one or after
+        the other, so that some cheapest choice holds both in one way.
+        """
+        readers = self.readers.get(name, _Readers())
+        if readers.types or len(readers.free) != 1:
+            return ""
+        (reader,) = readers.free
+        fits = (
+            reader not in self.exact
+            and self._sources(reader) == [self._source(name)]
+            and self._size(reader) == self._size(name)
+            and self._as_planned(reader) == self._as_planned(name)
+        )
+        return reader if fits else ""
+
+    def _size(self, name: str) -> int:
+        return math.prod(self.by_name[name].array.dims)
 
     def _as_planned(self, name: str) -> _Held:
         d = self.decisions.get(name)
@@ -378,7 +409,7 @@ class _Chooser:
             all_of.append(_NODES[_WIDE])
             widened.append(_YES)
         kept = dtypes.float32 if name in self.free else self._kept_type(name)
-        weight *= math.prod(self.by_name[name].array.dims)
+        weight *= self._size(name)
         narrowing = weight * _bytes(dtypes.float32 if kept is self.low else kept, self.low)
         widening = weight * _bytes(self.low, dtypes.float32)
         others = readers.types - {self.low, dtypes.float32} if name in self.rounded else set()
