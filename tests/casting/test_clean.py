@@ -11,8 +11,9 @@ import pytest
 from tests.casting.commuting_modules import Example, example
 from tests.casting.rounding_cases import FORMATS, OPEN, all_bits, bits_of, cases, rounded
 from tests.executor import op_by_op
-from tests.executor.test_networks_twin import NETWORKS, flat, name
-from tests.executor.test_networks_twin import inputs as network_inputs
+from tests.executor.reduced_networks import NETWORKS, name
+from tests.executor.reduced_networks import inputs as network_inputs
+from tests.executor.results import flat
 
 from neuronsim import api, dtypes, ops
 from neuronsim.arrays.array import Array

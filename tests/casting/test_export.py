@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.executor import op_by_op
-from tests.executor.test_random_modules import examples
+from tests.executor.random_modules import examples
 
 import neuronsim
 from neuronsim import dtypes, ops

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.casting.test_recognition import FILES, example, spelled_out, values_of
+from tests.casting.composite_examples import FILES, example, spelled_out, values_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.intervals import Interval, intervals

@@ -9,15 +9,12 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from tests.casting.running import execute
+from tests.casting.composite_examples import DATA, FILES, Values, example, spelled_out, values_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.recognition import COMPOSITES, Composite, recognise
@@ -37,15 +34,6 @@ from neuronsim.hlo.parse import from_text
 from neuronsim.hlo.verify import verify
 
 pytestmark = pytest.mark.isa_independent  # the kernels' bits are not the subject
-
-DATA = Path(__file__).parents[1] / "data"
-FILES = sorted((DATA / "composites").glob("*.hlo"))
-Values = npt.NDArray[np.float64]
-
-
-@cache
-def spelled_out(path: Path) -> Module:
-    return inline_calls(from_text(path.read_text()))
 
 
 def found_in(module: Module) -> tuple[Composite, ...]:
@@ -92,27 +80,6 @@ FORMULAS: dict[str, Callable[[Values, tuple[int, ...]], Values]] = {
     "sigmoid": lambda x, axes: 1 / (1 + np.exp(-x)),
     "softplus": lambda x, axes: np.log1p(np.exp(x)),
 }
-
-
-def values_of(module: Module, names: list[str], inputs: dict[str, Values]) -> list[Values]:
-    """What instructions of the entry computation give."""
-    entry = module.entry_computation
-    shapes = TupleShape(tuple(entry.by_name[n].shape for n in names))
-    out = Instruction("values of", "tuple", shapes, tuple(names))
-    watched = module.replace_entry(Computation(entry.name, (*entry.instructions, out), out.name))
-    watched = replace(watched, entry_layout=None)
-    given = [inputs[n] for n in module.input_names()]
-    bits = [ops.Bits(np.asarray(x, np.float32), dtypes.float32) for x in given]
-    return [ops.numbers(b).astype(np.float64) for b in execute(watched, bits)]
-
-
-def example(module: Module, seed: int = 3) -> dict[str, Values]:
-    """Random values; a scale of 1, an offset of 0, and a mean and variance that are x's."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(0.5, 2, (8, 8))
-    known = {"x": x, "scale": np.ones(8), "offset": np.zeros(8)}
-    known |= {"mean": x.mean(0), "variance": x.var(0)}
-    return {n: known.get(n, x) for n in module.input_names()}
 
 
 def is_what_it_says(module: Module, c: Composite) -> bool:

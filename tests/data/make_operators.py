@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 from tests.executor import agreement, op_by_op, xla
 from tests.executor.op_by_op import Applied
-from tests.executor.random_modules import Example
-from tests.executor.test_random_modules import OF_REPLICAS, PROFILE, examples
+from tests.executor.random_modules import OF_REPLICAS, PROFILE, Example, examples
 
 from neuronsim import ops
 from neuronsim.hlo import proto

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from neuronsim import dtypes, ops
@@ -27,6 +28,7 @@ from neuronsim.hlo.module import (
     TupleShape,
 )
 from neuronsim.hlo.opcodes import STRUCTURE
+from neuronsim.profiles import Profile
 
 T = TypeVar("T")
 Types = tuple[DType, ...]
@@ -45,6 +47,10 @@ ALL: Types = (*NUMBERS, BOOL)
 MOVABLE: Types = (*ALL, dtypes.float8_e4m3fn)
 MAX_SIZE = 600  # elements of an array
 MAX_DEPTH = 3  # of computations that call each other
+PROFILE = Profile(int64="keep", batch_norm="xla")
+# Several replicas execute these, in test_replicas.py.
+OF_REPLICAS = ops.COLLECTIVES | {"replica-id", "partition-id"}
+HEALTH = list(HealthCheck)
 
 
 def arrays(dtype: DType, dims: tuple[int, ...], seed: int, *, plain: bool = False) -> ops.Bits:
@@ -1102,3 +1108,24 @@ def modules(draw: Any, opcodes: Sequence[str] = EXECUTED) -> Example:
         arrays(p.array.dtype, p.array.dims, seed + n) for n, p in enumerate(module.parameters)
     )
     return Example(module, inputs)
+
+
+@functools.cache
+def examples(count: int, opcodes: tuple[str, ...] = EXECUTED) -> tuple[Example, ...]:
+    """The first so many modules that hypothesis draws, the same on every run."""
+    found: list[Example] = []
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=HEALTH,
+    )
+    @given(modules(opcodes))
+    def collect(example: Example) -> None:
+        found.append(example)
+
+    collect()
+    return tuple(found)

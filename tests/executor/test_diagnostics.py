@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.executor.random_modules import Example, modules
-from tests.executor.test_random_modules import HEALTH, PROFILE, flat
+from tests.executor.random_modules import HEALTH, PROFILE, Example, modules
+from tests.executor.results import flat
 
 import neuronsim
 from neuronsim import api, cli, dtypes, ops

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.executor import agreement, op_by_op
-from tests.executor.test_random_modules import OF_REPLICAS, PROFILE, flat
+from tests.executor.random_modules import OF_REPLICAS, PROFILE
+from tests.executor.results import flat
 
 from neuronsim import api, ops
 from neuronsim.arrays.array import Array

@@ -11,10 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 from tests.executor import agreement, op_by_op
 from tests.executor.op_by_op import Applied
-from tests.executor.random_modules import CASES, EXECUTED, Example, modules
+from tests.executor.random_modules import (
+    CASES,
+    EXECUTED,
+    HEALTH,
+    OF_REPLICAS,
+    PROFILE,
+    Example,
+    examples,
+    modules,
+)
+from tests.executor.results import flat
 
 from neuronsim import api, ops
 from neuronsim.arrays.array import Array
@@ -24,7 +34,6 @@ from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import find_target
 
-PROFILE = Profile(int64="keep", batch_norm="xla")
 OTHER_PROFILES = [
     {"subnormals": "flush", "mixed_precision_accumulation": "off", "batch_norm": "two_pass"},
     {"fp8_overflow": "saturate", "accumulate": "sequential", "int_dot": "via_float32"},
@@ -34,30 +43,6 @@ OTHER_PROFILES = [
 MODULES = 300
 TIMES = 8  # that every opcode comes up at least among them
 QUICK = 60
-# Several replicas execute these, in test_replicas.py.
-OF_REPLICAS = ops.COLLECTIVES | {"replica-id", "partition-id"}
-HEALTH = list(HealthCheck)
-
-
-@functools.cache
-def examples(count: int, opcodes: tuple[str, ...] = EXECUTED) -> tuple[Example, ...]:
-    """The first so many modules that hypothesis draws, the same on every run."""
-    found: list[Example] = []
-
-    @settings(
-        max_examples=count,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=HEALTH,
-    )
-    @given(modules(opcodes))
-    def collect(example: Example) -> None:
-        found.append(example)
-
-    collect()
-    return tuple(found)
 
 
 @functools.cache
@@ -67,10 +52,6 @@ def applications(count: int) -> tuple[Applied, ...]:
     for e in examples(count):
         found += op_by_op.evaluate(e.module, e.inputs, PROFILE)[1]
     return tuple(found)
-
-
-def flat(value: Any) -> list[Array]:
-    return [leaf for v in value for leaf in flat(v)] if isinstance(value, tuple) else [value]
 
 
 # ---- the generator -------------------------------------------------------------------------------
