@@ -56,10 +56,15 @@ def blocks(count: int) -> bytes:
 
 def measure(command: str, path: Path, policy: str, rounds: int) -> float:
     """Seconds of the command in a process of its own."""
-    arguments = [sys.executable, "-m", "neuronsim.cli", command, str(path), "--policy", policy]
+    arguments = [sys.executable, "-m", "neuronsim", command, str(path), "--policy", policy]
     # An installed package is compiled: a checkout keeps what its first run compiles.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    run = timer(lambda: subprocess.run(arguments, check=True, capture_output=True, env=environment))
+
+    def run_command() -> None:
+        found = subprocess.run(arguments, check=True, capture_output=True, env=environment)
+        assert found.stdout, f"{command} printed nothing"
+
+    run = timer(run_command)
     return min(run(1) for _ in range(rounds))
 
 
