@@ -12,14 +12,14 @@ import numpy as np
 
 from neuronsim import dtypes
 from neuronsim.api import calibrate, read_model
-from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.calibration import Calibration
-from neuronsim.casting.explain import casts
-from neuronsim.casting.operations import names_of
-from neuronsim.casting.plan import Plan, make_plan
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.plans.explain import casts
+from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import POLICIES
-from neuronsim.casting.policy import Decision
-from neuronsim.casting.recognition import recognise
+from neuronsim.casting.policies.calibration import Calibration
+from neuronsim.casting.policies.operations import names_of
+from neuronsim.casting.policies.policy import Decision
+from neuronsim.casting.policies.recognition import recognise
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.targets import find_target
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from neuronsim import api, cli, dtypes, processor
-from neuronsim.casting.plan import Plan
+from neuronsim.casting.plans.plan import Plan
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.targets import find_release, operators

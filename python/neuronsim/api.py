@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from neuronsim import dtypes, ops, processor
-from neuronsim.casting.calibration import Calibration, make_calibration
 from neuronsim.casting.flags import (
     AUTO_CASTS,
     CASTING,
@@ -26,13 +25,14 @@ from neuronsim.casting.flags import (
     Message,
     parse_flags,
 )
-from neuronsim.casting.integer_downcast import check_integer_downcasts
-from neuronsim.casting.io_config import check_io_config
+from neuronsim.casting.flags.integer_downcast import check_integer_downcasts
+from neuronsim.casting.flags.io_config import check_io_config
+from neuronsim.casting.flags.options import option_name, split_flags
 from neuronsim.casting.lint import lint as lint_casts
-from neuronsim.casting.options import option_name, split_flags
-from neuronsim.casting.plan import Plan, check_plan, load_plan, make_plan
-from neuronsim.casting.policy import Policy, policy_of
-from neuronsim.casting.policy_file import load_policy
+from neuronsim.casting.plans.plan import Plan, check_plan, load_plan, make_plan
+from neuronsim.casting.policies.calibration import Calibration, make_calibration
+from neuronsim.casting.policies.policy import Policy, policy_of
+from neuronsim.casting.policies.policy_file import load_policy
 from neuronsim.errors import (
     FlagWarning,
     InvalidFlag,

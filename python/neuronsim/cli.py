@@ -22,12 +22,12 @@ import neuronsim
 from neuronsim import api, ops
 from neuronsim.bench import PEERS, measure
 from neuronsim.bench.report import print_measurements
-from neuronsim.casting.calibration import load_calibration
-from neuronsim.casting.explain import casts, describe, lines, type_difference
 from neuronsim.casting.flags import LEVELS, OPTIONS, Message, verbosity
-from neuronsim.casting.options import Option, find_option, option_name, split_flags
-from neuronsim.casting.plan import Plan, check_plan, load_plan
-from neuronsim.casting.report import print_difference, print_explanation
+from neuronsim.casting.flags.options import Option, find_option, option_name, split_flags
+from neuronsim.casting.plans.explain import casts, describe, lines, type_difference
+from neuronsim.casting.plans.plan import Plan, check_plan, load_plan
+from neuronsim.casting.plans.report import print_difference, print_explanation
+from neuronsim.casting.policies.calibration import load_calibration
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag, NeuronSimError, nearest
 from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.report import print_diagnostics, print_timings, total_diagnostics

@@ -17,12 +17,12 @@ import numpy as np
 
 from neuronsim import ops
 from neuronsim.arrays.array import Array, asarray
-from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import (
     CastSettings,
     Message,
 )
-from neuronsim.casting.plan import Plan
+from neuronsim.casting.plans.plan import Plan
 from neuronsim.errors import (
     InvalidArgument,
     InvalidData,

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from neuronsim import dtypes
-from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.fingerprint import fingerprint
-from neuronsim.casting.plan import Plan
-from neuronsim.casting.policy import Decision
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.plans.fingerprint import fingerprint
+from neuronsim.casting.plans.plan import Plan
+from neuronsim.casting.policies.policy import Decision
 from neuronsim.dtypes import DType
 from neuronsim.hlo import parse, proto, text
 from neuronsim.hlo.instruction_settings import stated_settings

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.plan import Plan, make_plan
-from neuronsim.casting.policy import Policy
+from neuronsim.casting.plans.plan import Plan, make_plan
+from neuronsim.casting.policies.policy import Policy
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify

@@ -20,11 +20,11 @@ from tests.casting.running import result_bytes
 from tests.executor.random_modules import Example, modules
 
 from neuronsim import api, dtypes, ops
-from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import make_plan
+from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import find_policy, with_rules
-from neuronsim.casting.policy import Rule, neuron_policy
+from neuronsim.casting.policies.policy import Rule, neuron_policy
 from neuronsim.dtypes import float_format
 from neuronsim.hlo import text
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape

@@ -15,10 +15,10 @@ from tests.casting.planning_by_hand import decide, planned, stating
 from tests.casting.running import result_bytes
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.conversions import carrier
+from neuronsim.casting.application.conversions import carrier
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import Decision, make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.plans.plan import Decision, make_plan
+from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType, float_format
 from neuronsim.hlo import parse, text
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape

@@ -16,11 +16,11 @@ from tests.casting.reading import rounded
 from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.conversions import carrier
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.application.conversions import carrier
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.plans.plan import make_plan
+from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType, float_format
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape

@@ -13,10 +13,10 @@ from tests.casting.planning_by_hand import decide, plan_of, settings
 from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import Decision, fingerprint, make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.plans.plan import Decision, fingerprint, make_plan
+from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import float_format
 from neuronsim.hlo import proto, text
 from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape

@@ -16,14 +16,14 @@ import pytest
 
 import neuronsim
 from neuronsim import api, dtypes, ops
-from neuronsim.casting.calibration import (
+from neuronsim.casting.plans.plan import load_plan
+from neuronsim.casting.policies.calibration import (
     SCHEMA,
     Calibration,
     load_calibration,
     make_calibration,
     share_rounded_to_zero,
 )
-from neuronsim.casting.plan import load_plan
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.hlo import parse

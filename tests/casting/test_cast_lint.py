@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.calibration import Calibration
-from neuronsim.casting.fingerprint import fingerprint
 from neuronsim.casting.lint import RULES, float32_rules, lint
-from neuronsim.casting.plan import Plan, make_plan
-from neuronsim.casting.policy import Decision, neuron_policy
+from neuronsim.casting.plans.fingerprint import fingerprint
+from neuronsim.casting.plans.plan import Plan, make_plan
+from neuronsim.casting.policies.calibration import Calibration
+from neuronsim.casting.policies.policy import Decision, neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto

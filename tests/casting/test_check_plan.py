@@ -10,8 +10,8 @@ from tests.casting.border_modules import SCATTER, inst, pair, param, sums, zero
 from tests.casting.planning_by_hand import decide, plan_of
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.plan import Decision, Plan, check_plan
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.plans.plan import Decision, Plan, check_plan
 from neuronsim.dtypes import DType, float_format
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape

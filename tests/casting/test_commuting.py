@@ -1,4 +1,4 @@
-"""Rounding commutes with the operations of casting/commuting.py, and not with others.
+"""Rounding commutes with the operations of casting/application/commuting.py, and not with others.
 
 That an operation with an order commutes follows for all pairs from neighbours: rounding that keeps the
 order of each value and the next keeps that of all; the pairs with zeros, Inf and NaN are tried all.
@@ -25,8 +25,8 @@ from tests.casting.rounding_cases import (
 )
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.commuting import MOVES, ORDERS, STAYS, commuted_operands
-from neuronsim.casting.conversions import carrier
+from neuronsim.casting.application.commuting import MOVES, ORDERS, STAYS, commuted_operands
+from neuronsim.casting.application.conversions import carrier
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Shape
 from neuronsim.hlo.opcodes import STRUCTURE

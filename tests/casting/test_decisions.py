@@ -14,11 +14,11 @@ from tests.casting.small_graphs import F32, SQUARE, graph, low_names, low_under,
 from tests.executor.random_modules import Example, modules
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES, CastSettings
-from neuronsim.casting.plan import check_plan, make_plan
+from neuronsim.casting.plans.plan import check_plan, make_plan
 from neuronsim.casting.policies import POLICIES, find_policy, with_rules
-from neuronsim.casting.policy import Decision, Policy, Rule, neuron_policy, policy_of
+from neuronsim.casting.policies.policy import Decision, Policy, Rule, neuron_policy, policy_of
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify

@@ -12,10 +12,10 @@ from tests.casting.reading import read_module, rounded
 from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import Decision, make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.plans.plan import Decision, make_plan
+from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, Shape, TupleShape

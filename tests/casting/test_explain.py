@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from neuronsim import api, cli, dtypes
-from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.explain import (
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.flags import CastSettings
+from neuronsim.casting.plans.explain import (
     CONVERTS,
     Cast,
     casts,
@@ -21,9 +22,8 @@ from neuronsim.casting.explain import (
     lines,
     type_difference,
 )
-from neuronsim.casting.flags import CastSettings
-from neuronsim.casting.plan import Plan, load_plan, make_plan
-from neuronsim.casting.policy import neuron_policy, policy_of
+from neuronsim.casting.plans.plan import Plan, load_plan, make_plan
+from neuronsim.casting.policies.policy import neuron_policy, policy_of
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module

@@ -17,11 +17,11 @@ from tests.executor.random_modules import examples
 import neuronsim
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array import Array
-from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.derive import derive_decisions
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.application.derive import derive_decisions
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import Plan, make_plan
-from neuronsim.casting.policy import Decision, neuron_policy
+from neuronsim.casting.plans.plan import Plan, make_plan
+from neuronsim.casting.policies.policy import Decision, neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.hlo import parse, proto, text
 from neuronsim.hlo.module import Computation, Instruction, Module, graph_computations, inline_calls

@@ -10,7 +10,7 @@ import itertools
 import pytest
 
 from neuronsim.casting.flags import OPTIONS, CastSettings, Flags, parse_flags, verbosity
-from neuronsim.casting.neuron_cc import FP32_CASTS, RELAYOUTS, fast_math_line
+from neuronsim.casting.flags.neuron_cc import FP32_CASTS, RELAYOUTS, fast_math_line
 from neuronsim.errors import InvalidFlag
 from neuronsim.targets import find_release
 

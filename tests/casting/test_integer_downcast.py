@@ -11,7 +11,7 @@ import pytest
 
 import neuronsim
 from neuronsim import dtypes, ops
-from neuronsim.casting.integer_downcast import INTEGER_DOWNCASTS, check_integer_downcasts
+from neuronsim.casting.flags.integer_downcast import INTEGER_DOWNCASTS, check_integer_downcasts
 from neuronsim.dtypes import DType
 from neuronsim.errors import FlagWarning, UnsupportedOperator
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape

@@ -11,9 +11,9 @@ import pytest
 from tests.casting.composite_examples import FILES, example, spelled_out, values_of
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.intervals import Interval, intervals
-from neuronsim.casting.patterns import Graph
-from neuronsim.casting.recognition import recognise
+from neuronsim.casting.lint.intervals import Interval, intervals
+from neuronsim.casting.policies.patterns import Graph
+from neuronsim.casting.policies.recognition import recognise
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 
 pytestmark = pytest.mark.isa_independent  # the kernels' bits are not the subject

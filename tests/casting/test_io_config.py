@@ -11,7 +11,7 @@ import pytest
 
 import neuronsim
 from neuronsim import dtypes
-from neuronsim.casting.io_config import check_io_config
+from neuronsim.casting.flags.io_config import check_io_config
 from neuronsim.errors import InvalidFlag
 from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
 

@@ -18,12 +18,12 @@ import pytest
 from tests.casting.commuting_modules import Example, example
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.convert_merging import converted_bytes
-from neuronsim.casting.minimum_cut import minimum_cut
-from neuronsim.casting.plan import Plan, fingerprint
-from neuronsim.casting.policy import Decision
-from neuronsim.casting.type_choice import choose_types
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.application.convert_merging import converted_bytes
+from neuronsim.casting.application.minimum_cut import minimum_cut
+from neuronsim.casting.application.type_choice import choose_types
+from neuronsim.casting.plans.plan import Plan, fingerprint
+from neuronsim.casting.policies.policy import Decision
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.hlo.verify import verify

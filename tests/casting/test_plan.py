@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import (
+from neuronsim.casting.plans.plan import (
     Decision,
     Plan,
     check_plan,
@@ -22,7 +22,7 @@ from neuronsim.casting.plan import (
     load_plan,
     make_plan,
 )
-from neuronsim.casting.policy import Policy, neuron_policy
+from neuronsim.casting.policies.policy import Policy, neuron_policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape

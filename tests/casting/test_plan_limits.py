@@ -12,9 +12,9 @@ from tests.casting.reading import rounded
 from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.plan import Decision, make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.plans.plan import Decision, make_plan
+from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto

@@ -12,10 +12,10 @@ from tests.casting.reading import read_module
 from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import Decision, Plan, check_plan, fingerprint, make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.plans.plan import Decision, Plan, check_plan, fingerprint, make_plan
+from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
@@ -286,8 +286,7 @@ def test_explain_and_diff_name_the_instructions_of_a_loop(looped: Module) -> Non
     plan, none = plan_of(looped), plan_of(looped, "none")
     assert plan.explain("b.m").startswith("b.m reads bfloat16 and gives bfloat16 (A2")
     assert plan.explain("loop") == (
-        "loop reads bfloat16 and gives bfloat16 "
-        "(A2: all/bf16 carries the values of loops as bfloat16)"
+        "loop reads bfloat16 and gives bfloat16 (A2: all/bf16 carries the values of loops as bfloat16)"
     )
     assert plan.explain("b.third").endswith("(A2: all/bf16 converts constants to bfloat16 once)")
     assert plan.explain("got", looped) == "got keeps the types of the model under all/bf16"

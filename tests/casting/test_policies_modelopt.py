@@ -14,10 +14,10 @@ from tests.casting.small_graphs import F32, graph, low_names, low_under
 
 import neuronsim
 from neuronsim import dtypes, ops
-from neuronsim.casting.calibration import Calibration, make_calibration
-from neuronsim.casting.plan import make_plan
+from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import find_policy, with_rules
-from neuronsim.casting.policy import Policy, Rule
+from neuronsim.casting.policies.calibration import Calibration, make_calibration
+from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module
 

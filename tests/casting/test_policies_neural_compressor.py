@@ -12,10 +12,10 @@ import pytest
 from tests.casting.small_graphs import F32, SQUARE, graph, low_under
 
 from neuronsim import dtypes
-from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.plan import make_plan
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import find_policy, with_rules
-from neuronsim.casting.policy import Policy, Rule
+from neuronsim.casting.policies.policy import Policy, Rule
 
 pytestmark = pytest.mark.isa_independent
 

@@ -17,10 +17,10 @@ import pytest
 from tests.casting.small_graphs import F32, SQUARE, graph, low_under, types
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.plan import make_plan
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import find_policy, with_rules
-from neuronsim.casting.policy import Policy, Rule
+from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 

@@ -10,9 +10,9 @@ import pytest
 from tests.casting.small_graphs import F32, graph, low_under, types
 
 from neuronsim import dtypes
-from neuronsim.casting.plan import make_plan
+from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import find_policy, with_rules
-from neuronsim.casting.policy import Policy, Rule
+from neuronsim.casting.policies.policy import Policy, Rule
 
 pytestmark = pytest.mark.isa_independent
 

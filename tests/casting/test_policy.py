@@ -8,7 +8,7 @@ import pytest
 
 from neuronsim import dtypes
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.policy import Policy, neuron_policy
+from neuronsim.casting.policies.policy import Policy, neuron_policy
 from neuronsim.errors import InvalidFlag
 
 F32 = dtypes.float32

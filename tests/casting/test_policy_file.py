@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from neuronsim import dtypes
-from neuronsim.casting.plan import Plan
+from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies import POLICIES, find_policy
-from neuronsim.casting.policy import Policy, Rule
-from neuronsim.casting.policy_file import (
+from neuronsim.casting.policies.policy import Policy, Rule
+from neuronsim.casting.policies.policy_file import (
     _FIELDS,
     _KEYS,
     _RULE,

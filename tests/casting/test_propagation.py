@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from neuronsim import dtypes
-from neuronsim.casting.policy import Category
-from neuronsim.casting.propagation import (
+from neuronsim.casting.plans.propagation import (
     KEPT,
     Node,
     all_inputs_low,
@@ -18,6 +17,7 @@ from neuronsim.casting.propagation import (
     depth_first,
     listed_only,
 )
+from neuronsim.casting.policies.policy import Category
 
 pytestmark = pytest.mark.isa_independent
 

@@ -13,10 +13,10 @@ from tests.casting.running import execute
 from tests.executor.random_modules import EXECUTED, Example, modules
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
+from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plan import Plan, fingerprint, make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.plans.plan import Plan, fingerprint, make_plan
+from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import (
     Computation,

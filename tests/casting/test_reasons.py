@@ -8,10 +8,10 @@ import pytest
 
 import neuronsim
 from neuronsim import dtypes
-from neuronsim.casting.plan import make_plan
+from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import find_policy
-from neuronsim.casting.policy import Category, Policy, Rule
-from neuronsim.casting.policy_file import parse_policy
+from neuronsim.casting.policies.policy import Category, Policy, Rule
+from neuronsim.casting.policies.policy_file import parse_policy
 from neuronsim.hlo.parse import from_text
 
 pytestmark = pytest.mark.isa_independent

@@ -17,7 +17,7 @@ import pytest
 from tests.casting.composite_examples import DATA, FILES, Values, example, spelled_out, values_of
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.recognition import COMPOSITES, Composite, recognise
+from neuronsim.casting.policies.recognition import COMPOSITES, Composite, recognise
 from neuronsim.errors import NeuronSimError
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import (

@@ -13,10 +13,16 @@ import pytest
 
 import neuronsim
 from neuronsim import api, dtypes
-from neuronsim.casting.calibration import Calibration
-from neuronsim.casting.operations import names_of
-from neuronsim.casting.policy import Rule
-from neuronsim.casting.rules import RuleContext, check_rules, match, match_rules, reduction_depth
+from neuronsim.casting.policies.calibration import Calibration
+from neuronsim.casting.policies.operations import names_of
+from neuronsim.casting.policies.policy import Rule
+from neuronsim.casting.policies.rules import (
+    RuleContext,
+    check_rules,
+    match,
+    match_rules,
+    reduction_depth,
+)
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import parse
 from neuronsim.hlo.module import Module, graph_computations, inline_calls

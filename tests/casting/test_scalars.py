@@ -10,8 +10,8 @@ from tests.casting.reading import read_module, rounded
 from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
+from neuronsim.casting.application.scalars import retype_scalars
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.scalars import retype_scalars
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape, simple_reducer
 from neuronsim.hlo.opcodes import scalar_computation

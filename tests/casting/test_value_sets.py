@@ -1,4 +1,4 @@
-"""Which formats hold the values of another: the rule of casting/value_sets.py against all values."""
+"""Which formats hold the values of another: casting/application/value_sets.py against all values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.casting.rounding_cases import (
 )
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.value_sets import contains, values_of, values_of_reduce_precision
+from neuronsim.casting.application.value_sets import contains, values_of, values_of_reduce_precision
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction, Shape
 from neuronsim.profiles import Profile

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.apply import apply_plan
-from neuronsim.casting.plan import make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.plans.plan import make_plan
+from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import OutOfMemory, UnsupportedType
 from neuronsim.executor.compile import MAX_CHAIN, SMALL_ELEMENTS, check_memory, check_types

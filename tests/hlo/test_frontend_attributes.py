@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.plan import fingerprint
+from neuronsim.casting.plans.plan import fingerprint
 from neuronsim.errors import InvalidModel
 from neuronsim.hlo import fields, parse, proto, text, wire
 from neuronsim.hlo.instruction_settings import InstructionSettings, read_settings

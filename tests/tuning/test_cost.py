@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from neuronsim import api, dtypes
-from neuronsim.casting.plan import make_plan
-from neuronsim.casting.policy import neuron_policy
+from neuronsim.casting.plans.plan import make_plan
+from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.ops import ConvolutionDimensions, DotDimensions, WindowDimension

@@ -1,13 +1,9 @@
-"""What the compilers' flags cast: flags, policies, plans and their application to a module.
+"""What the compilers' flags cast, and more: flags, policies, plans and their application to a module.
 
-- flags: `options` (reading them), `neuronx_cc` and `neuron_cc` (the tables), `flags` (what they
-  decide), `integer_downcast` and `io_config` (checks of a module)
-- policies: `policy` (the data), `policies` (the named ones), `policy_file`, `rules` with
-  `calibration`, `operations` (the names that lists have), `recognition` with `patterns` (composites)
-- plans: `decisions` (from a policy, by `propagation` over the `float_graph`), `plan`, `explain`,
-  `report`, `lint` with `intervals` and `planned_computation`
-- application: `apply` with `scalars`, `type_choice` (by a `minimum_cut` over what is
-  `commuting`), `convert_merging`,
-  `conversions`, `value_sets`; `derive` reads decisions back
-- in common: `castable`, `fields` (of documents), `fingerprint`
+- `flags`: the options of both compilers as tables, what they decide, checks of a module
+- `policies`: lists, rules and calibration that decide, the named ones and files; composites found
+- `plans`: what a policy decides for each instruction, why, and how that is told
+- `application`: the module rewritten with converts, as few bytes of them as can be
+- `lint`: what a plan is known to break
+- `fields`: reading the fields of JSON and TOML documents
 """

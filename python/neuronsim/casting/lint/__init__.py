@@ -1,7 +1,7 @@
 """Lint: what a plan is known to break in a model, read off the graph before anything runs.
 
->>> from neuronsim.casting.plan import make_plan
->>> from neuronsim.casting.policy import neuron_policy
+>>> from neuronsim.casting.plans.plan import make_plan
+>>> from neuronsim.casting.policies.policy import neuron_policy
 >>> from neuronsim.hlo.parse import from_text
 >>> module = from_text('''
 ... HloModule m
@@ -26,13 +26,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.calibration import Calibration
-from neuronsim.casting.intervals import ANY, Interval
-from neuronsim.casting.plan import Plan, check_plan
-from neuronsim.casting.planned_computation import MOVES, PlannedComputation, is_narrow
-from neuronsim.casting.policy import Rule
-from neuronsim.casting.rules import RuleContext
-from neuronsim.casting.value_sets import values_of
+from neuronsim.casting.application.value_sets import values_of
+from neuronsim.casting.lint.intervals import ANY, Interval
+from neuronsim.casting.lint.planned_computation import MOVES, PlannedComputation, is_narrow
+from neuronsim.casting.plans.plan import Plan, check_plan
+from neuronsim.casting.policies.calibration import Calibration
+from neuronsim.casting.policies.policy import Rule
+from neuronsim.casting.policies.rules import RuleContext
 from neuronsim.dtypes import DType
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import (

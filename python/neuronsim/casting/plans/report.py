@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from neuronsim.casting.explain import (
+from neuronsim.casting.plans.explain import (
     MEASURED,
     Cast,
     Line,
@@ -19,8 +19,8 @@ from neuronsim.casting.explain import (
     type_difference,
     types_of,
 )
-from neuronsim.casting.plan import Plan
-from neuronsim.casting.policy import Decision
+from neuronsim.casting.plans.plan import Plan
+from neuronsim.casting.policies.policy import Decision
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 
 EACH = 60  # lines up to which a table has a row for each instruction

@@ -11,12 +11,12 @@ from typing import Any, get_args
 
 from neuronsim import dtypes, ops
 from neuronsim.casting import fields
-from neuronsim.casting.calibration import Calibration
-from neuronsim.casting.castable import is_castable, own_type, reads
-from neuronsim.casting.conversions import travels_in_float32
-from neuronsim.casting.decisions import decide
-from neuronsim.casting.fingerprint import fingerprint
-from neuronsim.casting.policy import Decision, Policy, Rounding
+from neuronsim.casting.application.conversions import travels_in_float32
+from neuronsim.casting.plans.castable import is_castable, own_type, reads
+from neuronsim.casting.plans.decisions import decide
+from neuronsim.casting.plans.fingerprint import fingerprint
+from neuronsim.casting.policies.calibration import Calibration
+from neuronsim.casting.policies.policy import Decision, Policy, Rounding
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.hlo.module import (
@@ -86,7 +86,7 @@ class Plan:
 
     def apply(self, module: Module) -> Module:
         """The module with every decision written out as converts; see `apply_plan`."""
-        from neuronsim.casting.apply import apply_plan  # which needs plans
+        from neuronsim.casting.application.apply import apply_plan  # which needs plans
 
         return apply_plan(module, self)
 
@@ -97,7 +97,7 @@ class Plan:
         sum: without it only sums in another type than float32 are told. Raises InvalidArgument with the
         nearest name for an instruction that is not there.
         """
-        from neuronsim.casting.explain import find_line, sentence  # which need plans
+        from neuronsim.casting.plans.explain import find_line, sentence  # which need plans
 
         if module is not None:
             return sentence(self, name, sums=find_line(module, self, name).sums)

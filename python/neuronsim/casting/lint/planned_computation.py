@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.intervals import ANY, Interval, intervals
-from neuronsim.casting.patterns import Graph
-from neuronsim.casting.plan import Plan
-from neuronsim.casting.policy import Decision
-from neuronsim.casting.recognition import Composite, recognise
-from neuronsim.casting.rules import RuleContext, reduction_depth
+from neuronsim.casting.lint.intervals import ANY, Interval, intervals
+from neuronsim.casting.plans.plan import Plan
+from neuronsim.casting.policies.patterns import Graph
+from neuronsim.casting.policies.policy import Decision
+from neuronsim.casting.policies.recognition import Composite, recognise
+from neuronsim.casting.policies.rules import RuleContext, reduction_depth
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Shape
 from neuronsim.profiles import Profile

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from neuronsim import dtypes
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.policy import Category, Policy, Rule, neuron_policy
+from neuronsim.casting.policies.policy import Category, Policy, Rule, neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, nearest
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.patterns import Graph
-from neuronsim.casting.recognition import Composite
+from neuronsim.casting.policies.patterns import Graph
+from neuronsim.casting.policies.recognition import Composite
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction, Shape
 

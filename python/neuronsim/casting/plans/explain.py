@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from neuronsim.casting.conversions import UNROUNDED
-from neuronsim.casting.convert_merging import converted_before
-from neuronsim.casting.operations import names_of
-from neuronsim.casting.plan import Plan
-from neuronsim.casting.policy import Decision
-from neuronsim.casting.recognition import COMPOSITES, recognise
+from neuronsim.casting.application.conversions import UNROUNDED
+from neuronsim.casting.application.convert_merging import converted_before
+from neuronsim.casting.plans.plan import Plan
+from neuronsim.casting.policies.operations import names_of
+from neuronsim.casting.policies.policy import Decision
+from neuronsim.casting.policies.recognition import COMPOSITES, recognise
 from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.hlo.module import (
     Computation,

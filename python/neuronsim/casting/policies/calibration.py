@@ -35,7 +35,7 @@ from neuronsim.casting.fields import (
     shown,
     text,
 )
-from neuronsim.casting.fingerprint import fingerprint
+from neuronsim.casting.plans.fingerprint import fingerprint
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import (

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from neuronsim import dtypes
-from neuronsim.casting.policy import Category, Propagate
+from neuronsim.casting.policies.policy import Category, Propagate
 from neuronsim.dtypes import DType
 
 KEPT = ""  # the input that stays float32 whatever is decided: a statistic of a batch norm, say

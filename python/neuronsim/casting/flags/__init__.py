@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from neuronsim import dtypes
-from neuronsim.casting import neuron_cc, neuronx_cc
-from neuronsim.casting.integer_downcast import INTEGER_DOWNCASTS
-from neuronsim.casting.options import Option, find_option, read_options, split_flags
+from neuronsim.casting.flags import neuron_cc, neuronx_cc
+from neuronsim.casting.flags.integer_downcast import INTEGER_DOWNCASTS
+from neuronsim.casting.flags.options import Option, find_option, read_options, split_flags
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidFlag
 from neuronsim.targets import AutoCast, Compiler, Release, at_least

@@ -40,10 +40,10 @@ from neuronsim.casting.fields import (
     texts,
     truth,
 )
-from neuronsim.casting.operations import unknown_names
 from neuronsim.casting.policies import find_policy
-from neuronsim.casting.policy import Category, Policy, Propagate, Rounding, Rule
-from neuronsim.casting.rules import compile_regex
+from neuronsim.casting.policies.operations import unknown_names
+from neuronsim.casting.policies.policy import Category, Policy, Propagate, Rounding, Rule
+from neuronsim.casting.policies.rules import compile_regex
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, nearest
 

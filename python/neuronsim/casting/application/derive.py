@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from neuronsim import dtypes
-from neuronsim.casting.commuting import commuted_operands
-from neuronsim.casting.policy import Decision, Rounding
+from neuronsim.casting.application.commuting import commuted_operands
+from neuronsim.casting.policies.policy import Decision, Rounding
 from neuronsim.dtypes import DType
 from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, graph_computations

@@ -22,8 +22,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 
 from neuronsim import ops
-from neuronsim.casting.calibration import Calibration, share_rounded_to_zero
-from neuronsim.casting.policy import Rule
+from neuronsim.casting.policies.calibration import Calibration, share_rounded_to_zero
+from neuronsim.casting.policies.policy import Rule
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Instruction, Module, graph_computations, simple_reducer

@@ -6,8 +6,8 @@ in the project's research notes, from AWS's command line reference and release n
 
 from __future__ import annotations
 
-from neuronsim.casting.integer_downcast import INTEGER_DOWNCASTS
-from neuronsim.casting.options import Option
+from neuronsim.casting.flags.integer_downcast import INTEGER_DOWNCASTS
+from neuronsim.casting.flags.options import Option
 
 OPTIONS = (
     # matmul is the spelling of the pages of SDK 2.3 and of the notes of 2.27.

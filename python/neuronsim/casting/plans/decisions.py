@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.calibration import Calibration
-from neuronsim.casting.castable import (
+from neuronsim.casting.application.conversions import travels_in_float32
+from neuronsim.casting.plans.castable import (
     is_castable,
     is_float32_product,
     is_product,
@@ -23,13 +23,13 @@ from neuronsim.casting.castable import (
     own_type,
     reads,
 )
-from neuronsim.casting.conversions import travels_in_float32
-from neuronsim.casting.float_graph import FloatGraph, float_graph
-from neuronsim.casting.operations import names_of, operation_name, unknown_names
-from neuronsim.casting.policy import Category, Decision, Policy, Rule
-from neuronsim.casting.propagation import KEPT, Node, Spread, spread
-from neuronsim.casting.recognition import COMPOSITES, recognise
-from neuronsim.casting.rules import Match, RuleContext, match_rules
+from neuronsim.casting.plans.float_graph import FloatGraph, float_graph
+from neuronsim.casting.plans.propagation import KEPT, Node, Spread, spread
+from neuronsim.casting.policies.calibration import Calibration
+from neuronsim.casting.policies.operations import names_of, operation_name, unknown_names
+from neuronsim.casting.policies.policy import Category, Decision, Policy, Rule
+from neuronsim.casting.policies.recognition import COMPOSITES, recognise
+from neuronsim.casting.policies.rules import Match, RuleContext, match_rules
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, graph_computations

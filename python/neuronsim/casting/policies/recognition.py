@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from neuronsim.casting.patterns import (
+from neuronsim.casting.policies.patterns import (
     Anything,
     Count,
     Elementwise,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from neuronsim.casting.options import Option
+from neuronsim.casting.flags.options import Option
 from neuronsim.errors import InvalidFlag
 from neuronsim.targets import AutoCast
 
