@@ -204,13 +204,18 @@ ALONE = [("vgg", ("all", "bf16")), ("unet", ("all", "fp16"))]
 
 
 def xla() -> Any:
-    pytest.importorskip("jax", reason="the peer JAX is not installed (extra `peers`)")
+    need_jax()
     from tests.executor import xla
 
     return xla
 
 
+def need_jax() -> None:
+    pytest.importorskip("jax", reason="the peer JAX is not installed (extra `peers`)")
+
+
 def inputs_of(path: Path) -> list[ops.Bits]:
+    need_jax()
     from tests.data import make_networks
 
     arguments = make_networks.make_network(name_of(path), reduced=True).arguments
