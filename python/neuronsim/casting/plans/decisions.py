@@ -319,7 +319,8 @@ def _has(target: Target, i: Instruction, dtype: DType) -> bool:
 
 
 def _lack(target: Target, i: Instruction, lacking: DType, have: DType) -> str:
-    where = f"the {row(i).engine} engine" if i.opcode in ops.OPCODES else "a loop or constant"
+    engine = row(i).engine if i.opcode in ops.OPCODES else "none"
+    where = f"the {engine} engine" if engine != "none" else "the device"
     return f"{target.name}: {where} has no {lacking.name} for {i.opcode}, so it runs in {have.name}"
 
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from neuronsim import dtypes, ops
 from neuronsim.casting import fields
 from neuronsim.casting.application.conversions import travels_in_float32
-from neuronsim.casting.plans.castable import is_castable, own_type, reads
+from neuronsim.casting.plans.castable import is_castable, is_product, own_type, reads
 from neuronsim.casting.plans.decisions import decide
 from neuronsim.casting.plans.fingerprint import fingerprint
 from neuronsim.casting.policies.calibration import Calibration
@@ -337,13 +337,13 @@ def _target_problems(
     types = [d.operand] if reads_float32 or not has_row else []
     if d.float32_operands:
         types.append(dtypes.float32)
-    product = has_row and row(i).cast == "matmult" and d.output is dtypes.float32
+    product = is_product(i) and d.output is dtypes.float32
     if own_type(i) is dtypes.float32 and not product:
         types.append(d.output)
     lacking = [t for t in dict.fromkeys(types) if not target.computes_with(t, engine, i.opcode)]
     if d.relayout is not None and not target.computes_with(d.relayout, "tensor", i.opcode):
         lacking.append(d.relayout)
-    where = f"its {engine} engine" if engine else "it"
+    where = f"its {engine} engine" if engine not in ("", "none") else "it"
     return [f"{target.name} lacks {t.name} for {i.name}: {where} has no such type" for t in lacking]
 
 
