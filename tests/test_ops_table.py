@@ -9,7 +9,7 @@ import pytest
 
 import neuronsim
 from neuronsim import _core, dtypes, ops
-from neuronsim.arrays import functions
+from neuronsim.arrays import elementwise
 from neuronsim.errors import UnsupportedOperator
 from neuronsim.hlo import opcodes
 from neuronsim.profiles import Profile
@@ -124,17 +124,17 @@ def test_hlo_knows_every_opcode_once() -> None:
 @pytest.mark.parametrize("row", ELEMENTWISE, ids=lambda r: r.name)
 def test_row_has_its_array_function(row: ops.Op) -> None:
     if row.name == "select":
-        assert neuronsim.where is functions.where  # NumPy's name for it
+        assert neuronsim.where is elementwise.where  # NumPy's name for it
         return
     # E9: an array's sign(-0) is +0, which is a function of its own around the row.
-    own = functions.sign if row.name == "sign" else functions.ELEMENTWISE[row.name]
+    own = elementwise.sign if row.name == "sign" else elementwise.ELEMENTWISE[row.name]
     assert getattr(neuronsim, row.name) is own
     assert row.name in neuronsim.__all__
-    assert row.opcode in (functions.ELEMENTWISE[row.name].__doc__ or "")
+    assert row.opcode in (elementwise.ELEMENTWISE[row.name].__doc__ or "")
 
 
 def test_function_of_a_row_without_opcode_names_none() -> None:
-    documented = {n: f.__doc__ or "" for n, f in functions.ELEMENTWISE.items()}
+    documented = {n: f.__doc__ or "" for n, f in elementwise.ELEMENTWISE.items()}
     assert [n for n, text in documented.items() if "``" in text] == []
 
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from neuronsim.arrays import *  # noqa: F403
+from neuronsim.arrays import __all__ as _functions
 from neuronsim.arrays import nn
 from neuronsim.arrays.array import Array, default_dtype, set_default_dtype
-from neuronsim.arrays.functions import *  # noqa: F403
-from neuronsim.arrays.functions import __all__ as _functions
 from neuronsim.dtypes import (
     DType,
     bfloat16,

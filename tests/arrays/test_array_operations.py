@@ -642,7 +642,7 @@ def test_short_way_gives_the_bits_of_the_table(symbol: str, count: Count) -> Non
         same(first, expected)
         same(second, expected)
         same(third, through_the_table(name, b, a))
-        same(array_module.elementwise(name, a, b), expected)
+        same(array_module.apply_elementwise(name, a, b), expected)
 
 
 def test_short_way_E1_equals_the_twin(count: Count) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 import neuronsim as np
-from neuronsim.arrays import functions
+from neuronsim.arrays import order
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 from neuronsim.ops import Bits
@@ -314,7 +314,7 @@ def test_window_larger_than_the_array_has_no_output() -> None:
 @pytest.mark.parametrize("name", ["argmax", "sort", "top_k", "reduce_window", "cumulative_sum"])
 def test_doc_examples_hold(name: str) -> None:
     function = getattr(np, name)
-    found = doctest.DocTestFinder(recurse=False).find(function, name, globs=vars(functions))
+    found = doctest.DocTestFinder(recurse=False).find(function, name, globs=vars(order))
     assert any(test.examples for test in found)
     runner = doctest.DocTestRunner(verbose=False)
     for test in found:

@@ -10,7 +10,7 @@ Array([2.       , 3.5      , 1.3359375], dtype=bfloat16)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ def _operators(symbol: str) -> tuple[Callable[[Array, Any], Any], Callable[[Arra
         return _elementwise(name, self, other) if _is_operand(other) else NotImplemented
 
     def reflected(self: Array, other: Any) -> Any:
-        return elementwise(name, other, self) if _is_operand(other) else NotImplemented
+        return apply_elementwise(name, other, self) if _is_operand(other) else NotImplemented
 
     return method, reflected
 
@@ -172,17 +172,17 @@ class Array(_core.ArrayBase):
         name = _UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__)
         if method != "__call__" or kwargs:
             raise UnsupportedType(f"numpy.{ufunc.__name__}.{method} on neuronsim arrays: not there yet")
-        from neuronsim.arrays import functions  # which imports this module
+        from neuronsim import arrays  # whose chapters import this module
 
-        if name not in functions.__all__:
+        if name not in arrays.FUNCTIONS:
             raise UnsupportedType(f"neuronsim has no numpy.{ufunc.__name__}{nearest(name, ops.OPS)}")
-        result: Array = getattr(functions, name)(*inputs)
+        result: Array = arrays.FUNCTIONS[name](*inputs)
         return result
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from neuronsim.arrays import functions  # which imports this module
+        from neuronsim import arrays  # whose chapters import this module
 
-        own = f"neuronsim.{func.__name__}" if func.__name__ in functions.__all__ else "another function"
+        own = f"neuronsim.{func.__name__}" if func.__name__ in arrays.FUNCTIONS else "another function"
         raise UnsupportedType(
             f"numpy.{func.__name__} does not compute on neuronsim arrays: call {own}, or numpy.asarray "
             "the array first to use the host's numerics"
@@ -220,16 +220,16 @@ class Array(_core.ArrayBase):
         return int(self.item())
 
     def __neg__(self) -> Array:
-        return elementwise("negative", self)
+        return apply_elementwise("negative", self)
 
     def __pos__(self) -> Array:
         return self
 
     def __abs__(self) -> Array:
-        return elementwise("abs", self)
+        return apply_elementwise("abs", self)
 
     def __invert__(self) -> Array:
-        return elementwise("bitwise_invert", self)
+        return apply_elementwise("bitwise_invert", self)
 
     __mod__, __rmod__ = _operators("%")
     __floordiv__, __rfloordiv__ = _operators("//")
@@ -250,16 +250,23 @@ class Array(_core.ArrayBase):
     __ge__, _ = _operators(">=")
 
     def __rshift__(self, other: Any) -> Any:
-        return right_shift(self, other) if _is_operand(other) else NotImplemented
+        return _function("right_shift")(self, other) if _is_operand(other) else NotImplemented
 
     def __rrshift__(self, other: Any) -> Any:
-        return right_shift(other, self) if _is_operand(other) else NotImplemented
+        return _function("right_shift")(other, self) if _is_operand(other) else NotImplemented
 
-    def __matmul__(self, other: Any) -> Array:
-        return matmul(self, other)
+    def __matmul__(self, other: Any) -> Any:
+        return _function("matmul")(self, other)
 
-    def __rmatmul__(self, other: Any) -> Array:
-        return matmul(other, self)
+    def __rmatmul__(self, other: Any) -> Any:
+        return _function("matmul")(other, self)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """The function of a chapter, which imports this module."""
+    from neuronsim import arrays
+
+    return arrays.FUNCTIONS[name]
 
 
 def _restore(data: npt.NDArray[Any], dtype: str) -> Array:
@@ -379,7 +386,7 @@ def _scalar(value: bool | int | float, beside: DType) -> Array:
     return asarray(value, beside if beside.kind in ("float", "complex") else _default_float)
 
 
-def elementwise(name: str, *operands: Any) -> Array:
+def apply_elementwise(name: str, *operands: Any) -> Array:
     """Evaluate an elementwise row of `ops` on arrays and numbers, broadcast, in their common type."""
     if len(operands) == 2 and type(operands[0]) is Array and type(operands[1]) is Array:
         known: Array | None = _run_binary(current_profile().derived.get(name), *operands)
@@ -450,61 +457,19 @@ def _unlike(first: Array, operands: Sequence[Any]) -> bool:
     )
 
 
-def right_shift(x1: Any, x2: Any) -> Array:
-    """NumPy's >>: arithmetic for signed types, logical for unsigned ones.
-
-    >>> right_shift(asarray([-8, 8]), 1)
-    Array([-4,  4], dtype=int64)
-    """
-    typed = [asarray(x) for x in (x1, x2) if not isinstance(x, int) or isinstance(x, np.generic)]
-    unsigned = bool(typed) and all(a.dtype.kind == "unsigned" for a in typed)
-    kind = "logical" if unsigned else "arithmetic"
-    return elementwise(f"shift_right_{kind}", x1, x2)
+def float_array(x: Any) -> Array:
+    """An array of a float type: integers and bool take the default one."""
+    a = asarray(x)
+    if a.dtype.kind in ("signed", "unsigned", "bool"):
+        return convert(a, default_dtype())
+    return a
 
 
-def matmul(x1: Any, x2: Any) -> Array:
-    """The matrix product by rule M2, batched as NumPy's matmul is.
-
-    >>> float(matmul(asarray([1.0, 2.0]), asarray([3.0, 4.0])))
-    11.0
-    """
-    a = x1 if type(x1) is Array else asarray(x1)
-    b = x2 if type(x2) is Array else asarray(x2)
-    if a._dtype.kind != b._dtype.kind:  # M1: the lattice type first
-        common = result_type(a.dtype, b.dtype)
-        a, b = convert(a, common), convert(b, common)
-    x, y = a._data, b._data
-    row, column = x.ndim == 1, y.ndim == 1
-    if x.ndim == 0 or y.ndim == 0:
-        raise InvalidArgument("matmul needs arrays with at least one axis: use * for scalars")
-    if row:
-        x = x[np.newaxis]
-    if column:
-        y = y[:, np.newaxis]
-    if x.shape[-1] != y.shape[-2]:
-        raise InvalidArgument(f"matmul: {a.bits.type} and {b.bits.type} do not contract")
-    if ops.is_host(result_type(a._dtype, b._dtype)):
-        return asarray(np.matmul(np.asarray(a), np.asarray(b)))
-    if y.ndim > 2 and x.shape[:-2] != y.shape[:-2]:
-        try:
-            batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-        except ValueError as error:
-            raise InvalidArgument(f"matmul: {a.shape} and {b.shape} do not broadcast") from error
-        x = np.broadcast_to(x, (*batch, *x.shape[-2:]))
-        y = np.broadcast_to(y, (*batch, *y.shape[-2:]))
-    operands = (ops.Bits(x, a._dtype), ops.Bits(y, b._dtype))
-    bits = ops.apply("dot", operands, dot_dimensions=_matmul_dimensions(x.ndim, y.ndim))
-    if row or column:
-        shape = bits.data.shape
-        kept = shape[: -1 - row] + shape[len(shape) - 1 :] if row else shape
-        return Array(ops.Bits(bits.data.reshape(kept[:-1] if column else kept), bits.dtype))
-    return Array(bits)
-
-
-@lru_cache
-def _matmul_dimensions(left: int, right: int) -> ops.DotDimensions:
-    """Which axes a matmul of arrays with so many axes contracts. A matrix on the right serves all rows
-    on the left.
-    """
-    axes = tuple(range(right - 2))
-    return ops.DotDimensions((left - 1,), (right - 2,), axes, axes)
+def number(what: str, value: Any) -> float:
+    """`value` as a float; raises InvalidArgument if it is not a number within float64's range."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real | np.number):
+        raise InvalidArgument(f"{what} is a number, not {value!r}")
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise InvalidArgument(f"{what} is a number within float64's range: {error}") from error

@@ -14,8 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays import functions
-from neuronsim.arrays.array import Array, array_type, asarray, convert
+from neuronsim.arrays.array import Array, array_type, asarray, convert, float_array, number
+from neuronsim.arrays.axes import Axis, one_axis
+from neuronsim.arrays.elementwise import ELEMENTWISE
+from neuronsim.arrays.manipulation import broadcast_to
+from neuronsim.arrays.reductions import statistic
 from neuronsim.dtypes import DTypeLike, result_type
 from neuronsim.errors import InvalidArgument
 
@@ -37,10 +40,10 @@ __all__ = [
 
 def _by_rows(name: str, x: Any, axis: Any, terms: dict[str, Any], **attributes: Any) -> Array:
     """A composite over one axis; `terms` are as long as that axis, or one number."""
-    a = functions.float_array(x)
+    a = float_array(x)
     if a.ndim == 0:
         raise InvalidArgument(f"{name} of a scalar: it needs an axis")
-    at = functions.one_axis(a, axis)
+    at = one_axis(a, axis)
     return _composite(name, a, [], at, terms, attributes)
 
 
@@ -60,9 +63,9 @@ def _composite(
 
 
 def _term(name: str, what: str, term: Any, x: Array, axis: int) -> Array:
-    t = functions.float_array(term)
+    t = float_array(term)
     try:
-        return functions.broadcast_to(t, (x.shape[axis],))
+        return broadcast_to(t, (x.shape[axis],))
     except InvalidArgument as error:
         raise InvalidArgument(
             f"{name}: the {what} {t.bits.type} is not as long as axis {axis} of {x.bits.type}"
@@ -70,7 +73,7 @@ def _term(name: str, what: str, term: Any, x: Array, axis: int) -> Array:
 
 
 def _epsilon(value: Any) -> float:
-    return functions.number("epsilon", value)
+    return number("epsilon", value)
 
 
 def softmax(x: Any, axis: int = -1) -> Array:
@@ -83,9 +86,9 @@ def log_softmax(x: Any, axis: int = -1) -> Array:
     return _by_rows("log_softmax", x, axis, {})
 
 
-def logsumexp(x: Any, axis: functions.Axis = None, *, keepdims: bool = False) -> Array:
+def logsumexp(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """log(sum of exp(x - m)) + m over `axis`, where m is max x, or 0 where that is infinite."""
-    return functions.statistic("logsumexp", x, axis, keepdims)
+    return statistic("logsumexp", x, axis, keepdims)
 
 
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, epsilon: float = 1e-5) -> Array:
@@ -119,8 +122,8 @@ def batch_norm(
     >>> batch_norm(asarray([[3.0, 5.0]]), mean=[1.0, 1.0], variance=[4.0, 4.0], epsilon=0.0)
     Array([[1., 2.]], dtype=float32)
     """
-    a = functions.float_array(x)
-    at = functions.one_axis(a, axis)
+    a = float_array(x)
+    at = one_axis(a, axis)
     given = {"mean": mean, "variance": variance}
     statistics = [_term("batch_norm", key, v, a, at) for key, v in given.items()]
     attributes = {"epsilon": _epsilon(epsilon)}
@@ -239,7 +242,7 @@ def relu(x: Any) -> Array:
     >>> relu([-1.5, 2.5])
     Array([0. , 2.5], dtype=float32)
     """
-    return functions.ELEMENTWISE["maximum"](x, 0)
+    return ELEMENTWISE["maximum"](x, 0)
 
 
 def sigmoid(x: Any) -> Array:
@@ -248,7 +251,7 @@ def sigmoid(x: Any) -> Array:
     >>> sigmoid(asarray([0.0, 2.0], dtype="bfloat16"))
     Array([0.5       , 0.87890625], dtype=bfloat16)
     """
-    return functions.ELEMENTWISE["sigmoid"](x)
+    return ELEMENTWISE["sigmoid"](x)
 
 
 def silu(x: Any) -> Array:
@@ -257,7 +260,7 @@ def silu(x: Any) -> Array:
     >>> silu(asarray([-1.0, 2.0], dtype="bfloat16"))
     Array([-0.26953125,  1.7578125 ], dtype=bfloat16)
     """
-    return functions.ELEMENTWISE["silu"](x)
+    return ELEMENTWISE["silu"](x)
 
 
 _GELU = {"none": "gelu", "tanh": "gelu_tanh", "sigmoid": "gelu_sigmoid"}
@@ -273,7 +276,7 @@ def gelu(x: Any, approximate: Literal["none", "tanh", "sigmoid"] = "none") -> Ar
     """
     if approximate not in _GELU:
         raise InvalidArgument(f"gelu: approximate is one of {', '.join(_GELU)}, not {approximate!r}")
-    return functions.ELEMENTWISE[_GELU[approximate]](x)
+    return ELEMENTWISE[_GELU[approximate]](x)
 
 
 def softplus(x: Any) -> Array:
@@ -282,7 +285,7 @@ def softplus(x: Any) -> Array:
     >>> softplus(asarray([-100.0, 100.0], dtype="float16"))
     Array([  0., 100.], dtype=float16)
     """
-    return functions.ELEMENTWISE["softplus"](x)
+    return ELEMENTWISE["softplus"](x)
 
 
 def mish(x: Any) -> Array:
@@ -291,4 +294,4 @@ def mish(x: Any) -> Array:
     >>> mish(asarray([-1.0, 2.0], dtype="bfloat16"))
     Array([-0.30273438,  1.9453125 ], dtype=bfloat16)
     """
-    return functions.ELEMENTWISE["mish"](x)
+    return ELEMENTWISE["mish"](x)

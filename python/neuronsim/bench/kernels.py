@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import ops
-from neuronsim.arrays import functions, nn
-from neuronsim.arrays.array import Array, asarray, elementwise
+from neuronsim.arrays import nn, reductions
+from neuronsim.arrays.array import Array, apply_elementwise, asarray
 from neuronsim.bench.case import Case, check_shape, normal_values
 from neuronsim.bench.layer import Layer, parse_layer
 from neuronsim.bench.products import convolution_case, matmul_case
@@ -127,7 +127,7 @@ def _runs(
     """The kernel with a fresh and with a touched result, and how many elements that has."""
     first = arrays[0]
     if op in _REDUCTIONS:
-        reduction = getattr(functions, op)
+        reduction = getattr(reductions, op)
         outputs = 1 if axis is None else first.size // first.shape[axis]
         run = lambda: reduction(first, axis)  # noqa: E731
         return run, run, outputs
@@ -157,7 +157,7 @@ def _runs(
             symbol = _OPERATORS[row.operator]
             run = lambda: symbol(*arrays)  # noqa: E731
         else:
-            run = lambda: elementwise(op, *arrays)  # noqa: E731
+            run = lambda: apply_elementwise(op, *arrays)  # noqa: E731
     touched = np.zeros(first.shape, target.storage)
     touched.fill(0)
     return run, lambda: program.run(data, [touched]), first.size

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import ops, processor
-from neuronsim.arrays.array import asarray, elementwise
+from neuronsim.arrays.array import apply_elementwise, asarray
 from neuronsim.bench.case import Case
 from neuronsim.bench.kernels import CHAIN, COMPOSITES, PRODUCTS, make_case
 from neuronsim.bench.onnx_convolution import convolution_in_onnxruntime
@@ -127,7 +127,7 @@ def _own_run(peer: str, case: Case, threads: int) -> Callable[[], Any]:
     if case.op != "chain":
         raise UnsupportedOperator(f"op_by_op is a peer of chain, not of {case.op}")
     x, y = (asarray(v, case.dtype) for v in case.operands)
-    return lambda: reduce(lambda last, name: elementwise(name, last, y), CHAIN, x)
+    return lambda: reduce(lambda last, name: apply_elementwise(name, last, y), CHAIN, x)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim.arrays import functions
+from neuronsim.arrays import reductions
 from neuronsim.arrays.array import asarray
 
 
@@ -35,7 +35,7 @@ def reader(size: int, threads: int) -> Callable[[], Any]:
         spread(np.maximum.reduce, halves),
         spread(np.bitwise_or.reduce, slices),
         spread(np.add.reduce, floats),
-        lambda: functions.sum(own),
+        lambda: reductions.sum(own),
     )
     return min(candidates, key=_best_of_three)
 
