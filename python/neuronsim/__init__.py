@@ -18,7 +18,7 @@ from typing import Any
 from neuronsim.arrays import *  # noqa: F403
 from neuronsim.arrays import __all__ as _functions
 from neuronsim.arrays import nn
-from neuronsim.arrays.array import Array, default_dtype, set_default_dtype
+from neuronsim.arrays.array_object import Array, default_dtype, set_default_dtype
 from neuronsim.dtypes import (
     DType,
     bfloat16,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array import Array, asarray
+from neuronsim.arrays.array_object import Array, asarray
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import (
     CastSettings,

@@ -19,7 +19,7 @@ import pytest
 
 import neuronsim as np
 from neuronsim import ops
-from neuronsim.arrays import array as array_module
+from neuronsim.arrays import array_object
 from neuronsim.dtypes import DTYPES, DType, result_type
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops import Bits
@@ -602,7 +602,7 @@ class Count:
 
 @pytest.fixture
 def count(monkeypatch: pytest.MonkeyPatch) -> Count:
-    counted, run = Count(), array_module._run_binary
+    counted, run = Count(), array_object._run_binary
 
     def counting(*arguments: Any) -> Any:
         found = run(*arguments)
@@ -610,7 +610,7 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Count:
         counted.given += found is not None
         return found
 
-    monkeypatch.setattr(array_module, "_run_binary", counting)
+    monkeypatch.setattr(array_object, "_run_binary", counting)
     return counted
 
 
@@ -642,7 +642,7 @@ def test_short_way_gives_the_bits_of_the_table(symbol: str, count: Count) -> Non
         same(first, expected)
         same(second, expected)
         same(third, through_the_table(name, b, a))
-        same(array_module.apply_elementwise(name, a, b), expected)
+        same(array_object.apply_elementwise(name, a, b), expected)
 
 
 def test_short_way_E1_equals_the_twin(count: Count) -> None:

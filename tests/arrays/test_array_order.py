@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy.typing as npt
 import pytest
 
 import neuronsim as np
-from neuronsim.arrays import order
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 from neuronsim.ops import Bits
@@ -309,13 +307,3 @@ def test_reduce_window_H1_of_float64_is_on_the_host() -> None:
 def test_window_larger_than_the_array_has_no_output() -> None:
     assert np.reduce_window(np.ones(3), "add", [np.WindowDimension(4)]).shape == (0,)
     assert np.reduce_window(np.ones((0, 2)), "add", [np.WindowDimension(1)] * 2).shape == (0, 2)
-
-
-@pytest.mark.parametrize("name", ["argmax", "sort", "top_k", "reduce_window", "cumulative_sum"])
-def test_doc_examples_hold(name: str) -> None:
-    function = getattr(np, name)
-    found = doctest.DocTestFinder(recurse=False).find(function, name, globs=vars(order))
-    assert any(test.examples for test in found)
-    runner = doctest.DocTestRunner(verbose=False)
-    for test in found:
-        assert runner.run(test).failed == 0

@@ -16,7 +16,7 @@ from tests.executor.reduced_networks import inputs as network_inputs
 from tests.executor.results import flat
 
 from neuronsim import api, dtypes, ops
-from neuronsim.arrays.array import Array
+from neuronsim.arrays.array_object import Array
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.application.commuting import MOVES
 from neuronsim.casting.application.convert_merging import converted_bytes, merge_converts

@@ -16,7 +16,7 @@ from tests.executor.random_modules import examples
 
 import neuronsim
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array import Array
+from neuronsim.arrays.array_object import Array
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.application.derive import derive_decisions
 from neuronsim.casting.flags import CAST_TYPES

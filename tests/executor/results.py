@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neuronsim.arrays.array import Array
+from neuronsim.arrays.array_object import Array
 
 
 def flat(value: Any) -> list[Array]:

@@ -17,7 +17,7 @@ from tests.executor.results import flat
 
 import neuronsim
 from neuronsim import api, cli, dtypes, ops
-from neuronsim.arrays.array import Array
+from neuronsim.arrays.array_object import Array
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import parse, proto
 from neuronsim.profiles import Profile

@@ -11,7 +11,7 @@ from tests.executor.reduced_networks import NETWORKS, inputs, name
 from tests.executor.results import flat
 
 from neuronsim import api
-from neuronsim.arrays.array import Array
+from neuronsim.arrays.array_object import Array
 from neuronsim.hlo import proto
 
 

@@ -12,7 +12,7 @@ from tests.executor.random_modules import OF_REPLICAS, PROFILE
 from tests.executor.results import flat
 
 from neuronsim import api, ops
-from neuronsim.arrays.array import Array
+from neuronsim.arrays.array_object import Array
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.opcodes import STRUCTURE

@@ -27,7 +27,7 @@ from tests.executor.random_modules import (
 from tests.executor.results import flat
 
 from neuronsim import api, ops
-from neuronsim.arrays.array import Array
+from neuronsim.arrays.array_object import Array
 from neuronsim.errors import UnsupportedOperator
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.hlo.verify import verify

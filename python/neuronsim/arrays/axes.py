@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 
-from neuronsim.arrays.array import Array
+from neuronsim.arrays.array_object import Array
 from neuronsim.errors import InvalidArgument
 
 Axis = int | tuple[int, ...] | None

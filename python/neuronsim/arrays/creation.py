@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array import Array, asarray, default_dtype
+from neuronsim.arrays.array_object import Array, asarray, default_dtype
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import InvalidArgument
 

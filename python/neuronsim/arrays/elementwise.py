@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array import Array, apply_elementwise, asarray, convert
+from neuronsim.arrays.array_object import Array, apply_elementwise, asarray, convert
 from neuronsim.arrays.manipulation import broadcast_to
 from neuronsim.errors import InvalidArgument
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array import Array, asarray, convert
+from neuronsim.arrays.array_object import Array, asarray, convert
 from neuronsim.dtypes import result_type
 from neuronsim.errors import InvalidArgument
 

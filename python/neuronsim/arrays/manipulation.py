@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array import Array, array_type, asarray, convert
+from neuronsim.arrays.array_object import Array, array_type, asarray, convert
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import InvalidArgument
 

@@ -1,6 +1,6 @@
 """Composites in float32 steps, rounded once at the end (R7), and convolution (M5).
 
->>> from neuronsim.arrays.array import asarray
+>>> from neuronsim.arrays.array_object import asarray
 >>> softmax(asarray([0.0, 0.0], dtype="bfloat16"))
 Array([0.5, 0.5], dtype=bfloat16)
 """
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array import Array, array_type, asarray, convert, float_array, number
+from neuronsim.arrays.array_object import Array, array_type, asarray, convert, float_array, number
 from neuronsim.arrays.axes import Axis, one_axis
 from neuronsim.arrays.elementwise import ELEMENTWISE
 from neuronsim.arrays.manipulation import broadcast_to

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array import Array, asarray
+from neuronsim.arrays.array_object import Array, asarray
 from neuronsim.arrays.axes import one_axis
 
 __all__ = ["argmax", "argmin", "argsort", "sort", "top_k"]

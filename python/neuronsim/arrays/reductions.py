@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array import Array, asarray, convert, float_array, number
+from neuronsim.arrays.array_object import Array, asarray, convert, float_array, number
 from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 

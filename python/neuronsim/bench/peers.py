@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import ops, processor
-from neuronsim.arrays.array import apply_elementwise, asarray
+from neuronsim.arrays.array_object import apply_elementwise, asarray
 from neuronsim.bench.case import Case
 from neuronsim.bench.kernels import CHAIN, COMPOSITES, PRODUCTS, make_case
 from neuronsim.bench.onnx_convolution import convolution_in_onnxruntime
