@@ -19,6 +19,14 @@ class InvalidArgument(NeuronSimError, ValueError):
     """An argument of a function has a value, shape or type that it cannot have."""
 
 
+class InvalidIndex(InvalidArgument, IndexError):
+    """An index lies outside an array, or is no index."""
+
+
+class IntegerOverflow(NeuronSimError, OverflowError):
+    """An integer lies outside the range of its type."""
+
+
 class InvalidModel(NeuronSimError):
     """A model file is damaged, or its graph contradicts itself."""
 
@@ -39,7 +47,7 @@ class NonconformingModel(NeuronSimError):
     """A model breaks what AWS documents for the release, and `strict` makes that an error."""
 
 
-class UnsupportedType(NeuronSimError):
+class UnsupportedType(NeuronSimError, TypeError):
     """A value has an element type that the device, or the operation, does not have."""
 
 

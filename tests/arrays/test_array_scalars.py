@@ -177,7 +177,7 @@ def test_where_needs_a_bool_condition() -> None:
         np.where(np.asarray([1.0]), 1, 2)
 
 
-@pytest.mark.parametrize("other", [None, "a", [1], {}, 1j], ids=repr)
+@pytest.mark.parametrize("other", [None, "a", {}], ids=repr)
 def test_operators_refuse_what_is_no_number(other: Any) -> None:
     with pytest.raises(TypeError):
         np.ones(2) + other

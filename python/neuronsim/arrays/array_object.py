@@ -10,15 +10,16 @@ Array([2.       , 3.5      , 1.3359375], dtype=bfloat16)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from numbers import Real
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.dtypes import DType, DTypeLike, as_dtype, result_type
-from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
+from neuronsim.errors import IntegerOverflow, InvalidArgument, UnsupportedType, nearest
 from neuronsim.profiles import Profile, current_profile
 from neuronsim.reference.formats import exact as exact_number
 from neuronsim.reference.formats import round_number
@@ -51,6 +52,11 @@ def default_dtype() -> DType:
     return _default_float
 
 
+def default_complex() -> DType:
+    """The type that Python complex numbers give: complex128 where float64 is the default float type."""
+    return dtypes.complex128 if _default_float is dtypes.float64 else dtypes.complex64
+
+
 def _operators(symbol: str) -> tuple[Callable[[Array, Any], Any], Callable[[Array, Any], Any]]:
     """The method of a binary operator and its reflection, from the op table."""
     row = next(row for row in ops.OPS.values() if row.operator == symbol)
@@ -81,7 +87,7 @@ def _remember(name: str, dtype: DType, result: DType, profile: Profile) -> None:
 
 
 def _is_operand(x: Any) -> bool:
-    return isinstance(x, Array | np.ndarray | np.generic | bool | int | float)
+    return isinstance(x, Array | np.ndarray | np.generic | int | float | complex | list | tuple)
 
 
 _run_binary = _core.run_binary
@@ -290,45 +296,142 @@ def _exact_values(x: Array) -> npt.NDArray[Any]:
 # ---- from and to other types -------------------------------------------------------------------
 
 
-def asarray(x: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> Array:
-    """An Array of `x`: an Array, an ndarray (ml_dtypes' types too), a number or nested lists of them.
+def asarray(
+    obj: Any,
+    /,
+    dtype: DTypeLike | None = None,
+    order: Literal["K", "A", "C", "F"] | None = None,
+    *,
+    device: Any = None,
+    copy: bool | None = None,
+) -> Array:
+    """An Array of `obj`: an Array, an ndarray (ml_dtypes' types too), a number, nested sequences of
+    these, or what exports memory by the buffer protocol, `__array_interface__`, DLPack or `__array__`.
 
-    Python floats take the default type and ints int64; an ndarray keeps its own type. With `dtype`
-    every element is rounded once from its exact value (C1). Raises UnsupportedType for types that
-    neuronsim does not have.
+    Memory is shared where the type stays (`copy=True` copies, `copy=False` raises InvalidArgument where
+    a copy is needed). Python floats take the default type and ints int64; arrays and NumPy scalars keep
+    theirs. With `dtype` every element is rounded once from its exact value (C1). Raises UnsupportedType
+    for types that neuronsim does not have.
 
     >>> asarray([1, 2]).dtype.name, asarray(0.1).dtype.name
     ('int64', 'float32')
     """
+    if device is not None:
+        _function("check_device")(device)
+    if type(obj) is Array and dtype is None and order is None and not copy:
+        return obj
     target = None if dtype is None else array_type(dtype)
-    if isinstance(x, Array):
-        bits = ops.Bits(x.bits.data.copy(), x.dtype) if copy else x.bits
-        return Array(bits) if target is None else convert(Array(bits), target)
-    native = isinstance(x, np.ndarray | np.generic)
-    if not native:
-        x = _host_lists(x)
-    array = np.array(x) if copy else np.asarray(x)
-    if array.dtype.byteorder not in "=|":
-        array = array.astype(array.dtype.newbyteorder("="))
-    if not native:
-        exact = np.asarray(x, object) if array.dtype.kind in "fO" else array
-        if target is None and array.dtype.kind in "fc":
-            target = _default_float if array.dtype.kind == "f" else dtypes.complex64
-        if exact.dtype == object and target is not None and _needs_exact(exact):
-            return _exactly(exact, target)
-        if target is not None and target.kind in ("signed", "unsigned") and array.dtype.kind in "iu":
-            _check_range(array, target)
-    source = as_dtype(array.dtype)
-    data = np.ascontiguousarray(array).reshape(array.shape).view(source.storage)
-    result = Array(ops.Bits(data, source))
+    source = obj if isinstance(obj, Array) else _of_memory(obj, copy)
+    if source is None:
+        if copy is False:
+            raise InvalidArgument(
+                f"asarray: {type(obj).__name__} does not become an array without a copy"
+            )
+        result = _of_numbers(obj, target)
+    elif target is None or target is source.dtype:
+        result = source
+    elif copy is False:
+        raise InvalidArgument(f"asarray: {source.bits.type} to {target.name} needs a copy")
+    else:
+        result = convert(source, target)
+    data = np.asarray(result.bits.data, order=order)
+    copied = copy and source is not None and np.may_share_memory(data, source.bits.data)
+    if copied:
+        data = np.array(data, order=order or "K")
+    return result if data is result.bits.data else Array(ops.Bits(data, result.dtype))
+
+
+_NUMBERS = (bool, int, float, complex)
+
+
+def is_weak(x: Any) -> bool:
+    """Whether `x` is a Python number, which takes the type of the arrays beside it (C8)."""
+    return isinstance(x, _NUMBERS) and not isinstance(x, np.generic)
+
+
+def _of_memory(obj: Any, copy: bool | None) -> Array | None:
+    """The memory that an object exports, as it lies there; None of numbers and sequences of them."""
+    if isinstance(obj, np.ndarray | np.generic):
+        return _of_ndarray(np.asarray(obj), copy)
+    if is_weak(obj) or isinstance(obj, list | tuple):
+        return None
+    if isinstance(obj, str | bytes):
+        raise UnsupportedType(
+            f"{type(obj).__name__} is no array: frombuffer reads the bytes of numbers"
+        )
+    try:
+        exported: Any = memoryview(obj)
+    except TypeError:
+        exported = obj if hasattr(obj, "__array_interface__") else None
+    if exported is None and hasattr(obj, "__dlpack__"):
+        found: Array = _function("from_dlpack")(obj)
+        return found
+    if exported is None and hasattr(obj, "__array__"):
+        exported = obj.__array__()
+    return None if exported is None else _of_ndarray(np.asarray(exported), copy)
+
+
+def _of_ndarray(array: npt.NDArray[Any], copy: bool | None) -> Array:
+    """The memory of an ndarray; a copy of one whose bytes are swapped or not aligned."""
+    dtype = as_dtype(array.dtype.newbyteorder("="))
+    if not (array.dtype.isnative and array.flags.aligned):
+        if copy is False:
+            raise InvalidArgument("asarray: swapped or unaligned bytes need a copy")
+        array = array.astype(dtype.numpy)
+    return Array(ops.Bits(array.view(dtype.storage), dtype))
+
+
+def _strong_leaves(x: Any) -> Iterator[Any]:
+    """What nested sequences hold beside Python numbers."""
+    if isinstance(x, list | tuple):
+        if not set(map(type, x)) <= set(_NUMBERS):  # the quick way through a long list
+            for v in x:
+                yield from _strong_leaves(v)
+    elif not is_weak(x):
+        yield x
+
+
+def _of_numbers(obj: Any, target: DType | None) -> Array:
+    """Python numbers and nested sequences of them, perhaps with arrays in them: their common type, or
+    `target`; each element is rounded once (C1).
+    """
+    if isinstance(obj, Sequence) and not isinstance(obj, list | tuple):
+        obj = list(obj)
+    strong = [asarray(leaf) for leaf in _strong_leaves(obj)] if isinstance(obj, list | tuple) else []
+    if not strong:
+        return _of_python_numbers(obj, target)
+    common = target or reduce(result_type, (x.dtype for x in strong))
+
+    def nested(x: Any) -> Any:
+        if isinstance(x, list | tuple):
+            return [nested(v) for v in x]
+        return asarray(x, common).bits.data
+
+    return Array(ops.Bits(_regular(nested(obj), common.storage), common))
+
+
+def _regular(x: Any, dtype: Any = None) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(x, dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"asarray: the sequences do not make an array: {error}") from error
+
+
+def _of_python_numbers(x: Any, target: DType | None) -> Array:
+    if not (is_weak(x) or isinstance(x, list | tuple)):
+        raise UnsupportedType(f"asarray: {type(x).__name__} is no number, array or sequence of them")
+    array = _regular(x)
+    exact = np.asarray(x, object) if array.dtype.kind in "fO" else array
+    if target is None and array.dtype.kind in "fc":
+        target = _default_float if array.dtype.kind == "f" else default_complex()
+    if target is None and array.dtype == object:
+        target = dtypes.int64
+    if exact.dtype == object and target is not None and _needs_exact(exact):
+        return _exactly(exact, target)
+    if target is not None and target.kind in ("signed", "unsigned") and array.dtype.kind in "iu":
+        _check_range(array, target)
+    result = _of_ndarray(array, None)
     return result if target is None else convert(result, target)
-
-
-def _host_lists(x: Any) -> Any:
-    """Nested lists with their Arrays as NumPy's."""
-    if isinstance(x, Array):
-        return np.asarray(x)
-    return [_host_lists(v) for v in x] if isinstance(x, list | tuple) else x
 
 
 def _needs_exact(x: npt.NDArray[Any]) -> bool:
@@ -361,7 +464,7 @@ def _check_range(x: npt.NDArray[Any], target: DType) -> None:
     info = np.iinfo(target.numpy)
     for v in (x.min(), x.max()) if x.size else ():
         if not info.min <= v <= info.max:
-            raise OverflowError(f"{v} is outside {target.name}")
+            raise IntegerOverflow(f"{v} is outside {target.name}: it holds {info.min} to {info.max}")
 
 
 def convert(x: Array, dtype: DType) -> Array:
@@ -377,13 +480,97 @@ def convert(x: Array, dtype: DType) -> Array:
     return Array(result)
 
 
-def _scalar(value: bool | int | float, beside: DType) -> Array:
+def _scalar(value: bool | int | float | complex, beside: DType) -> Array:
     """A Python number in the type of the array beside it (C8)."""
     if isinstance(value, int):
         # An integer beside a bool array is an int64; a bool takes any type.
         number = beside is dtypes.boolean and not isinstance(value, bool)
         return asarray(value, dtypes.int64 if number else beside)
+    if isinstance(value, complex):
+        wide = beside if beside.kind == "float" else _default_float
+        own = dtypes.complex128 if wide is dtypes.float64 else dtypes.complex64
+        return asarray(value, beside if beside.kind == "complex" else own)
     return asarray(value, beside if beside.kind in ("float", "complex") else _default_float)
+
+
+def _typed(operands: Sequence[Any]) -> tuple[list[Array], DType]:
+    """The operands as arrays, Python numbers in the type of the others (C8), and their common type."""
+    strong = [None if is_weak(x) else asarray(x) for x in operands]
+    types = [a.dtype for a in strong if a is not None] or [asarray(x).dtype for x in operands]
+    common = reduce(result_type, types)
+    arrays = [_scalar(x, common) if a is None else a for x, a in zip(operands, strong, strict=True)]
+    return arrays, reduce(result_type, (a.dtype for a in arrays), common)
+
+
+def common_arrays(*operands: Any) -> list[Array]:
+    """The operands as arrays of their common type, of whatever shapes: arrays, NumPy's scalars and
+    sequences have their own types, Python numbers take the others' (C8).
+
+    Raises UnsupportedType for types without a common one.
+
+    >>> [a.dtype.name for a in common_arrays(asarray([1.5], "bfloat16"), 2)]
+    ['bfloat16', 'bfloat16']
+    """
+    arrays, common = _typed(operands)
+    return [convert(a, common) for a in arrays]
+
+
+_KINDS = ("bool", "unsigned", "signed", "float", "complex")
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+
+
+def is_cast(source: DType, target: DType, casting: Casting = "same_kind") -> bool:
+    """Whether NumPy's `casting` lets a value of one type become one of another: "safe" where the
+    lattice says so, "same_kind" where its kind is not of a lower order, "unsafe" always.
+    """
+    if casting not in get_args(Casting):
+        raise InvalidArgument(f"casting is one of {', '.join(get_args(Casting))}, not {casting!r}")
+    if source is target or casting == "unsafe":
+        return True
+    if casting == "same_kind":
+        return _KINDS.index(source.kind) <= _KINDS.index(target.kind)
+    try:
+        return casting == "safe" and result_type(source, target) is target
+    except UnsupportedType:
+        return False
+
+
+def write(out: Any, value: Any, where: Any = True, casting: Casting = "same_kind") -> Array:
+    """Write `value`, converted by rules C and broadcast, into `out` where `where` holds; gives `out`,
+    an Array or an ndarray of one of its types, or the only one in a tuple.
+
+    Raises InvalidArgument if `out` is read-only or of another shape, and UnsupportedType if `casting`
+    does not allow the conversion.
+
+    >>> x = asarray([0.0, 0.0], dtype="bfloat16")
+    >>> write(x, asarray([1 / 4, 2.0])) is x, x
+    (True, Array([0.25, 2.  ], dtype=bfloat16))
+    """
+    if isinstance(out, tuple) and len(out) == 1:
+        (out,) = out
+    if not isinstance(out, Array | np.ndarray):
+        raise UnsupportedType(f"out is an array, not {type(out).__name__}")
+    given: Any = out
+    target, source = asarray(out, copy=False), asarray(value)
+    if not is_cast(source.dtype, target.dtype, casting):
+        raise UnsupportedType(
+            f"{source.dtype.name} into an array of {target.dtype.name} is no {casting!r} cast: "
+            f"convert it with astype, or say casting='unsafe'"
+        )
+    chosen = asarray(where)
+    if chosen.dtype is not dtypes.boolean:
+        raise UnsupportedType(f"where is a bool array, not {chosen.dtype.name}")
+    data = target.bits.data
+    if not data.flags.writeable:
+        raise InvalidArgument(f"the array {target.bits.type} is read-only: write into a copy of it")
+    try:
+        np.copyto(data, convert(source, target.dtype).bits.data, where=chosen.bits.data)
+    except ValueError as error:
+        raise InvalidArgument(
+            f"{source.bits.type}, where {chosen.shape}, does not broadcast into {target.bits.type}"
+        ) from error
+    result: Array = given
+    return result
 
 
 def apply_elementwise(name: str, *operands: Any) -> Array:
@@ -413,18 +600,9 @@ def _elementwise(name: str, *operands: Any) -> Array:
         if len(operands) == 2:
             _remember(name, first.dtype, result.dtype, profile)
         return Array(result)
-    weak = [isinstance(x, bool | int | float) and not isinstance(x, np.generic) for x in operands]
-    arrays = [None if w else asarray(x) for x, w in zip(operands, weak, strict=True)]
-    condition = arrays[:1] if name == "select" else []
-    typed = [a for a in arrays[len(condition) :] if a is not None]
-    if not typed:
-        typed = [asarray(x) for x in operands[len(condition) :]]
-    common = typed[0].dtype
-    for a in typed[1:]:
-        common = result_type(common, a.dtype)
-    filled = [_scalar(x, common) if a is None else a for x, a in zip(operands, arrays, strict=True)]
-    for a in filled[len(condition) :]:
-        common = result_type(common, a.dtype)
+    condition = [asarray(x) for x in operands[:1]] if name == "select" else []
+    arrays, common = _typed(operands[len(condition) :])
+    filled = [*condition, *arrays]
     op = ops.by_name(name)
     if common.kind in ("signed", "unsigned", "bool") and name in _TO_FLOAT:
         common = _default_float
@@ -432,8 +610,8 @@ def _elementwise(name: str, *operands: Any) -> Array:
     immediate = profile.scalar == "float32_immediate" and common.device and common.bits < 32
     if immediate and common.kind == "float" and not ops.moves_bits(op):  # C8
         values = [
-            asarray(x, dtypes.float32) if w else v
-            for x, w, v in zip(operands, weak, values, strict=True)
+            asarray(x, dtypes.float32) if is_weak(x) else v
+            for x, v in zip(operands, values, strict=True)
         ]
     try:
         dims = np.broadcast_shapes(*(a.shape for a in values))
