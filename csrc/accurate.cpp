@@ -264,11 +264,17 @@ float gelu_sigmoid_dx(float x) {
 
 namespace {
 
+// Rounds a value with an error below `error`, unless a boundary or zero is that near.
+bool round_quickly(double value, double error, float& result) {
+    result = static_cast<float>(value - error);
+    const float other = static_cast<float>(value + error);
+    return std::bit_cast<uint32_t>(result) == std::bit_cast<uint32_t>(other);
+}
+
 // Rounds a positive value with a relative error below 2^-41, unless a boundary is that near. (power has
 // the largest: 2^-51 of a logarithm up to 150 is 2^-44 of the result.)
 bool round_quickly(double value, float& result) {
-    result = static_cast<float>(value * (1 - 0x1p-40));
-    return result == static_cast<float>(value * (1 + 0x1p-40));
+    return round_quickly(value, value * 0x1p-40, result);
 }
 
 template <int terms>
@@ -311,13 +317,29 @@ double quick_log2(float x) {
            two_over_ln2 * s * inverse_polynomial(s * s);
 }
 
-// 2^t for |t| <= 200
+constexpr double ln2_double = 0x1.62e42fefa39efp-1;
+// The exponents told apart: 2^-200 is nothing beside a float32, and rounds to 0.
+constexpr double quick_range = 200;
+
+double quick_range_clamped(double t) {
+    return t > quick_range ? quick_range : t < -quick_range ? -quick_range : t;
+}
+
+// 2^t for |t| <= quick_range
 double quick_exp2(double t) {
-    constexpr double round_to_integer = 0x1.8p52, ln2 = 0x1.62e42fefa39efp-1;
+    constexpr double round_to_integer = 0x1.8p52;
     const double shifted = t + round_to_integer;
-    const double r = (t - (shifted - round_to_integer)) * ln2;
+    const double r = (t - (shifted - round_to_integer)) * ln2_double;
     const int64_t k = std::bit_cast<int64_t>(shifted) - std::bit_cast<int64_t>(round_to_integer);
     return exp_polynomial(r) * std::bit_cast<double>(static_cast<uint64_t>(1023 + k) << 52);
+}
+
+// ln(1 + w) for 0 < w <= 1: 2 artanh(w/(2 + w)), or ln 2 more with (1 + w)/2 in place of 1 + w.
+double quick_log1p(double w) {
+    constexpr double sqrt2_minus_1 = 0x1.a827999fcef32p-2;
+    const bool large = w > sqrt2_minus_1;
+    const double s = large ? (w - 1) / (w + 3) : w / (w + 2);
+    return (large ? ln2_double : 0) + 2 * s * inverse_polynomial(s * s);
 }
 
 // arctan(low/high) for 0 <= low <= high: arctan q = arctan c + arctan (q - c)/(1 + qc), c = i/4 near q.
@@ -348,7 +370,7 @@ float with_sign(float x, bool negative) { return negative ? -x : x; }
 float power_of_positive(float x, float y) {
     const double t = y * quick_log2(x);
     float result;
-    if (round_quickly(quick_exp2(t > 200 ? 200 : t < -200 ? -200 : t), result)) return result;
+    if (round_quickly(quick_exp2(quick_range_clamped(t)), result)) return result;
     const bool may_be_rational = y > 0 && y <= 15 && parity(8 * y) != Parity::fractional;
     return decided(
         [=]<int L>(const Ball<L>& base, const Ball<L>& exponent) {
@@ -413,6 +435,40 @@ float hypot(float x, float y) {
     const double wide_a = a, wide_b = b;
     if (round_quickly(__builtin_sqrt(wide_a * wide_a + wide_b * wide_b), result)) return result;
     return decided([](const auto& a, const auto& b) { return sqrt(a * a + b * b); }, a, b);
+}
+
+namespace {
+
+// The logarithm of c^x + c^y to a base c: the larger operand plus the logarithm of 1 + c^(low - high).
+// The exponent of two, below 200, has a relative error of at most 4 units of 2^-53, that logarithm
+// therefore one below 2^-43; the larger operand is exact. The result is irrational (Lindemann and
+// Weierstrass; to the base 2, of unequal operands, by the norm of 1 + 2^(low - high)): no boundary, so
+// `accurately`, a function of the larger and the smaller operand, decides what float64 cannot.
+template <class F>
+float log_of_sum(float x, float y, double ln_base, const F& accurately) {
+    if (x != x || y != y) return nan;
+    const float high = x > y ? x : y, low = x > y ? y : x;
+    if (high == inf || low == -inf) return high + 0.0f;  // ln(e^-0 + 0) is +0
+    const double t = (static_cast<double>(low) - high) * (ln_base / ln2_double);
+    const double rest = quick_log1p(quick_exp2(quick_range_clamped(t))) * (1 / ln_base);
+    const double sum = high + rest;
+    float result;
+    if (round_quickly(sum, rest * 0x1p-43 + __builtin_fabs(sum) * 0x1p-50, result)) return result;
+    return decided(accurately, high, low);
+}
+
+}  // namespace
+
+float logaddexp(float x, float y) {
+    return log_of_sum(x, y, 1,
+                      [](const auto& high, const auto& low) { return high + log1p(exp(low - high)); });
+}
+
+float logaddexp2(float x, float y) {
+    if (x == y) return x + 1;
+    return log_of_sum(x, y, ln2_double, []<int L>(const Ball<L>& high, const Ball<L>& low) {
+        return high + log1p(exp2(low - high)) * inverse_ln2<L>();
+    });
 }
 
 }  // namespace neuronsim::accurate

@@ -43,5 +43,7 @@ float gelu_sigmoid_dx(float x);
 float power(float x, float y);
 float atan2(float y, float x);
 float hypot(float x, float y);
+float logaddexp(float x, float y);   // ln(e^x + e^y)
+float logaddexp2(float x, float y);  // log2(2^x + 2^y)
 
 }  // namespace neuronsim::accurate

@@ -61,6 +61,10 @@ struct Angle : Exact {  // atan2(a, b)
     static bool vanishes(float a, float b) { return a != 0 && b - b == 0; }
 };
 
+struct LogarithmOfSum : Exact {  // 0 is exact only in log2(2^-1 + 2^-1)
+    static bool vanishes(float a, float b) { return a != b && a - a == 0 && b - b == 0; }
+};
+
 // Counters of 32 bits, so that the compiler can vectorise.
 template <class Rule, class T>
 void count(const float* y, const T* a, const T* b, int n, Observed& seen) {
@@ -99,6 +103,9 @@ Count counter_of(Op op) {
             return count<Power, float>;
         case Op::atan2:
             return count<Angle, float>;
+        case Op::logaddexp:
+        case Op::logaddexp2:
+            return count<LogarithmOfSum, float>;
         case Op::fmod:
         case Op::remainder:
         case Op::hypot:

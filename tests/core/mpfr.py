@@ -59,6 +59,12 @@ def _rsqrt(x: Any) -> Any:
     return gmpy2.div(1, x) if gmpy2.is_zero(x) else gmpy2.rec_sqrt(x)  # its rec_sqrt(-0) is +Inf (D3)
 
 
+def _log_of_sum(x: Any, y: Any, exponential: Any, log_of_one_plus: Any) -> Any:
+    high, low = (x, y) if x > y else (y, x)  # a NaN is one of them
+    difference = low - high if low != high else mpfr(0)
+    return high + log_of_one_plus(exponential(difference))
+
+
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": gmpy2.exp,
     "exp2": gmpy2.exp2,
@@ -102,6 +108,10 @@ PAIR_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "power": lambda x, y: x**y,
     "atan2": gmpy2.atan2,
     "hypot": gmpy2.hypot,
+    "logaddexp": lambda x, y: _log_of_sum(x, y, gmpy2.exp, gmpy2.log1p),
+    "logaddexp2": lambda x, y: _log_of_sum(
+        *(x, y, gmpy2.exp2, lambda r: gmpy2.log1p(r) / gmpy2.const_log2())
+    ),
 }
 
 # The limits that the formulas above give as 0 times infinity.

@@ -227,6 +227,8 @@ _elementwise("acos",        "acos",        "Acos",  1, "scalar", "activation")
 _elementwise("atan",        "",            "",      1, "scalar", "activation")
 _elementwise("atan2",       "atan2",       "Atan2", 2, "gpsimd", "tensor_tensor")
 _elementwise("hypot",       "",            "",      2, "gpsimd", "tensor_tensor")
+_elementwise("logaddexp",   "",            "",      2, "gpsimd", "tensor_tensor")
+_elementwise("logaddexp2",  "",            "",      2, "gpsimd", "tensor_tensor")
 _elementwise("sinh",        "sinh",        "Sinh",  1, "scalar", "activation")
 _elementwise("cosh",        "cosh",        "Cosh",  1, "scalar", "activation")
 _elementwise("tanh",        "tanh",        "Tanh",  1, "scalar", "activation")
@@ -347,7 +349,7 @@ OPCODES = frozenset(op.opcode for op in OPS.values() if op.opcode) | {"custom-ca
 # Arrays of integers take the default float type first: NumPy's functions give them floats.
 FUNCTIONS_OF_FLOATS = frozenset(
     op.name for op in OPS.values() if op.core is not None and CORE_KINDS[op.core] == "function"
-) | {"sqrt", "reciprocal", "atan2", "hypot"}
+) | {"sqrt", "reciprocal", "atan2", "hypot", "logaddexp", "logaddexp2"}
 
 
 def by_opcode(opcode: str, attributes: Attributes) -> Op:

@@ -285,4 +285,40 @@ def hypot(a: int, b: int) -> int:
     return nearest(Fraction(2 * root + (root * root != square), 2**151))
 
 
+def _log_of_sum(a: int, b: int, ln_base: Callable[[int], Interval]) -> int:
+    """The logarithm of c^a + c^b to the base c, ln c being given to so many digits. It is irrational
+    but for operands that are equal, of base 2.
+    """
+    x, y = decode("float32", a), decode("float32", b)
+    if "nan" in (x.kind, y.kind):
+        return NAN
+    if INF in (a, b):
+        return INF
+    if MINUS_INF in (a, b):  # a zero is ln 1, which is +0
+        other = b if a == MINUS_INF else a
+        return 0 if other == MINUS_ZERO else other
+    high, low = max(x.value, y.value), min(x.value, y.value)
+
+    def formula(digits: int) -> Interval:
+        scale = ln_base(digits)
+        ratio = (Interval.of(low - high, digits) * scale).exp()
+        return Interval.of(high, digits) + (1 + ratio).log() / scale
+
+    return decide(formula)
+
+
+def logaddexp(a: int, b: int) -> int:
+    """ln(e^a + e^b)."""
+    return _log_of_sum(a, b, lambda digits: Interval.of(1, digits))
+
+
+def logaddexp2(a: int, b: int) -> int:
+    """log2(2^a + 2^b)."""
+    x, y = decode("float32", a), decode("float32", b)
+    if x.kind == y.kind == "finite" and x.value == y.value:
+        return nearest(x.value + 1)
+    return _log_of_sum(a, b, lambda digits: Interval.of(2, digits).log())
+
+
 FUNCTIONS |= {"power": power, "atan2": atan2, "hypot": hypot}
+FUNCTIONS |= {"logaddexp": logaddexp, "logaddexp2": logaddexp2}
