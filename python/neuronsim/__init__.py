@@ -19,6 +19,37 @@ from neuronsim.arrays import *  # noqa: F403
 from neuronsim.arrays import __all__ as _functions
 from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array, default_dtype, set_default_dtype
+from neuronsim.arrays.constants import e, euler_gamma, inf, nan, newaxis, pi
+from neuronsim.arrays.types import (
+    bool_,
+    byte,
+    cdouble,
+    complexfloating,
+    csingle,
+    double,
+    floating,
+    generic,
+    half,
+    inexact,
+    int_,
+    intc,
+    integer,
+    intp,
+    long,
+    longlong,
+    number,
+    short,
+    signedinteger,
+    single,
+    ubyte,
+    uint,
+    uintc,
+    uintp,
+    ulong,
+    ulonglong,
+    unsignedinteger,
+    ushort,
+)
 from neuronsim.dtypes import (
     DType,
     bfloat16,
@@ -35,7 +66,6 @@ from neuronsim.dtypes import (
     int16,
     int32,
     int64,
-    result_type,
     tfloat32,
     uint8,
     uint16,
@@ -49,6 +79,7 @@ from neuronsim.processor import available_isas, isa, num_threads, set_isa, set_n
 from neuronsim.profiles import Profile, current_profile, seed_rounding, use_profile
 
 __version__ = "0.1.0"
+ndarray = Array  # NumPy's name of the class
 
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
@@ -75,9 +106,13 @@ __all__ = [
     *("Array", "DType", "NeuronSimError", "Profile", "WindowDimension", "available_isas", "bool"),
     *("bfloat16", "complex64", "complex128", "current_profile", "default_dtype", "float8_e3m4"),
     *("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64", "int8"),
-    *("int16", "int32", "int64", "isa", "nn", "num_threads", "result_type", "seed_rounding"),
+    *("int16", "int32", "int64", "isa", "nn", "num_threads", "seed_rounding"),
     *("set_default_dtype", "set_isa", "set_num_threads", "tfloat32", "uint8", "uint16", "uint32"),
-    *("uint64", "use_profile"),
+    *("uint64", "use_profile", "e", "euler_gamma", "inf", "nan", "ndarray", "newaxis", "pi"),
+    *("bool_", "byte", "cdouble", "complexfloating", "csingle", "double", "floating", "generic"),
+    *("half", "inexact", "int_", "intc", "integer", "intp", "long", "longlong", "number", "short"),
+    *("signedinteger", "single", "ubyte", "uint", "uintc", "uintp", "ulong", "ulonglong"),
+    *("unsignedinteger", "ushort"),
 ]
 
 

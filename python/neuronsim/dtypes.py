@@ -9,26 +9,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import ml_dtypes
 import numpy as np
 
 from neuronsim import _core
-from neuronsim.errors import UnsupportedType, nearest
+from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
 
 Kind = Literal["float", "signed", "unsigned", "bool", "complex"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type. Instances are unique, so `is` and `==` agree.
+    """One element type. Instances are unique; `==` also takes the names and NumPy types that stand for
+    one, whose hashes differ, as they do for NumPy's types.
 
-    `storage` is the NumPy type of the bits in memory, `numpy` the type that `__array__` gives;
-    `code` is the core's number for it (None for types that only the host computes with, and for
-    open formats).
+    Called, it makes an Array, as NumPy's scalar types make scalars. `kind` is a word, where NumPy has a
+    letter; `device` says whether Trn1 has the type. `storage` is the NumPy type of the bits in memory,
+    `numpy` the type that `__array__` gives; `code` is the core's number for it (None for types that
+    only the host computes with, and for open formats).
+
+    >>> float32 == "float32", float32 == np.float32, tfloat32 == np.float32
+    (True, True, False)
     """
 
     name: str
@@ -43,11 +49,36 @@ class DType:
     has_inf: bool = False
     nan_bits: int = 0
 
+    # How an Array is made of a value and a type: set by `arrays`, which lies above.
+    make_array: ClassVar[Callable[[Any, DType], Any]]
+
+    def __call__(self, x: Any = 0, /) -> Any:
+        """An Array of `x` in this type, rounded once from its exact value (C1); 0-d of a number."""
+        return DType.make_array(x, self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType) or other is None:
+            return self is other
+        try:
+            return self is as_dtype(other)  # type: ignore[arg-type]
+        except UnsupportedType:
+            return False
+
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
         return f"neuronsim.{self.name}"
 
+    def __str__(self) -> str:
+        return self.name
+
     def __reduce__(self) -> tuple[Any, ...]:
         return as_dtype, (self.name,)  # so that a copy is the same instance
+
+    @property
+    def type(self) -> DType:
+        """The type itself: what NumPy's dtypes call to make a scalar."""
+        return self
 
     @property
     def itemsize(self) -> int:
@@ -139,6 +170,8 @@ DTYPES: dict[str, DType] = {
 _BY_NUMPY = {t.numpy: t for t in DTYPES.values() if t is not tfloat32}
 
 DTypeLike: TypeAlias = DType | str | type | np.dtype
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+CASTING: tuple[Casting, ...] = get_args(Casting)
 
 
 def float_format(exponent_bits: int, mantissa_bits: int) -> DType:
@@ -247,3 +280,43 @@ def result_type(a: DType, b: DType) -> DType:
             f"{a.name} and {b.name} have no common type: convert one of them with astype"
         )
     return found
+
+
+_ORDER_OF_KINDS: tuple[Kind, ...] = ("bool", "unsigned", "signed", "float", "complex")
+
+
+def can_cast(a: DType, b: DType, casting: Casting = "safe") -> bool:
+    """Whether NumPy's rule `casting` lets values of `a` become `b`: "no" and "equiv" the type itself;
+    "safe" a type that holds every value (of NumPy's own types, what NumPy says); "same_kind" also a
+    narrower type of the kind and any type of a kind that follows in bool, unsigned, signed, float,
+    complex; "unsafe" all but complex to real, which raises (C6).
+
+    >>> can_cast(float16, float32), can_cast(float32, bfloat16), can_cast(float16, bfloat16)
+    (True, False, False)
+    >>> can_cast(float32, bfloat16, "same_kind")
+    True
+    """
+    if casting not in CASTING:
+        raise InvalidArgument(
+            f"casting is one of {', '.join(CASTING)}, not {casting!r}{nearest(str(casting), CASTING)}"
+        )
+    if a is b:
+        return True
+    if casting in ("no", "equiv"):
+        return False
+    rank = _ORDER_OF_KINDS.index(b.kind) - _ORDER_OF_KINDS.index(a.kind)
+    if casting == "unsafe":
+        return a.kind != "complex" or b.kind == "complex"
+    return (casting == "same_kind" and rank >= 0) or _holds(b, a)
+
+
+def _holds(b: DType, a: DType) -> bool:
+    """Whether `b` is a safe type for the values of `a`, which is another."""
+    if all(t.numpy.isbuiltin == 1 and t is not tfloat32 for t in (a, b)):
+        return np.can_cast(a.numpy, b.numpy)
+    try:
+        common = result_type(a, b)
+    except UnsupportedType:
+        return False
+    is_exact = a.kind not in ("signed", "unsigned") or a.bits <= b.mantissa_bits + 1
+    return common is b and is_exact

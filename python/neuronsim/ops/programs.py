@@ -21,6 +21,7 @@ CORE_KINDS = {name: kind for name, _, kind in _core.OPS}
 _RANGES = {name: _core.RESTRICT + index for index, name in enumerate(_core.INPUT_RANGES)}
 _NARROW = [DTYPES[name].exponent_bits > 0 and name != "float32" for name in _core.DTYPES]
 _FLOAT_ONLY = ("floating", "function", "sign")
+_HOST = frozenset({dtypes.float64, dtypes.complex64, dtypes.complex128})
 # What bool has beside comparisons and select (E8).
 _ON_BOOL = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "logical_not"})
 
@@ -37,7 +38,7 @@ def core_code(dtype: DType, what: str) -> int:
 
 def is_host(dtype: DType) -> bool:
     """Whether NumPy computes with the type on the host (H1)."""
-    return dtype in (dtypes.float64, dtypes.complex64, dtypes.complex128)
+    return dtype in _HOST
 
 
 def core_name(op: Op, operand: DType) -> str:

@@ -1,0 +1,405 @@
+"""Types of arrays: limits, kinds, casts, common types against NumPy, ml_dtypes, array_api_strict."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy
+import pytest
+
+import neuronsim as np
+from neuronsim.dtypes import CASTING, DTYPES, DType
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
+from neuronsim.reference.formats import FORMATS, decode
+
+pytestmark = pytest.mark.isa_independent
+
+FLOATS = [t for t in DTYPES.values() if t.kind == "float"]
+INTEGERS = [t for t in DTYPES.values() if t.kind in ("signed", "unsigned")]
+NATIVE = [t for t in DTYPES.values() if t.name != "tfloat32" and t.numpy.isbuiltin == 1]
+KINDS = ["bool", "signed integer", "unsigned integer", "integral", "real floating"]
+KINDS += ["complex floating", "numeric"]
+KINDS_OF_NUMPY = ["generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact"]
+KINDS_OF_NUMPY += ["floating", "complexfloating"]
+
+
+@pytest.fixture
+def strict() -> Any:
+    return pytest.importorskip("array_api_strict")
+
+
+@cache
+def finite_magnitudes(t: DType) -> frozenset[Fraction]:
+    """Of every encoding of a format of 16 bits or fewer, by the slow twin."""
+    numbers = (decode(t.name, w) for w in range(1 << t.bits))
+    return frozenset(x.magnitude for x in numbers if x.kind == "finite")
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("t", FLOATS, ids=str)
+def test_finfo_F_equals_the_libraries(t: DType) -> None:
+    if t is np.tfloat32:  # no library has it: exact arithmetic on the format
+        found = np.finfo(t)
+        assert found.eps == 2.0**-10
+        assert found.max == -found.min == math.ldexp(2 - 2.0**-10, 127)
+        assert found.smallest_normal == found.tiny == 2.0**-126
+        assert (found.smallest_subnormal, found.bits) == (2.0**-136, 19)
+        return
+    expected, found = ml_dtypes.finfo(t.numpy), np.finfo(t)
+    for name in ("eps", "max", "min", "smallest_normal", "tiny", "smallest_subnormal"):
+        value = getattr(found, name)
+        assert type(value) is float
+        assert value == float(getattr(expected, name)), name
+    assert (found.bits, found.dtype) == (expected.bits, t)
+    # By NumPy's formula; ml_dtypes says 1 digit of formats that hold none.
+    digits = expected.precision if t.bits > 8 else int(-math.log10(float(expected.eps)))
+    assert (found.precision, found.resolution) == (digits, 10.0**-digits)
+
+
+@pytest.mark.parametrize("t", [t for t in FLOATS if t.exponent_bits], ids=str)
+def test_finfo_F_is_of_the_slow_twins_numbers(t: DType) -> None:
+    """The least of all magnitudes, and of 16 bits and fewer the greatest."""
+    if t.bits <= 16:
+        finite = finite_magnitudes(t)
+        assert max(finite) == Fraction(np.finfo(t).max)
+        assert min(finite - {Fraction(0)}) == Fraction(np.finfo(t).smallest_subnormal)
+        return
+    least = decode(t.name, 1 << FORMATS[t.name].shift)
+    assert least.value == Fraction(np.finfo(t).smallest_subnormal)
+
+
+@pytest.mark.parametrize("t", INTEGERS, ids=str)
+def test_iinfo_equals_numpys(t: DType) -> None:
+    expected, found = numpy.iinfo(t.numpy), np.iinfo(t)
+    assert (found.bits, found.max, found.min) == (expected.bits, expected.max, expected.min)
+    assert found.dtype is t
+    assert all(type(v) is int for v in (found.bits, found.max, found.min))
+
+
+def test_limits_take_types_names_and_arrays() -> None:
+    x = np.ones((2, 2), dtype=np.bfloat16)
+    assert np.finfo(x) == np.finfo("bfloat16") == np.finfo(ml_dtypes.bfloat16) == np.finfo(x.dtype)
+    assert np.finfo(numpy.ones(2, numpy.float32)) == np.finfo(np.float32)
+    assert np.iinfo(np.asarray([1, 2])) == np.iinfo(int) == np.iinfo(numpy.int64)
+
+
+def test_finfo_of_a_complex_type_is_of_its_parts() -> None:
+    assert np.finfo(np.complex64) == np.finfo(np.float32)
+    assert np.finfo(np.complex128).dtype is np.float64
+    assert np.finfo(np.complex128).bits == 64
+
+
+@pytest.mark.parametrize("x", [np.int8, np.bool, "uint64"], ids=str)
+def test_finfo_of_no_float_type_raises(x: Any) -> None:
+    with pytest.raises(InvalidArgument, match="iinfo"):
+        np.finfo(x)
+
+
+@pytest.mark.parametrize("x", [np.float32, np.bool, np.bfloat16, np.complex64], ids=str)
+def test_iinfo_of_no_integer_type_raises(x: Any) -> None:
+    with pytest.raises(ValueError, match="finfo"):
+        np.iinfo(x)
+    with pytest.raises(UnsupportedType):
+        np.iinfo("int4")
+
+
+# ---- kinds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("t", DTYPES.values(), ids=str)
+def test_isdtype_agrees_with_array_api_strict(t: DType, strict: Any) -> None:
+    """A device format counts as float32 does."""
+    like = getattr(strict, t.name, strict.float32)
+    for kind in KINDS:
+        assert np.isdtype(t, kind) is strict.isdtype(like, kind), kind
+    for pair in itertools.combinations(KINDS, 2):
+        assert np.isdtype(t, pair) is strict.isdtype(like, pair), pair
+    assert np.isdtype(t, t)
+    assert [o for o in DTYPES.values() if np.isdtype(t, o)] == [t]
+    assert np.isdtype(t, ("bool", t))
+
+
+def test_isdtype_refuses_what_is_no_kind() -> None:
+    with pytest.raises(InvalidArgument, match="did you mean 'real floating'"):
+        np.isdtype(np.float32, "real floatin")
+    with pytest.raises(UnsupportedType):
+        np.isdtype(np.float32, None)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedType):
+        np.isdtype("floaty", "real floating")
+
+
+@pytest.mark.parametrize("t", DTYPES.values(), ids=str)
+def test_issubdtype_is_numpys_hierarchy(t: DType) -> None:
+    """A device format stands where float16 does."""
+    like = t.numpy if t in NATIVE else numpy.dtype(numpy.float16)
+    for kind in KINDS_OF_NUMPY:
+        expected = numpy.issubdtype(like, getattr(numpy, kind))
+        assert np.issubdtype(t, getattr(np, kind)) is expected, kind
+        assert np.issubdtype(t, getattr(numpy, kind)) is expected, kind
+        assert np.issubdtype(t, kind) is expected, kind
+    assert [o for o in DTYPES.values() if np.issubdtype(t, o)] == [t]
+
+
+def test_issubdtype_of_abstract_types() -> None:
+    for a, b in itertools.product(KINDS_OF_NUMPY, repeat=2):
+        expected = numpy.issubdtype(getattr(numpy, a), getattr(numpy, b))
+        assert np.issubdtype(getattr(np, a), getattr(np, b)) is expected
+    assert not np.issubdtype(np.floating, np.float32)
+
+
+def test_isinstance_of_abstract_types_finds_scalars() -> None:
+    three = np.asarray(3)
+    assert isinstance(three, np.integer)
+    assert isinstance(numpy.int8(3), np.signedinteger)
+    assert isinstance(np.asarray(1.0, dtype=np.float8_e4m3), np.floating)
+    assert not isinstance(three, np.floating)
+    assert not isinstance(np.asarray([3]), np.integer)
+    assert not isinstance(3, np.integer)
+    assert not isinstance(numpy.str_("3"), np.generic)
+
+
+def test_complex_real_and_scalar() -> None:
+    assert np.iscomplexobj(1j)
+    assert np.iscomplexobj(np.asarray([1j, 2]))
+    assert not np.iscomplexobj(np.asarray([1.0]))
+    assert np.isrealobj([True])
+    for x in (3, 2.5, 1j, True, "a", numpy.float32(1)):
+        assert np.isscalar(x) is numpy.isscalar(x) is True
+    for y in ([1], None, numpy.ones(1), (1,)):
+        assert np.isscalar(y) is numpy.isscalar(y) is False
+    assert np.isscalar(np.asarray(1.0))
+    assert not np.isscalar(np.asarray([1.0]))
+
+
+# ---- casts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("casting", CASTING)
+def test_can_cast_between_numpys_types_is_numpys(casting: Any) -> None:
+    for a, b in itertools.product(NATIVE, repeat=2):
+        expected = numpy.can_cast(a.numpy, b.numpy, casting)
+        if casting == "unsafe" and a.kind == "complex" and b.kind != "complex":
+            expected = False  # C6
+        assert np.can_cast(a, b, casting=casting) is expected, (a, b)
+
+
+def test_can_cast_agrees_with_array_api_strict_within_kinds(strict: Any) -> None:
+    for a, b in itertools.product([t for t in NATIVE if t is not np.float16], repeat=2):
+        both = [getattr(strict, t.name) for t in (a, b)]
+        if strict.can_cast(*both):
+            assert np.can_cast(a, b), (a, b)
+        elif a.kind == b.kind:
+            assert not np.can_cast(a, b), (a, b)
+
+
+def test_a_safe_cast_to_a_device_format_loses_nothing() -> None:
+    """Every pair of floats of 16 bits or fewer, every value: a safe cast is exact, others are not."""
+    narrow = [t for t in FLOATS if t.bits <= 16]
+    for a, b in itertools.product(narrow, repeat=2):
+        exact = finite_magnitudes(a) <= finite_magnitudes(b) and (b.has_inf or not a.has_inf)
+        if np.can_cast(a, b):
+            assert exact, (a, b)
+        elif exact:  # exact but outside the lattice's step: two kinds of float8 meet in bfloat16
+            assert a.bits == b.bits == 8, (a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("int8", "float16", True),
+        ("int8", "bfloat16", True),
+        ("int16", "bfloat16", False),
+        ("uint8", "float8_e4m3", False),
+        ("bool", "float8_e4m3", True),
+        ("float8_e4m3", "bfloat16", True),
+        ("bfloat16", "tfloat32", True),
+        ("tfloat32", "float32", True),
+        ("float32", "tfloat32", False),
+        ("bfloat16", "float16", False),
+        ("int16", "tfloat32", False),
+        ("bfloat16", "int64", False),
+        ("bfloat16", "complex64", True),
+    ],
+)
+def test_safe_casts_of_device_formats(a: str, b: str, expected: bool) -> None:
+    assert np.can_cast(a, b) is expected
+    assert np.can_cast(np.zeros(3, dtype=a), b) is expected
+
+
+def test_can_cast_names_its_rules() -> None:
+    with pytest.raises(InvalidArgument, match="did you mean 'same_kind'"):
+        np.can_cast("float32", "float16", casting="samekind")  # type: ignore[arg-type]
+
+
+# ---- common types --------------------------------------------------------------------------------
+
+
+def name_of(strict_type: Any) -> str:
+    return str(strict_type).removeprefix("array_api_strict.")
+
+
+def test_result_type_agrees_with_array_api_strict(strict: Any) -> None:
+    """Every pair of the standard's types and Python scalars: where it defines a type, that one."""
+    scalars = [True, 3, 2.5, 1j]
+    types = [t for t in NATIVE if t is not np.float16]
+    for a, b in itertools.product(types, repeat=2):
+        try:
+            expected = strict.result_type(*(getattr(strict, t.name) for t in (a, b)))
+        except TypeError:
+            continue
+        assert np.result_type(a, b).name == np.promote_types(a, b).name
+        assert np.result_type(np.zeros(2, dtype=a), b) == str(expected).removeprefix(
+            "array_api_strict."
+        )
+    for t, x in itertools.product(types, scalars):
+        try:
+            expected = strict.result_type(getattr(strict, t.name), x)
+        except TypeError:
+            continue
+        assert np.result_type(t, x) == name_of(expected), (t, x)
+
+
+def test_result_type_C8_of_weak_numbers() -> None:
+    """The default types are float32, int64 and complex64."""
+    cases = [
+        ((np.int8, 2.5), np.float32),
+        ((np.bool, 2.5), np.float32),
+        ((np.bool, 3), np.int64),
+        ((np.bfloat16, 3, 2.5, True), np.bfloat16),
+        ((np.float8_e4m3, 1j), np.complex64),
+        ((np.float64, 1j), np.complex128),
+        ((np.uint8, 1j), np.complex64),
+        ((1, 2.5), np.float32),
+        ((1, True), np.int64),
+        ((True,), np.bool),
+        ((1j,), np.complex64),
+        ((float,), np.float64),
+        ((numpy.float64(2.5), np.float32), np.float64),
+        ((numpy.ones(2, numpy.int8), "int16"), np.int16),
+    ]
+    for operands, expected in cases:
+        assert np.result_type(*operands) is expected, operands
+        assert np.result_type(*reversed(operands)) is expected, operands
+
+
+def test_result_type_is_that_of_an_operation() -> None:
+    """Of arrays with arrays and with numbers: what + gives."""
+    types = [t for t in DTYPES.values() if t.device and t.kind != "bool"]
+    for a, b in itertools.combinations_with_replacement(types, 2):
+        x, y = np.ones(1, dtype=a), np.ones(1, dtype=b)
+        try:
+            expected = (x + y).dtype
+        except UnsupportedType:
+            with pytest.raises(UnsupportedType):
+                np.result_type(x, y)
+            continue
+        assert np.result_type(x, y) is expected
+    for t, number in itertools.product(types, (True, 1, 2.5)):
+        x = np.ones(1, dtype=t)
+        assert np.result_type(x, number) is (x + number).dtype
+
+
+def test_result_type_follows_the_default_type() -> None:
+    before = np.default_dtype()
+    np.set_default_dtype("bfloat16")
+    try:
+        assert np.result_type(np.int32, 0.5) is np.bfloat16
+        assert np.common_type(np.asarray([1])) is np.bfloat16
+    finally:
+        np.set_default_dtype(before)
+
+
+def test_common_types_have_errors() -> None:
+    with pytest.raises(ValueError, match="needs an array"):
+        np.result_type()
+    with pytest.raises(UnsupportedType, match="astype"):
+        np.promote_types("int64", "uint64")
+    with pytest.raises(UnsupportedType, match="bfloat17"):
+        np.result_type("bfloat17")
+    with pytest.raises(InvalidArgument, match="bool"):
+        np.common_type(np.asarray([True]))
+
+
+def test_common_type_of_numbers() -> None:
+    x = [np.asarray([1.0], dtype=t) for t in ("float32", "float64", "bfloat16", "float16")]
+    assert np.common_type(x[0], x[1]) is np.float64
+    assert np.common_type(x[2], x[3]) is np.float32
+    assert np.common_type(x[2]) is np.bfloat16
+    assert np.common_type(x[2], np.asarray([1j])) is np.complex64
+    assert np.common_type() is np.float32
+
+
+@pytest.mark.parametrize("x", [0, 1, 255, 256, -1, -129, 2**40, -(2**40), 0.5, 1e30, 1e300, True, 1j])
+def test_min_scalar_type_is_numpys(x: Any) -> None:
+    assert np.min_scalar_type(x) == numpy.min_scalar_type(x)
+    assert np.min_scalar_type(numpy.ones(3, numpy.int16)) is np.int16
+    assert np.min_scalar_type(np.asarray(1.0, dtype=np.bfloat16)) is np.bfloat16
+
+
+# ---- DTypes as NumPy's ---------------------------------------------------------------------------
+
+
+def test_dtype_finds_what_names_a_type() -> None:
+    for t in DTYPES.values():
+        assert np.dtype(t) is np.dtype(t.name) is np.dtype(np.zeros(2, dtype=t)) is t
+    assert np.dtype(float) is np.float64
+    assert np.dtype(numpy.dtype("int8")) is np.int8
+    with pytest.raises(UnsupportedType, match="no arrays of float"):
+        np.dtype("float(6,9)")
+
+
+@pytest.mark.parametrize("t", DTYPES.values(), ids=str)
+def test_a_type_called_makes_arrays(t: DType) -> None:
+    zero, pair = t(), t([0, 1])
+    assert (zero.dtype, zero.shape, bool(zero)) == (t, (), False)
+    assert (pair.dtype, pair.shape) == (t, (2,))
+    assert np.zeros(2, dtype=t).dtype.type(1).dtype is t
+
+
+def test_a_type_called_rounds_once_C1() -> None:
+    """1 + 2^-8 + 2^-40 is 1.0 through float32."""
+    assert np.bfloat16(1 + 2**-8 + 2**-40).item() == 1.0078125
+    assert np.int8(numpy.float64(3.9)).item() == 3
+    with pytest.raises(OverflowError):
+        np.int8(300)
+
+
+@pytest.mark.parametrize("t", DTYPES.values(), ids=str)
+def test_types_equal_their_names_and_numpys(t: DType) -> None:
+    own = [o for o in DTYPES.values() if o == t.name]
+    assert own == [t]
+    assert t == t.name == str(t) == f"{t}"
+    assert hash(t) == hash(np.dtype(t.name))
+    assert {t: 1}[np.dtype(t.name)] == 1
+    if t is np.tfloat32:
+        assert t != numpy.float32
+        assert t != numpy.dtype("float32")
+    else:
+        assert t == t.numpy == t.numpy.type
+        assert t.numpy == t
+    for other in (None, 3, "f4", "", [], numpy.dtype("U3"), object(), "float(6,9)"):
+        assert t != other
+
+
+def test_other_names_are_numpys() -> None:
+    names = ["byte", "short", "intc", "int_", "intp", "long", "longlong", "ubyte", "ushort", "uintc"]
+    names += ["uint", "uintp", "ulong", "ulonglong", "half", "single", "double", "csingle", "cdouble"]
+    for name in [*names, "bool_"]:
+        assert getattr(np, name) == getattr(numpy, name), name
+    assert np.ndarray is np.Array
+    for name in ("e", "euler_gamma", "inf", "newaxis", "pi"):
+        assert getattr(np, name) == getattr(numpy, name)
+    assert math.isnan(np.nan)
+
+
+def test_errors_of_types_are_neuronsims() -> None:
+    for call in (lambda: np.finfo("int8"), lambda: np.dtype("f"), lambda: np.result_type()):
+        with pytest.raises(NeuronSimError):
+            call()
