@@ -7,82 +7,224 @@ Array(6., dtype=float16)
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import Array, asarray, convert, float_array, number
+from neuronsim.arrays.array_object import (
+    Array,
+    apply_elementwise,
+    array_type,
+    asarray,
+    convert,
+    float_array,
+    number,
+)
 from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
+from neuronsim.arrays.manipulation import broadcast_to, concat
+from neuronsim.arrays.steps import common_arrays, in_float32, write
+from neuronsim.dtypes import DType, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 
 __all__ = [
-    *("cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "reduce_window", "std"),
-    *("sum", "var", "vector_norm"),
+    *("all", "amax", "amin", "any", "count_nonzero", "cumprod", "cumsum", "cumulative_prod"),
+    *("cumulative_sum", "diff", "max", "mean", "min", "nancumprod", "nancumsum", "nanmax", "nanmean"),
+    *("nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "ptp", "reduce_window", "std", "sum"),
+    *("var", "vector_norm"),
 ]
 
 
-def _reduce(reducer: str, x: Array, axis: Axis, keepdims: bool) -> Array:
+def _reduce(
+    reducer: str,
+    x: Array,
+    axis: Axis,
+    keepdims: bool,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> Array:
     reduced = reduced_axes(x, axis)
-    initial = _identity(reducer, x, reduced)
-    result = Array(ops.apply("reduce", [x.bits, initial.bits], dimensions=reduced, reducer=reducer))
-    return result.reshape(kept_shape(x, reduced)) if keepdims else result
+    start = _identity(reducer, x, reduced, where) if initial is None else _initial(initial, x.dtype)
+    if where is not True:
+        x = _or_else(x, _chosen(x, where), identity(reducer, x.dtype))
+    result = Array(ops.apply("reduce", [x.bits, start.bits], dimensions=reduced, reducer=reducer))
+    if keepdims:
+        result = result.reshape(kept_shape(x, reduced))
+    return result if out is None else write(out, result)
 
 
-def _identity(reducer: str, x: Array, axes: Sequence[int]) -> Array:
+def _identity(reducer: str, x: Array, axes: Sequence[int], where: Any) -> Array:
     value = ops.by_name(reducer).identity
-    if value is not None and math.isinf(value) and math.prod(x.shape[a] for a in axes) == 0:
-        raise InvalidArgument(f"{reducer} of no elements has no value")
-    return _limit(reducer, x)
+    if value is not None and math.isinf(value):
+        if math.prod(x.shape[a] for a in axes) == 0:
+            raise InvalidArgument(f"{reducer} of no elements has no value: give initial=")
+        if where is not True:
+            raise InvalidArgument(f"{reducer} with where= may have no elements: give initial=")
+    return identity(reducer, x.dtype)
 
 
-def _limit(reducer: str, x: Array) -> Array:
-    """The reducer's identity in the array's type."""
+def _initial(value: Any, dtype: DType) -> Array:
+    start = convert(asarray(value), dtype) if isinstance(value, Array) else asarray(value, dtype)
+    if start.ndim:
+        raise InvalidArgument(f"initial is a scalar, not an array of the shape {start.shape}")
+    return start
+
+
+@lru_cache
+def identity(reducer: str, dtype: DType) -> Array:
+    """The reducer's identity in a type: the value that changes no other."""
     value = ops.by_name(reducer).identity
     assert value is not None
-    if math.isinf(value) and x.dtype.exponent_bits:
+    if math.isinf(value) and dtype.exponent_bits:
         # Its bits: a conversion of Inf may give something else (C3).
-        t = x.dtype
-        word = ((1 << t.exponent_bits) - 1) << (t.mantissa_bits + 8 * t.itemsize - t.bits)
-        sign_bit = (1 << (8 * t.itemsize - 1)) if value < 0 else 0
-        bits = np.array(word | sign_bit, f"u{t.itemsize}").view(t.storage)
-        return Array(ops.Bits(bits, t))
+        word = ((1 << dtype.exponent_bits) - 1) << (
+            dtype.mantissa_bits + 8 * dtype.itemsize - dtype.bits
+        )
+        sign_bit = (1 << (8 * dtype.itemsize - 1)) if value < 0 else 0
+        bits = np.array(word | sign_bit, f"u{dtype.itemsize}").view(dtype.storage)
+        return Array(ops.Bits(bits, dtype))
     if math.isinf(value):
-        if x.dtype.kind in ("signed", "unsigned"):
-            info = np.iinfo(x.dtype.numpy)
+        if dtype.kind in ("signed", "unsigned"):
+            info = np.iinfo(dtype.numpy)
             value = info.min if value < 0 else info.max
-        elif x.dtype.kind == "bool":
+        elif dtype.kind == "bool":
             value = value > 0
-    return asarray(value, x.dtype)
+    return asarray(value, dtype)
 
 
-def _summable(x: Any) -> Array:
-    """Integers and bool are summed in 64 bits, as the array API standard asks."""
+def _chosen(x: Array, where: Any) -> npt.NDArray[np.bool_]:
+    """`where` as a mask of the shape of `x`."""
+    mask = asarray(where)
+    if mask.dtype is not dtypes.boolean:
+        raise InvalidArgument(f"where is a bool array, not {mask.dtype.name}")
+    return broadcast_to(mask, x.shape).bits.data
+
+
+def _or_else(x: Array, mask: npt.NDArray[np.bool_], other: Array) -> Array:
+    """`x` where the mask holds, else the scalar `other` of its type."""
+    return Array(ops.Bits(np.where(mask, x.bits.data, other.bits.data), x.dtype))
+
+
+def _summable(x: Any, dtype: DTypeLike | None) -> Array:
+    """In the type to sum in: integers and bool in 64 bits, as the array API standard asks."""
     a = asarray(x)
+    if dtype is not None:
+        return convert(a, array_type(dtype))
     if a.dtype.kind in ("signed", "bool"):
         return convert(a, dtypes.int64)
     return convert(a, dtypes.uint64) if a.dtype.kind == "unsigned" else a
 
 
-def sum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:  # noqa: A001
-    """The sum over `axis` by rule R2, accumulated in float32 and rounded once."""
-    return _reduce("add", _summable(x), axis, keepdims)
+def sum(  # noqa: A001
+    x: Any,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = True,
+) -> Array:
+    """The sum over `axis` by rule R2, accumulated in float32 and rounded once; integers in 64 bits.
+
+    With `dtype` the elements are converted to it first. `initial` is added last, in float32. What
+    `where` leaves out counts as 0.
+
+    >>> sum(asarray([[1, 2], [3, 4]]), axis=0, where=asarray([[True, False], [True, True]]))
+    Array([4, 4], dtype=int64)
+    """
+    return _reduce("add", _summable(x, dtype), axis, keepdims, out, initial, where)
 
 
-def prod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The product over `axis` by rule R2."""
-    return _reduce("multiply", _summable(x), axis, keepdims)
+def prod(
+    x: Any,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = True,
+) -> Array:
+    """The product over `axis` by rule R2; `sum` says what the other arguments do. What `where` leaves
+    out counts as 1.
+    """
+    return _reduce("multiply", _summable(x, dtype), axis, keepdims, out, initial, where)
 
 
-def max(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:  # noqa: A001
-    """The maximum over `axis`; a NaN wins (E7)."""
-    return _reduce("maximum", asarray(x), axis, keepdims)
+def max(  # noqa: A001
+    x: Any,
+    /,
+    axis: Axis = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = True,
+) -> Array:
+    """The maximum over `axis`; a NaN wins (E7). No elements, and `where`, need `initial`."""
+    return _reduce("maximum", asarray(x), axis, keepdims, out, initial, where)
 
 
-def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:  # noqa: A001
-    """The minimum over `axis`; a NaN wins (E7)."""
-    return _reduce("minimum", asarray(x), axis, keepdims)
+def min(  # noqa: A001
+    x: Any,
+    /,
+    axis: Axis = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = True,
+) -> Array:
+    """The minimum over `axis`; a NaN wins (E7). No elements, and `where`, need `initial`."""
+    return _reduce("minimum", asarray(x), axis, keepdims, out, initial, where)
+
+
+amax, amin = max, min
+
+
+def ptp(x: Any, /, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Array:
+    """The maximum minus the minimum over `axis`, rounded once (E2)."""
+    a = asarray(x)
+    found = apply_elementwise("subtract", max(a, axis, None, keepdims), min(a, axis, None, keepdims))
+    return found if out is None else write(out, found)
+
+
+def _truth(x: Any) -> Array:
+    """Which elements are not zero; NaN is not (C6)."""
+    a = asarray(x)
+    if a.dtype.kind == "complex":
+        return asarray(a.bits.data != 0)
+    return convert(a, dtypes.boolean)
+
+
+def all(  # noqa: A001
+    x: Any, /, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = True
+) -> Array:
+    """Whether no element over `axis` is zero; True of no elements. NaN is not zero.
+
+    >>> all(asarray([[1.0, 0.0], [2.0, 3.0]]), axis=1)
+    Array([False,  True], dtype=bool)
+    """
+    return _reduce("multiply", _truth(x), axis, keepdims, out, where=where)
+
+
+def any(  # noqa: A001
+    x: Any, /, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = True
+) -> Array:
+    """Whether an element over `axis` is not zero; False of no elements. NaN is not zero."""
+    return _reduce("add", _truth(x), axis, keepdims, out, where=where)
+
+
+def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """How many elements over `axis` are not zero, an int64 array."""
+    return sum(_truth(x), axis, keepdims=keepdims)
+
+
+# ---- means -----------------------------------------------------------------------------------------
 
 
 def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) -> Array:
@@ -93,40 +235,145 @@ def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) 
     return result.reshape(kept_shape(a, reduced)) if keepdims else result
 
 
-def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """Sum / n in float32 steps, rounded once at the end (R7); NaN of no elements.
+def _averaged(x: Any, dtype: DTypeLike | None) -> Array:
+    return float_array(x if dtype is None else convert(asarray(x), array_type(dtype)))
+
+
+def _finished(x: Array, result: Array, axes: tuple[int, ...], keepdims: bool, out: Any) -> Array:
+    """A result with axes of length 1 for the reduced ones, without them if so asked, or in `out`."""
+    if not keepdims:
+        result = result.reshape(tuple(n for d, n in enumerate(x.shape) if d not in axes))
+    return result if out is None else write(out, result)
+
+
+def mean(
+    x: Any,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    where: Any = True,
+) -> Array:
+    """Sum / n in float32 steps, rounded once at the end (R7); NaN of no elements. With `where` only the
+    chosen are summed and counted; with `dtype` the elements are converted first.
 
     >>> mean(asarray([1.0, 2.0, 6.0], dtype="bfloat16"))
     Array(3., dtype=bfloat16)
     """
-    return statistic("mean", x, axis, keepdims)
+    a = _averaged(x, dtype)
+    if where is True and a.dtype.kind != "complex":
+        result = statistic("mean", a, axis, keepdims)
+        return result if out is None else write(out, result)
+    axes = reduced_axes(a, axis)
+    return _finished(a, _mean(a, axes, where), axes, keepdims, out)
 
 
-def var(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = False) -> Array:
-    """The variance: sum of (x - mean)^2 over n - `correction`, in two passes (R7).
+@in_float32("x")
+def _mean(x: Array, axes: tuple[int, ...], where: Any) -> Array:
+    total = sum(x, axes, keepdims=True, where=where)
+    return apply_elementwise("divide", total, asarray(_count(x, axes, where), x.dtype))
+
+
+def _count(x: Array, axes: tuple[int, ...], where: Any) -> npt.NDArray[np.float64]:
+    """How many elements are chosen, with axes of length 1 for the reduced ones."""
+    if where is True:
+        return np.full(kept_shape(x, axes), float(math.prod(x.shape[a] for a in axes)))
+    return np.count_nonzero(_chosen(x, where), axis=axes, keepdims=True).astype(np.float64)
+
+
+def var(
+    x: Any,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = True,
+    mean: Any = None,
+    correction: float = 0.0,
+) -> Array:
+    """The variance: sum of |x - mean|^2 over n - `correction`, in two passes (R7); a negative divisor
+    is 0. `ddof` is NumPy's name of `correction`; a `mean` that is known has length 1 for the axes.
 
     >>> var(asarray([1.0, 2.0, 6.0]), correction=1)
     Array(7., dtype=float32)
     """
-    return statistic("var", x, axis, keepdims, correction=_correction(correction))
+    how = (axis, dtype, out, keepdims, where, mean)
+    return _spread("var", x, _correction(ddof, correction), *how)
 
 
-def std(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = False) -> Array:
-    """The standard deviation: the square root of the variance, rounded once at the end (R7)."""
-    return statistic("std", x, axis, keepdims, correction=_correction(correction))
+def std(
+    x: Any,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = True,
+    mean: Any = None,
+    correction: float = 0.0,
+) -> Array:
+    """The standard deviation: the square root of the variance (`var`), rounded once at the end (R7)."""
+    how = (axis, dtype, out, keepdims, where, mean)
+    return _spread("std", x, _correction(ddof, correction), *how)
 
 
-def _correction(value: Any) -> float:
-    found = number("the correction", value)
+def _correction(ddof: Any, correction: Any) -> float:
+    if ddof and correction:
+        raise InvalidArgument("ddof and correction are two names of one number: give one of them")
+    found = number("the correction", ddof or correction)
     if not math.isfinite(found):
-        raise InvalidArgument(f"the correction is a finite number, not {value!r}")
+        raise InvalidArgument(f"the correction is a finite number, not {found!r}")
     return found
+
+
+def _spread(
+    name: str,
+    x: Any,
+    correction: float,
+    axis: Axis,
+    dtype: DTypeLike | None,
+    out: Any,
+    keepdims: bool,
+    where: Any,
+    mean: Any,
+) -> Array:
+    a = _averaged(x, dtype)
+    if where is True and mean is None and a.dtype.kind != "complex":
+        result = statistic(name, a, axis, keepdims, correction=correction)
+        return result if out is None else write(out, result)
+    axes = reduced_axes(a, axis)
+    result = _deviation(a, axes, correction, where, mean, is_root=name == "std")
+    return _finished(a, result, axes, keepdims, out)
+
+
+@in_float32("x", "mean")
+def _deviation(
+    x: Array, axes: tuple[int, ...], correction: float, where: Any, mean: Array | None, is_root: bool
+) -> Array:
+    middle = _mean(x, axes, where) if mean is None else mean
+    centred = apply_elementwise("subtract", x, middle)
+    if x.dtype.kind == "complex":
+        squares = asarray(centred.bits.data.real**2 + centred.bits.data.imag**2)
+    else:
+        squares = apply_elementwise("multiply", centred, centred)
+    total = sum(squares, axes, keepdims=True, where=where)
+    divisor = np.maximum(_count(x, axes, where) - correction, 0.0)
+    variance = apply_elementwise("divide", total, asarray(divisor, total.dtype))
+    return apply_elementwise("sqrt", variance) if is_root else variance
 
 
 def vector_norm(
     x: Any,
-    axis: Axis = None,
+    /,
     *,
+    axis: Axis = None,
     keepdims: bool = False,
     ord: float = 2,  # noqa: A002
 ) -> Array:
@@ -143,30 +390,272 @@ def vector_norm(
     return statistic("vector_norm", a, axis, keepdims, ord=ord)
 
 
-def _cumulative(reducer: str, x: Array, axis: int | None) -> Array:
+# ---- cumulative functions and differences ------------------------------------------------------------
+
+
+def _cumulative(reducer: str, x: Array, axis: int | None, include_initial: bool, out: Any) -> Array:
     if axis is None:
         if x.ndim > 1:
             raise InvalidArgument(f"an array of {x.ndim} axes needs axis=")
         axis = 0
     at = one_axis(x, axis)
     # The last element equals the reduction, which starts from the identity (R2, R4).
-    initial = _limit(reducer, x)
+    initial = identity(reducer, x.dtype)
     attributes = {"axis": at, "reducer": reducer}
-    return Array(ops.apply("cumulative", [x.bits, initial.bits], **attributes))
+    found = Array(ops.apply("cumulative", [x.bits, initial.bits], **attributes))
+    if include_initial:
+        first = broadcast_to(initial, (*x.shape[:at], 1, *x.shape[at + 1 :]))
+        found = concat([first, found], axis=at)
+    return found if out is None else write(out, found)
 
 
-def cumulative_sum(x: Any, axis: int | None = None) -> Array:
-    """Element j is the sum of the elements 0 to j along `axis` by rule R2.
+def cumulative_sum(
+    x: Any,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    include_initial: bool = False,
+) -> Array:
+    """Element j is the sum of the elements 0 to j along `axis` by rule R2; with `include_initial` a 0
+    stands before them. Types are those of `sum`.
 
-    >>> cumulative_sum(asarray([1.0, 2.0, 3.0]))
-    Array([1., 3., 6.], dtype=float32)
+    >>> cumulative_sum(asarray([1.0, 2.0, 3.0]), include_initial=True)
+    Array([0., 1., 3., 6.], dtype=float32)
     """
-    return _cumulative("add", _summable(x), axis)
+    return _cumulative("add", _summable(x, dtype), axis, include_initial, out)
 
 
-def cumulative_prod(x: Any, axis: int | None = None) -> Array:
-    """Element j is the product of the elements 0 to j along `axis` by rule R2."""
-    return _cumulative("multiply", _summable(x), axis)
+def cumulative_prod(
+    x: Any,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    include_initial: bool = False,
+) -> Array:
+    """Element j is the product of the elements 0 to j along `axis` by rule R2; with `include_initial` a
+    1 stands before them. Types are those of `prod`.
+    """
+    return _cumulative("multiply", _summable(x, dtype), axis, include_initial, out)
+
+
+def cumsum(
+    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
+) -> Array:
+    """`cumulative_sum` along `axis`, or of all elements in row-major order."""
+    a = _summable(x, dtype)
+    return _cumulative("add", a.reshape(-1) if axis is None else a, axis, False, out)
+
+
+def cumprod(
+    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
+) -> Array:
+    """`cumulative_prod` along `axis`, or of all elements in row-major order."""
+    a = _summable(x, dtype)
+    return _cumulative("multiply", a.reshape(-1) if axis is None else a, axis, False, out)
+
+
+def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
+    """The differences x[i + 1] - x[i] along `axis`, taken `n` times, in float32 steps, rounded once
+    (R7); of integers in their own type, of bool `!=`. `prepend` and `append` extend `x` first.
+
+    >>> diff(asarray([1.0, 4.0, 9.0], "bfloat16"), prepend=0.0)
+    Array([1., 3., 5.], dtype=bfloat16)
+    """
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+        raise InvalidArgument(f"n is how often differences are taken, 0 or more, not {n!r}")
+    given = [v for v in (prepend, x, append) if v is not None]
+    parts = common_arrays(*given) if len(given) > 1 else [asarray(x)]
+    a = parts[0 if prepend is None else 1]
+    if a.ndim == 0:
+        raise InvalidArgument("diff of a scalar: it needs an axis")
+    at = one_axis(a, axis)
+    one = (*a.shape[:at], 1, *a.shape[at + 1 :])
+    parts = [p if p.ndim else broadcast_to(p, one) for p in parts]
+    a = concat(parts, axis=at) if len(parts) > 1 else a
+    if a.dtype.kind in ("float", "complex"):
+        found: Array = in_float32("x")(_differences)(a, n, at, "subtract")
+        return found
+    return _differences(a, n, at, "not_equal" if a.dtype.kind == "bool" else "subtract")
+
+
+def _differences(x: Array, n: int, axis: int, operation: str) -> Array:
+    before = (slice(None),) * axis
+    for _ in range(n):
+        x = apply_elementwise(operation, x[(*before, slice(1, None))], x[(*before, slice(-1))])
+    return x
+
+
+# ---- without NaN -------------------------------------------------------------------------------------
+
+
+def is_not_nan(x: Array) -> npt.NDArray[np.bool_]:
+    """Which elements are numbers."""
+    if x.dtype.kind == "complex":
+        return ~np.isnan(x.bits.data)
+    if x.dtype.kind != "float":
+        return np.ones(x.shape, np.bool_)
+    return ~apply_elementwise("isnan", x).bits.data
+
+
+def _numbers(x: Array, where: Any) -> npt.NDArray[np.bool_]:
+    """Which of the chosen elements are numbers."""
+    return is_not_nan(x) if where is True else is_not_nan(x) & _chosen(x, where)
+
+
+def nansum(
+    x: Any,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = True,
+) -> Array:
+    """`sum` with NaN counted as 0."""
+    a = asarray(x)
+    return sum(a, axis, dtype, out, keepdims, initial, _numbers(a, where))
+
+
+def nanprod(
+    x: Any,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = True,
+) -> Array:
+    """`prod` with NaN counted as 1."""
+    a = asarray(x)
+    return prod(a, axis, dtype, out, keepdims, initial, _numbers(a, where))
+
+
+def nanmax(
+    x: Any,
+    /,
+    axis: Axis = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = True,
+) -> Array:
+    """The maximum of what is not NaN; of nothing but NaN it is NaN, with a RuntimeWarning.
+
+    >>> nanmax(asarray([1.0, float("nan"), -2.0]))
+    Array(1., dtype=float32)
+    """
+    return _nan_limit("maximum", asarray(x), axis, out, keepdims, initial, where)
+
+
+def nanmin(
+    x: Any,
+    /,
+    axis: Axis = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = True,
+) -> Array:
+    """The minimum of what is not NaN; of nothing but NaN it is NaN, with a RuntimeWarning."""
+    return _nan_limit("minimum", asarray(x), axis, out, keepdims, initial, where)
+
+
+def _nan_limit(
+    reducer: str, x: Array, axis: Axis, out: Any, keepdims: bool, initial: Any, where: Any
+) -> Array:
+    axes = reduced_axes(x, axis)
+    if initial is None:
+        _identity(reducer, x, axes, where)  # which says what lacks an initial value
+    mask = _numbers(x, where)
+    start = identity(reducer, x.dtype) if initial is None else initial
+    found = _reduce(reducer, x, axes, True, None, start, mask)
+    is_empty = ~mask.any(axis=axes, keepdims=True)
+    if initial is None and is_empty.any():
+        warnings.warn(f"{reducer} of nothing but NaN is NaN", RuntimeWarning, stacklevel=3)
+        found = _or_else(found, ~is_empty, asarray(math.nan, x.dtype))
+    return _finished(x, found, axes, keepdims, out)
+
+
+def nanmean(
+    x: Any,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    where: Any = True,
+) -> Array:
+    """`mean` of what is not NaN.
+
+    >>> nanmean(asarray([1.0, float("nan"), 2.0]))
+    Array(1.5, dtype=float32)
+    """
+    a = _averaged(x, dtype)
+    return mean(a, axis, None, out, keepdims, where=_numbers(a, where))
+
+
+def nanvar(
+    x: Any,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = True,
+    mean: Any = None,
+    correction: float = 0.0,
+) -> Array:
+    """`var` of what is not NaN."""
+    a = _averaged(x, dtype)
+    how = (axis, None, out, keepdims, _numbers(a, where), mean)
+    return _spread("var", a, _correction(ddof, correction), *how)
+
+
+def nanstd(
+    x: Any,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = True,
+    mean: Any = None,
+    correction: float = 0.0,
+) -> Array:
+    """`std` of what is not NaN."""
+    a = _averaged(x, dtype)
+    how = (axis, None, out, keepdims, _numbers(a, where), mean)
+    return _spread("std", a, _correction(ddof, correction), *how)
+
+
+def nancumsum(
+    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
+) -> Array:
+    """`cumsum` with NaN counted as 0."""
+    a = asarray(x)
+    return cumsum(_or_else(a, is_not_nan(a), identity("add", a.dtype)), axis, dtype, out)
+
+
+def nancumprod(
+    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
+) -> Array:
+    """`cumprod` with NaN counted as 1."""
+    a = asarray(x)
+    return cumprod(_or_else(a, is_not_nan(a), identity("multiply", a.dtype)), axis, dtype, out)
+
+
+# ---- windows -----------------------------------------------------------------------------------------
 
 
 def reduce_window(
@@ -182,6 +671,6 @@ def reduce_window(
     a = asarray(x)
     if ops.by_name(reducer).identity is None:
         raise InvalidArgument(f"{reducer} is no reducer: add, multiply, maximum and minimum are")
-    start = _limit(reducer, a) if initial is None else asarray(initial, a.dtype)
+    start = identity(reducer, a.dtype) if initial is None else asarray(initial, a.dtype)
     attributes = {"window": tuple(window), "reducer": reducer}
     return Array(ops.apply("reduce_window", [a.bits, start.bits], **attributes))
