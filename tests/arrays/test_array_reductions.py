@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -210,3 +213,282 @@ def test_composites_of_integers_are_floats_or_refused(function: Callable[..., An
 def test_mean_of_integers_is_of_the_default_float_type() -> None:
     found = np.mean(np.asarray([1, 2]))
     assert (found.item(), found.dtype.name) == (1.5, "float32")
+
+
+# ---- the standard's and NumPy's arguments ------------------------------------------------------------
+
+STANDARD = [
+    *("sum", "prod", "max", "min", "mean", "var", "std", "cumulative_sum", "cumulative_prod"),
+    *("all", "any", "count_nonzero", "diff"),
+]
+SKIPPING = ("sum", "prod", "max", "min", "mean", "var", "std", "cumsum", "cumprod")
+NUMBERS = ["float32", "float64", "complex64", "complex128", "int8", "uint16", "int64", "bool"]
+
+
+def drawn(dtype: str, shape: tuple[int, ...] = (3, 4, 5), *, with_nan: bool = False) -> Any:
+    """Small whole numbers, whose sums are exact."""
+    rng = numpy.random.default_rng(5)
+    x = rng.integers(0 if dtype in ("uint16", "bool") else -3, 4, shape).astype(dtype)
+    if with_nan and x.dtype.kind in "fc":
+        x[rng.random(shape) < 0.2] = numpy.nan
+    return x
+
+
+def agree(found: np.Array, expected: Any) -> None:
+    expected = numpy.asarray(expected)
+    assert found.shape == expected.shape
+    numpy.testing.assert_allclose(numpy.asarray(found), expected, rtol=2e-6)
+
+
+@pytest.mark.parametrize("name", STANDARD)
+def test_signature_takes_all_that_the_standard_has(name: str) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    own = inspect.signature(getattr(np, name)).parameters
+    for parameter in inspect.signature(getattr(strict, name)).parameters.values():
+        ours = own[parameter.name]
+        kinds = {parameter.kind, parameter.POSITIONAL_OR_KEYWORD}
+        assert ours.kind in (kinds if parameter.kind is parameter.KEYWORD_ONLY else {parameter.kind})
+        assert ours.default == parameter.default
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("name", [*STANDARD, "amax", "amin", "cumsum", "cumprod", "ptp"])
+def test_results_are_numpys_where_those_are_exact(name: str, dtype: str) -> None:
+    if name == "ptp" and dtype == "bool":
+        with pytest.raises(TypeError, match="bool"):  # as subtract has it
+            np.ptp(np.ones(3, dtype="bool"))
+        return
+    for x in (drawn(dtype), drawn(dtype, with_nan=True), drawn(dtype, (4, 3, 5)).transpose(2, 1, 0)):
+        for axis in (1, -1):
+            own, theirs = getattr(np, name), getattr(numpy, name)
+            agree(own(np.asarray(x), axis=axis), theirs(x, axis=axis))
+            if name[:3] != "cum" and name != "diff":
+                agree(own(np.asarray(x)), theirs(x))
+                agree(own(np.asarray(x), axis=(0, -1)), theirs(x, axis=(0, 2)))
+                found = own(np.asarray(x), axis=axis, keepdims=True)
+                agree(found, theirs(x, axis=axis, keepdims=True))
+
+
+@pytest.mark.parametrize("name", STANDARD)
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_types_and_shapes_are_array_api_stricts(name: str, dtype: str) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    x = drawn(dtype, (2, 3))
+    try:
+        expected = getattr(strict, name)(strict.asarray(x), axis=1)
+    except TypeError:
+        return  # the standard does not say
+    found = getattr(np, name)(np.asarray(x), axis=1)
+    assert found.shape == expected.shape
+    assert found.dtype.name == numpy.dtype(expected.dtype._np_dtype).name
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS, "bfloat16", "float8_e5m2"])
+@pytest.mark.parametrize("name", ["sum", "prod"])
+def test_dtype_converts_the_elements_first(name: str, dtype: str) -> None:
+    x = np.asarray([300, 300, 7], dtype="int32")
+    found = getattr(np, name)(x, dtype=dtype)
+    assert found.dtype.name == dtype
+    assert found.tobytes() == getattr(np, name)(x.astype(dtype), dtype=dtype).tobytes()
+    total = np.cumulative_sum(x, dtype=dtype)
+    assert (total.dtype.name, total.shape) == (dtype, (3,))
+
+
+def test_dtype_of_a_sum_saves_it_from_rounding() -> None:
+    x = np.asarray([256.0, 1.0, 1.0], dtype="bfloat16")
+    assert np.sum(x[:2]).item() == 256  # a tie, to even
+    assert np.sum(x[:2], dtype="float32").item() == 257
+    assert np.mean(x[:2], dtype="float32").item() == 128.5
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "var", "std", "all", "any"])
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_where_leaves_elements_out(name: str, dtype: str) -> None:
+    x = drawn(dtype)
+    mask = numpy.random.default_rng(3).random(x.shape) < 0.6
+    mask[0] = True
+    more = {"initial": numpy.ones((), dtype)[()]} if name in ("max", "min") else {}
+    for axis in (0, (0, 1)):
+        expected = getattr(numpy, name)(x, axis=axis, where=mask, **more)
+        agree(getattr(np, name)(np.asarray(x), axis=axis, where=np.asarray(mask), **more), expected)
+    row = mask[0, 0]  # broadcast
+    expected = getattr(numpy, name)(x, axis=0, where=row | True, **more)
+    agree(getattr(np, name)(np.asarray(x), axis=0, where=(row | True).tolist(), **more), expected)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_mean_and_variance_of_chosen_elements_equal_those_of_them_alone(dtype: DType) -> None:
+    """The identity of a sum changes no other, so the chosen alone give the same bits."""
+    x = sample(dtype, (40,), seed=3)
+    mask = numpy.random.default_rng(3).random(40) < 0.5
+    for name in ("mean", "var", "std"):
+        function = getattr(np, name)
+        found = function(x, where=np.asarray(mask))
+        assert found.dtype is dtype
+        assert words(found) == words(function(x[np.asarray(mask)]))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_variance_by_a_known_mean(dtype: DType) -> None:
+    x, mean = sample(dtype, (2, 30)), np.asarray([[0.25], [-1.0]], dtype=dtype)
+    expected = []
+    for row, m in zip(
+        numpy.array(words(x.astype("float32"))).reshape(2, 30).tolist(),
+        words(mean.astype("float32")),
+        strict=True,
+    ):
+        centred = [elementwise.subtract(v, m) for v in row]
+        total = fold("add", [elementwise.multiply(c, c) for c in centred], 0.0)
+        spread = elementwise.divide(total, formats.from_float("float32", 29.0))
+        expected.append(formats.convert("float32", dtype.name, spread))
+    assert words(np.var(x, axis=1, mean=mean, ddof=1)) == expected
+
+
+def test_initial_joins_last() -> None:
+    x = drawn("float32")
+    for name in ("sum", "prod", "max", "min"):
+        agree(getattr(np, name)(np.asarray(x), 1, initial=2), getattr(numpy, name)(x, 1, initial=2))
+    assert np.max(np.zeros(0), initial=-4).item() == -4
+    assert np.min(np.zeros((0, 2), dtype="int8"), axis=0, initial=5).tolist() == [5, 5]
+    # R2: the initial value is added after the tiles' results, in float32.
+    values = np.asarray([2.0**24, 1.0, 1.0])
+    assert np.sum(values, initial=-(2.0**24)).item() == 0
+    assert np.sum(np.asarray([1.0, 1.0]), initial=2.0**24).item() == 2**24 + 2
+
+
+def test_out_takes_the_result_rounded_once() -> None:
+    x = np.asarray([[256.0, 1.0], [1.0, 2.0]])
+    for name in ("sum", "prod", "max", "min", "mean", "var", "std", "ptp", "nansum", "nanmean"):
+        out = np.zeros(2, dtype="bfloat16")
+        found = getattr(np, name)(x, axis=1, out=out)
+        assert found is out
+        assert out.tobytes() == getattr(np, name)(x, axis=1).astype("bfloat16").tobytes()
+    for name in ("cumsum", "cumprod"):
+        out = np.zeros((2, 2))
+        assert getattr(np, name)(x, 1, None, out) is out
+        assert out.tolist() == getattr(np, name)(x, 1).tolist()
+    flags = np.zeros(2, dtype="bool")
+    assert np.all(x, 0, flags) is flags
+    assert flags.tolist() == [True, True]
+    with pytest.raises(TypeError, match="cast"):
+        np.sum(x, axis=1, out=np.zeros(2, dtype="int32"))
+
+
+def test_numpys_positional_order() -> None:
+    x = np.asarray([[1.0, 2.0], [3.0, 5.0]])
+    assert np.sum(x, 0, None, None, True).shape == np.mean(x, 0, None, None, True).shape == (1, 2)
+    assert np.max(x, 1, None, True).shape == np.all(x, 1, None, True).shape == (2, 1)
+    assert np.var(x, 0, None, None, 1).tolist() == [2.0, 4.5]
+    assert np.std(x, None, "float16").dtype.name == "float16"
+    assert np.diff(x, 1, 0).tolist() == [[2.0, 3.0]]
+    assert np.sum([1, 2]).item() == np.sum(3).item() == np.prod(3).item() == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda x: np.sum(x, where=[1, 0, 1]), "bool"),
+        (lambda x: np.sum(x, where=np.ones((3, 3), dtype="bool")), "broadcast"),
+        (lambda x: np.max(x, where=[True, False, True]), "initial="),
+        (lambda x: np.sum(x, initial=[1.0, 2.0]), "scalar"),
+        (lambda x: np.var(x, ddof=1, correction=2), "two names"),
+        (lambda x: np.var(x, correction=numpy.inf), "finite"),
+        (lambda x: np.var(x, correction="1"), "number"),
+        (lambda x: np.diff(x, -1), "0 or more"),
+        (lambda x: np.diff(x[0]), "scalar"),
+        (lambda x: np.cumulative_sum(np.ones((2, 2))), "axis="),
+        (lambda x: np.nanmax(x[:0]), "initial="),
+        (lambda x: np.mean(x, dtype="int32"), "float"),
+    ],
+)
+def test_wrong_arguments_say_what_to_do(call: Callable[[np.Array], Any], match: str) -> None:
+    with pytest.raises(NeuronSimError, match=match) as error:
+        call(np.asarray([1.0, 2.0, 3.0]))
+    assert isinstance(error.value, ValueError | TypeError)
+
+
+# ---- cumulative functions and differences ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+@pytest.mark.parametrize("name", ["sum", "prod"])
+def test_R4_cumulative_functions_equal_the_twin(name: str, dtype: DType) -> None:
+    x = sample(dtype, (2, 40), seed=9)
+    initial = formats.from_float(dtype.name, IDENTITY[name])
+    rows = numpy.array(words(x)).reshape(2, 40).tolist()
+    expected = [sums.cumulative_float(ORDERED[name], dtype.name, r, initial, tile=512) for r in rows]
+    found = getattr(np, f"cumulative_{name}")(x, axis=1, include_initial=True)
+    assert words(found) == [w for row in expected for w in (initial, *row)]
+    flat = getattr(np, f"cum{name}")(x)
+    whole = sums.cumulative_float(ORDERED[name], dtype.name, rows[0] + rows[1], initial)
+    assert words(flat) == whole
+
+
+def test_cumulative_functions_of_no_elements() -> None:
+    assert np.cumulative_sum(np.zeros((2, 0)), axis=1, include_initial=True).tolist() == [[0.0], [0.0]]
+    assert np.cumulative_prod(np.zeros(0), include_initial=True).tolist() == [1.0]
+    assert np.cumsum(np.asarray(3)).tolist() == [3]
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_repeated_differences_round_once(dtype: DType) -> None:
+    x = sample(dtype, (9,), seed=4)
+    steps = words(x.astype("float32"))
+    for n in (1, 2, 3):
+        steps = [elementwise.subtract(b, a) for a, b in itertools.pairwise(steps)]
+        assert words(np.diff(x, n)) == [formats.convert("float32", dtype.name, w) for w in steps]
+
+
+def test_differences_join_what_stands_before_and_after() -> None:
+    x = drawn("int32", (2, 3))
+    agree(
+        np.diff(np.asarray(x), prepend=0, append=[[5], [6]]),
+        numpy.diff(x, prepend=0, append=[[5], [6]]),
+    )
+    assert np.diff(np.asarray([1, 2], dtype="int8"), prepend=0.5).dtype.name == "float32"
+    assert np.diff(np.asarray([3, 1], dtype="uint8")).tolist() == [254]  # E8
+    assert np.diff(np.asarray([1.0, 2.0]), 0).tolist() == [1, 2]
+    assert np.diff(np.asarray([1.0, 2.0]), 5).shape == (0,)
+
+
+# ---- without NaN -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("name", SKIPPING)
+def test_nan_functions_are_numpys_where_those_are_exact(name: str, dtype: str) -> None:
+    x = drawn(dtype, with_nan=True)
+    if dtype[:5] in ("float", "compl"):
+        x[:, 1, 2] = numpy.nan
+    own, theirs = getattr(np, f"nan{name}"), getattr(numpy, f"nan{name}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of nothing but NaN
+        for axis in (0, -1):
+            agree(own(np.asarray(x), axis), theirs(x, axis))
+        if name[:3] != "cum":
+            mask = numpy.random.default_rng(3).random(x.shape) < 0.6
+            more = {"initial": 2} if name in ("max", "min") and dtype != "bool" else {}
+            if more or name not in ("max", "min"):
+                agree(own(np.asarray(x), 0, where=mask, **more), theirs(x, 0, where=mask, **more))
+            agree(own(np.asarray(x), (0, 2), keepdims=True), theirs(x, (0, 2), keepdims=True))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+@pytest.mark.parametrize("name", SKIPPING[:7])
+def test_nan_functions_equal_the_others_of_the_numbers(name: str, dtype: DType) -> None:
+    x = sample(dtype, (30,), seed=6)
+    holes = numpy.asarray(x).copy()
+    holes[::4] = numpy.nan
+    numbers = np.asarray(numpy.isfinite(holes.astype("float32")))
+    found = getattr(np, f"nan{name}")(np.asarray(holes, dtype=dtype))
+    assert found.dtype is dtype
+    assert words(found) == words(getattr(np, name)(x[numbers]))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_nanmax_of_nothing_but_nan_is_nan_and_says_so(dtype: DType) -> None:
+    x = np.asarray([[numpy.nan, numpy.nan], [1.0, numpy.nan]], dtype=dtype)
+    for function in (np.nanmax, np.nanmin):
+        with pytest.warns(RuntimeWarning, match="nothing but NaN"):
+            found = function(x, axis=1)
+        assert words(found) == words(np.asarray([numpy.nan, 1.0], dtype=dtype))

@@ -21,15 +21,17 @@ from neuronsim.arrays.array_object import (
     apply_elementwise,
     array_type,
     asarray,
+    common_arrays,
     convert,
     float_array,
     number,
+    write,
 )
 from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
 from neuronsim.arrays.manipulation import broadcast_to, concat
-from neuronsim.arrays.steps import common_arrays, in_float32, write
+from neuronsim.arrays.steps import in_float32
 from neuronsim.dtypes import DType, DTypeLike
-from neuronsim.errors import InvalidArgument, UnsupportedOperator
+from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
 
 __all__ = [
     *("all", "amax", "amin", "any", "count_nonzero", "cumprod", "cumsum", "cumulative_prod"),
@@ -236,7 +238,12 @@ def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) 
 
 
 def _averaged(x: Any, dtype: DTypeLike | None) -> Array:
-    return float_array(x if dtype is None else convert(asarray(x), array_type(dtype)))
+    if dtype is None:
+        return float_array(x)
+    target = array_type(dtype)
+    if target.kind not in ("float", "complex"):
+        raise UnsupportedType(f"a mean of the type {target.name}: dtype= is a float or complex type")
+    return convert(asarray(x), target)
 
 
 def _finished(x: Array, result: Array, axes: tuple[int, ...], keepdims: bool, out: Any) -> Array:
@@ -371,9 +378,8 @@ def _deviation(
 
 def vector_norm(
     x: Any,
-    /,
-    *,
     axis: Axis = None,
+    *,
     keepdims: bool = False,
     ord: float = 2,  # noqa: A002
 ) -> Array:
@@ -460,13 +466,16 @@ def cumprod(
 
 def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """The differences x[i + 1] - x[i] along `axis`, taken `n` times, in float32 steps, rounded once
-    (R7); of integers in their own type, of bool `!=`. `prepend` and `append` extend `x` first.
+    (R7); of integers in their own type, of bool `!=`. `prepend` and `append` extend `x` first, but if
+    `n` is 0.
 
     >>> diff(asarray([1.0, 4.0, 9.0], "bfloat16"), prepend=0.0)
     Array([1., 3., 5.], dtype=bfloat16)
     """
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
         raise InvalidArgument(f"n is how often differences are taken, 0 or more, not {n!r}")
+    if n == 0:
+        return asarray(x)
     given = [v for v in (prepend, x, append) if v is not None]
     parts = common_arrays(*given) if len(given) > 1 else [asarray(x)]
     a = parts[0 if prepend is None else 1]
@@ -575,7 +584,7 @@ def _nan_limit(
     mask = _numbers(x, where)
     start = identity(reducer, x.dtype) if initial is None else initial
     found = _reduce(reducer, x, axes, True, None, start, mask)
-    is_empty = ~mask.any(axis=axes, keepdims=True)
+    is_empty = np.count_nonzero(mask, axis=axes, keepdims=True) == 0
     if initial is None and is_empty.any():
         warnings.warn(f"{reducer} of nothing but NaN is NaN", RuntimeWarning, stacklevel=3)
         found = _or_else(found, ~is_empty, asarray(math.nan, x.dtype))

@@ -7,29 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from neuronsim import dtypes
-from neuronsim.arrays.array_object import Array, asarray, convert, default_dtype
-from neuronsim.dtypes import DType, result_type
+from neuronsim.arrays.array_object import Array, common_arrays, convert, default_dtype, write
+from neuronsim.dtypes import DType
 from neuronsim.errors import UnsupportedType
-
-
-def common_arrays(*operands: Any) -> list[Array]:
-    """Stands for array_object's function of this name until that is there."""
-    weak = [isinstance(x, bool | int | float) and not isinstance(x, np.generic) for x in operands]
-    typed = [asarray(x) for x, w in zip(operands, weak, strict=True) if not w or all(weak)]
-    common = functools.reduce(result_type, (a.dtype for a in typed))
-    if common.kind in ("signed", "unsigned") and any(isinstance(x, float) for x in operands):
-        common = default_dtype()
-    return [asarray(x, common) for x in operands]
-
-
-def write(out: Array, value: Array) -> Array:
-    """Stands for array_object's function of this name until that is there."""
-    target = out[0] if isinstance(out, tuple) else out
-    target.bits.data[...] = convert(value, target.dtype).bits.data
-    return target
 
 
 def step_type(dtype: DType) -> DType:
