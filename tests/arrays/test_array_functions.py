@@ -14,7 +14,7 @@ from neuronsim import nn, ops
 from neuronsim.errors import InvalidArgument, UnsupportedType
 
 FUNCTIONS = sorted(name for name in ops.FUNCTIONS_OF_FLOATS if ops.by_name(name).arity == 1)
-PAIRS = ["power", "atan2", "hypot"]
+PAIRS = ["power", "atan2", "hypot", "logaddexp", "logaddexp2"]
 INTEGERS = ["int8", "int64", "uint16", "bool"]
 
 
@@ -60,7 +60,7 @@ def test_integer_powers_stay_integers_and_other_pairs_do_not() -> None:
     x, y = np.asarray([2, 3]), np.asarray([5, 2])
     assert np.power(x, y).dtype is np.int64
     assert np.power(x, y).tolist() == [32, 9]
-    for name in ("atan2", "hypot"):
+    for name in ("atan2", "hypot", "logaddexp", "logaddexp2"):
         assert getattr(np, name)(x, y).dtype is np.float32
 
 

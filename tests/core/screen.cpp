@@ -58,6 +58,17 @@ Value gelu_slope(double x) {
 
 double gelu_tanh_logit(double x) { return M_2_SQRTPI * M_SQRT2 * (x + 0.044715 * x * x * x); }
 
+// The logarithm of c^x + c^y to the base c.
+Value log_of_sum(double x, double y, double ln_base) {
+    const double high = x > y ? x : y, low = x > y ? y : x;
+    if (x != x || y != y) return x + y;
+    if (std::isinf(high) || std::isinf(low)) return high + 0.0;
+    const double rest = std::log1p(std::exp((low - high) * ln_base)) / ln_base, sum = high + rest;
+    // Terms that cancel are not exactly zero.
+    const double value = sum == 0 && high != 0 ? std::numeric_limits<double>::denorm_min() : sum;
+    return {value, std::fabs(sum) + rest};
+}
+
 struct Function {
     const char* name;
     Value (*evaluate)(double);
@@ -65,7 +76,7 @@ struct Function {
 
 struct PairFunction {
     const char* name;
-    double (*evaluate)(double, double);
+    Value (*evaluate)(double, double);
 };
 
 #define ROW(name, ...) {#name, [](double x) -> Value { return __VA_ARGS__; }}
@@ -108,10 +119,13 @@ constexpr Function FUNCTIONS[] = {
     ROW(gelu_sigmoid_dx, logistic_product_slope(1.702, x)),
 };
 
+#define PAIR_ROW(name, ...) {#name, [](double x, double y) -> Value { return __VA_ARGS__; }}
 constexpr PairFunction PAIR_FUNCTIONS[] = {
-    {"power", [](double x, double y) { return std::pow(x, y); }},
-    {"atan2", [](double x, double y) { return std::atan2(x, y); }},
-    {"hypot", [](double x, double y) { return std::hypot(x, y); }},
+    PAIR_ROW(power, std::pow(x, y)),
+    PAIR_ROW(atan2, std::atan2(x, y)),
+    PAIR_ROW(hypot, std::hypot(x, y)),
+    PAIR_ROW(logaddexp, log_of_sum(x, y, 1)),
+    PAIR_ROW(logaddexp2, log_of_sum(x, y, M_LN2)),
 };
 
 template <typename Row, size_t N>

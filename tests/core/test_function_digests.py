@@ -18,7 +18,7 @@ from neuronsim import _core, processor
 if TYPE_CHECKING:
     from tests.core.conftest import Evaluate, Words
 
-PAIRS = ["power", "atan2", "hypot"]
+PAIRS = ["power", "atan2", "hypot", "logaddexp", "logaddexp2"]
 FUNCTIONS = [name for name, _, kind in _core.OPS if kind == "function"]
 FUNCTIONS += ["sqrt", "reciprocal", *PAIRS]
 CHUNK = 1 << 18

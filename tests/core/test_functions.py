@@ -13,12 +13,13 @@ import pytest
 
 from neuronsim import processor
 from neuronsim.reference.functions import FUNCTIONS, INF, NAN, SIGN
+from tests.core import sums_of_exponentials
 from tests.core.screening import Screening, compiler
 
 if TYPE_CHECKING:
     from tests.core.conftest import Evaluate, Words
 
-PAIR_FUNCTIONS = ["power", "atan2", "hypot"]
+PAIR_FUNCTIONS = ["power", "atan2", "hypot", "logaddexp", "logaddexp2"]
 ONE_VARIABLE = [name for name in FUNCTIONS if name not in PAIR_FUNCTIONS]
 HARDEST = Path(__file__).parents[1] / "data" / "hardest.npz"  # by hardest.py beside it
 
@@ -201,19 +202,22 @@ def test_control_E3_one_wrong_bit_is_noticed(screening: Screening, name: str) ->
 # ---- functions of two variables ------------------------------------------------------------------
 
 
+def join(*pairs: tuple[Words, Words]) -> tuple[Words, Words]:
+    x, y = (np.concatenate(words) for words in zip(*pairs, strict=True))
+    return x, y
+
+
 def drawn_pairs(name: str, rng: np.random.Generator, n: int) -> tuple[Words, Words]:
     """A quarter each of any words, of exponents near one another, of powers between underflow and
-    overflow, and of numbers of few bits, which have exact results and ties.
+    overflow, and of pairs that are hard: exact results, ties, and what is near to one.
     """
     q = n // 4
-    quarters = [
+    return join(
         (rng.integers(0, 1 << 32, q, np.uint32), rng.integers(0, 1 << 32, q, np.uint32)),
         near_one_another(rng, q),
         powers_in_range(rng, q),
-        powers_of_few_bits(rng, n - 3 * q) if name == "power" else triples(rng, n - 3 * q),
-    ]
-    x, y = (np.concatenate(words) for words in zip(*quarters, strict=True))
-    return x, y
+        HARD_PAIRS[name](rng, n - 3 * q),
+    )
 
 
 def near_one_another(rng: np.random.Generator, n: int) -> tuple[Words, Words]:
@@ -244,6 +248,27 @@ def triples(rng: np.random.Generator, n: int) -> tuple[Words, Words]:
     scale = np.exp2(rng.integers(-40, 40, n))
     x, y = (m * m - k * k) * scale, 2 * m * k * scale
     return x.astype(np.float32).view(np.uint32), y.astype(np.float32).view(np.uint32)
+
+
+def hard_sums(name: str) -> Callable[[np.random.Generator, int], tuple[Words, Words]]:
+    """Logarithms of about a float32's range, a 64th each beside ties and of nearly no sum."""
+    ln_base = sums_of_exponentials.LN_BASES[name]
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Words, Words]:
+        k = n // 64
+        x = rng.uniform(-110, 110, n - 2 * k).astype(np.float32)
+        usual = x.view(np.uint32), (x - rng.exponential(8, x.size)).astype(np.float32).view(np.uint32)
+        near_ties = sums_of_exponentials.near_ties(rng, k, ln_base)
+        return join(usual, near_ties, sums_of_exponentials.cancelling(rng, k, ln_base))
+
+    return draw
+
+
+HARD_PAIRS = {
+    "power": powers_of_few_bits,
+    **dict.fromkeys(("atan2", "hypot"), triples),
+    **{name: hard_sums(name) for name in sums_of_exponentials.LN_BASES},
+}
 
 
 @cache

@@ -213,6 +213,8 @@ EXACT: dict[str, Callable[..., Any]] = {
     "power": lambda x, y: powers(x, y),
     "atan2": np.arctan2,
     "hypot": np.hypot,
+    "logaddexp": np.logaddexp,
+    "logaddexp2": np.logaddexp2,
     "fmod": np.fmod,
     "maximum": np.maximum,
     "sqrt": np.sqrt,

@@ -15,7 +15,8 @@ from neuronsim.reference.functions import FUNCTIONS
 from neuronsim.reference.intervals import Interval, Undecided, pi
 
 NAN, INF, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
-ONE_VARIABLE = [name for name in FUNCTIONS if name not in ("power", "atan2", "hypot")]
+TWO_VARIABLES = ["power", "atan2", "hypot", "logaddexp", "logaddexp2"]
+ONE_VARIABLE = [name for name in FUNCTIONS if name not in TWO_VARIABLES]
 EDGES = [0, 1, 2, 3, 5, 0x7FFFFF, 0x800000, 0x3F000000, 0x3F7FFFFF, 0x3F800000, 0x3F800001]
 EDGES += [0x40000000, 0x40400000, 0x42D00000, 0x7F7FFFFF, INF, 0x7F800001, NAN]
 
@@ -40,7 +41,7 @@ def test_function_E3_equals_mpfr(name: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("name", ["power", "atan2", "hypot"])
+@pytest.mark.parametrize("name", TWO_VARIABLES)
 def test_function_E4_equals_mpfr(name: str) -> None:
     mpfr = pytest.importorskip("tests.core.mpfr")
     rng = np.random.default_rng([62, len(name)])
@@ -146,6 +147,18 @@ def test_function_E3_gives_the_canonical_NaN(name: str) -> None:
         ("hypot", math.nan, -math.inf, math.inf),
         ("hypot", -3.0, 4.0, 5.0),
         ("hypot", 3e38, 3e38, math.inf),
+        ("logaddexp", math.nan, math.inf, math.nan),
+        ("logaddexp", -math.inf, math.inf, math.inf),
+        ("logaddexp", -math.inf, -math.inf, -math.inf),
+        ("logaddexp", -math.inf, -0.0, 0.0),
+        ("logaddexp", -(2.0**-149), -103.5, -0.0),  # e^-103.5 is 0.8 of 2^-149
+        ("logaddexp", -(2.0**-149), -103.0, 0.0),
+        ("logaddexp", 3e38, 3e38, 3e38),
+        ("logaddexp2", -math.inf, 7.0, 7.0),
+        ("logaddexp2", -1.0, -1.0, 0.0),
+        ("logaddexp2", 0.5 + 2.0**-24, 0.5 + 2.0**-24, 1.5),  # a tie
+        ("logaddexp2", 0.5 + 2.0**-24, 0.5, 1.5),
+        ("logaddexp2", 0.0, -149.0, 2.0**-149),
     ],
 )
 def test_function_E4_special_cases(name: str, a: float, b: float, expected: float) -> None:
