@@ -480,17 +480,16 @@ def convert(x: Array, dtype: DType) -> Array:
     return Array(result)
 
 
-def _scalar(value: bool | int | float | complex, beside: DType) -> Array:
-    """A Python number in the type of the array beside it (C8)."""
+def weak_type(value: bool | int | float | complex, beside: DType) -> DType:
+    """The type of a Python number beside an array of another type (C8)."""
     if isinstance(value, int):
         # An integer beside a bool array is an int64; a bool takes any type.
-        number = beside is dtypes.boolean and not isinstance(value, bool)
-        return asarray(value, dtypes.int64 if number else beside)
-    if isinstance(value, complex):
+        is_number = beside is dtypes.boolean and not isinstance(value, bool)
+        return dtypes.int64 if is_number else beside
+    if isinstance(value, complex) and beside.kind != "complex":
         wide = beside if beside.kind == "float" else _default_float
-        own = dtypes.complex128 if wide is dtypes.float64 else dtypes.complex64
-        return asarray(value, beside if beside.kind == "complex" else own)
-    return asarray(value, beside if beside.kind in ("float", "complex") else _default_float)
+        return dtypes.complex128 if wide is dtypes.float64 else dtypes.complex64
+    return beside if beside.kind in ("float", "complex") else _default_float
 
 
 def _typed(operands: Sequence[Any]) -> tuple[list[Array], DType]:
@@ -498,7 +497,10 @@ def _typed(operands: Sequence[Any]) -> tuple[list[Array], DType]:
     strong = [None if is_weak(x) else asarray(x) for x in operands]
     types = [a.dtype for a in strong if a is not None] or [asarray(x).dtype for x in operands]
     common = reduce(result_type, types)
-    arrays = [_scalar(x, common) if a is None else a for x, a in zip(operands, strong, strict=True)]
+    arrays = [
+        asarray(x, weak_type(x, common)) if a is None else a
+        for x, a in zip(operands, strong, strict=True)
+    ]
     return arrays, reduce(result_type, (a.dtype for a in arrays), common)
 
 

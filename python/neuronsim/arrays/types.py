@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes
-from neuronsim.arrays.array_object import Array, array_type, asarray, default_dtype
+from neuronsim.arrays.array_object import Array, array_type, asarray, default_dtype, is_weak, weak_type
 from neuronsim.dtypes import Casting, DType, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
 
@@ -288,31 +288,16 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     >>> result_type("bfloat16", dtypes.float8_e5m2, 1.5), result_type(asarray([1, 2]), 0.5)
     (neuronsim.bfloat16, neuronsim.float32)
     """
-    weak = [x for x in arrays_and_dtypes if _is_weak(x)]
-    strong = [_type_of(x) for x in arrays_and_dtypes if not _is_weak(x)]
+    weak = [x for x in arrays_and_dtypes if is_weak(x)]
+    strong = [_type_of(x) for x in arrays_and_dtypes if not is_weak(x)]
     if not arrays_and_dtypes:
         raise InvalidArgument("result_type needs an array, a type or a number")
     found = strong[0] if strong else dtypes.boolean
     for t in strong[1:]:
         found = dtypes.result_type(found, t)
     for x in weak:
-        found = _beside(x, found)
+        found = weak_type(x, found)
     return found
-
-
-def _is_weak(x: Any) -> bool:
-    return isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic)
-
-
-def _beside(x: complex, t: DType) -> DType:
-    """The type that a Python number and arrays of type `t` give (C8)."""
-    if isinstance(x, bool) or t.kind == "complex":
-        return t
-    if isinstance(x, int):
-        return dtypes.int64 if t.kind == "bool" else t
-    if isinstance(x, float):
-        return t if t.kind == "float" else default_dtype()
-    return dtypes.complex128 if t is dtypes.float64 else dtypes.complex64
 
 
 def promote_types(type1: DTypeLike, type2: DTypeLike) -> DType:
@@ -359,4 +344,4 @@ def min_scalar_type(a: Any, /) -> DType:
     x = asarray(a)
     if x.ndim or x.dtype is dtypes.tfloat32 or x.dtype.numpy.isbuiltin != 1:
         return x.dtype
-    return array_type(np.min_scalar_type(a if _is_weak(a) else np.asarray(x)))
+    return array_type(np.min_scalar_type(a if is_weak(a) else np.asarray(x)))
