@@ -193,6 +193,9 @@ bool may_count(const Kernels& k, Op op, bool same, const void* out, const void* 
             return k.exceptional(out, operands[0], n) || k.exceptional(out, operands[1], n);
         case Op::multiply:  // zeros of one operand make many exact ones
             return k.exceptional(out, operands[0], n) && k.exceptional(out, operands[1], n);
+        case Op::logaddexp:  // vanishes beside an operand of zero
+        case Op::logaddexp2:
+            return k.special[1](out, n);
         default:
             return k.exceptional(out, operands[0], n);
     }

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import neuronsim
+from neuronsim import dtypes, ops
+from neuronsim.profiles import Profile
 from neuronsim.reference.functions import FUNCTIONS, INF, MINUS_INF, MINUS_ZERO, NAN, nearest
 from neuronsim.reference.intervals import Interval
 from tests.core.sums_of_exponentials import LN_BASES, cancelling, near_ties
@@ -144,6 +146,19 @@ def test_sums_beside_ln_2_E4(isa: str, evaluate: Evaluate, name: str) -> None:
     x, y = rng.integers(0, 1 << 32, (2, 300), np.uint32) & np.uint32(0x807FFFFF)
     expected = np.full_like(x, words_of(math.log(2) / LN_BASES[name]))
     assert differing(log_of_sum(evaluate, name, x, y), expected, x, y) == []
+
+
+@pytest.mark.isa_independent
+@names
+def test_zero_counts_as_underflow_unless_it_is_exact(evaluate: Evaluate, name: str) -> None:
+    """log2(2^-1 + 2^-1) is 0, and so is ln(e^0 + e^-Inf)."""
+    x, y = words_of([0, 0, -1, 0]), words_of([-300, -(2.0**100), -1, -np.inf])
+    found = evaluate(name, ("float32", x), ("float32", y))
+    operands = [ops.Bits(w.view(np.float32), dtypes.float32) for w in (x, y)]
+    result = ops.Bits(found.view(np.float32), dtypes.float32)
+    met = ops.observe(ops.by_name(name), operands, {}, [result], ops.Setting(Profile()))
+    assert met == {"underflow": 2}
+    assert (found == 0).sum() == (4 if name == "logaddexp2" else 3)
 
 
 @pytest.mark.isa_independent
