@@ -112,7 +112,7 @@ def test_arrays_are_not_hashable_and_compare_elementwise() -> None:
     [
         (np.asarray([1.0, 2.5], dtype="bfloat16"), "Array([1., 2.5], dtype=bfloat16)"),
         (np.asarray([[1, 2]]), "Array([[1, 2]], dtype=int64)"),
-        (np.asarray(0.1, dtype="float16"), "Array(0.09997559, dtype=float16)"),
+        (np.asarray(0.1, dtype="float16"), "Array(0.1, dtype=float16)"),
         (np.asarray([True, False]), "Array([ True, False], dtype=bool)"),
         (np.asarray([], dtype="float8_e4m3"), "Array([], dtype=float8_e4m3)"),
         (np.asarray([numpy.inf, -numpy.inf]), "Array([ inf, -inf], dtype=float32)"),

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from neuronsim.arrays import creation, elementwise, linalg, manipulation, order, reductions, types
+from neuronsim.arrays import (
+    creation,
+    elementwise,
+    linalg,
+    manipulation,
+    order,
+    printing,
+    reductions,
+    types,
+)
 
-CHAPTERS = (creation, elementwise, linalg, manipulation, order, reductions, types)
+CHAPTERS = (creation, elementwise, linalg, manipulation, order, printing, reductions, types)
 
 # Every public name of the chapters: what the package exports, and what NumPy's protocols find by name.
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -2,9 +2,9 @@
 
 >>> x = asarray([1.0, 2.5, 1 / 3], dtype="bfloat16")
 >>> x
-Array([1.        , 2.5       , 0.33398438], dtype=bfloat16)
+Array([1.   , 2.5  , 0.334], dtype=bfloat16)
 >>> x + 1
-Array([2.       , 3.5      , 1.3359375], dtype=bfloat16)
+Array([2.   , 3.5  , 1.336], dtype=bfloat16)
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Array(_core.ArrayBase):
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers, exact."""
-        return _exact_values(self).tolist()
+        return exact_values(self).tolist()
 
     def item(self) -> Any:
         """The only element as a Python number, exact."""
@@ -208,8 +208,12 @@ class Array(_core.ArrayBase):
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        text = np.array2string(_exact_values(self), separator=", ", precision=8, prefix="Array(")
-        return f"Array({text}, dtype={self.dtype.name})"
+        text: str = _function("array_repr")(self)
+        return text
+
+    def __str__(self) -> str:
+        text: str = _function("array_str")(self)
+        return text
 
     def __bool__(self) -> bool:
         return bool(self.item())
@@ -283,8 +287,8 @@ def _restore(data: npt.NDArray[Any], dtype: str) -> Array:
 _PLAIN = ops.Setting(Profile())
 
 
-def _exact_values(x: Array) -> npt.NDArray[Any]:
-    """The elements in a NumPy type that holds and prints every value of theirs; by the core, whatever
+def exact_values(x: Array) -> npt.NDArray[Any]:
+    """The elements in a NumPy type that holds every value of theirs; by the core, whatever
     the caller's floating-point environment is (D1).
     """
     if not x.dtype.exponent_bits:

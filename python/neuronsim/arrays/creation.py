@@ -1,7 +1,7 @@
 """Creation functions.
 
 >>> full((2,), 0.1, dtype="bfloat16")
-Array([0.10009766, 0.10009766], dtype=bfloat16)
+Array([0.1, 0.1], dtype=bfloat16)
 """
 
 from __future__ import annotations

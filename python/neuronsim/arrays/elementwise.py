@@ -1,7 +1,7 @@
 """Elementwise functions: one for each row of the table, and those that are written with them.
 
 >>> exp(asarray([0.0, 1.0], dtype="bfloat16"))
-Array([1.     , 2.71875], dtype=bfloat16)
+Array([1.  , 2.72], dtype=bfloat16)
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ def sigmoid(x: Any) -> Array:
     """1 / (1 + e^-x).
 
     >>> sigmoid(asarray([0.0, 2.0], dtype="bfloat16"))
-    Array([0.5       , 0.87890625], dtype=bfloat16)
+    Array([0.5 , 0.88], dtype=bfloat16)
     """
     return ELEMENTWISE["sigmoid"](x)
 
@@ -258,7 +258,7 @@ def silu(x: Any) -> Array:
     """The product of x and its sigmoid.
 
     >>> silu(asarray([-1.0, 2.0], dtype="bfloat16"))
-    Array([-0.26953125,  1.7578125 ], dtype=bfloat16)
+    Array([-0.27,  1.76], dtype=bfloat16)
     """
     return ELEMENTWISE["silu"](x)
 
@@ -272,7 +272,7 @@ def gelu(x: Any, approximate: Literal["none", "tanh", "sigmoid"] = "none") -> Ar
 
     >>> x = asarray(1.0, dtype="float16")
     >>> gelu(x), gelu(x, approximate="sigmoid")
-    (Array(0.84130859, dtype=float16), Array(0.84570312, dtype=float16))
+    (Array(0.8413, dtype=float16), Array(0.8457, dtype=float16))
     """
     if approximate not in _GELU:
         raise InvalidArgument(f"gelu: approximate is one of {', '.join(_GELU)}, not {approximate!r}")
@@ -292,6 +292,6 @@ def mish(x: Any) -> Array:
     """The product of x and tanh(ln(1 + e^x)).
 
     >>> mish(asarray([-1.0, 2.0], dtype="bfloat16"))
-    Array([-0.30273438,  1.9453125 ], dtype=bfloat16)
+    Array([-0.303,  1.945], dtype=bfloat16)
     """
     return ELEMENTWISE["mish"](x)
