@@ -17,7 +17,7 @@ from typing import Any
 
 from neuronsim.arrays import *  # noqa: F403
 from neuronsim.arrays import __all__ as _functions
-from neuronsim.arrays import nn
+from neuronsim.arrays import fft, linalg, nn
 from neuronsim.arrays.array_object import Array, default_dtype, set_default_dtype
 from neuronsim.arrays.constants import e, euler_gamma, inf, nan, newaxis, pi
 from neuronsim.arrays.types import (
@@ -106,7 +106,7 @@ __all__ = [
     *("Array", "DType", "NeuronSimError", "Profile", "WindowDimension", "available_isas", "bool"),
     *("bfloat16", "complex64", "complex128", "current_profile", "default_dtype", "float8_e3m4"),
     *("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64", "int8"),
-    *("int16", "int32", "int64", "isa", "nn", "num_threads", "seed_rounding"),
+    *("int16", "int32", "int64", "isa", "fft", "linalg", "nn", "num_threads", "seed_rounding"),
     *("set_default_dtype", "set_isa", "set_num_threads", "tfloat32", "uint8", "uint16", "uint32"),
     *("uint64", "use_profile", "e", "euler_gamma", "inf", "nan", "ndarray", "newaxis", "pi"),
     *("bool_", "byte", "cdouble", "complexfloating", "csingle", "double", "floating", "generic"),

@@ -7,16 +7,28 @@ from typing import Any
 
 from neuronsim.arrays import (
     creation,
+    einstein_summation,
     elementwise,
-    linalg,
     manipulation,
     order,
     printing,
+    products,
     reductions,
     types,
 )
 
-CHAPTERS = (creation, elementwise, linalg, manipulation, order, printing, reductions, types)
+CHAPTERS = (
+    creation,
+    einstein_summation,
+    elementwise,
+    manipulation,
+    order,
+    printing,
+    products,
+    reductions,
+    types,
+)
+
 
 # Every public name of the chapters: what the package exports, and what NumPy's protocols find by name.
 FUNCTIONS: dict[str, Callable[..., Any]] = {

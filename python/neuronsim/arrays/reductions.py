@@ -31,13 +31,13 @@ from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
 from neuronsim.arrays.manipulation import broadcast_to, concat
 from neuronsim.arrays.steps import in_float32
 from neuronsim.dtypes import DType, DTypeLike
-from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
+from neuronsim.errors import InvalidArgument, UnsupportedType
 
 __all__ = [
     *("all", "amax", "amin", "any", "count_nonzero", "cumprod", "cumsum", "cumulative_prod"),
     *("cumulative_sum", "diff", "max", "mean", "min", "nancumprod", "nancumsum", "nanmax", "nanmean"),
     *("nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "ptp", "reduce_window", "std", "sum"),
-    *("var", "vector_norm"),
+    "var",
 ]
 
 
@@ -374,26 +374,6 @@ def _deviation(
     divisor = np.maximum(_count(x, axes, where) - correction, 0.0)
     variance = apply_elementwise("divide", total, asarray(divisor, total.dtype))
     return apply_elementwise("sqrt", variance) if is_root else variance
-
-
-def vector_norm(
-    x: Any,
-    axis: Axis = None,
-    *,
-    keepdims: bool = False,
-    ord: float = 2,  # noqa: A002
-) -> Array:
-    """The norm of vectors in float32 steps (R7): of the order 2, 1, inf or -inf.
-
-    >>> vector_norm(asarray([3.0, 4.0]))
-    Array(5., dtype=float32)
-    """
-    if isinstance(ord, bool) or ord not in (1, 2, math.inf, -math.inf):
-        raise UnsupportedOperator(f"vector_norm of the order {ord!r}: 1, 2, inf and -inf are known")
-    a = float_array(x)
-    if math.isinf(ord) and math.prod(a.shape[d] for d in reduced_axes(a, axis)) == 0:
-        raise InvalidArgument(f"the norm of order {ord} of no elements has no value")
-    return statistic("vector_norm", a, axis, keepdims, ord=ord)
 
 
 # ---- cumulative functions and differences ------------------------------------------------------------
