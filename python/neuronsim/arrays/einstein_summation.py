@@ -145,10 +145,10 @@ def _output(term: list[Label], labels: Sequence[Sequence[Label]]) -> list[Label]
     found = [v for label in term for v in (broadcast if label == _ELLIPSIS else [label])]
     known = {label for own in labels for label in own}
     for label in found:
-        if found.count(label) > 1 or label not in known:
-            raise InvalidArgument(
-                f"einsum: the output has {label!r} twice, or no array has it: {''.join(map(str, term))}"
-            )
+        if found.count(label) > 1:
+            raise InvalidArgument(f"einsum: the output has the label {label!r} twice")
+        if label not in known:
+            raise InvalidArgument(f"einsum: the output has the label {label!r}, which no array has")
     return found
 
 
@@ -158,13 +158,14 @@ def _lengths(labels: Sequence[Sequence[Label]], arrays: Sequence[Array]) -> dict
     for own, array in zip(labels, arrays, strict=True):
         for label, length in zip(own, array.shape, strict=True):
             known = lengths.setdefault(label, length)
-            if known == 1:
-                lengths[label] = length
-            elif length not in (1, known):
+            differs = any(n != length for v, n in zip(own, array.shape, strict=True) if v == label)
+            if differs or (known != length and 1 not in (known, length)):
                 shapes = ", ".join(str(a.bits.type) for a in arrays)
                 raise InvalidArgument(
-                    f"einsum of {shapes}: {label!r} is of the length {known} and {length}"
+                    f"einsum of {shapes}: the axes with the label {label!r} differ in length"
                 )
+            if known == 1:
+                lengths[label] = length
     return lengths
 
 

@@ -62,12 +62,12 @@ def _host_product(x: Any, y: Any, d: ops.DotDimensions) -> Any:
     batch = [x.shape[i] for i in d.lhs_batch]
     rows, columns = [x.shape[i] for i in free_x], [y.shape[i] for i in free_y]
     depth = math.prod(x.shape[i] for i in d.lhs_contracting)
-    left = x.transpose(*d.lhs_batch, *free_x, *d.lhs_contracting)
-    right = y.transpose(*d.rhs_batch, *d.rhs_contracting, *free_y)
+    left = x.transpose((*d.lhs_batch, *free_x, *d.lhs_contracting))
+    right = y.transpose((*d.rhs_batch, *d.rhs_contracting, *free_y))
     matrices = left.reshape(*batch, math.prod(rows), depth)
     with np.errstate(all="ignore"):
         found = np.matmul(matrices, right.reshape(*batch, depth, math.prod(columns)))
-    return found.reshape(*batch, *rows, *columns)
+    return found.reshape((*batch, *rows, *columns))
 
 
 def _product_dtype(dtype: DTypeLike | None) -> DType | None:
