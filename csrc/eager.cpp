@@ -87,6 +87,18 @@ void deallocate(PyObject* self) {
     Py_DECREF(type);
 }
 
+// The buffer protocol, which Python has before 3.12 only in C.
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+    PyObject* const memory = PyObject_CallMethod(self, "__buffer__", "i", flags);
+    if (memory == nullptr) {
+        view->obj = nullptr;
+        return -1;
+    }
+    const int failed = PyObject_GetBuffer(memory, view, flags);
+    Py_DECREF(memory);
+    return failed;
+}
+
 // run_binary(programs, x, y): programs[x's dtype] is a program and its result's dtype; gives an array
 // of x's class, or None if y is of another class, type or shape, or there is no program yet.
 PyObject* run_binary(PyObject*, PyObject* const* args, Py_ssize_t count) {
@@ -135,6 +147,7 @@ PyMemberDef members[] = {
 PyType_Slot slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)},
     {Py_tp_members, members},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
     {0, nullptr},
 };
 PyType_Spec spec = {"neuronsim._core.ArrayBase", sizeof(ArrayObject), 0,

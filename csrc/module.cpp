@@ -13,6 +13,7 @@
 #include "arrays.h"
 #include "composite.h"
 #include "dispatch.h"
+#include "dlpack.h"
 #include "eager.h"
 #include "executable.h"
 #include "memory.h"
@@ -234,6 +235,7 @@ PYBIND11_MODULE(_core, m) {
         .def_property_readonly("step_count", &TileProgram::step_count)
         .def("run", &run_program, py::arg("inputs"), py::arg("outputs"), py::arg("seed") = 0,
              py::arg("ids") = std::vector<uint64_t>(), py::arg("records") = py::none());
+    add_dlpack(m);
     add_eager(m);
     m.def(
         "empty",

@@ -7,13 +7,13 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-import neuronsim
 from neuronsim.arrays.ufuncs import Ufunc
+
+import neuronsim
 from neuronsim.dtypes import DType
 
 STUB = Path(__file__).parent / "neuronsim" / "__init__.pyi"

@@ -27,6 +27,10 @@ class IntegerOverflow(NeuronSimError, OverflowError):
     """An integer lies outside the range of its type."""
 
 
+class UnsupportedBuffer(NeuronSimError, BufferError):
+    """Memory cannot be shared with another library as it lies."""
+
+
 class InvalidModel(NeuronSimError):
     """A model file is damaged, or its graph contradicts itself."""
 

@@ -9,17 +9,20 @@ Array([2.   , 3.5  , 1.336], dtype=bfloat16)
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from numbers import Real
+from types import ModuleType
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from neuronsim import _core, dtypes, ops
+from neuronsim.arrays.methods import FunctionMethods, function_named
 from neuronsim.dtypes import DType, DTypeLike, as_dtype, result_type
-from neuronsim.errors import IntegerOverflow, InvalidArgument, UnsupportedType, nearest
+from neuronsim.errors import IntegerOverflow, InvalidArgument, InvalidIndex, UnsupportedType, nearest
 from neuronsim.profiles import Profile, current_profile
 from neuronsim.reference.formats import exact as exact_number
 from neuronsim.reference.formats import round_number
@@ -57,8 +60,11 @@ def default_complex() -> DType:
     return dtypes.complex128 if _default_float is dtypes.float64 else dtypes.complex64
 
 
-def _operators(symbol: str) -> tuple[Callable[[Array, Any], Any], Callable[[Array, Any], Any]]:
-    """The method of a binary operator and its reflection, from the op table."""
+_Operator = Callable[["Array", Any], Any]
+
+
+def _operators(symbol: str) -> tuple[_Operator, _Operator, _Operator]:
+    """The method of a binary operator, its reflection and its in-place form, from the op table."""
     row = next(row for row in ops.OPS.values() if row.operator == symbol)
     name = row.name
 
@@ -73,7 +79,17 @@ def _operators(symbol: str) -> tuple[Callable[[Array, Any], Any], Callable[[Arra
     def reflected(self: Array, other: Any) -> Any:
         return apply_elementwise(name, other, self) if _is_operand(other) else NotImplemented
 
-    return method, reflected
+    return method, reflected, _in_place(method)
+
+
+def _in_place(method: _Operator) -> _Operator:
+    """The operator that writes its result into its left operand, which keeps its type and shape."""
+
+    def in_place(self: Array, other: Any) -> Any:
+        result = method(self, other)
+        return result if result is NotImplemented else write(self, result)
+
+    return in_place
 
 
 def _remember(name: str, dtype: DType, result: DType, profile: Profile) -> None:
@@ -94,7 +110,7 @@ _run_binary = _core.run_binary
 _UFUNC_NAMES = {"true_divide": "divide", "absolute": "abs", "invert": "bitwise_invert"}
 
 
-class Array(_core.ArrayBase):
+class Array(FunctionMethods):
     """An n-dimensional array of one element type. Make one with `asarray`."""
 
     __slots__ = ()
@@ -106,8 +122,11 @@ class Array(_core.ArrayBase):
         self._data = bits.data
         self._dtype = bits.dtype
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self._data, self._dtype.name)
+    def _like(self, data: npt.NDArray[Any]) -> Array:
+        """Storage bits of this array's type."""
+        return Array(ops.Bits(data, self._dtype))
+
+    # ---- what it is ----
 
     @property
     def bits(self) -> ops.Bits:
@@ -120,9 +139,23 @@ class Array(_core.ArrayBase):
         return self._dtype
 
     @property
+    def device(self) -> Any:
+        """The device whose numbers these are."""
+        return function_named("__array_namespace_info__")().default_device()
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        """The length of each axis."""
+        """The length of each axis; setting it reshapes the array without a copy."""
         return self._data.shape
+
+    @shape.setter
+    def shape(self, shape: int | tuple[int, ...]) -> None:
+        try:
+            self._data = np.reshape(self._data, shape, copy=False)
+        except ValueError as error:
+            raise InvalidArgument(
+                f"{self.bits.type} does not take the shape {shape} without a copy: use reshape"
+            ) from error
 
     @property
     def ndim(self) -> int:
@@ -135,43 +168,319 @@ class Array(_core.ArrayBase):
         return self._data.size
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of one element in storage."""
+        return self._data.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements in storage."""
+        return self._data.nbytes
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each axis."""
+        return self._data.strides
+
+    @property
+    def flags(self) -> Any:
+        """NumPy's flags of the storage: writeable, c_contiguous, owndata, ..."""
+        return self._data.flags
+
+    def setflags(self, write: bool | None = None) -> None:
+        """Make the array read-only, or its own memory writable again."""
+        self._data.setflags(write=write)
+
+    @property
+    def base(self) -> Any:
+        """What the array is a view of: an Array, or an ndarray of other elements; None of its own."""
+        base = self._data.base
+        if not isinstance(base, np.ndarray):
+            return None
+        return self._like(base) if base.dtype == self._dtype.storage else base
+
+    # ---- views ----
+
+    @property
     def T(self) -> Array:  # noqa: N802 (NumPy's name)
-        """The array with its axes reversed."""
+        """A view with the axes reversed."""
         return Array(ops.apply("transpose", [self.bits], dimensions=tuple(reversed(range(self.ndim)))))
 
-    def astype(self, dtype: DTypeLike) -> Array:
-        """The elements converted by rules C, rounded once."""
-        return convert(self, array_type(dtype))
+    @property
+    def mT(self) -> Array:  # noqa: N802 (the standard's name)
+        """A view of the transposed matrices, which the last two axes are."""
+        if self.ndim < 2:
+            raise InvalidArgument(f"mT needs matrices, which {self.bits.type} has not")
+        return self._like(self._data.swapaxes(-1, -2))
 
-    def reshape(self, *shape: int | Sequence[int]) -> Array:
-        """The same elements in another shape; one length may be -1."""
+    @property
+    def real(self) -> Array:
+        """A view of the real parts; of a real type the array itself."""
+        if self._dtype.kind != "complex":
+            return self
+        return _of_ndarray(self._data.real, None)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
+    @property
+    def imag(self) -> Array:
+        """A view of the imaginary parts; of a real type zeros, which are read-only."""
+        if self._dtype.kind != "complex":
+            return self._like(np.broadcast_to(np.zeros((), self._dtype.storage), self.shape))
+        return _of_ndarray(self._data.imag, None)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        self.imag[...] = value
+
+    @property
+    def flat(self) -> Flat:
+        """The elements in row-major order, to iterate over, to index and to assign to."""
+        return Flat(self)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.flat[:] = value
+
+    def view(self, dtype: DTypeLike | None = None) -> Array:
+        """The same memory as an array of another type: the bits, not converted. A tfloat32 or bool
+        array from other bits is a copy, checked; of their bits other types have a read-only view.
+        """
+        target = self._dtype if dtype is None else array_type(dtype)
+        try:
+            data = self._data.view(target.storage)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"{self.bits.type} as {target.name}: {error}") from error
+        if target is not self._dtype:
+            restricted = _RESTRICTED.get(target)
+            if restricted is not None:
+                unsigned, allowed = restricted
+                data = data.copy()
+                if (data.view(unsigned) & ~np.asarray(allowed, unsigned)).any():
+                    raise InvalidArgument(f"the bits of {self.bits.type} are no {target.name} values")
+            if self._dtype in _RESTRICTED:
+                data.flags.writeable = False
+        return Array(ops.Bits(data, target))
+
+    def reshape(
+        self, *shape: int | Sequence[int], order: Literal["C", "F", "A"] = "C", copy: bool | None = None
+    ) -> Array:
+        """The same elements in another shape, a view where that can be; one length may be -1."""
         dims = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         try:
-            return Array(ops.Bits(self._data.reshape(dims), self.dtype))  # type: ignore[arg-type]
+            return self._like(np.reshape(self._data, dims, order=order, copy=copy))  # type: ignore[arg-type]
         except ValueError as error:
             raise InvalidArgument(f"{self.bits.type} cannot take the shape {dims}") from error
 
-    def tobytes(self) -> bytes:
+    def transpose(self, *axes: Any) -> Array:
+        """A view with the axes in the order `axes`, a tuple or integers; reversed without them."""
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        found: Array = function_named("transpose")(self, given)
+        return found
+
+    def squeeze(self, axis: int | tuple[int, ...] | None = None) -> Array:
+        """A view without the axes of length 1: those of `axis`, or all."""
+        ones = tuple(d for d, n in enumerate(self.shape) if n == 1)
+        found: Array = function_named("squeeze")(self, ones if axis is None else axis)
+        return found
+
+    # ---- copies ----
+
+    def copy(self, order: Literal["K", "A", "C", "F"] = "C") -> Array:
+        """A copy with memory of its own."""
+        return self._like(np.array(self._data, order=order))
+
+    def flatten(self, order: Literal["K", "A", "C", "F"] = "C") -> Array:
+        """A copy of one axis."""
+        return self._like(self._data.flatten(order))
+
+    def astype(
+        self,
+        dtype: DTypeLike,
+        order: Literal["K", "A", "C", "F"] = "K",
+        casting: Casting = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Array:
+        """The elements converted by rules C, rounded once; a copy unless `copy` is false and the type
+        stays.
+        """
+        target = array_type(dtype)
+        check_cast(self._dtype, target, casting)
+        return asarray(convert(self, target), order=order, copy=copy and target is self._dtype)
+
+    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Array:
+        """The elements, or along `axis` the subarrays, where `condition` holds."""
+        found: Array = function_named("compress")(condition, self, axis, out)
+        return found
+
+    def __copy__(self) -> Array:
+        return self.copy("K")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        return self.copy("K")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self._data, self._dtype.name)
+
+    # ---- in place ----
+
+    def fill(self, value: Any) -> None:
+        """Set every element to `value`, converted by rules C."""
+        self[...] = value
+
+    def sort(self, axis: int = -1, kind: str | None = None) -> None:
+        """Sort along an axis in place (E10); the order is stable whatever `kind` is."""
+        write(self, function_named("sort")(self, axis=axis))
+
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect") -> None:
+        """Put the element `kth` along an axis where sorting puts it, smaller ones before it."""
+        write(self, function_named("partition")(self, kth, axis=axis))
+
+    # ---- elements ----
+
+    def __getitem__(self, key: Any) -> Array:
+        try:
+            return self._like(np.asarray(self._data[_index(key)]))
+        except IndexError as error:
+            raise InvalidIndex(f"{self.bits.type}[{_shown(key)}]: {error}") from error
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        given = asarray(value, self._dtype)
+        try:
+            self._data[_index(key)] = given._data
+        except IndexError as error:
+            raise InvalidIndex(f"{self.bits.type}[{_shown(key)}]: {error}") from error
+        except ValueError as error:
+            where = f"{self.bits.type}[{_shown(key)}] = {given.bits.type}"
+            raise InvalidArgument(f"{where}: {error}") from error
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise UnsupportedType("len() of an array without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Array]:
+        if self.ndim == 0:
+            raise UnsupportedType("an array without axes has no elements to iterate over: use item()")
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).bits.data.any())
+
+    def tobytes(self, order: Literal["C", "F", "A"] = "C") -> bytes:
         """The storage bits, row-major."""
-        return self._data.tobytes()
+        return self._data.tobytes(order)
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers, exact."""
         return exact_values(self).tolist()
 
-    def item(self) -> Any:
-        """The only element as a Python number, exact."""
+    def item(self, *index: Any) -> Any:
+        """An element as a Python number, exact: the only one, or the one at `index`, which counts all
+        elements row-major or names each axis.
+        """
+        if len(index) == 1 and not isinstance(index[0], tuple):
+            return self.flat[index[0]].tolist()
+        if index:
+            return self[index[0] if len(index) == 1 else index].item()
         if self.size != 1:
-            raise InvalidArgument(f"item() of an array of {self.size} elements")
+            raise InvalidArgument(f"item() of an array of {self.size} elements: say which")
         return self.reshape(()).tolist()
 
+    def _number(self, what: str) -> Any:
+        if self.ndim:
+            raise UnsupportedType(f"{self.bits.type} is no {what}: only an array without axes is one")
+        return self.tolist()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise InvalidArgument(
+                f"{self.bits.type} is neither true nor false: say all() or any(), or compare its size"
+            )
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self._number("int"))
+
+    def __float__(self) -> float:
+        return float(self._number("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("complex"))
+
+    def __index__(self) -> int:
+        if self._dtype.kind not in ("signed", "unsigned") or self.ndim:
+            raise UnsupportedType(f"{self.bits.type} is no index: only an integer without axes is one")
+        return int(self._data)
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        return format(self._number(f"number to format as {spec!r}"), spec)
+
+    def __repr__(self) -> str:
+        text: str = function_named("array_repr")(self)
+        return text
+
+    def __str__(self) -> str:
+        text: str = function_named("array_str")(self)
+        return text
+
+    # ---- protocols ----
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
+        """The package, for every version of the array API standard up to 2025.12."""
+        if api_version not in (None, *_API_VERSIONS):
+            raise InvalidArgument(
+                f"the array API standard of {api_version!r}: {', '.join(_API_VERSIONS)} are known"
+            )
+        import neuronsim  # which imports this module
+
+        return neuronsim
+
+    def to_device(self, device: Any, /, *, stream: None = None) -> Array:
+        """The array itself: there is one device. Raises InvalidArgument for any other."""
+        function_named("check_device")(device)
+        if stream is not None:
+            raise InvalidArgument(
+                f"to_device: stream is None, not {stream!r}: the device has no streams"
+            )
+        return self
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        native = self._data.view(self.dtype.numpy)
+        native = self._data.view(self._dtype.numpy)
         if dtype is not None and np.dtype(dtype) != native.dtype:
             if copy is False:
-                raise ValueError(f"a {self.dtype.name} array does not become {dtype} without a copy")
+                raise InvalidArgument(f"{self.bits.type} does not become {dtype} without a copy")
             return native.astype(dtype)
+        if self._dtype is dtypes.tfloat32 and not copy:
+            native.flags.writeable = False  # what is written as float32 would not be rounded (C2)
         return native.copy() if copy else native
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        from neuronsim.arrays import interop  # which imports this module
+
+        return interop.buffer(self)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        from neuronsim.arrays import interop  # which imports this module
+
+        return interop.to_dlpack(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        from neuronsim.arrays import interop  # which imports this module
+
+        return interop.DLPACK_DEVICE
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Array:
         # NumPy's functions act by name; nothing falls back to NumPy's own arithmetic.
@@ -186,54 +495,17 @@ class Array(_core.ArrayBase):
         return result
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from neuronsim import arrays  # whose chapters import this module
+        from neuronsim.arrays import interop  # which imports this module
 
-        own = f"neuronsim.{func.__name__}" if func.__name__ in arrays.FUNCTIONS else "another function"
-        raise UnsupportedType(
-            f"numpy.{func.__name__} does not compute on neuronsim arrays: call {own}, or numpy.asarray "
-            "the array first to use the host's numerics"
-        )
+        return interop.array_function(func, types, args, kwargs)
 
-    def __getitem__(self, key: Any) -> Array:
-        if isinstance(key, Array):
-            key = np.asarray(key)
-        return Array(ops.Bits(np.asarray(self._data[key]), self.dtype))
-
-    def __len__(self) -> int:
-        if self.ndim == 0:
-            raise TypeError("len() of an array without axes")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Array]:
-        return (self[i] for i in range(len(self)))
-
-    def __repr__(self) -> str:
-        text: str = _function("array_repr")(self)
-        return text
-
-    def __str__(self) -> str:
-        text: str = _function("array_str")(self)
-        return text
-
-    def __bool__(self) -> bool:
-        return bool(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __index__(self) -> int:
-        if self.dtype.kind not in ("signed", "unsigned"):
-            raise TypeError(f"a {self.dtype.name} array is not an index")
-        return int(self.item())
+    # ---- operators ----
 
     def __neg__(self) -> Array:
         return apply_elementwise("negative", self)
 
     def __pos__(self) -> Array:
-        return self
+        return self.copy("K")
 
     def __abs__(self) -> Array:
         return apply_elementwise("abs", self)
@@ -241,46 +513,103 @@ class Array(_core.ArrayBase):
     def __invert__(self) -> Array:
         return apply_elementwise("bitwise_invert", self)
 
-    __mod__, __rmod__ = _operators("%")
-    __floordiv__, __rfloordiv__ = _operators("//")
-    __pow__, __rpow__ = _operators("**")
-    __lshift__, __rlshift__ = _operators("<<")
-    __add__, __radd__ = _operators("+")
-    __sub__, __rsub__ = _operators("-")
-    __mul__, __rmul__ = _operators("*")
-    __truediv__, __rtruediv__ = _operators("/")
-    __and__, __rand__ = _operators("&")
-    __or__, __ror__ = _operators("|")
-    __xor__, __rxor__ = _operators("^")
-    __eq__, _ = _operators("==")
-    __ne__, _ = _operators("!=")
-    __lt__, _ = _operators("<")
-    __le__, _ = _operators("<=")
-    __gt__, _ = _operators(">")
-    __ge__, _ = _operators(">=")
+    def __divmod__(self, other: Any) -> Any:
+        return (self // other, self % other) if _is_operand(other) else NotImplemented
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return (other // self, other % self) if _is_operand(other) else NotImplemented
+
+    def __round__(self, ndigits: int | None = None) -> Array:
+        return self.round(ndigits or 0)
+
+    __add__, __radd__, __iadd__ = _operators("+")
+    __sub__, __rsub__, __isub__ = _operators("-")
+    __mul__, __rmul__, __imul__ = _operators("*")
+    __truediv__, __rtruediv__, __itruediv__ = _operators("/")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _operators("//")
+    __mod__, __rmod__, __imod__ = _operators("%")
+    __pow__, __rpow__, __ipow__ = _operators("**")
+    __lshift__, __rlshift__, __ilshift__ = _operators("<<")
+    __and__, __rand__, __iand__ = _operators("&")
+    __or__, __ror__, __ior__ = _operators("|")
+    __xor__, __rxor__, __ixor__ = _operators("^")
+    __eq__ = _operators("==")[0]
+    __ne__ = _operators("!=")[0]
+    __lt__ = _operators("<")[0]
+    __le__ = _operators("<=")[0]
+    __gt__ = _operators(">")[0]
+    __ge__ = _operators(">=")[0]
 
     def __rshift__(self, other: Any) -> Any:
-        return _function("right_shift")(self, other) if _is_operand(other) else NotImplemented
+        return function_named("right_shift")(self, other) if _is_operand(other) else NotImplemented
 
     def __rrshift__(self, other: Any) -> Any:
-        return _function("right_shift")(other, self) if _is_operand(other) else NotImplemented
+        return function_named("right_shift")(other, self) if _is_operand(other) else NotImplemented
 
     def __matmul__(self, other: Any) -> Any:
-        return _function("matmul")(self, other)
+        return function_named("matmul")(self, other) if _is_operand(other) else NotImplemented
 
     def __rmatmul__(self, other: Any) -> Any:
-        return _function("matmul")(other, self)
+        return function_named("matmul")(other, self) if _is_operand(other) else NotImplemented
+
+    __irshift__ = _in_place(__rshift__)
+    __imatmul__ = _in_place(__matmul__)
 
 
-def _function(name: str) -> Callable[..., Any]:
-    """The function of a chapter, which imports this module."""
-    from neuronsim import arrays
+class Flat:
+    """The elements of an array in row-major order, as NumPy's flatiter."""
 
-    return arrays.FUNCTIONS[name]
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return self._array.size
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(self._array.reshape(-1))
+
+    def __getitem__(self, key: Any) -> Array:
+        return self._array.reshape(-1)[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        places = np.arange(len(self))[_index(key)]
+        where = np.unravel_index(places, self._array.shape)
+        self._array[where] = value
+
+
+_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+# Types of which some bits are no values: the unsigned type of their size, and the bits that may be set.
+_RESTRICTED: dict[DType, tuple[str, int]] = {
+    dtypes.tfloat32: ("u4", 0xFFFFE000),
+    dtypes.boolean: ("u1", 1),
+}
+
+
+def _index(key: Any) -> Any:
+    """An index as NumPy takes it: Arrays of integers and bool are their storage bits."""
+    if isinstance(key, Array):
+        return _index_array(key)
+    if isinstance(key, tuple) and any(isinstance(k, Array) for k in key):
+        return tuple(_index_array(k) if isinstance(k, Array) else k for k in key)
+    return key
+
+
+def _index_array(x: Array) -> npt.NDArray[Any]:
+    if x._dtype.kind not in ("signed", "unsigned", "bool"):
+        raise InvalidIndex(f"{x.bits.type} is no index: integers, bool and slices are")
+    return x._data
+
+
+def _shown(key: Any) -> str:
+    """An index in an error, short."""
+    return reprlib.repr(key)
 
 
 def _restore(data: npt.NDArray[Any], dtype: str) -> Array:
-    """An Array from a pickle or a deep copy."""
+    """An Array from a pickle."""
     return Array(ops.Bits(data, dtypes.DTYPES[dtype]))
 
 
@@ -321,7 +650,7 @@ def asarray(
     ('int64', 'float32')
     """
     if device is not None:
-        _function("check_device")(device)
+        function_named("check_device")(device)
     if type(obj) is Array and dtype is None and order is None and not copy:
         return obj
     target = None if dtype is None else array_type(dtype)
@@ -368,8 +697,9 @@ def _of_memory(obj: Any, copy: bool | None) -> Array | None:
     except TypeError:
         exported = obj if hasattr(obj, "__array_interface__") else None
     if exported is None and hasattr(obj, "__dlpack__"):
-        found: Array = _function("from_dlpack")(obj)
-        return found
+        from neuronsim.arrays import interop  # which imports this module
+
+        return interop.from_dlpack(obj)
     if exported is None and hasattr(obj, "__array__"):
         exported = obj.__array__()
     return None if exported is None else _of_ndarray(np.asarray(exported), copy)
@@ -541,6 +871,15 @@ def is_cast(source: DType, target: DType, casting: Casting = "same_kind") -> boo
         return False
 
 
+def check_cast(source: DType, target: DType, casting: Casting) -> None:
+    """Raises UnsupportedType where `casting` does not let one type become the other."""
+    if not is_cast(source, target, casting):
+        raise UnsupportedType(
+            f"{source.name} to {target.name} is no {casting!r} cast: say casting='unsafe', or convert "
+            "with astype"
+        )
+
+
 def write(out: Any, value: Any, where: Any = True, casting: Casting = "same_kind") -> Array:
     """Write `value`, converted by rules C and broadcast, into `out` where `where` holds; gives `out`,
     an Array or an ndarray of one of its types, or the only one in a tuple.
@@ -558,11 +897,7 @@ def write(out: Any, value: Any, where: Any = True, casting: Casting = "same_kind
         raise UnsupportedType(f"out is an array, not {type(out).__name__}")
     given: Any = out
     target, source = asarray(out, copy=False), asarray(value)
-    if not is_cast(source.dtype, target.dtype, casting):
-        raise UnsupportedType(
-            f"{source.dtype.name} into an array of {target.dtype.name} is no {casting!r} cast: "
-            f"convert it with astype, or say casting='unsafe'"
-        )
+    check_cast(source.dtype, target.dtype, casting)
     chosen = asarray(where)
     if chosen.dtype is not dtypes.boolean:
         raise UnsupportedType(f"where is a bool array, not {chosen.dtype.name}")
