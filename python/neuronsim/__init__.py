@@ -20,6 +20,7 @@ from neuronsim.arrays import __all__ as _functions
 from neuronsim.arrays import fft, linalg, nn
 from neuronsim.arrays.array_object import Array, default_dtype, set_default_dtype
 from neuronsim.arrays.constants import e, euler_gamma, inf, nan, newaxis, pi
+from neuronsim.arrays.device import Device
 from neuronsim.arrays.types import (
     bool_,
     byte,
@@ -79,6 +80,7 @@ from neuronsim.processor import available_isas, isa, num_threads, set_isa, set_n
 from neuronsim.profiles import Profile, current_profile, seed_rounding, use_profile
 
 __version__ = "0.1.0"
+__array_api_version__ = "2025.12"
 ndarray = Array  # NumPy's name of the class
 
 # Loaded on first use, so that `import neuronsim` stays an array backend.
@@ -103,10 +105,11 @@ _LAZY = {
 __all__ = [
     *_functions,
     *_LAZY,
-    *("Array", "DType", "NeuronSimError", "Profile", "WindowDimension", "available_isas", "bool"),
+    "__array_api_version__",
+    *("Array", "DType", "Device", "NeuronSimError", "Profile", "WindowDimension", "available_isas"),
     *("bfloat16", "complex64", "complex128", "current_profile", "default_dtype", "float8_e3m4"),
     *("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64", "int8"),
-    *("int16", "int32", "int64", "isa", "fft", "linalg", "nn", "num_threads", "seed_rounding"),
+    *("bool", "int16", "int32", "int64", "isa", "fft", "linalg", "nn", "num_threads", "seed_rounding"),
     *("set_default_dtype", "set_isa", "set_num_threads", "tfloat32", "uint8", "uint16", "uint32"),
     *("uint64", "use_profile", "e", "euler_gamma", "inf", "nan", "ndarray", "newaxis", "pi"),
     *("bool_", "byte", "cdouble", "complexfloating", "csingle", "double", "floating", "generic"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+<<<<<<< HEAD
 from neuronsim.arrays import (
     creation,
     einstein_summation,
     elementwise,
+    info,
     interop,
     manipulation,
     order,
@@ -22,6 +24,7 @@ CHAPTERS = (
     creation,
     einstein_summation,
     elementwise,
+    info,
     interop,
     manipulation,
     order,
