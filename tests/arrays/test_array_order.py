@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -307,3 +308,146 @@ def test_reduce_window_H1_of_float64_is_on_the_host() -> None:
 def test_window_larger_than_the_array_has_no_output() -> None:
     assert np.reduce_window(np.ones(3), "add", [np.WindowDimension(4)]).shape == (0,)
     assert np.reduce_window(np.ones((0, 2)), "add", [np.WindowDimension(1)] * 2).shape == (0, 2)
+
+
+# ---- the standard's and NumPy's arguments ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "argsort", "sort", "searchsorted"])
+def test_signature_takes_all_that_the_standards_has(name: str) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    own = inspect.signature(getattr(np, name)).parameters
+    for parameter in inspect.signature(getattr(strict, name)).parameters.values():
+        ours = own[parameter.name]
+        kinds = {parameter.kind, parameter.POSITIONAL_OR_KEYWORD}
+        assert ours.kind in (kinds if parameter.kind is parameter.KEYWORD_ONLY else {parameter.kind})
+        assert ours.default == parameter.default
+
+
+@pytest.mark.parametrize("dtype", NUMPYS)
+def test_axis_none_takes_all_elements(dtype: str) -> None:
+    x = ties(dtype, (4, 5), seed=3).T
+    numpy.testing.assert_array_equal(
+        numpy.asarray(np.argsort(np.asarray(x), None, "stable")), numpy.argsort(x, None, "stable")
+    )
+    assert (
+        words(np.sort(np.asarray(x), axis=None)).tolist()
+        == words(np.asarray(x.ravel()[numpy.argsort(x, None, "stable")])).tolist()
+    )
+    with pytest.raises(InvalidArgument, match="axis"):
+        np.sort(np.asarray(1.0))
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize("dtype", NUMPYS)
+def test_nan_arguments_pass_over_nan(name: str, dtype: str) -> None:
+    x = ties(dtype, (6, 9), seed=2)
+    x[:, 0] = x.dtype.type(1)  # an element that is a number in every row and column
+    x[2] = x.dtype.type(0)
+    numbers = numpy.where(
+        numpy.isnan(x), -numpy.inf if name == "argmax" else numpy.inf, x.astype(float)
+    )
+    for axis in (None, 0, 1, -1):
+        found = getattr(np, f"nan{name}")(np.asarray(x), axis)
+        assert found.dtype.name == "int64"
+        assert found.tolist() == getattr(numpy, name)(numbers, axis).tolist()
+    kept = getattr(np, f"nan{name}")(np.asarray(x), axis=1, keepdims=True)
+    assert kept.shape == (6, 1)
+
+
+def test_nan_arguments_find_the_infinity_among_nan() -> None:
+    """NumPy's, which puts infinities in the place of NaN, give 0 here."""
+    for dtype in (*FLOATS, DTYPES["float64"]):
+        for name, sign in (("nanargmax", -1), ("nanargmin", 1)):
+            x = np.asarray([numpy.nan, sign * numpy.inf], dtype=dtype)
+            assert getattr(np, name)(x).item() == 1
+            with pytest.raises(InvalidArgument, match="nothing but NaN"):
+                getattr(np, name)(x[:1])
+    assert np.nanargmax(np.asarray([1 + 1j, numpy.nan, 2j])).item() == 0
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, DTYPES["float64"]], ids=lambda t: t.name)
+def test_argmax_writes_into_out(dtype: DType) -> None:
+    x, out = np.asarray([[1.0, 2.0], [4.0, 3.0]], dtype=dtype), np.zeros(2, dtype="int64")
+    assert np.argmax(x, 1, out) is out
+    assert out.tolist() == [1, 0]
+    assert np.nanargmin(x, 1, out).tolist() == [0, 1]
+
+
+# ---- searchsorted, lexsort, partition ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("dtype", [*REAL, DTYPES["float64"]], ids=lambda t: t.name)
+def test_E10_searchsorted_equals_numpys_of_exact_values(dtype: DType, side: Any) -> None:
+    """In float64, which holds every value that is drawn; NaN is last and -0 equals +0 there too."""
+    known = ties("float64" if dtype.kind == "float" else dtype.name, (12,), seed=1)
+    sought = ties("float64" if dtype.kind == "float" else dtype.name, (3, 7), seed=2)
+    x, v = np.sort(np.asarray(known, dtype=dtype)), np.asarray(sought, dtype=dtype)
+    exact = (numpy.asarray(a).astype(numpy.float64) for a in (x, v))
+    wide = dtype.kind in ("signed", "unsigned")
+    lists = (x.tolist(), v.tolist()) if wide else tuple(exact)
+    expected = numpy.searchsorted(
+        *(numpy.asarray(a, object if wide else None) for a in lists), side=side
+    )
+    found = np.searchsorted(x, v, side=side)
+    assert (found.dtype.name, found.shape) == ("int64", (3, 7))
+    assert found.tolist() == expected.tolist()
+    unsorted = np.asarray(known, dtype=dtype)
+    again = np.searchsorted(unsorted, v, side, np.argsort(unsorted))
+    assert again.tolist() == expected.tolist()
+
+
+def test_searchsorted_takes_numbers_and_types_that_differ() -> None:
+    x = np.asarray([1, 3, 5])
+    assert np.searchsorted(x, 3).item() == 1
+    assert np.searchsorted(x, 3.5).shape == ()
+    assert np.searchsorted(x, np.asarray([4.5, 0], dtype="bfloat16")).tolist() == [2, 0]
+    assert np.searchsorted(np.zeros(0), [1.0, 2.0]).tolist() == [0, 0]
+    assert np.searchsorted(x, np.zeros((2, 0), dtype="int64")).shape == (2, 0)
+    assert np.searchsorted(np.asarray([1j, 1, 2 + 1j]), 1 + 0j).item() == 1
+    for wrong, match in (
+        (lambda: np.searchsorted(np.ones((2, 2)), 1), "one axis"),
+        (lambda: np.searchsorted(x, 1, side="middle"), "side"),
+        (lambda: np.searchsorted(x, 1, sorter=[0, 1]), "index for each"),
+        (lambda: np.searchsorted(x, 1, sorter=[0.0, 1.0, 2.0]), "index for each"),
+    ):
+        with pytest.raises(InvalidArgument, match=match):
+            wrong()
+
+
+def test_E10_lexsort_orders_by_the_last_key_first() -> None:
+    rows = ties("float32", (3, 40), seed=8)
+    for axis in (-1, 0):
+        keys = [np.asarray(r.reshape(40, 1) if axis == 0 else r) for r in rows]
+        order = np.lexsort(keys, axis=axis)
+        numpy.testing.assert_array_equal(
+            numpy.asarray(order).ravel(), numpy.lexsort(numpy.asarray(rows))
+        )
+    mixed = [np.asarray(rows[0], dtype="bfloat16"), np.asarray([1, 0] * 20, dtype="int8")]
+    expected = numpy.lexsort([numpy.asarray(mixed[0]).astype("float32"), [1, 0] * 20])
+    assert np.lexsort(mixed).tolist() == expected.tolist()
+    for keys in ([], [[1, 2], [1]]):
+        with pytest.raises(InvalidArgument, match="one shape"):
+            np.lexsort(keys)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=lambda t: t.name)
+def test_partitions_have_the_kth_in_its_place(dtype: DType) -> None:
+    x = sample(dtype, (4, 9))
+    values = numpy.asarray(x).astype(numpy.float64)
+    found = numpy.asarray(np.partition(x, 3, axis=1)).astype(numpy.float64)
+    order = numpy.asarray(np.argpartition(x, [3, -1], axis=1))
+    for part in (found, numpy.take_along_axis(values, order, 1)):
+        numpy.testing.assert_array_equal(part[:, 3], numpy.partition(values, 3, axis=1)[:, 3])
+        assert (part[:, :3] <= part[:, 3:4]).all()
+        assert (part[:, 4:] >= part[:, 3:4]).all()
+    for kth in (9, -10, 1.0):
+        with pytest.raises(InvalidArgument, match="no place"):
+            np.partition(x, kth)
+
+
+def test_order_of_fields_is_refused() -> None:
+    for function in (np.sort, np.argsort):
+        with pytest.raises(TypeError, match="fields"):
+            function(np.ones(3), order="name")

@@ -1,61 +1,204 @@
-"""Searching and sorting (rule E10)."""
+"""Searching and sorting (rule E10): NaN last, -0 equal to +0, every sort stable."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import Array, asarray
+from neuronsim.arrays.array_object import Array, asarray, common_arrays, write
 from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.reductions import is_not_nan
+from neuronsim.errors import InvalidArgument, UnsupportedType
 
-__all__ = ["argmax", "argmin", "argsort", "sort", "top_k"]
+__all__ = [
+    *("argmax", "argmin", "argpartition", "argsort", "lexsort", "nanargmax", "nanargmin", "partition"),
+    *("searchsorted", "sort", "top_k"),
+]
 
 
-def argmax(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """The index of the largest element: the first NaN wins, else the lowest index of equal ones.
+def argmax(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
+    """The index of the largest element along `axis`, or in row-major order: the first NaN wins, else
+    the lowest index of equal ones.
 
     >>> int(argmax(asarray([1.0, float("nan"), 3.0])))
     1
     """
-    return _argument("argmax", asarray(x), axis, keepdims)
+    return _argument("argmax", asarray(x), axis, out, keepdims)
 
 
-def argmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """The index of the smallest element: the first NaN wins, else the lowest index of equal ones."""
-    return _argument("argmin", asarray(x), axis, keepdims)
+def argmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
+    """The index of the smallest element along `axis`, or in row-major order: the first NaN wins, else
+    the lowest index of equal ones.
+    """
+    return _argument("argmin", asarray(x), axis, out, keepdims)
 
 
-def _argument(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
+def _argument(name: str, x: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
     source = x.reshape(-1) if axis is None else x
     at = 0 if axis is None else one_axis(x, axis)
     found = Array(ops.apply(name, [source.bits], axis=at))
-    kept = tuple(1 if axis is None or d == at else n for d, n in enumerate(x.shape))
-    return found.reshape(kept) if keepdims else found
+    if keepdims:
+        kept = tuple(1 if axis is None or d == at else n for d, n in enumerate(x.shape))
+        found = found.reshape(kept)
+    return found if out is None else write(out, found)
 
 
-def argsort(x: Any, axis: int = -1, *, descending: bool = False) -> Array:
-    """The indices that sort `x`, stable: NaN last, -0 equal to +0; descending reverses the order."""
+def nanargmax(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
+    """`argmax` of what is not NaN; raises InvalidArgument where there is nothing but NaN."""
+    return _nan_argument("argmax", asarray(x), axis, out, keepdims)
+
+
+def nanargmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
+    """`argmin` of what is not NaN; raises InvalidArgument where there is nothing but NaN."""
+    return _nan_argument("argmin", asarray(x), axis, out, keepdims)
+
+
+def _nan_argument(name: str, a: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
+    if axis is not None:
+        axis = one_axis(a, axis)
+    mask = is_not_nan(a)
+    if not np.all(np.any(mask, axis=axis)):
+        raise InvalidArgument(f"nan{name} of nothing but NaN, or of no elements, has no value")
+    keys = ops.order_keys(a.bits)
+    if a.dtype.kind == "complex":
+        keys = np.where(mask, keys, -np.inf if name == "argmax" else np.inf)
+    elif a.dtype.kind == "float" and name == "argmax":
+        keys = np.where(mask, keys, np.iinfo(keys.dtype).min)  # the key of NaN is the largest
+    find = np.argmax if name == "argmax" else np.argmin
+    found = asarray(np.asarray(find(keys, axis=axis, keepdims=keepdims), np.int64))
+    return found if out is None else write(out, found)
+
+
+def argsort(
+    x: Any,
+    /,
+    axis: int | None = -1,
+    kind: str | None = None,
+    order: None = None,
+    *,
+    descending: bool = False,
+    stable: bool = True,
+) -> Array:
+    """The indices that sort `x`, stable whatever `kind` and `stable` ask: NaN last, -0 equal to +0;
+    descending reverses the order. With the axis None all elements in row-major order.
+    """
+    _check_order(order)
     a = asarray(x)
-    at = one_axis(a, axis)
+    return asarray(_argsort(a.reshape(-1) if axis is None else a, axis, descending))
+
+
+def _check_order(order: Any) -> None:
+    if order is not None:
+        raise UnsupportedType(f"order={order!r}: there are no arrays with fields")
+
+
+def _argsort(x: Array, axis: int | None, descending: bool = False) -> npt.NDArray[np.int64]:
+    at = 0 if axis is None else one_axis(x, axis)
     if not descending:
-        return Array(ops.apply("argsort", [a.bits], axis=at))
+        ascending: npt.NDArray[np.int64] = ops.apply("argsort", [x.bits], axis=at).data
+        return ascending
     # Equal elements keep their order: sort the reversed array, and reverse the result.
-    last = Array(ops.Bits(np.flip(a.bits.data, at), a.dtype))
-    order = np.flip(np.asarray(Array(ops.apply("argsort", [last.bits], axis=at))), at)
-    return asarray(a.shape[at] - 1 - order)
+    last = ops.Bits(np.flip(x.bits.data, at), x.dtype)
+    reversed_order = np.flip(ops.apply("argsort", [last], axis=at).data, at)
+    return np.asarray(x.shape[at] - 1 - reversed_order)
 
 
-def sort(x: Any, axis: int = -1, *, descending: bool = False) -> Array:
-    """The elements in order, stable: NaN last (descending: first), -0 equal to +0 (E10).
+def sort(
+    x: Any,
+    /,
+    axis: int | None = -1,
+    kind: str | None = None,
+    order: None = None,
+    *,
+    descending: bool = False,
+    stable: bool = True,
+) -> Array:
+    """The elements in order, stable whatever `kind` and `stable` ask: NaN last (descending: first), -0
+    equal to +0 (E10). With the axis None all elements in row-major order.
 
     >>> sort(asarray([float("nan"), 2.0, -1.0]))
     Array([-1.,  2., nan], dtype=float32)
     """
-    a = asarray(x)
-    order = np.asarray(argsort(a, axis, descending=descending))
-    return Array(ops.Bits(np.take_along_axis(a.bits.data, order, one_axis(a, axis)), a.dtype))
+    _check_order(order)
+    a = asarray(x).reshape(-1) if axis is None else asarray(x)
+    indices = _argsort(a, axis, descending)
+    at = 0 if axis is None else one_axis(a, axis)
+    return Array(ops.Bits(np.take_along_axis(a.bits.data, indices, at), a.dtype))
+
+
+def partition(
+    x: Any,
+    /,
+    kth: int | Sequence[int],
+    axis: int | None = -1,
+    kind: str | None = None,
+    order: None = None,
+) -> Array:
+    """`x` sorted along `axis`, which has the kth elements in their places as NumPy's partition has."""
+    _check_kth(asarray(x), kth, axis)
+    return sort(x, axis, kind, order)
+
+
+def argpartition(
+    x: Any,
+    /,
+    kth: int | Sequence[int],
+    axis: int | None = -1,
+    kind: str | None = None,
+    order: None = None,
+) -> Array:
+    """The indices that sort `x` along `axis`, and so partition it at every kth element."""
+    _check_kth(asarray(x), kth, axis)
+    return argsort(x, axis, kind, order)
+
+
+def _check_kth(x: Array, kth: Any, axis: int | None) -> None:
+    length = x.size if axis is None else x.shape[one_axis(x, axis)]
+    places = np.atleast_1d(np.asarray(kth))
+    if places.dtype.kind not in "iu" or not all(-length <= k < length for k in places.tolist()):
+        raise InvalidArgument(f"kth={kth!r} is no place among {length} elements")
+
+
+def lexsort(keys: Any, /, axis: int = -1) -> Array:
+    """The indices that sort by several keys, arrays of one shape: by the last of them, equal elements
+    by the one before it, and so on; stable, in the order of `sort`.
+
+    >>> lexsort(([3, 1, 2], [1.0, 1.0, 0.0])).tolist()
+    [2, 1, 0]
+    """
+    columns = [asarray(k) for k in keys]
+    if not columns or any(c.shape != columns[0].shape for c in columns):
+        shapes = ", ".join(str(c.shape) for c in columns)
+        raise InvalidArgument(f"lexsort takes keys of one shape, at least one, not ({shapes})")
+    at = one_axis(columns[0], axis)
+    return asarray(np.asarray(np.lexsort([ops.order_keys(c.bits) for c in columns], at), np.int64))
+
+
+def searchsorted(
+    x1: Any, x2: Any, /, side: Literal["left", "right"] = "left", sorter: Any = None
+) -> Array:
+    """Where the elements of `x2` would stand in the sorted `x1`, both in their common type: before its
+    equal elements ("left") or behind them ("right"). `sorter` are indices that sort `x1`.
+
+    >>> searchsorted(asarray([1.0, 2.0, 2.0, 5.0]), [2.0, 9.0], side="right").tolist()
+    [3, 4]
+    """
+    if side not in ("left", "right"):
+        raise InvalidArgument(f"side is 'left' or 'right', not {side!r}")
+    a, values = common_arrays(x1, x2)
+    if a.ndim != 1:
+        raise InvalidArgument(f"searchsorted in an array of one axis, not {a.bits.type}")
+    keys = ops.order_keys(a.bits)
+    if sorter is not None:
+        indices = asarray(sorter)
+        if indices.dtype.kind not in ("signed", "unsigned") or indices.shape != a.shape:
+            raise InvalidArgument(f"the sorter has an index for each of {a.size} elements")
+        keys = keys[indices.bits.data]
+    return asarray(np.asarray(np.searchsorted(keys, ops.order_keys(values.bits), side), np.int64))
 
 
 def top_k(x: Any, k: int) -> tuple[Array, Array]:
