@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 <<<<<<< HEAD
+<<<<<<< HEAD
 from neuronsim.arrays import (
     creation,
     einstein_summation,
@@ -17,6 +18,7 @@ from neuronsim.arrays import (
     printing,
     products,
     reductions,
+    sets,
     types,
 )
 
@@ -31,6 +33,7 @@ CHAPTERS = (
     printing,
     products,
     reductions,
+    sets,
     types,
 )
 

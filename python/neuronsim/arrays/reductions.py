@@ -487,7 +487,8 @@ def is_not_nan(x: Array) -> npt.NDArray[np.bool_]:
         return ~np.isnan(x.bits.data)
     if x.dtype.kind != "float":
         return np.ones(x.shape, np.bool_)
-    return ~apply_elementwise("isnan", x).bits.data
+    keys = ops.order_keys(x.bits)
+    return np.asarray(keys != np.iinfo(keys.dtype).max)
 
 
 def _numbers(x: Array, where: Any) -> npt.NDArray[np.bool_]:
