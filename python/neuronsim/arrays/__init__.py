@@ -7,10 +7,12 @@ from typing import Any
 
 <<<<<<< HEAD
 <<<<<<< HEAD
+<<<<<<< HEAD
 from neuronsim.arrays import (
     creation,
     einstein_summation,
     elementwise,
+    indexing,
     info,
     interop,
     manipulation,
@@ -26,6 +28,7 @@ CHAPTERS = (
     creation,
     einstein_summation,
     elementwise,
+    indexing,
     info,
     interop,
     manipulation,

@@ -1,13 +1,14 @@
-"""Which axes `axis=` names."""
+"""Which axes `axis=` names, and which lengths `shape=`."""
 
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
 from neuronsim.arrays.array_object import Array
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
 
 Axis = int | tuple[int, ...] | None
 
@@ -27,7 +28,7 @@ def reduced_axes(x: Array, axis: Axis) -> tuple[int, ...]:
     """The axes that `axis` names, ascending."""
     axes = _axes(axis, x.ndim)
     if not all(-x.ndim <= a < x.ndim for a in axes):
-        raise InvalidArgument(f"axis {axis} is not one of {x.ndim} axes")
+        raise InvalidIndex(f"axis {axis} is not one of {x.ndim} axes")
     reduced = tuple(sorted({a % x.ndim for a in axes}))
     if len(reduced) != len(axes):
         raise InvalidArgument(f"axis {axis} names an axis twice")
@@ -43,5 +44,21 @@ def one_axis(x: Array, axis: int) -> int:
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
         raise InvalidArgument(f"the axis is an integer, not {axis!r}")
     if not -x.ndim <= axis < x.ndim:
-        raise InvalidArgument(f"axis {axis} is not one of {x.ndim} axes")
+        raise InvalidIndex(f"axis {axis} is not one of {x.ndim} axes")
     return int(axis) % x.ndim
+
+
+def integers(what: str, value: Any) -> tuple[int, ...]:
+    """An integer, or a sequence of them, as a tuple; raises UnsupportedType for anything else."""
+    try:
+        return tuple(map(operator.index, value if np.iterable(value) else (value,)))
+    except TypeError as error:
+        raise UnsupportedType(f"{what} is an integer or some of them, not {value!r}") from error
+
+
+def lengths(shape: Any) -> tuple[int, ...]:
+    """The length of each axis: `shape` is an integer or a sequence of them, not negative."""
+    dims = integers("a shape", shape)
+    if any(n < 0 for n in dims):
+        raise InvalidArgument(f"a shape has no negative lengths: {dims}")
+    return dims

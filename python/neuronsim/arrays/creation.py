@@ -1,50 +1,633 @@
-"""Creation functions.
+"""Creation functions. `device=` is the only device, `like=` changes nothing.
 
->>> full((2,), 0.1, dtype="bfloat16")
-Array([0.1, 0.1], dtype=bfloat16)
+>>> full((2,), 0.1, dtype="bfloat16").tolist()
+[0.10009765625, 0.10009765625]
 """
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from functools import cache, reduce
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from neuronsim import ops
-from neuronsim.arrays.array_object import Array, asarray, default_dtype
-from neuronsim.dtypes import DTypeLike
-from neuronsim.errors import InvalidArgument
+from neuronsim import dtypes, ops
+from neuronsim.arrays.array_object import (
+    Array,
+    apply_elementwise,
+    array_type,
+    asarray,
+    common_arrays,
+    convert,
+    default_complex,
+    default_dtype,
+    is_weak,
+)
+from neuronsim.arrays.axes import lengths
+from neuronsim.arrays.manipulation import broadcast_arrays, expand_dims, move_bits, moveaxis, stack
+from neuronsim.arrays.progressions import exact_fraction, length, progression, whole
+from neuronsim.dtypes import DType, DTypeLike, result_type
+from neuronsim.errors import InvalidArgument, OutOfMemory, UnsupportedType
 
-__all__ = ["arange", "array", "asarray", "full", "ones", "zeros"]
+__all__ = [
+    *("arange", "array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "copy"),
+    *("diag", "diagflat", "empty", "empty_like", "eye", "frombuffer", "fromfunction", "fromiter"),
+    *("full", "full_like", "geomspace", "identity", "indices", "linspace", "logspace", "meshgrid"),
+    *("mgrid", "ogrid", "ones", "ones_like", "tri", "tril", "triu", "vander", "zeros", "zeros_like"),
+]
+
+Shape = int | Sequence[int]
+Order = Literal["K", "A", "C", "F"]
 
 
-def array(x: Any, dtype: DTypeLike | None = None, *, copy: bool = True) -> Array:
-    """An Array of a copy of `x`; see `asarray`."""
-    return asarray(x, dtype, copy=copy)
+# ---- from data -------------------------------------------------------------------------------------
 
 
-def full(shape: int | tuple[int, ...], fill_value: Any, dtype: DTypeLike | None = None) -> Array:
-    """An array of one value."""
-    value = asarray(fill_value, dtype)
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
-    if any(n < 0 for n in dims):
-        raise InvalidArgument(f"a shape has no negative lengths: {dims}")
-    return Array(ops.Bits(np.full(dims, value.bits.data, value.dtype.storage), value.dtype))
+def array(
+    object: Any,  # noqa: A002
+    dtype: DTypeLike | None = None,
+    *,
+    copy: bool | None = True,
+    order: Order = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    device: Any = None,
+    like: Any = None,
+) -> Array:
+    """An Array of a copy of `object` with at least `ndmin` axes; see `asarray`."""
+    found = asarray(object, dtype, order, device=device, copy=copy)
+    missing = ndmin - found.ndim
+    return found if missing <= 0 else found[(np.newaxis,) * missing]
 
 
-def zeros(shape: int | tuple[int, ...], dtype: DTypeLike | None = None) -> Array:
+asanyarray = asarray
+
+
+def ascontiguousarray(x: Any, dtype: DTypeLike | None = None, *, like: Any = None) -> Array:
+    """`x` with at least one axis and its elements in row-major order; copied if they are not."""
+    return array(x, dtype, copy=None, order="C", ndmin=1)
+
+
+def asfortranarray(x: Any, dtype: DTypeLike | None = None, *, like: Any = None) -> Array:
+    """`x` with at least one axis and its elements in column-major order; copied if they are not."""
+    return array(x, dtype, copy=None, order="F", ndmin=1)
+
+
+def copy(x: Any, order: Order = "K", subok: bool = False) -> Array:
+    """An Array of a copy of `x`."""
+    return asarray(x, None, order, copy=True)
+
+
+def frombuffer(
+    buffer: Any,
+    dtype: DTypeLike | None = None,
+    count: int = -1,
+    offset: int = 0,
+    *,
+    like: Any = None,
+) -> Array:
+    """The memory of `buffer` as elements of `dtype` (the default float type if None), not copied.
+
+    Raises InvalidArgument if it does not hold `count` whole elements, or a pattern that is no value of
+    the type: a tfloat32 with one of its low 13 bits set, a bool other than 0 and 1.
+
+    >>> frombuffer(bytes.fromhex("803f0040"), "bfloat16").tolist()
+    [1.0, 2.0]
+    """
+    target = default_dtype() if dtype is None else array_type(dtype)
+    words = np.dtype(f"u{target.itemsize}") if target.kind != "complex" else target.storage
+    try:
+        data = np.frombuffer(buffer, words, count, offset)
+    except (BufferError, ValueError) as error:
+        raise InvalidArgument(f"frombuffer of {target.name}: {error}") from error
+    excluded = {dtypes.tfloat32: 0x1FFF, dtypes.boolean: 0xFE}.get(target, 0)
+    if excluded and (data & excluded).any():
+        raise InvalidArgument(f"frombuffer: not all of the bytes are values of {target.name}")
+    return Array(ops.Bits(data.view(target.storage), target))
+
+
+def fromiter(iter: Iterable[Any], dtype: DTypeLike, count: int = -1, *, like: Any = None) -> Array:  # noqa: A002
+    """An axis of what `iter` gives: the first `count` numbers, or all if it is -1."""
+    values = list(iter if count < 0 else itertools.islice(iter, count))
+    if len(values) < count:
+        raise InvalidArgument(f"fromiter: {len(values)} numbers, not {count}")
+    return asarray(values, dtype)
+
+
+def fromfunction(
+    function: Callable[..., Any],
+    shape: Sequence[int],
+    *,
+    dtype: DTypeLike | None = None,
+    like: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """What `function` gives for the indices of every element, one array of `shape` for each axis.
+
+    >>> fromfunction(lambda i, j: i + 2 * j, (2, 2), dtype="int32").tolist()
+    [[0, 2], [1, 3]]
+    """
+    return function(*indices(shape, default_dtype() if dtype is None else dtype), **kwargs)
+
+
+# ---- constants -------------------------------------------------------------------------------------
+
+
+def _allocated(make: Callable[[], npt.NDArray[Any]], dims: tuple[int, ...]) -> npt.NDArray[Any]:
+    try:
+        return make()
+    except MemoryError as error:
+        raise OutOfMemory(f"an array of the shape {dims}: {error}") from error
+    except ValueError as error:
+        raise InvalidArgument(f"no array has the shape {dims}: {error}") from error
+
+
+def _chosen_type(dtype: DTypeLike | None, device: Any) -> DType:
+    """What `dtype=` names, the default float type if None; checks `device=`."""
+    if device is not None:
+        asarray(0, device=device)
+    return default_dtype() if dtype is None else array_type(dtype)
+
+
+@cache
+def _one(dtype: DType) -> Array:
+    return asarray(1, dtype)
+
+
+def _filled(value: Array, data: npt.NDArray[Any]) -> Array:
+    try:
+        data[...] = value.bits.data
+    except ValueError as error:
+        raise InvalidArgument(f"{value.bits.type} does not broadcast to {data.shape}") from error
+    return Array(ops.Bits(data, value.dtype))
+
+
+def full(
+    shape: Shape,
+    fill_value: Any,
+    dtype: DTypeLike | None = None,
+    order: Literal["C", "F"] = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Array:
+    """An array of one value, or of an array of them broadcast, rounded once to `dtype` (C1)."""
+    value = asarray(fill_value, dtype, device=device)
+    dims = lengths(shape)
+    return _filled(value, _allocated(lambda: np.empty(dims, value.dtype.storage, order), dims))
+
+
+def full_like(
+    x: Any,
+    fill_value: Any,
+    dtype: DTypeLike | None = None,
+    order: Order = "K",
+    subok: bool = True,
+    shape: Shape | None = None,
+    *,
+    device: Any = None,
+) -> Array:
+    """`full` of the shape, type and layout of `x` where they are not given."""
+    a = asarray(x)
+    value = asarray(fill_value, a.dtype if dtype is None else dtype, device=device)
+    dims = a.shape if shape is None else lengths(shape)
+
+    def make() -> npt.NDArray[Any]:
+        return np.empty_like(a.bits.data, value.dtype.storage, order, False, dims)
+
+    return _filled(value, _allocated(make, dims))
+
+
+def zeros(
+    shape: Shape,
+    dtype: DTypeLike | None = None,
+    order: Literal["C", "F"] = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Array:
     """An array of zeros of `dtype`, the default float type if None."""
-    return full(shape, 0.0, default_dtype() if dtype is None else dtype)
+    target = _chosen_type(dtype, device)
+    dims = lengths(shape)
+    # Zero is zero bits in every type, and memory that nothing writes costs nothing.
+    data = _allocated(lambda: np.zeros(dims, target.storage, order), dims)
+    return Array(ops.Bits(data, target))
 
 
-def ones(shape: int | tuple[int, ...], dtype: DTypeLike | None = None) -> Array:
+def ones(
+    shape: Shape,
+    dtype: DTypeLike | None = None,
+    order: Literal["C", "F"] = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Array:
     """An array of ones of `dtype`, the default float type if None."""
-    return full(shape, 1.0, default_dtype() if dtype is None else dtype)
+    return full(shape, _one(_chosen_type(dtype, device)), order=order)
+
+
+def empty(
+    shape: Shape,
+    dtype: DTypeLike | None = None,
+    order: Literal["C", "F"] = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Array:
+    """`zeros`: not every bit pattern is a value of every type, so nothing is left to chance."""
+    return zeros(shape, dtype, order, device=device)
+
+
+def zeros_like(
+    x: Any,
+    dtype: DTypeLike | None = None,
+    order: Order = "K",
+    subok: bool = True,
+    shape: Shape | None = None,
+    *,
+    device: Any = None,
+) -> Array:
+    """Zeros of the shape, type and layout of `x` where they are not given."""
+    return full_like(x, 0, dtype, order, subok, shape, device=device)
+
+
+def ones_like(
+    x: Any,
+    dtype: DTypeLike | None = None,
+    order: Order = "K",
+    subok: bool = True,
+    shape: Shape | None = None,
+    *,
+    device: Any = None,
+) -> Array:
+    """Ones of the shape, type and layout of `x` where they are not given."""
+    return full_like(x, 1, dtype, order, subok, shape, device=device)
+
+
+def empty_like(
+    x: Any,
+    dtype: DTypeLike | None = None,
+    order: Order = "K",
+    subok: bool = True,
+    shape: Shape | None = None,
+    *,
+    device: Any = None,
+) -> Array:
+    """`zeros_like`, for the reason of `empty`."""
+    return zeros_like(x, dtype, order, subok, shape, device=device)
+
+
+# ---- evenly spaced values --------------------------------------------------------------------------
+
+
+def _common_type(operands: Sequence[Any]) -> DType:
+    return common_arrays(*operands)[0].dtype
+
+
+def _float_type(operands: Sequence[Any]) -> DType:
+    """The operands' common type, or the default float type in the place of integers."""
+    if all(map(is_weak, operands)):
+        return default_complex() if complex in map(type, operands) else default_dtype()
+    common = _common_type(operands)
+    return common if common.kind in ("float", "complex") else default_dtype()
+
+
+def _unrounded(x: Any) -> Array:
+    """`x` in a type that holds it: Python's floats are not rounded before the values are."""
+    exact = {float: dtypes.float64, complex: dtypes.complex128}.get(type(x))
+    return asarray(x, exact)
 
 
 def arange(
-    start: float, stop: float | None = None, step: float = 1, dtype: DTypeLike | None = None
+    start: Any,
+    stop: Any = None,
+    step: Any = 1,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    like: Any = None,
 ) -> Array:
-    """Evenly spaced values in [start, stop), each rounded once."""
-    values = np.arange(start, stop, step)
-    return asarray(values.tolist() or np.asarray(values), dtype)
+    """The values start + i * step in [start, stop), or in [0, start) without `stop`, each rounded once
+    from its exact value (C1). Without `dtype` they are int64 (uint64 beyond it) or the floats' type.
+
+    >>> arange(3), arange(1, 2, 0.25, dtype="bfloat16").tolist()
+    (Array([0, 1, 2], dtype=int64), [1.0, 1.25, 1.5, 1.75])
+    """
+    given = [x for x in (start, stop, step) if x is not None]
+    first, last = (0, start) if stop is None else (start, stop)
+    quick = dtype is None and device is None and all(type(x) is int and abs(x) < 2**31 for x in given)
+    if quick and step:  # as small integers NumPy's are exact
+        return Array(ops.Bits(np.arange(int(first), last, step, dtype=np.int64), dtypes.int64))
+    a, b = exact_fraction("start", first), exact_fraction("stop", last)
+    d = Fraction(1) if step is None else exact_fraction("step", step)
+    count = length(a, b, d)
+    if dtype is not None:
+        target = array_type(dtype)
+    elif all(type(x) is int for x in given) or (target := _common_type(given)).kind != "float":
+        beyond = count > 0 and max(a, a + (count - 1) * d) >= 2**63
+        target = dtypes.uint64 if beyond else dtypes.int64
+    _chosen_type(target, device)
+    return progression(a, d, count, target)
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """`num` evenly spaced values from `start` to `stop`, which is the last one if `endpoint`: each is
+    rounded once from its exact value (C1); of an integer type, down. With `retstep` also their step.
+
+    Arrays give one such line for each pair of elements, along the new `axis`. NumPy computes complex
+    numbers and those that are not finite in float64 (H1).
+
+    >>> linspace(0, 1, 4, dtype="bfloat16").tolist()
+    [0.0, 0.333984375, 0.66796875, 1.0]
+    """
+    count = whole("num", num)
+    own = _float_type([start, stop])
+    target = own if dtype is None else array_type(dtype)
+    _chosen_type(target, device)
+    shape: tuple[int, ...] = ()
+    starts, stops = [start], [stop]
+    if not isinstance(start, int | float) or not isinstance(stop, int | float):
+        ends = broadcast_arrays(_unrounded(start), _unrounded(stop))
+        shape = ends[0].shape
+        starts, stops = (x.reshape(-1).tolist() for x in ends)
+    intervals = count - 1 if endpoint else count
+    if own.kind == "complex" or not all(map(math.isfinite, (*starts, *stops))):
+        a, b = (_on_host(asarray(np.array(x))).reshape(shape) for x in (starts, stops))
+        with np.errstate(invalid="ignore"):  # as Inf - Inf
+            values, by = np.linspace(a, b, count, endpoint, retstep=True, axis=axis)
+        found, step = convert(asarray(values), target), convert(asarray(by), own)
+    else:
+        steps = [
+            (Fraction(b) - Fraction(a)) / max(intervals, 1) for a, b in zip(starts, stops, strict=True)
+        ]
+        found = _lines(list(map(Fraction, starts)), steps, count, target, shape, axis)
+        step = _lines(steps, steps, 1, own, shape, 0).reshape(shape) if retstep else found
+    return (found, step if intervals else full(shape, math.nan, own)) if retstep else found
+
+
+def _lines(
+    starts: list[Fraction],
+    steps: list[Fraction],
+    count: int,
+    dtype: DType,
+    shape: tuple[int, ...],
+    axis: int,
+) -> Array:
+    """A progression for each element of an array of that shape, along the new `axis`."""
+    lines = [progression(*ends, count, dtype, math.floor) for ends in zip(starts, steps, strict=True)]
+    if not shape:
+        return lines[0]
+    rows = stack(lines).reshape((*shape, count)) if lines else zeros((*shape, count), dtype)
+    return moveaxis(rows, -1, axis)
+
+
+def _on_host(x: Array) -> Any:
+    """An ndarray of float64 or complex128 (H1)."""
+    return np.asarray(convert(x, dtypes.complex128 if x.dtype.kind == "complex" else dtypes.float64))
+
+
+def logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
+    """Powers base ** linspace(start, stop): the exponents are rounded to float32, the power is the
+    nearest float32 (E4), rounded once more to a narrower type (R7). float64 and complex: NumPy's (H1).
+
+    >>> logspace(0, 3, 4).tolist()
+    [1.0, 10.0, 100.0, 1000.0]
+    """
+    own = _float_type([start, stop, base])
+    target = own if dtype is None else array_type(dtype)
+    wide = _step_type(own, target)
+    exponents = linspace(start, stop, num, endpoint, dtype=wide, axis=axis)
+    bases = convert(_unrounded(base), wide)
+    if bases.ndim:
+        bases = expand_dims(bases, axis)
+    return convert(apply_elementwise("power", bases, exponents), target)
+
+
+def _step_type(own: DType, target: DType) -> DType:
+    """The type in which a formula on `own` that gives `target` runs (R7): float32, or the host's."""
+    host = [t for t in (own, target) if t in (dtypes.float64, dtypes.complex64, dtypes.complex128)]
+    return reduce(result_type, host) if host else dtypes.float32
+
+
+def geomspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
+    """`num` values of one ratio from `start` to `stop`: start * (stop / start) ** (i / intervals), in
+    float32 steps, rounded once (R7); the ends are exact. float64 and complex: NumPy's (H1).
+
+    Raises InvalidArgument for a zero and for real ends of different signs.
+
+    >>> geomspace(1, 8, 4, dtype="bfloat16").tolist()
+    [1.0, 2.0, 4.0, 8.0]
+    """
+    count = whole("num", num)
+    own = _float_type([start, stop])
+    target = own if dtype is None else array_type(dtype)
+    ends = broadcast_arrays(_unrounded(start), _unrounded(stop))
+    wide = _step_type(own, target)
+    if wide is not dtypes.float32:
+        try:
+            values = np.geomspace(_on_host(ends[0]), _on_host(ends[1]), count, endpoint, axis=axis)
+        except ValueError as error:
+            raise InvalidArgument(f"geomspace: {error}") from error
+        return convert(asarray(values), target)
+    a, b = (convert(x, wide) for x in ends)
+    if not (apply_elementwise("sign", a).bits.data * apply_elementwise("sign", b).bits.data > 0).all():
+        raise InvalidArgument("geomspace: the ends are of one sign, and not 0")
+    intervals = count - 1 if endpoint else count
+    exponents = progression(Fraction(0), Fraction(1, max(intervals, 1)), count, wide)
+    ratios = apply_elementwise(
+        "power", apply_elementwise("divide", b, a), exponents.reshape((count, *(1,) * a.ndim))
+    )
+    found = convert(apply_elementwise("multiply", a, ratios), target).bits.data
+    found[:1] = convert(ends[0], target).bits.data
+    if endpoint and count > 1:
+        found[-1:] = convert(ends[1], target).bits.data
+    return moveaxis(Array(ops.Bits(found, target)), 0, axis)
+
+
+# ---- grids -----------------------------------------------------------------------------------------
+
+
+def meshgrid(
+    *arrays: Any, copy: bool = True, sparse: bool = False, indexing: Literal["xy", "ij"] = "xy"
+) -> tuple[Array, ...]:
+    """The coordinates of a grid, one array for each axis, each in its own type; of "xy" the first two
+    axes are exchanged. `sparse` leaves the other axes at length 1, `copy=False` gives views.
+
+    >>> [x.tolist() for x in meshgrid(asarray([1, 2]), asarray([3, 4]))]
+    [[[1, 2], [1, 2]], [[3, 3], [4, 4]]]
+    """
+    if indexing not in ("xy", "ij"):
+        raise InvalidArgument(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
+    lines = [asarray(x) for x in arrays]
+    grid = np.meshgrid(*(x.bits.data for x in lines), copy=copy, sparse=sparse, indexing=indexing)
+    return tuple(Array(ops.Bits(g, x.dtype)) for g, x in zip(grid, lines, strict=True))
+
+
+def indices(dimensions: Sequence[int], dtype: DTypeLike = dtypes.int64, sparse: bool = False) -> Any:
+    """The indices of the elements of an array: one array for each axis, stacked unless `sparse`."""
+    target = array_type(dtype)
+    dims = lengths(dimensions)
+    if sparse:
+        return tuple(asarray(x, target) for x in np.indices(dims, sparse=True))
+    return asarray(np.indices(dims), target)
+
+
+class Grid:
+    """What `mgrid[...]` and `ogrid[...]` are: slices start:stop:step make the lines of a grid, as
+    `arange` does, or as `linspace` does where the step is imaginary, 5j being 5 values with both ends.
+
+    >>> mgrid[0:2, 0:1:3j].tolist()
+    [[[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], [[0.0, 0.5, 1.0], [0.0, 0.5, 1.0]]]
+    """
+
+    def __init__(self, *, sparse: bool) -> None:
+        self._sparse = sparse
+
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> Any:
+        if not isinstance(key, tuple):
+            return _line(key)
+        if not key:
+            raise InvalidArgument("a grid has at least one axis")
+        lines = common_arrays(*map(_line, key))
+        grid = meshgrid(*lines, indexing="ij", sparse=self._sparse)
+        return grid if self._sparse else stack(grid)
+
+
+mgrid, ogrid = Grid(sparse=False), Grid(sparse=True)
+
+
+def _line(part: slice) -> Array:
+    if not isinstance(part, slice):
+        raise UnsupportedType(f"a grid is made of slices, not of {part!r}")
+    start = 0 if part.start is None else part.start
+    if isinstance(part.step, complex):
+        found: Array = linspace(start, part.stop, int(abs(part.step)))
+        return found
+    return arange(start, part.stop, part.step)
+
+
+# ---- matrices --------------------------------------------------------------------------------------
+
+
+def _zeros_and_ones(mask: npt.NDArray[np.bool_], one: Array) -> Array:
+    zero = np.zeros((), one.dtype.storage)
+    return Array(ops.Bits(np.where(mask, one.bits.data, zero), one.dtype))
+
+
+def eye(
+    N: Any,  # noqa: N803 (NumPy's name)
+    M: Any = None,  # noqa: N803
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+    order: Literal["C", "F"] = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Array:
+    """Ones on the diagonal `k` of N rows and M columns (as many if None), zeros elsewhere; of `dtype`,
+    the default float type if None.
+    """
+    one = _one(_chosen_type(dtype, device))
+    rows = whole("the number of rows", N)
+    columns = rows if M is None else whole("the number of columns", M)
+    mask = _allocated(lambda: np.eye(rows, columns, k, np.bool_, order), (rows, columns))
+    return _zeros_and_ones(mask, one)
+
+
+def identity(n: int, dtype: DTypeLike | None = None, *, like: Any = None) -> Array:
+    """The identity matrix of n rows."""
+    return eye(n, dtype=dtype)
+
+
+def tri(
+    N: int,  # noqa: N803 (NumPy's name)
+    M: int | None = None,  # noqa: N803
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+    *,
+    like: Any = None,
+) -> Array:
+    """Ones at and below the diagonal `k` of N rows and M columns, zeros above."""
+    rows = whole("the number of rows", N)
+    columns = rows if M is None else whole("the number of columns", M)
+    mask = _allocated(lambda: np.tri(rows, columns, k, np.bool_), (rows, columns))
+    return _zeros_and_ones(mask, _one(_chosen_type(dtype, None)))
+
+
+def _triangle(name: str, x: Any, k: int) -> Array:
+    a = asarray(x)
+    if a.ndim < 2:
+        raise InvalidArgument(f"{name} of {a.bits.type}: an array of at least two axes has a triangle")
+    return move_bits(getattr(np, name), a, k)
+
+
+def tril(x: Any, /, k: int = 0) -> Array:
+    """`x` with zeros above the diagonal `k` of its last two axes."""
+    return _triangle("tril", x, k)
+
+
+def triu(x: Any, /, k: int = 0) -> Array:
+    """`x` with zeros below the diagonal `k` of its last two axes."""
+    return _triangle("triu", x, k)
+
+
+def diag(v: Any, k: int = 0) -> Array:
+    """A matrix with `v` on its diagonal `k`; of a matrix that diagonal, a read-only view."""
+    return move_bits(np.diag, v, k)
+
+
+def diagflat(v: Any, k: int = 0) -> Array:
+    """A matrix with all elements of `v` on its diagonal `k`."""
+    return move_bits(np.diagflat, v, k)
+
+
+def vander(
+    x: Any,
+    N: int | None = None,  # noqa: N803 (NumPy's name)
+    increasing: bool = False,
+) -> Array:
+    """The powers 0 to N - 1 of `x`, a column each, the highest first unless `increasing`: each is the
+    last one times x, in float32 steps, rounded once (R7); of integers modulo 2^n.
+    """
+    a = asarray(x)
+    if a.ndim != 1:
+        raise InvalidArgument(f"vander of {a.bits.type}: it has one axis")
+    wide = dtypes.float32 if a.dtype.kind == "float" and a.dtype.device else a.dtype
+    wide = dtypes.int64 if wide is dtypes.boolean else wide
+    base = convert(a, wide)
+    columns = [ones_like(base)]
+    while len(columns) < (a.size if N is None else whole("N", N)):
+        columns.append(apply_elementwise("multiply", columns[-1], base))
+    chosen = columns[: a.size if N is None else N]
+    found = stack([*(chosen if increasing else reversed(chosen))], -1) if chosen else zeros((a.size, 0))
+    return convert(found, a.dtype if a.dtype is not dtypes.boolean else wide)

@@ -1,61 +1,523 @@
-"""Data movement: shapes, axes, joining."""
+"""Shapes, axes, joining and splitting: bits are moved, and views are given where NumPy gives them (E6).
+
+>>> x = asarray([[1.0, 2.0], [3.0, 4.0]], dtype="bfloat16")
+>>> concat([x, flip(x, axis=0)], axis=1).tolist()
+[[1.0, 2.0, 3.0, 4.0], [3.0, 4.0, 1.0, 2.0]]
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import Array, array_type, asarray, convert
+from neuronsim.arrays.array_object import (
+    Array,
+    Casting,
+    array_type,
+    asarray,
+    common_arrays,
+    convert,
+    is_cast,
+    write,
+)
+from neuronsim.arrays.axes import Axis, integers, lengths, one_axis, reduced_axes
 from neuronsim.dtypes import DTypeLike
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
 
-__all__ = ["astype", "broadcast_to", "concat", "permute_dims", "reshape", "transpose"]
+__all__ = [
+    *("append", "array_split", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "block"),
+    *("broadcast_arrays", "broadcast_shapes", "broadcast_to", "column_stack", "concat"),
+    *("concatenate", "copyto", "delete", "dsplit", "dstack", "expand_dims", "flip", "fliplr"),
+    *("flipud", "hsplit", "hstack", "insert", "matrix_transpose", "moveaxis", "ndim"),
+    *("permute_dims", "ravel", "repeat", "reshape", "resize", "roll", "rollaxis", "rot90", "shape"),
+    *("size", "split", "squeeze", "stack", "swapaxes", "tile", "transpose", "trim_zeros"),
+    *("unstack", "vsplit", "vstack"),
+]
+
+Order = Literal["A", "C", "F"]
 
 
-def reshape(x: Any, shape: tuple[int, ...]) -> Array:
-    """The same elements in another shape."""
-    return asarray(x).reshape(shape)
+def move_bits(function: Callable[..., Any], x: Any, *args: Any, **kwargs: Any) -> Array:
+    """NumPy's `function` on the storage bits of `x`: for functions that only move them (E6).
+
+    Raises InvalidIndex and InvalidArgument in the place of NumPy's IndexError and ValueError.
+    """
+    a = asarray(x)
+    try:
+        moved = function(a.bits.data, *args, **kwargs)
+    except (ValueError, IndexError) as error:
+        raise refusal(f"{function.__name__} of {a.bits.type}", error) from error
+    return Array(ops.Bits(np.asarray(moved), a.dtype))
 
 
-def permute_dims(x: Any, axes: tuple[int, ...]) -> Array:
-    """The array with its axes in the order `axes`."""
-    return Array(ops.apply("transpose", [asarray(x).bits], dimensions=tuple(axes)))
+def refusal(what: str, error: Exception) -> InvalidArgument:
+    """The error that stands for NumPy's, which says why."""
+    kind = InvalidIndex if isinstance(error, IndexError) else InvalidArgument
+    return kind(f"{what}: {error}")
 
 
-def transpose(x: Any, axes: tuple[int, ...] | None = None) -> Array:
+# ---- shapes ----------------------------------------------------------------------------------------
+
+
+def shape(x: Any) -> tuple[int, ...]:
+    """The length of each axis."""
+    return asarray(x).shape
+
+
+def ndim(x: Any) -> int:
+    """The number of axes."""
+    return asarray(x).ndim
+
+
+def size(x: Any, axis: Axis = None) -> int:
+    """The number of elements, or the length of an axis, or the product of those of several."""
+    a = asarray(x)
+    return math.prod(a.shape[d] for d in reduced_axes(a, axis))
+
+
+def reshape(
+    x: Any, /, shape: int | Sequence[int], order: Order = "C", *, copy: bool | None = None
+) -> Array:
+    """The same elements in another shape, of which one length may be -1: a view where one is possible
+    (`copy=True` never gives one, `copy=False` raises InvalidArgument in the place of a copy).
+
+    >>> reshape(asarray([1, 2, 3, 4]), (2, -1)).tolist()
+    [[1, 2], [3, 4]]
+    """
+    a = asarray(x)
+    dims = integers("a shape", shape)
+    found = move_bits(np.reshape, a, dims, order=order)
+    shared = np.may_share_memory(found.bits.data, a.bits.data)
+    if copy is False and a.size and not shared:
+        raise InvalidArgument(f"reshape of {a.bits.type} to {found.shape} needs a copy")
+    return Array(ops.Bits(found.bits.data.copy(order), a.dtype)) if copy and shared else found
+
+
+def ravel(x: Any, order: Order | Literal["K"] = "C") -> Array:
+    """All elements in one axis: a view where one is possible."""
+    return move_bits(np.ravel, x, order)
+
+
+def resize(x: Any, new_shape: int | Sequence[int]) -> Array:
+    """The elements again and again until they fill `new_shape`; zeros if there are none."""
+    return move_bits(np.resize, x, lengths(new_shape))
+
+
+def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Array:
+    """A view with an axis of length 1 at each place of `axis`."""
+    return move_bits(np.expand_dims, x, axis)
+
+
+def squeeze(x: Any, /, axis: Axis = None) -> Array:
+    """A view without the axes `axis`, which have length 1; None: without every axis of that length."""
+    return move_bits(np.squeeze, x, axis)
+
+
+def atleast_1d(*arrays: Any) -> Any:
+    """A view of each array with at least one axis: an Array of one, a tuple of several."""
+    return _each(np.atleast_1d, arrays)
+
+
+def atleast_2d(*arrays: Any) -> Any:
+    """A view of each array with at least two axes, new ones before the others."""
+    return _each(np.atleast_2d, arrays)
+
+
+def atleast_3d(*arrays: Any) -> Any:
+    """A view of each array with at least three axes; a vector lies along the middle one."""
+    return _each(np.atleast_3d, arrays)
+
+
+def _each(function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+    found = tuple(move_bits(function, x) for x in arrays)
+    return found[0] if len(found) == 1 else found
+
+
+def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
+    """The shape that arrays of these shapes broadcast to.
+
+    >>> broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    try:
+        return np.broadcast_shapes(*map(lengths, shapes))
+    except InvalidArgument:
+        raise
+    except ValueError as error:
+        raise InvalidArgument(f"the shapes {shapes} do not broadcast") from error
+
+
+def broadcast_to(x: Any, /, shape: int | Sequence[int], subok: bool = False) -> Array:
+    """A read-only view of `x` broadcast to `shape`."""
+    a, dims = asarray(x), lengths(shape)
+    try:
+        return Array(ops.Bits(np.broadcast_to(a.bits.data, dims), a.dtype))
+    except ValueError as error:
+        raise InvalidArgument(f"{a.bits.type} does not broadcast to {dims}") from error
+
+
+def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
+    """Read-only views of the arrays, each in its own type, broadcast to one shape."""
+    found = [asarray(x) for x in arrays]
+    dims = broadcast_shapes(*(a.shape for a in found))
+    return tuple(broadcast_to(a, dims) for a in found)
+
+
+# ---- the order of axes and elements ----------------------------------------------------------------
+
+
+def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
+    """The array with its axes in the order `axes`: a view (A3: unless the tensor engine transposes)."""
+    a = asarray(x)
+    order = tuple(one_axis(a, d) for d in axes)
+    return Array(ops.apply("transpose", [a.bits], dimensions=order))
+
+
+def transpose(x: Any, axes: Sequence[int] | None = None) -> Array:
     """NumPy's transpose: `permute_dims`, or the reversal of all axes."""
     a = asarray(x)
     return permute_dims(a, tuple(reversed(range(a.ndim))) if axes is None else axes)
 
 
-def broadcast_to(x: Any, shape: tuple[int, ...]) -> Array:
-    """A read-only view of `x` broadcast to `shape`."""
+def matrix_transpose(x: Any, /) -> Array:
+    """The array with its last two axes exchanged."""
     a = asarray(x)
+    if a.ndim < 2:
+        raise InvalidArgument(f"matrix_transpose of {a.bits.type}: a matrix has two axes")
+    return swapaxes(a, -1, -2)
+
+
+def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
+    """The array with two axes exchanged."""
+    a = asarray(x)
+    order = list(range(a.ndim))
+    i, j = one_axis(a, axis1), one_axis(a, axis2)
+    order[i], order[j] = j, i
+    return permute_dims(a, order)
+
+
+def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int], /) -> Array:
+    """The array with the axes `source` at the places `destination`, the others in their order."""
+    a = asarray(x)
+    sources, places = (
+        tuple(one_axis(a, d) for d in (axes if np.iterable(axes) else (axes,)))
+        for axes in (source, destination)
+    )
+    if len({*sources}) != len(sources) or len({*places}) != len(places) or len(places) != len(sources):
+        raise InvalidArgument(
+            f"moveaxis from {source} to {destination}: as many distinct axes as distinct places"
+        )
+    order = [d for d in range(a.ndim) if d not in sources]
+    for place, d in sorted(zip(places, sources, strict=True)):
+        order.insert(place, d)
+    return permute_dims(a, order)
+
+
+def rollaxis(x: Any, axis: int, start: int = 0) -> Array:
+    """The array with `axis` moved before the axis `start`."""
+    a = asarray(x)
+    at = one_axis(a, axis)
+    if not -a.ndim <= start <= a.ndim:
+        raise InvalidIndex(f"rollaxis before axis {start} of {a.bits.type}")
+    place = start + a.ndim if start < 0 else start
+    return moveaxis(a, at, place - 1 if at < place else place)
+
+
+def flip(x: Any, /, axis: Axis = None) -> Array:
+    """A view with the order of the elements reversed along the axes, all of them if None."""
+    a = asarray(x)
+    return Array(ops.apply("reverse", [a.bits], dimensions=reduced_axes(a, axis)))
+
+
+def fliplr(x: Any) -> Array:
+    """A view with the second axis reversed."""
+    return flip(x, 1)
+
+
+def flipud(x: Any) -> Array:
+    """A view with the first axis reversed."""
+    return flip(x, 0)
+
+
+def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
+    """The array turned by k right angles, from the first of two axes to the second."""
+    a = asarray(x)
+    if len(axes) != 2 or len(reduced_axes(a, tuple(axes))) != 2:
+        raise InvalidArgument(f"rot90 turns from one axis to another, not {axes}")
+    first, second = axes
+    turned = {
+        0: lambda: a[...],
+        1: lambda: swapaxes(flip(a, second), first, second),
+        2: lambda: flip(a, (first, second)),
+        3: lambda: flip(swapaxes(a, first, second), second),
+    }
+    return turned[k % 4]()
+
+
+def roll(x: Any, /, shift: int | Sequence[int], axis: Axis = None) -> Array:
+    """A copy with the elements moved on by `shift` places along the axes, the last ones coming first;
+    along all elements in a row if `axis` is None.
+    """
+    return move_bits(np.roll, x, shift, axis)
+
+
+def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
+    """Every element, or slice along `axis`, as often as `repeats` says, one number or one for each.
+
+    >>> repeat(asarray([1, 2]), asarray([1, 3])).tolist()
+    [1, 2, 2, 2]
+    """
+    counts = asarray(repeats)
+    if counts.dtype.kind not in ("signed", "unsigned", "bool"):
+        raise UnsupportedType(f"repeat: the counts are integers, not {counts.dtype.name}")
+    # Beyond int64 a count becomes negative, and is refused.
+    return move_bits(np.repeat, x, counts.bits.data.astype(np.int64), axis)
+
+
+def tile(x: Any, repetitions: int | Sequence[int], /) -> Array:
+    """The array side by side as often as `repetitions` says for each axis, the last ones if fewer."""
+    return move_bits(np.tile, x, lengths(repetitions))
+
+
+def trim_zeros(x: Any, trim: str = "fb", axis: Axis = None) -> Array:
+    """A view without the zeros at the front ("f") and the back ("b") of the axes, all of them if None.
+
+    >>> trim_zeros(asarray([0.0, 1.0, 0.0, 2.0, -0.0])).tolist()
+    [1.0, 0.0, 2.0]
+    """
+    a = asarray(x)
+    ends = trim.lower()
+    if {*ends} - {*"fb"}:
+        raise InvalidArgument(f"trim_zeros: trim is made of 'f' and 'b', not {trim!r}")
+    mask = truth(a)
+    kept = [slice(None)] * a.ndim
+    for d in reduced_axes(a, axis):
+        places = np.flatnonzero(mask.any(axis=tuple(i for i in range(a.ndim) if i != d)))
+        first, last = (places[0], places[-1] + 1) if places.size else (a.shape[d], 0)
+        kept[d] = slice(first if "f" in ends else 0, last if "b" in ends else a.shape[d])
+    return a[tuple(kept)]
+
+
+def truth(x: Array) -> npt.NDArray[np.bool_]:
+    """Whether each element is other than zero (C6: NaN is, -0 is not)."""
+    if x.dtype.kind == "complex":
+        return x.bits.data.astype(np.bool_)
+    found: npt.NDArray[np.bool_] = convert(x, dtypes.boolean).bits.data
+    return found
+
+
+# ---- joining ---------------------------------------------------------------------------------------
+
+
+def _operands(arrays: Any, dtype: DTypeLike | None, casting: Casting, what: str) -> list[Array]:
+    """The arrays of a sequence in their common type, or in `dtype` where `casting` allows it."""
+    if not np.iterable(arrays):
+        raise UnsupportedType(f"{what} takes a sequence of arrays, not {type(arrays).__name__}")
+    given = list(arrays)
+    if not given:
+        raise InvalidArgument(f"{what} needs at least one array")
+    if dtype is None:
+        return common_arrays(*given)
+    found, target = [asarray(x) for x in given], array_type(dtype)
+    for a in found:
+        if not is_cast(a.dtype, target, casting):
+            raise UnsupportedType(f"{what}: {a.dtype.name} to {target.name} is no {casting!r} cast")
+    return [convert(a, target) for a in found]
+
+
+def _joined(name: str, arrays: Sequence[Array]) -> Array:
+    """NumPy's function of that name on the bits of arrays of one type."""
     try:
-        return Array(ops.Bits(np.broadcast_to(a.bits.data, shape), a.dtype))
-    except ValueError as error:
-        raise InvalidArgument(f"{a.bits.type} does not broadcast to {shape}") from error
+        data = getattr(np, name)([a.bits.data for a in arrays])
+    except (ValueError, IndexError) as error:
+        raise refusal(f"{name} of {', '.join(str(a.bits.type) for a in arrays)}", error) from error
+    return Array(ops.Bits(data, arrays[0].dtype))
 
 
-def concat(arrays: Sequence[Any], axis: int = 0) -> Array:
-    """Arrays joined along an axis, in their common type."""
-    values = [asarray(x) for x in arrays]
-    if not values:
-        raise InvalidArgument("concat needs at least one array")
-    common = values[0].dtype
-    for v in values[1:]:
-        common = dtypes.result_type(common, v.dtype)
-    bits = [convert(v, common).bits for v in values]
-    rank = values[0].ndim
-    if not -rank <= axis < rank:
-        raise InvalidArgument(f"concat along axis {axis} of {rank} axes")
-    at = axis % rank
-    return Array(ops.apply("concatenate", bits, dimensions=(at,)))
+def concat(
+    arrays: Sequence[Any],
+    /,
+    axis: int | None = 0,
+    out: Any = None,
+    *,
+    dtype: DTypeLike | None = None,
+    casting: Casting = "same_kind",
+) -> Array:
+    """Arrays joined along an axis, or all their elements in a row if it is None, in their common type
+    or in `dtype`.
+    """
+    values = _operands(arrays, dtype, casting, "concat")
+    if axis is None:
+        values, axis = [ravel(v) for v in values], 0
+    at = one_axis(values[0], axis)
+    found = Array(ops.apply("concatenate", [v.bits for v in values], dimensions=(at,)))
+    return found if out is None else write(out, found, casting=casting)
 
 
-def astype(x: Any, dtype: DTypeLike) -> Array:
-    """`x` converted by rules C."""
-    return convert(asarray(x), array_type(dtype))
+concatenate = concat
+
+
+def stack(
+    arrays: Sequence[Any],
+    /,
+    axis: int = 0,
+    out: Any = None,
+    *,
+    dtype: DTypeLike | None = None,
+    casting: Casting = "same_kind",
+) -> Array:
+    """Arrays of one shape joined along a new axis, in their common type or in `dtype`."""
+    values = _operands(arrays, dtype, casting, "stack")
+    if any(v.shape != values[0].shape for v in values):
+        shapes = ", ".join(str(v.shape) for v in values)
+        raise InvalidArgument(f"stack: the arrays have one shape, not {shapes}")
+    return concat([expand_dims(v, axis) for v in values], axis, out)
+
+
+def vstack(
+    tup: Sequence[Any], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+) -> Array:
+    """Arrays joined along the first axis, vectors being rows."""
+    return _joined("vstack", _operands(tup, dtype, casting, "vstack"))
+
+
+def hstack(
+    tup: Sequence[Any], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+) -> Array:
+    """Arrays joined along the second axis, vectors along their only one."""
+    return _joined("hstack", _operands(tup, dtype, casting, "hstack"))
+
+
+def dstack(tup: Sequence[Any]) -> Array:
+    """Arrays joined along the third axis, vectors and matrices getting one."""
+    return _joined("dstack", _operands(tup, None, "same_kind", "dstack"))
+
+
+def column_stack(tup: Sequence[Any]) -> Array:
+    """Arrays joined along the second axis, vectors being columns."""
+    return _joined("column_stack", _operands(tup, None, "same_kind", "column_stack"))
+
+
+def block(arrays: Any) -> Array:
+    """Nested lists of blocks joined: the innermost along the last axis, the next along the one before.
+
+    >>> block([[asarray([1, 2]), 3], [asarray([4, 5, 6])]]).tolist()
+    [[1, 2, 3], [4, 5, 6]]
+    """
+    leaves: list[Any] = []
+
+    def place(x: Any) -> Any:
+        if isinstance(x, list):
+            return [place(v) for v in x]
+        leaves.append(x)
+        return len(leaves) - 1
+
+    places = place(arrays)
+    if not leaves:
+        raise InvalidArgument("block needs at least one array")
+    values = common_arrays(*leaves)
+
+    def filled(x: Any) -> Any:
+        return [filled(v) for v in x] if isinstance(x, list) else values[x].bits.data
+
+    try:
+        data = np.block(filled(places))
+    except (ValueError, IndexError) as error:
+        raise refusal("block", error) from error
+    return Array(ops.Bits(data, values[0].dtype))
+
+
+def append(x: Any, values: Any, axis: int | None = None) -> Array:
+    """`concat` of two: all their elements in a row if `axis` is None."""
+    return concat(common_arrays(x, values), axis)
+
+
+def _native(places: Any) -> Any:
+    """What chooses places along an axis, as NumPy takes it."""
+    return np.asarray(places) if isinstance(places, Array) else places
+
+
+def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
+    """A copy with `values`, converted to the type of `x`, before the places `obj` along `axis`, or of
+    all elements in a row if it is None.
+    """
+    a = asarray(x)
+    return move_bits(np.insert, a, _native(obj), asarray(values, a.dtype).bits.data, axis)
+
+
+def delete(x: Any, obj: Any, axis: int | None = None) -> Array:
+    """A copy without the places `obj` along `axis`, or of all elements in a row if it is None."""
+    return move_bits(np.delete, x, _native(obj), axis)
+
+
+def copyto(dst: Any, src: Any, casting: Casting = "same_kind", where: Any = True) -> None:
+    """Write `src`, converted by rules C and broadcast, into `dst` where `where` holds."""
+    write(dst, src, where, casting)
+
+
+# ---- splitting -------------------------------------------------------------------------------------
+
+
+def _parts(name: str, x: Any, indices_or_sections: Any, **axis: int) -> list[Array]:
+    a = asarray(x)
+    given = indices_or_sections
+    cuts: Any = integers(name, given) if np.iterable(given) else integers(name, given)[0]
+    try:
+        parts = getattr(np, name)(a.bits.data, cuts, **axis)
+    except (ValueError, IndexError, ZeroDivisionError) as error:
+        raise refusal(f"{name} of {a.bits.type}", error) from error
+    return [Array(ops.Bits(p, a.dtype)) for p in parts]
+
+
+def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """Views of the parts along an axis: as many as an integer says, the first ones longer by one where
+    it does not divide the length; or cut before each index of a sequence.
+
+    >>> [p.tolist() for p in array_split(asarray([1, 2, 3]), 2)]
+    [[1, 2], [3]]
+    """
+    return _parts("array_split", x, indices_or_sections, axis=axis)
+
+
+def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """`array_split` that raises InvalidArgument where the parts are not of one length."""
+    return _parts("split", x, indices_or_sections, axis=axis)
+
+
+def hsplit(x: Any, indices_or_sections: Any) -> list[Array]:
+    """`split` along the second axis, of a vector along its only one."""
+    return _parts("hsplit", x, indices_or_sections)
+
+
+def vsplit(x: Any, indices_or_sections: Any) -> list[Array]:
+    """`split` of an array of at least two axes along the first one."""
+    return _parts("vsplit", x, indices_or_sections)
+
+
+def dsplit(x: Any, indices_or_sections: Any) -> list[Array]:
+    """`split` of an array of at least three axes along the third one."""
+    return _parts("dsplit", x, indices_or_sections)
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Array, ...]:
+    """Views of the slices along an axis, without it."""
+    a = asarray(x)
+    at = one_axis(a, axis)
+    rows = np.moveaxis(a.bits.data, at, 0)
+    return tuple(Array(ops.Bits(rows[i, ...], a.dtype)) for i in range(len(rows)))
+
+
+# ---- types -----------------------------------------------------------------------------------------
+
+
+def astype(x: Any, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None) -> Array:
+    """`x` converted by rules C, rounded once; without `copy` the array itself if it has the type."""
+    a = asarray(x, device=device)
+    found = convert(a, array_type(dtype))
+    shared = copy and np.may_share_memory(found.bits.data, a.bits.data)
+    return asarray(found, copy=True) if shared else found

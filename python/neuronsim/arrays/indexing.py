@@ -1,0 +1,305 @@
+"""Taking, placing and choosing elements, and indices to do it with: bits are moved (E6).
+
+>>> x = asarray([1.0, 2.0, 3.0], dtype="bfloat16")
+>>> take(x, asarray([2, 0])).tolist(), compress([True, False, True], x).tolist()
+([3.0, 1.0], [1.0, 3.0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import dtypes, ops
+from neuronsim.arrays.array_object import Array, asarray, common_arrays, write
+from neuronsim.arrays.axes import lengths
+from neuronsim.arrays.manipulation import broadcast_shapes, move_bits, refusal, truth
+from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
+
+__all__ = [
+    *("argwhere", "choose", "compress", "diag_indices", "diag_indices_from", "extract"),
+    *("fill_diagonal", "flatnonzero", "index_exp", "ix_", "ndenumerate", "ndindex", "nonzero"),
+    *("piecewise", "place", "put", "put_along_axis", "putmask", "ravel_multi_index", "s_", "select"),
+    *("take", "take_along_axis", "tril_indices", "tril_indices_from", "triu_indices"),
+    *("triu_indices_from", "unravel_index"),
+]
+
+Mode = Literal["raise", "wrap", "clip"]
+# NumPy's objects that give back the key they are indexed with.
+s_, index_exp = np.s_, np.index_exp
+ndindex = np.ndindex
+
+
+def _indices(what: str, x: Any) -> npt.NDArray[np.int64]:
+    """Integers as NumPy takes them for indices."""
+    a = asarray(x)
+    if a.size and a.dtype.kind not in ("signed", "unsigned", "bool"):
+        raise UnsupportedType(f"{what}: indices are integers, not {a.dtype.name}")
+    data = a.bits.data
+    if a.dtype is dtypes.uint64 and a.size and int(data.max()) >= 2**63:
+        raise InvalidIndex(f"{what}: index {int(data.max())} is beyond every axis")
+    return data.astype(np.int64)
+
+
+def _written(name: str, x: Any, *arguments: Any, **keywords: Any) -> None:
+    """NumPy's function of that name, which writes into `x`, on its bits."""
+    if not isinstance(x, Array | np.ndarray):
+        raise UnsupportedType(f"{name} writes into an array, not into {type(x).__name__}")
+    data = asarray(x, copy=False).bits.data
+    if not data.flags.writeable:
+        raise InvalidArgument(f"{name}: the array is read-only: write into a copy of it")
+    try:
+        getattr(np, name)(data, *arguments, **keywords)
+    except (ValueError, IndexError) as error:
+        raise refusal(f"{name} of {asarray(x).bits.type}", error) from error
+
+
+def _stored(values: Any, x: Any) -> npt.NDArray[Any]:
+    """The bits of `values` in the type of `x`, by rules C."""
+    return asarray(values, asarray(x).dtype).bits.data
+
+
+# ---- taking ----------------------------------------------------------------------------------------
+
+
+def take(
+    x: Any, indices: Any, /, axis: int | None = None, out: Any = None, mode: Mode = "raise"
+) -> Array:
+    """The elements at `indices` along `axis`, or of all elements in a row if it is None. An index
+    outside raises InvalidIndex, comes in on the other side ("wrap") or is the nearest one ("clip").
+    """
+    found = move_bits(np.take, x, _indices("take", indices), axis, mode=mode)
+    return found if out is None else write(out, found)
+
+
+def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Array:
+    """The elements at `indices`, which has as many axes as `x`, each in its own line along `axis`: what
+    `argsort` gives sorts.
+    """
+    return move_bits(np.take_along_axis, x, _indices("take_along_axis", indices), axis)
+
+
+def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -> Array:
+    """The slices along `axis`, or elements in a row if it is None, for which the condition holds."""
+    a = asarray(x)
+    try:
+        data = np.compress(truth(asarray(condition)), a.bits.data, axis)
+    except (ValueError, IndexError) as error:
+        raise refusal(f"compress of {a.bits.type}", error) from error
+    found = Array(ops.Bits(data, a.dtype))
+    return found if out is None else write(out, found)
+
+
+def extract(condition: Any, x: Any) -> Array:
+    """The elements for which the condition, of as many elements, holds."""
+    return compress(asarray(condition).reshape(-1), x)
+
+
+def choose(a: Any, choices: Any, out: Any = None, mode: Mode = "raise") -> Array:
+    """Each element of the choice that `a` numbers there, broadcast, in the choices' common type."""
+    values = common_arrays(*choices)
+    try:
+        data = np.choose(_indices("choose", a), [v.bits.data for v in values], mode=mode)
+    except (ValueError, IndexError) as error:
+        raise refusal("choose", error) from error
+    found = Array(ops.Bits(np.asarray(data), values[0].dtype))
+    return found if out is None else write(out, found)
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
+    """Each element of the choice whose bool condition is the first to hold there, else of `default`,
+    broadcast, in the choices' common type.
+
+    >>> x = asarray([1.0, 5.0, 9.0], dtype="bfloat16")
+    >>> select([x < asarray(2.0, "bfloat16")], [x], 7).tolist()
+    [1.0, 7.0, 7.0]
+    """
+    if len(condlist) != len(choicelist) or not condlist:
+        raise InvalidArgument(
+            f"select: {len(condlist)} conditions and {len(choicelist)} choices: as many, one or more"
+        )
+    conditions = [asarray(c) for c in condlist]
+    for c in conditions:
+        if c.dtype is not dtypes.boolean:
+            raise UnsupportedType(f"select: a condition is a bool array, not {c.dtype.name}")
+    values = common_arrays(*choicelist, default)
+    bits = [v.bits.data for v in values]
+    dims = broadcast_shapes(*(c.shape for c in conditions), *(v.shape for v in values))
+    found = np.broadcast_to(bits[-1], dims).copy()
+    for condition, choice in zip(reversed(conditions), reversed(bits[:-1]), strict=True):
+        np.copyto(found, choice, where=condition.bits.data)
+    return Array(ops.Bits(found, values[0].dtype))
+
+
+def piecewise(
+    x: Any, condlist: Any, funclist: Sequence[Callable[..., Any] | Any], *args: Any, **kw: Any
+) -> Array:
+    """Each function of the elements for which its condition holds, the last one to hold counting; one
+    more function is for those for which none does, else they are 0. A number stands for a constant.
+    The result has the type of `x` (C).
+    """
+    a = asarray(x)
+    given = condlist if isinstance(condlist, list | tuple) and np.ndim(condlist[0]) else [condlist]
+    masks = [np.broadcast_to(truth(asarray(c)), a.shape) for c in given]
+    if len(funclist) == len(masks) + 1:
+        masks.append(~np.logical_or.reduce(masks))
+    if len(funclist) != len(masks):
+        raise InvalidArgument(
+            f"piecewise: {len(masks)} conditions, as many functions or one more, not {len(funclist)}"
+        )
+    found = np.zeros(a.shape, a.dtype.storage)
+    for mask, function in zip(masks, funclist, strict=True):
+        chosen = Array(ops.Bits(a.bits.data[mask], a.dtype))
+        if not callable(function):
+            found[mask] = _stored(function, a)
+        elif chosen.size:
+            found[mask] = _stored(function(chosen, *args, **kw), a)
+    return Array(ops.Bits(found, a.dtype))
+
+
+# ---- placing ---------------------------------------------------------------------------------------
+
+
+def put(x: Any, indices: Any, values: Any, mode: Mode = "raise") -> None:
+    """Write `values`, converted by rules C and repeated, at `indices` of all elements in a row."""
+    _written("put", x, _indices("put", indices), _stored(values, x), mode=mode)
+
+
+def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None) -> None:
+    """Write `values`, converted by rules C and broadcast, where `take_along_axis` reads."""
+    _written("put_along_axis", x, _indices("put_along_axis", indices), _stored(values, x), axis)
+
+
+def place(x: Any, mask: Any, values: Any) -> None:
+    """Write `values`, converted by rules C, one after the other and repeated, where the mask holds."""
+    _written("place", x, truth(asarray(mask)), _stored(values, x).reshape(-1))
+
+
+def putmask(x: Any, /, mask: Any, values: Any) -> None:
+    """Write, where the mask holds, what stands there in `values`, converted by rules C and repeated."""
+    _written("putmask", x, truth(asarray(mask)), _stored(values, x))
+
+
+def fill_diagonal(x: Any, value: Any, wrap: bool = False) -> None:
+    """Write `value`, converted by rules C and repeated, on the diagonal; `wrap`: again below."""
+    _written("fill_diagonal", x, _stored(value, x), wrap)
+
+
+# ---- indices ---------------------------------------------------------------------------------------
+
+
+def _int64(data: Any) -> Array:
+    return asarray(np.asarray(data, np.int64))
+
+
+def _all_int64(arrays: Sequence[Any]) -> tuple[Array, ...]:
+    return tuple(map(_int64, arrays))
+
+
+def nonzero(x: Any, /) -> tuple[Array, ...]:
+    """The indices of the elements other than zero, row-major, an int64 array for each axis (C6: NaN is
+    other than zero, -0 is not). Raises InvalidArgument for an array without axes.
+    """
+    a = asarray(x)
+    if a.ndim == 0:
+        raise InvalidArgument("nonzero of an array without axes: give it one with reshape(-1)")
+    return _all_int64(truth(a).nonzero())
+
+
+def flatnonzero(x: Any) -> Array:
+    """The indices, of all elements in a row, of those other than zero."""
+    return _int64(np.flatnonzero(truth(asarray(x))))
+
+
+def argwhere(x: Any) -> Array:
+    """The indices of the elements other than zero, a row for each."""
+    return _int64(np.argwhere(truth(asarray(x))))
+
+
+def ix_(*args: Any) -> tuple[Array, ...]:
+    """Index arrays of which each lies along its own axis, so that they choose rows and columns; a bool
+    vector stands for the places where it holds.
+    """
+    lines = [asarray(x) for x in args]
+    if any(x.ndim != 1 for x in lines):
+        raise InvalidArgument("ix_ takes vectors")
+    data = [truth(x) if x.dtype is dtypes.boolean else _indices("ix_", x) for x in lines]
+    return _all_int64(np.ix_(*data))
+
+
+def unravel_index(indices: Any, shape: Any, order: Literal["C", "F"] = "C") -> tuple[Array, ...]:
+    """The index along each axis of the elements that `indices` counts in an array of that shape.
+
+    >>> [int(i) for i in unravel_index(5, (2, 3))]
+    [1, 2]
+    """
+    try:
+        found = np.unravel_index(_indices("unravel_index", indices), lengths(shape), order)
+    except ValueError as error:
+        raise refusal("unravel_index", error) from error
+    return _all_int64(found)
+
+
+def ravel_multi_index(
+    multi_index: Sequence[Any],
+    dims: Any,
+    mode: Mode | tuple[Mode, ...] = "raise",
+    order: Literal["C", "F"] = "C",
+) -> Array:
+    """The number, counted in an array of that shape, of the elements at these indices."""
+    places = tuple(_indices("ravel_multi_index", i) for i in multi_index)
+    try:
+        return _int64(np.ravel_multi_index(places, lengths(dims), mode, order))
+    except ValueError as error:
+        raise refusal("ravel_multi_index", error) from error
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
+    """The indices of the diagonal of an array of `ndim` axes of length n."""
+    return _all_int64(np.diag_indices(n, ndim))
+
+
+def diag_indices_from(x: Any) -> tuple[Array, ...]:
+    """`diag_indices` of an array of at least two axes of one length."""
+    a = asarray(x)
+    if a.ndim < 2 or len({*a.shape}) != 1:
+        raise InvalidArgument(f"diag_indices_from of {a.bits.type}: at least two axes of one length")
+    return diag_indices(a.shape[0], a.ndim)
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
+    """The indices of the elements at and below the diagonal k of a matrix of n rows and m columns."""
+    return _all_int64(np.tril_indices(n, k, m))
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
+    """The indices of the elements at and above the diagonal k of a matrix of n rows and m columns."""
+    return _all_int64(np.triu_indices(n, k, m))
+
+
+def _matrix_shape(name: str, x: Any) -> tuple[int, int]:
+    a = asarray(x)
+    if a.ndim != 2:
+        raise InvalidArgument(f"{name} of {a.bits.type}: a matrix has two axes")
+    return a.shape[0], a.shape[1]
+
+
+def tril_indices_from(x: Any, k: int = 0) -> tuple[Array, ...]:
+    """`tril_indices` of the shape of a matrix."""
+    rows, columns = _matrix_shape("tril_indices_from", x)
+    return tril_indices(rows, k, columns)
+
+
+def triu_indices_from(x: Any, k: int = 0) -> tuple[Array, ...]:
+    """`triu_indices` of the shape of a matrix."""
+    rows, columns = _matrix_shape("triu_indices_from", x)
+    return triu_indices(rows, k, columns)
+
+
+def ndenumerate(x: Any) -> Iterator[tuple[tuple[int, ...], Array]]:
+    """The index and the element, an array without axes, of each element in row-major order."""
+    a = asarray(x)
+    return ((index, a[index]) for index in np.ndindex(a.shape))
