@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import Array, array_type, asarray, convert, write
+from neuronsim.arrays.array_object import Array, apply_elementwise, array_type, asarray, convert, write
 from neuronsim.arrays.products import contract, operand_type, widened
 from neuronsim.dtypes import DType, DTypeLike, result_type
 from neuronsim.errors import InvalidArgument
@@ -32,9 +32,10 @@ def einsum(
     """NumPy's einsum: subscripts and arrays, or arrays each with a list of labels.
 
     Two arrays whose summed labels are of both are one product by M2, in the order in which the first
-    has them, rounded once (M4). Otherwise the steps are float32, rounded once at the end (R7): arrays
-    are contracted in pairs from the left, a label of one of them alone is summed first (R2). `optimize`
-    is accepted and changes nothing. The products of host types are NumPy's (H1).
+    has them, rounded once (M4); without a sum they are multiplied (E2). Otherwise the steps are float32,
+    rounded once at the end (R7): arrays are contracted in pairs from the left, a label of one of them
+    alone is summed first (R2). `optimize` is accepted and changes nothing. The products of host types
+    are NumPy's (H1).
 
     >>> einsum("ii", asarray([[1, 2], [3, 4]])), einsum(asarray([1, 2]), [0], asarray([3, 4]), [0])
     (Array(5, dtype=int64), Array(11, dtype=int64))
@@ -64,10 +65,13 @@ def einsum(
 def _is_one_rounding(
     labels: Sequence[Sequence[Label]], kept: Sequence[Label], keeps_type: bool
 ) -> bool:
-    """Whether it is without steps in float32: one sum, or one product of all labels that are summed."""
-    if len(labels) == 2:
-        return set(labels[0]) ^ set(labels[1]) <= set(kept)
-    return len(labels) == 1 and keeps_type
+    """Whether it has no steps in float32: one product over all labels that are summed, one sum, or one
+    multiplication.
+    """
+    summed = {label for own in labels for label in own} - set(kept)
+    if len(labels) == 2 and summed:
+        return all(summed <= set(own) for own in labels)
+    return len(labels) <= 2 and keeps_type
 
 
 # ---- what the subscripts say -----------------------------------------------------------------------
@@ -206,9 +210,26 @@ def _product(
     """The product over the labels that both have and nothing needs."""
     batch = [label for label in own if label in others and label in needed]
     summed = [label for label in own if label in others and label not in needed]
+    if not summed:
+        return _multiplied(x, own, y, others, batch)
     dimensions = ops.DotDimensions(
         *(tuple(map(side.index, shared)) for shared in (summed, batch) for side in (own, others))
     )
     found = contract(x.bits, y.bits, dimensions, dtype)
     free = [label for side in (own, others) for label in side if label not in (*batch, *summed)]
     return found, [*batch, *free]
+
+
+def _multiplied(
+    x: Array, own: list[Label], y: Array, others: list[Label], batch: list[Label]
+) -> tuple[Array, list[Label]]:
+    """The products without a sum (E2)."""
+    labels = [*own, *(label for label in others if label not in batch)]
+    order = [others.index(label) for label in labels if label in others]
+    data = y.bits.data.transpose(order)
+    lengths = iter(data.shape)
+    right = Array(ops.Bits(data, y.dtype)).reshape(
+        tuple(next(lengths) if label in others else 1 for label in labels)
+    )
+    left = x.reshape((*x.shape, *(1 for _ in labels[len(own) :])))
+    return apply_elementwise("multiply", left, right), labels
