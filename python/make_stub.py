@@ -11,9 +11,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from neuronsim.arrays.ufuncs import Ufunc
-
 import neuronsim
+from neuronsim.arrays.ufuncs import Ufunc
 from neuronsim.dtypes import DType
 
 STUB = Path(__file__).parent / "neuronsim" / "__init__.pyi"

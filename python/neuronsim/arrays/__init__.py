@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-<<<<<<< HEAD
-<<<<<<< HEAD
-<<<<<<< HEAD
 from neuronsim.arrays import (
     creation,
     einstein_summation,

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from neuronsim import _core, dtypes, ops
 from neuronsim.arrays.methods import FunctionMethods, function_named
 from neuronsim.dtypes import DType, DTypeLike, as_dtype, result_type
-from neuronsim.errors import IntegerOverflow, InvalidArgument, InvalidIndex, UnsupportedType, nearest
+from neuronsim.errors import IntegerOverflow, InvalidArgument, InvalidIndex, UnsupportedType
 from neuronsim.profiles import Profile, current_profile
 from neuronsim.reference.formats import exact as exact_number
 from neuronsim.reference.formats import round_number
@@ -107,7 +107,6 @@ def _is_operand(x: Any) -> bool:
 
 
 _run_binary = _core.run_binary
-_UFUNC_NAMES = {"true_divide": "divide", "absolute": "abs", "invert": "bitwise_invert"}
 
 
 class Array(FunctionMethods):
@@ -482,17 +481,10 @@ class Array(FunctionMethods):
 
         return interop.DLPACK_DEVICE
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Array:
-        # NumPy's functions act by name; nothing falls back to NumPy's own arithmetic.
-        name = _UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__)
-        if method != "__call__" or kwargs:
-            raise UnsupportedType(f"numpy.{ufunc.__name__}.{method} on neuronsim arrays: not there yet")
-        from neuronsim import arrays  # whose chapters import this module
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from neuronsim.arrays.ufuncs import array_ufunc  # which imports this module
 
-        if name not in arrays.FUNCTIONS:
-            raise UnsupportedType(f"neuronsim has no numpy.{ufunc.__name__}{nearest(name, ops.OPS)}")
-        result: Array = arrays.FUNCTIONS[name](*inputs)
-        return result
+        return array_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         from neuronsim.arrays import interop  # which imports this module

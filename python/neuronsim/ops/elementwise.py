@@ -117,12 +117,13 @@ def infer_reduce_precision(operands: Sequence[ArrayType], attributes: Attributes
     return operands[0]
 
 
-# What XLA has on complex types, and NumPy computes (H1).
+# What XLA has on complex types, and NumPy computes (H1); rows without an opcode are the arrays' alone.
 _ON_COMPLEX = frozenset(
     {
         *("add", "subtract", "multiply", "divide", "negative", "abs", "equal", "not_equal", "select"),
         *("power", "sqrt", "rsqrt", "exp", "expm1", "log", "log1p", "sigmoid", "sign"),
         *("sin", "cos", "tan", "asin", "acos", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+        *("isnan", "isinf", "log2", "log10", "reciprocal", "atan", "exp2"),
     }
 )
 

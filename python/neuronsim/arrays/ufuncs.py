@@ -1,0 +1,399 @@
+"""Ufunc: an elementwise function as NumPy has it, with out=, where= and dtype=, and with reduce,
+accumulate, outer, at and reduceat; and NumPy's protocol for its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import dtypes, ops
+from neuronsim.arrays.array_object import (
+    Array,
+    Casting,
+    apply_elementwise,
+    array_type,
+    asarray,
+    convert,
+    is_cast,
+    is_weak,
+    write,
+)
+from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
+from neuronsim.dtypes import DType, DTypeLike
+from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType, nearest
+
+# The reductions and cumulative functions that are functions of their own.
+_REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
+_CUMULATIVE = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
+# What starts a reduction by the others, as in NumPy.
+_IDENTITIES: dict[str, bool | int | float] = {
+    "add": 0,
+    "multiply": 1,
+    "gcd": 0,
+    "hypot": 0,
+    "logaddexp": -np.inf,
+    "logaddexp2": -np.inf,
+    "logical_and": True,
+    "logical_or": False,
+    "logical_xor": False,
+    "bitwise_and": -1,
+    "bitwise_or": 0,
+    "bitwise_xor": 0,
+}
+# Those that are exact, and so give the same bits in every order of evaluation.
+_EXACT = frozenset(
+    {
+        *("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"),
+        *("maximum", "minimum", "fmax", "fmin", "gcd"),
+    }
+)
+
+
+class Ufunc:
+    """An elementwise function of `nin` arrays that gives `nout`.
+
+    >>> x = Array(ops.Bits(np.float32([1, 2, 4]), dtypes.float32))
+    >>> add = Ufunc("add", lambda x1, x2: apply_elementwise("add", x1, x2), ("x1", "x2"), "The sum.")
+    >>> add(x, 1, where=[True, False, True])
+    Array([2., 0., 5.], dtype=float32)
+    >>> add.reduce(x), add.outer(x, x).shape
+    (Array(7., dtype=float32), (3, 3))
+    """
+
+    # Its instances are the functions of this module, by name: pickle finds them there.
+    __module__ = "neuronsim.arrays.elementwise"
+
+    def __init__(
+        self,
+        name: str,
+        compute: Callable[..., Array],
+        parameters: Sequence[str],
+        doc: str,
+        *,
+        nout: int = 1,
+        predicate: bool = False,
+    ) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = doc
+        self.nin, self.nout = len(parameters), nout
+        self.nargs = self.nin + nout
+        self.identity = _IDENTITIES.get(name)
+        self._compute = compute
+        self._predicate = predicate
+        only = inspect.Parameter.POSITIONAL_ONLY
+        keywords = inspect.signature(_keywords).parameters.values()
+        operands = [inspect.Parameter(p, only) for p in parameters]
+        self.__signature__ = inspect.Signature([*operands, *keywords])
+
+    # A tuple of Arrays where nout is not 1: the few who call those unpack it.
+    def __call__(self, /, *operands: Any, **keywords: Any) -> Array:
+        if keywords or len(operands) != self.nin:
+            return self._call(*operands, **keywords)  # type: ignore[no-any-return]
+        return self._compute(*operands)
+
+    def __repr__(self) -> str:
+        return f"<neuronsim ufunc {self.__name__!r}>"
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+    def _call(
+        self,
+        *operands: Any,
+        out: Any = None,
+        where: Any = True,
+        dtype: DTypeLike | None = None,
+        casting: Casting = "same_kind",
+        **ignored: Any,
+    ) -> Any:
+        unknown = [k for k in ignored if k not in ("order", "subok")]
+        if unknown:
+            known = nearest(unknown[0], inspect.signature(_keywords).parameters)
+            raise TypeError(f"{self.__name__}() has no argument {unknown[0]!r}{known}")
+        given, outputs = operands[: self.nin], operands[self.nin :]
+        if len(given) < self.nin or len(outputs) > self.nout or (outputs and out is not None):
+            arrays = "1 array" if self.nin == 1 else f"{self.nin} arrays"
+            raise TypeError(f"{self.__name__}() takes {arrays}, not {len(operands)}")
+        found: Any = self._compute(*(given if dtype is None else self._in_type(given, dtype, casting)))
+        results = found if self.nout > 1 else (found,)
+        if dtype is not None and results[0].dtype is not array_type(dtype):
+            raise UnsupportedType(f"{self.__name__} gives {results[0].dtype.name}, not {dtype!r}")
+        if not outputs and out is not None:
+            outputs = out if isinstance(out, tuple) else (out,)
+            if len(outputs) != self.nout:
+                raise InvalidArgument(
+                    f"{self.__name__}() gives {self.nout} arrays: out is a tuple of them"
+                )
+        outputs = (*outputs, *[None] * (self.nout - len(outputs)))
+        written = tuple(_written(*pair, where, casting) for pair in zip(outputs, results, strict=True))
+        return written if self.nout > 1 else written[0]
+
+    def _in_type(
+        self, operands: Sequence[Any], dtype: DTypeLike, casting: Casting = "same_kind"
+    ) -> list[Any]:
+        """The operands in `dtype`; a predicate's own type is no type of its operands."""
+        target = array_type(dtype)
+        if self._predicate and target is dtypes.boolean:
+            return list(operands)
+        converted = []
+        for x in operands:
+            a = asarray(x)
+            # A Python number has no width of its own (C8), an integer no sign.
+            source = dtypes.uint8 if is_weak(x) and isinstance(x, int) else a.dtype
+            if not is_cast(source, target, "same_kind" if is_weak(x) else casting):
+                raise UnsupportedType(
+                    f"{self.__name__} in {target.name} of an operand of {a.dtype.name} is no "
+                    f"{casting!r} cast: convert it with astype"
+                )
+            converted.append(asarray(x, target) if is_weak(x) else convert(a, target))
+        return converted
+
+    def reduce(
+        self,
+        x: Any,
+        /,
+        axis: Axis = 0,
+        dtype: DTypeLike | None = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = True,
+    ) -> Array:
+        """The elements along `axis` combined: add, multiply, maximum and minimum by rule R2, all others
+        from the first to the last (of several axes the last is the fastest), one rounding a step.
+        Elements outside `where` count as `initial`, or as the identity.
+        """
+        self._check_pairs("reduce")
+        if self.__name__ in _REDUCTIONS:
+            options = {"dtype": dtype, "out": out, "initial": initial}
+            given = {k: v for k, v in options.items() if v is not None}
+            if where is not True:
+                given["where"] = where
+            own = _function(_REDUCTIONS[self.__name__])
+            return own(x, axis=axis, keepdims=keepdims, **given)  # type: ignore[no-any-return]
+        a = self._in_step_type(x, dtype)
+        reduced = reduced_axes(a, axis)
+        start = None if initial is None else asarray(initial, a.dtype)
+        if start is None and self.identity is not None:
+            start = convert(asarray(self.identity), a.dtype)
+        if where is not True:
+            if start is None:
+                raise InvalidArgument(f"{self.__name__}.reduce has no identity: where= needs initial=")
+            a = apply_elementwise("select", where, a, start)
+        kept = [d for d in range(a.ndim) if d not in reduced]
+        lines = a.bits.data.transpose(*reduced, *kept)
+        lines = lines.reshape(-1, *lines.shape[len(reduced) :])
+        elements = Array(ops.Bits(lines, a.dtype))
+        if initial is not None or not len(lines):
+            if start is None:
+                raise InvalidArgument(f"{self.__name__}.reduce of no elements has no value")
+            first = np.broadcast_to(start.bits.data, (1, *lines.shape[1:]))
+            elements = Array(ops.Bits(np.concatenate([first, lines]), a.dtype))
+        found = self._halved(elements) if self.__name__ in _EXACT else self._folded(elements)[-1]
+        if keepdims:
+            found = found.reshape(kept_shape(a, reduced))
+        return _written(out, found)
+
+    def accumulate(
+        self, x: Any, /, axis: int = 0, dtype: DTypeLike | None = None, out: Any = None
+    ) -> Array:
+        """Element j combines the elements 0 to j along `axis`: add and multiply by rule R4, all others
+        from the first to the last, one rounding a step.
+        """
+        self._check_pairs("accumulate")
+        if self.__name__ in _CUMULATIVE:
+            given = {} if dtype is None else {"dtype": dtype}
+            return _written(out, _function(_CUMULATIVE[self.__name__])(x, axis=axis, **given))
+        a = self._in_step_type(x, dtype)
+        axis = one_axis(a, axis)
+        lines = Array(ops.Bits(np.moveaxis(a.bits.data, axis, 0), a.dtype))
+        found = self._scanned(lines) if self.__name__ in _EXACT else self._folded(lines)
+        return _written(out, Array(ops.Bits(np.moveaxis(found.bits.data, 0, axis), found.dtype)))
+
+    def outer(self, a: Any, b: Any, /, **keywords: Any) -> Any:
+        """The function of every element of `a` with every one of `b`."""
+        self._check_pairs("outer")
+        right = asarray(b)
+        if not is_weak(a) and right.ndim:
+            left = asarray(a)
+            a = left.reshape((*left.shape, *[1] * right.ndim))
+        return self(a, b, **keywords)
+
+    def at(self, a: Any, indices: Any, b: Any = None, /) -> None:
+        """`a[indices] = f(a[indices], b)` in place, one element of `indices` after the other, each
+        application rounded to the type of `a` (R5).
+        """
+        if (b is None) != (self.nin == 1) or self.nout > 1:
+            raise InvalidArgument(
+                f"{self.__name__}.at takes an array, indices and {self.nin - 1} operands"
+            )
+        target = asarray(a, copy=False)
+        data = target.bits.data
+        if not data.flags.writeable:
+            raise InvalidArgument(f"the array {target.bits.type} is read-only: write into a copy of it")
+        places = np.asarray(np.arange(data.size).reshape(data.shape)[_host_index(indices)])
+        operands = []
+        if b is not None:
+            other = asarray(b, target.dtype) if is_weak(b) else asarray(b)
+            try:
+                values = np.broadcast_to(other.bits.data, places.shape).ravel()
+            except ValueError as error:
+                raise InvalidArgument(
+                    f"{self.__name__}.at: {other.shape} does not broadcast to {places.shape} places"
+                ) from error
+            operands = [Array(ops.Bits(values, other.dtype))]
+        for chosen in _rounds(places.ravel()):
+            where = places.ravel()[chosen]
+            old = Array(ops.Bits(data.flat[where], target.dtype))
+            new = self._compute(old, *(Array(ops.Bits(v.bits.data[chosen], v.dtype)) for v in operands))
+            if not is_cast(new.dtype, target.dtype):
+                raise UnsupportedType(
+                    f"{self.__name__}.at gives {new.dtype.name}, which an array of {target.dtype.name} "
+                    "does not take: convert the array with astype first"
+                )
+            data.flat[where] = convert(new, target.dtype).bits.data
+
+    def reduceat(
+        self, x: Any, indices: Any, /, axis: int = 0, dtype: DTypeLike | None = None, out: Any = None
+    ) -> Array:
+        """`reduce` of x[indices[i]:indices[i + 1]] along `axis`, the last to its end; of the element
+        x[indices[i]] alone where the next index is not larger.
+        """
+        self._check_pairs("reduceat")
+        a = asarray(x)
+        axis = one_axis(a, axis)
+        starts = np.asarray(indices)
+        if starts.ndim != 1 or starts.dtype.kind not in "iu":
+            raise InvalidArgument(f"{self.__name__}.reduceat takes a line of integers, not {indices!r}")
+        n = a.shape[axis]
+        if not all(0 <= i < n for i in starts.tolist()):
+            raise InvalidIndex(
+                f"{self.__name__}.reduceat: an index of {starts} is outside {n} elements"
+            )
+        parts = []
+        for start, stop in zip(starts.tolist(), [*starts.tolist()[1:], n], strict=True):
+            part = np.moveaxis(a.bits.data, axis, 0)[start : max(stop, start + 1)]
+            parts.append(self.reduce(Array(ops.Bits(part, a.dtype)), dtype=dtype))
+        if not parts:
+            return _written(out, Array(ops.Bits(a.bits.data.take([], axis), a.dtype)))
+        found = np.stack([p.bits.data for p in parts], axis)
+        return _written(out, Array(ops.Bits(found, parts[0].dtype)))
+
+    def _check_pairs(self, method: str) -> None:
+        if (self.nin, self.nout) != (2, 1):
+            raise InvalidArgument(
+                f"{self.__name__}.{method}: only functions of two arrays have it, and give one"
+            )
+
+    def _in_step_type(self, x: Any, dtype: DTypeLike | None) -> Array:
+        """An array in the type of what a step of a fold gives."""
+        a = asarray(x)
+        if dtype is not None:
+            (a,) = self._in_type([a], dtype)
+        none = Array(ops.Bits(a.bits.data.ravel()[:0], a.dtype))
+        step: DType = self._compute(none, none).dtype
+        return convert(a, step)
+
+    def _folded(self, x: Array) -> Array:
+        """Along the first axis: element j is f(element j - 1, x[j])."""
+        found = np.empty_like(x.bits.data)
+        found[:1] = x.bits.data[:1]
+        for j in range(1, len(x)):
+            step = self._compute(*(Array(ops.Bits(v, x.dtype)) for v in (found[j - 1], x.bits.data[j])))
+            found[j] = step.bits.data
+        return Array(ops.Bits(found, x.dtype))
+
+    def _halved(self, x: Array) -> Array:
+        """The combination of all elements of the first axis, of which there is one at least."""
+        data = x.bits.data
+        while (n := len(data)) > 1:
+            pairs = [Array(ops.Bits(data[k : n // 2 * 2 : 2], x.dtype)) for k in (0, 1)]
+            data = np.concatenate([self._compute(*pairs).bits.data, data[n // 2 * 2 :]])
+        return Array(ops.Bits(np.asarray(data[0]), x.dtype))
+
+    def _scanned(self, x: Array) -> Array:
+        """Along the first axis: element j combines the elements 0 to j."""
+        data, reach = x.bits.data.copy(), 1
+        while reach < len(data):
+            pairs = [Array(ops.Bits(v, x.dtype)) for v in (data[:-reach], data[reach:])]
+            data[reach:] = self._compute(*pairs).bits.data
+            reach *= 2
+        return Array(ops.Bits(data, x.dtype))
+
+
+def _keywords(
+    out: Any = None,
+    *,
+    where: Any = True,
+    dtype: Any = None,
+    casting: Casting = "same_kind",
+    order: str = "K",
+    subok: bool = True,
+) -> None:
+    """What every Ufunc takes beside its operands."""
+
+
+def _written(out: Any, result: Array, where: Any = True, casting: Casting = "same_kind") -> Array:
+    """The result in `out`, where there is one; without it, zeros where `where` does not hold."""
+    if isinstance(out, tuple):
+        (out,) = out
+    if out is None:
+        if where is True:
+            return result
+        chosen = asarray(where)
+        dims = np.broadcast_shapes(result.shape, chosen.shape)
+        out = Array(ops.Bits(np.zeros(dims, result.dtype.storage), result.dtype))
+    write(out, result, where, casting)
+    return out  # type: ignore[no-any-return]
+
+
+def _host_index(indices: Any) -> Any:
+    """An index with its Arrays as NumPy's."""
+    if isinstance(indices, tuple):
+        return tuple(_host_index(i) for i in indices)
+    return np.asarray(indices) if isinstance(indices, Array) else indices
+
+
+def _rounds(places: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+    """The positions of `places` in rounds, none of which meets a place twice, in their order (R5)."""
+    order = np.argsort(places, kind="stable")
+    sorted_places = places[order]
+    first = np.searchsorted(sorted_places, sorted_places)
+    turn = np.empty_like(order)
+    turn[order] = np.arange(len(order)) - first
+    by_turn = np.argsort(turn, kind="stable")
+    yield from np.split(by_turn, np.cumsum(np.bincount(turn))[:-1]) if len(places) else ()
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """The function of a chapter; they import this module."""
+    from neuronsim import arrays
+
+    return arrays.FUNCTIONS[name]
+
+
+def array_ufunc(
+    ufunc: np.ufunc, method: str, operands: Sequence[Any], keywords: Mapping[str, Any]
+) -> Any:
+    """What NumPy's own function does with Arrays among its operands: ours of that name, so that nothing
+    falls back to NumPy's arithmetic. Raises UnsupportedType where there is none.
+    """
+    from neuronsim import arrays  # whose chapters import this module
+
+    name = ufunc.__name__
+    own = arrays.FUNCTIONS.get(name) if getattr(np, name, None) is ufunc else None
+    if own is None or not (method == "__call__" or isinstance(own, Ufunc)):
+        what = name if method == "__call__" else f"{name}.{method}"
+        raise UnsupportedType(
+            f"neuronsim has no numpy.{what}{nearest(name, arrays.FUNCTIONS)}: numpy.asarray the arrays "
+            "first to use the host's numerics"
+        )
+    found = (own if method == "__call__" else getattr(own, method))(*operands, **keywords)
+    # NumPy's own arrays that were written into are what the caller gets back.
+    out = keywords.get("out", ())
+    return found if len(out) != 1 or out[0] is None else out[0]
