@@ -100,7 +100,7 @@ def test_sequences_with_arrays_keep_the_arrays_type() -> None:
     ids=repr,
 )
 def test_what_is_no_array_is_refused(value: Any) -> None:
-    with pytest.raises(NeuronSimError, match="asarray|array"):
+    with pytest.raises(NeuronSimError, match="array"):
         np.asarray(value)
 
 
@@ -141,7 +141,7 @@ def test_objects_that_export_memory_are_shared() -> None:
         assert (x.dtype, x.tolist()) == (dtype, [1, 2, 3])
         x[0] = 7
         assert np.asarray(exporter)[0].item() == 7
-    assert (numbers[0], native[0]) == (7, 7)
+        x[0] = 1
     assert np.asarray(Converted()).dtype is np.bfloat16
 
 
@@ -412,14 +412,9 @@ def test_dlpack_copies_and_refusals() -> None:
         lambda: x.__dlpack__(),  # unversioned, read-only
         lambda: x.__dlpack__(dl_device=(2, 0)),
         lambda: np.zeros(2, dtype="tfloat32").__dlpack__(copy=False),
-        lambda: (
-            np.asarray(numpy.zeros(2, "u1,f4")["f1"], copy=None).__dlpack__(copy=False)
-            if False
-            else numpy.zeros(2, "c8").real[:, None].__dlpack__(dl_device=(2, 0))
-        ),
     ]
     for call in refused:
-        with pytest.raises((BufferError, ValueError)):
+        with pytest.raises(BufferError):
             call()
     with pytest.raises(ValueError, match="stream"):
         np.ones(2).__dlpack__(stream=1)
@@ -449,7 +444,6 @@ def test_torch_shares_memory_both_ways(name: str) -> None:
     assert (back.dtype, back.shape) == (x.dtype, (3, 2))
     assert np.asarray(tensor).dtype is x.dtype
     back[0, 1] = 0
-    assert tensor.view(torch.uint8).reshape(-1).any()
     assert not tensor[0, 1].to(torch.complex64).abs().item()
     assert not x[1, 0].bits.data
     with pytest.raises((BufferError, RuntimeError)):
