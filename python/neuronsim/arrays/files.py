@@ -1,0 +1,310 @@
+"""Arrays in NumPy's files, which keep the type.
+
+A type that NumPy has is written as NumPy writes it. Any other is written as a structured array with one
+field of storage bits that is named after the type, `[("bfloat16", "<u2")]`: NumPy opens it, and `load`
+finds the type by the name. Objects are never pickled, and never unpickled.
+
+>>> import io
+>>> file = io.BytesIO()
+>>> save(file, asarray([1.0, 0.3], dtype="bfloat16"))
+>>> _ = file.seek(0)
+>>> load(file)
+Array([1. , 0.3], dtype=bfloat16)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from neuronsim import dtypes, ops
+from neuronsim.arrays.array_object import (
+    Array,
+    array_type,
+    asarray,
+    convert,
+    default_dtype,
+    exact_values,
+)
+from neuronsim.dtypes import DType, DTypeLike, as_dtype
+from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
+
+# `load` is not among them: the package's function of this name reads compiled programs too.
+__all__ = ["genfromtxt", "loadtxt", "save", "savetxt", "savez", "savez_compressed"]
+
+File = str | os.PathLike[str] | IO[bytes]
+MmapMode = Literal["r", "r+", "c"]
+
+_DAMAGED = (
+    ValueError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    MemoryError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_BLOCK = 1 << 20
+_LARGEST_DEFLATION = 1032  # what one byte of a deflate stream can stand for (zlib's technical notes)
+
+
+def _is_numpys(dtype: DType) -> bool:
+    """Whether the type is one of NumPy's own; bfloat16 and float8 are added to it by ml_dtypes."""
+    return dtype is not dtypes.tfloat32 and dtype.numpy.isbuiltin == 1
+
+
+# ---- writing -----------------------------------------------------------------------------------
+
+
+def _labelled(x: Any) -> npt.NDArray[Any]:
+    """The array as it is written: of NumPy's own type, or of one field that names the type."""
+    a = asarray(x)
+    if _is_numpys(a.dtype):
+        return np.asarray(a)
+    bits = np.ascontiguousarray(a.bits.data).reshape(a.shape)
+    return bits.view([(a.dtype.name, a.dtype.storage)])
+
+
+def save(file: File, arr: Any, allow_pickle: bool = False) -> None:
+    """Writes an array to a `.npy` file, with its type; `.npy` is appended to a name without it."""
+    _refuse_pickle(allow_pickle)
+    np.save(file, _labelled(arr), allow_pickle=False)
+
+
+def savez(file: File, *args: Any, **kwds: Any) -> None:
+    """Writes arrays to an uncompressed `.npz` file, each with its type: the positional ones are named
+    arr_0, arr_1, ..., the others by their keywords.
+    """
+    labelled: dict[str, Any] = {name: _labelled(x) for name, x in kwds.items()}
+    np.savez(file, *map(_labelled, args), **labelled)
+
+
+def savez_compressed(file: File, *args: Any, **kwds: Any) -> None:
+    """`savez` with deflated members."""
+    labelled: dict[str, Any] = {name: _labelled(x) for name, x in kwds.items()}
+    np.savez_compressed(file, *map(_labelled, args), **labelled)
+
+
+def _refuse_pickle(allow_pickle: bool) -> None:
+    if allow_pickle:
+        raise InvalidArgument("allow_pickle: arrays hold numbers, and neuronsim unpickles nothing")
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+
+def load(
+    file: File,
+    mmap_mode: MmapMode | None = None,
+    allow_pickle: bool = False,
+    *,
+    dtype: DTypeLike | None = None,
+) -> Array | NpzFile:
+    """The array of a `.npy` file, or the arrays of a `.npz` file by name, each with its type.
+
+    `dtype` names the type of files that do not: ml_dtypes' arrays that NumPy saved are voids. With
+    `mmap_mode` ("r", "r+", "c") a `.npy` file is mapped, not read. Raises InvalidData for a file that
+    is damaged, or that holds fewer bytes than its header says.
+    """
+    _refuse_pickle(allow_pickle)
+    if mmap_mode not in (None, "r", "r+", "c"):
+        raise InvalidArgument(f"mmap_mode is 'r', 'r+', 'c' or None, not {mmap_mode!r}")
+    named = None if dtype is None else array_type(dtype)
+    path = None if hasattr(file, "read") else os.fspath(cast(str, file))
+    stream = cast(IO[bytes], file) if path is None else open(path, "rb")  # noqa: SIM115 (closed below)
+    try:
+        start = stream.tell()
+        magic = stream.read(len(npy.MAGIC_PREFIX))
+        end = stream.seek(0, os.SEEK_END)
+        stream.seek(start)
+        if magic[:2] == b"PK":
+            return NpzFile(zipfile.ZipFile(stream if path is None else path), named)
+        if magic == npy.MAGIC_PREFIX:
+            return _read(stream, end, named, path, mmap_mode)
+        raise InvalidData("it starts neither as a .npy nor as a .npz file does")
+    except InvalidData as error:
+        raise InvalidData(f"cannot load {_name(file)}: {error}") from error
+    except NeuronSimError:
+        raise
+    except _DAMAGED as error:
+        raise InvalidData(f"cannot load {_name(file)}: {error}") from error
+    finally:
+        if path is not None:
+            stream.close()
+
+
+def _name(file: Any) -> str:
+    return repr(os.fspath(file)) if isinstance(file, str | os.PathLike) else "the array file"
+
+
+def _read(
+    stream: IO[bytes],
+    end: int,
+    named: DType | None,
+    path: str | None = None,
+    mode: MmapMode | None = None,
+) -> Array:
+    """The array of a `.npy` stream that goes to `end`; in place if a path and a mode are given."""
+    version = npy.read_magic(stream)
+    if version not in _READERS:
+        raise InvalidData(f"version {version[0]}.{version[1]} of the format has no arrays of numbers")
+    shape, is_fortran, stored = _READERS[version](stream)
+    dtype = _type(stored, named)
+    size = math.prod(shape) * stored.itemsize
+    if min(shape, default=0) < 0 or size > end - stream.tell():
+        raise InvalidData(
+            f"its header says {dtype.name}{list(shape)}, {size} bytes, and {end - stream.tell()} follow"
+        )
+    if path is not None and mode is not None and size:
+        if not stored.isnative:
+            raise InvalidArgument("the file has the other byte order: load it without mmap_mode")
+        order: Literal["C", "F"] = "F" if is_fortran else "C"
+        mapped = np.memmap(path, stored, mode, stream.tell(), shape, order)
+        return _checked(mapped.view(np.ndarray).view(dtype.storage), dtype)
+    content = np.empty(size, np.uint8)
+    for start in range(0, size, _BLOCK):
+        block = stream.read(min(_BLOCK, size - start))
+        content[start : start + len(block)] = np.frombuffer(block, np.uint8)
+    data = content.view(dtype.storage.newbyteorder("=" if stored.isnative else "S"))
+    data = data.astype(dtype.storage, copy=False)
+    return _checked(data.reshape(shape[::-1]).T if is_fortran else data.reshape(shape), dtype)
+
+
+def _type(stored: np.dtype, named: DType | None) -> DType:
+    """The element type of a file: what its header names, or what the caller does for voids."""
+    if stored.hasobject:
+        raise InvalidData("it holds pickled objects, which are never loaded")
+    native = stored.newbyteorder("=")
+    if native.names is None and native.kind == "V":
+        if named is None or _is_numpys(named) or named.itemsize != native.itemsize:
+            raise InvalidData(
+                f"its elements are {native.itemsize} bytes without a type: say which one with dtype=, "
+                'as in load(file, dtype="bfloat16")'
+            )
+        return named
+    if native.names is not None:
+        found = dtypes.DTYPES.get(native.names[0])
+        if found is None or _is_numpys(found) or native != np.dtype([(found.name, found.storage)]):
+            raise InvalidData(f"its elements are records, {native}: neuronsim has arrays of numbers")
+    else:
+        found = as_dtype(native)
+    if named not in (None, found):
+        raise InvalidArgument(
+            f"the file holds {found.name}, not {named}: load it as it is, then use astype"
+        )
+    return found
+
+
+def _checked(data: npt.NDArray[Any], dtype: DType) -> Array:
+    """The array of the bits of a file, all of which its type must have."""
+    if dtype is dtypes.boolean and data.view(np.uint8).max(initial=0) > 1:
+        raise InvalidData("a bool in it is neither 0 nor 1")
+    if dtype is dtypes.tfloat32 and (data.view(np.uint32) & 0x1FFF).any():
+        raise InvalidData("a tfloat32 in it has a bit beyond the ten of its mantissa")
+    return Array(ops.Bits(data, dtype))
+
+
+class NpzFile(Mapping[str, Array]):
+    """The arrays of a `.npz` file by name, read when asked for. Close it, or use it with `with`."""
+
+    def __init__(self, archive: zipfile.ZipFile, dtype: DType | None = None) -> None:
+        self._archive = archive
+        self._dtype = dtype
+        self._members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the arrays."""
+        return list(self._members)
+
+    def __getitem__(self, key: str) -> Array:
+        if key not in self:
+            raise KeyError(f"{key!r} is not one of the arrays: {', '.join(self._members)}")
+        info = self._members[key.removesuffix(".npy")]
+        if info.file_size > _LARGEST_DEFLATION * max(info.compress_size, 1):
+            raise InvalidData(
+                f"{key!r} says that it has {info.file_size} bytes, more than its {info.compress_size} "
+                "compressed ones can hold"
+            )
+        try:
+            with self._archive.open(info) as stream:
+                array = _read(stream, info.file_size, self._dtype)
+                if stream.read(1):  # which also compares the checksum
+                    raise InvalidData("bytes follow the array")
+                return array
+        except InvalidData as error:
+            raise InvalidData(f"cannot load {key!r}: {error}") from error
+        except NeuronSimError:
+            raise
+        except _DAMAGED as error:
+            raise InvalidData(f"cannot load {key!r}: {error}") from error
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and key.removesuffix(".npy") in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __repr__(self) -> str:
+        return f"NpzFile with keys: {', '.join(self._members)}"
+
+    def __enter__(self) -> NpzFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file: no array is read from it any more."""
+        self._archive.close()
+
+
+# ---- text --------------------------------------------------------------------------------------
+
+
+def _parsed(dtype: DTypeLike | None) -> tuple[DType, np.dtype]:
+    """The type of a text file's array, and the type in which NumPy reads it."""
+    target = default_dtype() if dtype is None else array_type(dtype)
+    wide = {"float": np.dtype(np.float64), "complex": np.dtype(np.complex128)}
+    return target, wide.get(target.kind, target.numpy)
+
+
+def loadtxt(fname: Any, dtype: DTypeLike | None = None, *args: Any, **options: Any) -> Array:
+    """The numbers of a text file, with NumPy's options: NumPy reads floats as float64, then each is
+    rounded once to `dtype`, the default float type if None.
+
+    >>> loadtxt(["1 2.5", "3 0.1"], dtype="bfloat16")
+    Array([[1. , 2.5],
+           [3. , 0.1]], dtype=bfloat16)
+    """
+    target, wide = _parsed(dtype)
+    return convert(asarray(np.loadtxt(fname, wide, *args, **options)), target)
+
+
+def genfromtxt(fname: Any, dtype: DTypeLike | None = None, *args: Any, **options: Any) -> Array:
+    """`loadtxt` for files in which values are missing, with NumPy's options but names and masks."""
+    if options.get("usemask"):
+        raise InvalidArgument(
+            "usemask: there are no masked arrays; missing values become filling_values"
+        )
+    target, wide = _parsed(dtype)
+    return convert(asarray(np.genfromtxt(fname, wide, *args, **options)), target)
+
+
+def savetxt(fname: Any, X: Any, *args: Any, **options: Any) -> None:  # noqa: N803 (NumPy's name)
+    """Writes an array of one or two axes as text, with NumPy's options, from its exact values."""
+    np.savetxt(fname, exact_values(asarray(X)), *args, **options)
