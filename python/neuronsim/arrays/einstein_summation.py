@@ -32,10 +32,10 @@ def einsum(
     """NumPy's einsum: subscripts and arrays, or arrays each with a list of labels.
 
     Two arrays whose summed labels are of both are one product by M2, in the order in which the first
-    has them, rounded once (M4); without a sum they are multiplied (E2). Otherwise the steps are float32,
-    rounded once at the end (R7): arrays are contracted in pairs from the left, a label of one of them
-    alone is summed first (R2). `optimize` is accepted and changes nothing. The products of host types
-    are NumPy's (H1).
+    has them, rounded once (M4); without a sum they are multiplied (E2). Otherwise the steps are
+    float32, rounded once at the end (R7): arrays are contracted in pairs from the left, a label of one
+    of them alone is summed first (R2). `optimize` is accepted and changes nothing. The products of host
+    types are NumPy's (H1).
 
     >>> einsum("ii", asarray([[1, 2], [3, 4]])), einsum(asarray([1, 2]), [0], asarray([3, 4]), [0])
     (Array(5, dtype=int64), Array(11, dtype=int64))
