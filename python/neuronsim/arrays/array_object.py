@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import _core, dtypes, ops
+from neuronsim.arrays.device import TRN1, Device, check_device
 from neuronsim.arrays.methods import FunctionMethods, function_named
 from neuronsim.dtypes import DType, DTypeLike, as_dtype, result_type
 from neuronsim.errors import IntegerOverflow, InvalidArgument, InvalidIndex, UnsupportedType
@@ -138,9 +139,9 @@ class Array(FunctionMethods):
         return self._dtype
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """The device whose numbers these are."""
-        return function_named("__array_namespace_info__")().default_device()
+        return TRN1
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -442,7 +443,7 @@ class Array(FunctionMethods):
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Array:
         """The array itself: there is one device. Raises InvalidArgument for any other."""
-        function_named("check_device")(device)
+        check_device(device)
         if stream is not None:
             raise InvalidArgument(
                 f"to_device: stream is None, not {stream!r}: the device has no streams"
@@ -642,7 +643,7 @@ def asarray(
     ('int64', 'float32')
     """
     if device is not None:
-        function_named("check_device")(device)
+        check_device(device)
     if type(obj) is Array and dtype is None and order is None and not copy:
         return obj
     target = None if dtype is None else array_type(dtype)

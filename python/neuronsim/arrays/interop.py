@@ -9,7 +9,7 @@ import numpy as np
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.arrays.array_object import Array
-from neuronsim.arrays.methods import function_named
+from neuronsim.arrays.device import check_device
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedBuffer, UnsupportedType, nearest
 
@@ -39,7 +39,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     that neuronsim has not, and UnsupportedBuffer (a BufferError) for memory of another device.
     """
     if device is not None:
-        function_named("check_device")(device)
+        check_device(device)
     if not hasattr(x, "__dlpack__"):
         raise UnsupportedType(
             f"from_dlpack: {type(x).__name__} has no __dlpack__: asarray takes others"

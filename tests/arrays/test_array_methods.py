@@ -1,0 +1,349 @@
+"""The methods and attributes of an Array: the standard's and ndarray's."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import operator
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy
+import pytest
+
+import neuronsim as np
+from neuronsim import arrays
+from neuronsim.arrays.methods import METHODS
+from neuronsim.dtypes import DTYPES, DType
+from neuronsim.errors import InvalidArgument, UnsupportedType
+
+pytestmark = pytest.mark.isa_independent  # the functions have tests of their own
+
+ALL = list(DTYPES.values())
+X = np.asarray([[1.5, -2.0, 0.5], [4.0, 3.0, -1.0]], dtype="bfloat16")
+
+
+def test_every_method_of_the_table_is_a_function() -> None:
+    assert set(METHODS) <= set(arrays.FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "keywords"),
+    [
+        ("all", (), {"axis": 0}),
+        ("any", (1,), {}),
+        ("argmax", (0,), {}),
+        ("argmin", (), {}),
+        ("argpartition", (1,), {}),
+        ("argsort", (), {"axis": 0}),
+        ("clip", (-1, 1), {}),
+        ("conj", (), {}),
+        ("conjugate", (), {}),
+        ("cumprod", (1,), {}),
+        ("cumsum", (), {"axis": 0}),
+        ("diagonal", (), {"offset": 1}),
+        ("dot", (np.ones((3, 2), dtype="bfloat16"),), {}),
+        ("max", (0,), {}),
+        ("mean", (1,), {}),
+        ("min", (), {"axis": 1, "keepdims": True}),
+        ("nonzero", (), {}),
+        ("prod", (0,), {}),
+        ("ptp", (), {}),
+        ("ravel", (), {}),
+        ("repeat", (2,), {"axis": 1}),
+        ("round", (), {}),
+        ("std", (0,), {}),
+        ("sum", (0,), {}),
+        ("swapaxes", (0, 1), {}),
+        ("take", ([2, 0],), {"axis": 1}),
+        ("trace", (), {}),
+        ("transpose", (), {}),
+        ("var", (), {"axis": 0}),
+        ("squeeze", (), {}),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_methods_are_the_functions(name: str, args: Any, keywords: Any) -> None:
+    found = getattr(X, name)(*args, **keywords)
+    function = {"squeeze": lambda x: x}.get(name) or getattr(np, name)
+    expected = function(X, *args, **keywords)
+    native = getattr(numpy, name)(
+        numpy.asarray(X, "float64"),
+        *(numpy.asarray(a, "float64") if isinstance(a, np.Array) else a for a in args),
+        **keywords,
+    )
+    if not isinstance(expected, tuple):
+        found, expected, native = (found,), (expected,), (native,)
+    for f, e, n in zip(found, expected, native, strict=True):
+        assert f.dtype is e.dtype
+        assert f.tobytes() == e.tobytes()
+        assert f.shape == numpy.shape(n)
+        assert numpy.allclose(numpy.asarray(f, "float64"), n, rtol=2**-7)
+
+
+def test_every_public_name_of_ndarray_is_there_or_left_out_for_a_reason() -> None:
+    left_out = {
+        "byteswap": "the bits have the processor's byte order",
+        "choose": "numpy.choose is the function",
+        "ctypes": "use numpy.asarray(x).ctypes",
+        "data": "memoryview(x)",
+        "dump": "pickle.dump",
+        "dumps": "pickle.dumps",
+        "getfield": "no structured types",
+        "resize": "changes memory that others view: numpy.resize copies",
+        "setfield": "no structured types",
+        "tofile": "save",
+    }
+    missing = {n for n in dir(numpy.ndarray) if not n.startswith("_") and not hasattr(X, n)}
+    assert missing == set(left_out)
+
+
+def test_the_standards_methods_have_its_signatures() -> None:
+    strict = pytest.importorskip("array_api_strict")
+    reference = type(strict.asarray(1.0))
+    own = {"__init_subclass__", "__subclasshook__", "__new__", "__init__", "__hash__", "__buffer__"}
+    for name, function in inspect.getmembers(reference, inspect.isfunction):
+        if (name.startswith("_") and not name.endswith("__")) or name in own:
+            continue
+        parameters = inspect.signature(function).parameters.values()
+        theirs = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        ours = inspect.signature(getattr(np.Array, name)).parameters
+        assert set(theirs) <= set(ours), name
+        assert len([p for p in parameters if p.kind is not p.KEYWORD_ONLY]) <= len(ours), name
+
+
+def test_array_namespace() -> None:
+    for version in (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
+        assert X.__array_namespace__(api_version=version) is np
+    with pytest.raises(ValueError, match=r"2020\.10"):
+        X.__array_namespace__(api_version="2020.10")
+
+
+def test_device() -> None:
+    assert X.to_device(X.device) is X
+    assert str(X.device) == "trn1"
+    for wrong in ("cuda", 3):
+        with pytest.raises(InvalidArgument, match="device"):
+            X.to_device(wrong)
+    with pytest.raises(ValueError, match="stream"):
+        X.to_device(X.device, stream=1)  # type: ignore[arg-type]
+
+
+def test_sizes_and_flags() -> None:
+    x = np.zeros((2, 3), dtype="bfloat16")
+    assert (x.itemsize, x.nbytes, x.strides, x.size, x.ndim) == (2, 12, (6, 2), 6, 2)
+    assert x.flags.c_contiguous
+    assert x.flags.writeable
+    assert not x.T.flags.c_contiguous
+    x.setflags(write=False)
+    assert not x.flags.writeable
+    assert x.base is None
+    assert x[1:].base is not None
+    assert isinstance(x[1:].base, np.Array)
+
+
+def test_shape_is_settable() -> None:
+    x = np.asarray(numpy.arange(6.0))
+    y = x
+    x.shape = (2, -1)
+    assert y.tolist() == [[0, 1, 2], [3, 4, 5]]
+    x.shape = 6
+    assert x.shape == (6,)
+    for wrong in ((4, 2), (-1, -1)):
+        with pytest.raises(InvalidArgument):
+            x.shape = wrong
+    transposed = np.asarray(numpy.arange(6.0).reshape(2, 3)).T
+    with pytest.raises(InvalidArgument, match="without a copy"):
+        transposed.shape = (6,)
+
+
+def test_transposes_are_views() -> None:
+    x = np.zeros((2, 3, 4))
+    assert (x.T.shape, x.mT.shape) == ((4, 3, 2), (2, 4, 3))
+    assert x.transpose(1, 0, 2).shape == x.transpose((1, 0, 2)).shape == (3, 2, 4)
+    assert x.transpose(None).shape == x.transpose().shape == (4, 3, 2)
+    x.T[0, 0, 1] = 5
+    x.mT[0, 1, 0] = 6
+    x.swapaxes(0, 2)[2, 0, 0] = 7
+    assert x[:, 0].tolist() == [[0, 6, 7, 0], [5, 0, 0, 0]]
+    with pytest.raises(InvalidArgument, match="mT"):
+        np.zeros(3).mT  # noqa: B018
+
+
+def test_squeeze_is_a_view() -> None:
+    x = np.zeros((1, 3, 1))
+    assert x.squeeze().shape == (3,)
+    assert x.squeeze(0).shape == x.squeeze(axis=(0,)).shape == (3, 1)
+    x.squeeze()[1] = 2
+    assert x[0, 1, 0].item() == 2
+    with pytest.raises(ValueError):  # noqa: PT011 (the function's own error)
+        x.squeeze(1)
+
+
+def test_real_and_imag_are_views() -> None:
+    z = np.asarray([1 + 2j, 3 - 4j])
+    z.real[0] = 7
+    z.imag = [5, 6]
+    assert z.tolist() == [7 + 5j, 3 + 6j]
+    z.real = 0
+    assert z.tolist() == [5j, 6j]
+    assert (z.real.dtype, np.asarray([1j], "complex128").imag.dtype) == (np.float32, np.float64)
+    assert X.real is X
+    assert X.imag.tolist() == [[0] * 3] * 2
+    with pytest.raises(InvalidArgument, match="read-only"):
+        X.imag = 1
+
+
+def test_flat() -> None:
+    x = np.asarray([[1.0, 2.0], [3.0, 4.0]], dtype="float16").T
+    assert [float(v) for v in x.flat] == [1, 3, 2, 4]
+    assert (len(x.flat), x.flat[1].item(), x.flat[[3, 0]].tolist()) == (4, 3, [4, 1])
+    x.flat[1] = 9
+    x.flat[2:] = [7, 8]
+    assert x.tolist() == [[1, 9], [7, 8]]
+    x.flat = 0
+    assert x.tolist() == [[0, 0], [0, 0]]
+
+
+def test_views_of_another_type_move_no_bits() -> None:
+    bits = numpy.array([0x3F80, 0x7FC1, 0x8000], "u2")
+    x = np.asarray(bits).view("bfloat16")
+    assert (x.dtype, x[0].item()) == (np.bfloat16, 1)
+    x[0] = 2
+    assert bits[0] == 0x4000
+    assert x.view("int16").view(np.bfloat16).view().tobytes() == bits.tobytes()
+    assert np.asarray([1.0, 2.0]).view("uint8").shape == (8,)
+    with pytest.raises(InvalidArgument, match=r"bfloat16\[3\] as float32"):
+        x.view("float32")
+    assert np.asarray([0, 1], "uint8").view("bool").tolist() == [False, True]
+    with pytest.raises(InvalidArgument, match="no bool"):
+        np.asarray([2], "uint8").view("bool")
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=lambda t: t.name)
+def test_copies_pickles_and_bytes_keep_the_bits(dtype: DType) -> None:
+    x = np.asarray([[1, 0, 1], [0, 1, 1]], dtype=dtype).T
+    out_of_band: list[Any] = []
+    copies = [
+        x.copy(),
+        copy.copy(x),
+        copy.deepcopy(x),
+        pickle.loads(pickle.dumps(x)),
+        pickle.loads(pickle.dumps(x, 5, buffer_callback=out_of_band.append), buffers=out_of_band),
+        x.astype(dtype),
+    ]
+    assert len(out_of_band) == 1
+    for y in copies:
+        assert y.dtype is dtype
+        assert (y.shape, y.tobytes()) == (x.shape, x.tobytes())
+        assert not numpy.shares_memory(x.bits.data, y.bits.data) or y is copies[4]
+    assert x.astype(dtype, copy=False) is x
+    assert x.flatten().tobytes() == x.tobytes() == x.copy("F").tobytes()
+    assert x.tobytes("F") == x.T.tobytes()
+    assert x.copy("F").flags.f_contiguous
+
+
+def test_astype_casts_as_casting_allows() -> None:
+    x = np.asarray([1.5])
+    assert x.astype("int8").tolist() == [1]
+    assert x.astype("float64", casting="safe").dtype is np.float64
+    for target, casting in (("int8", "same_kind"), ("float16", "safe"), ("float64", "no")):
+        with pytest.raises(UnsupportedType, match=casting):
+            x.astype(target, casting=casting)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="casting"):
+        x.astype("int8", casting="none")  # type: ignore[arg-type]
+
+
+def test_fill_sort_and_partition_are_in_place() -> None:
+    x = np.asarray([[3.0, 1.0, 2.0], [math.nan, 5.0, 4.0]], dtype="float16")
+    view = x[:, :2]
+    x.sort()
+    assert x[0].tolist() == [1, 2, 3]
+    assert view[1].tolist() == [4, 5]
+    x.sort(axis=0)
+    x.partition(1)
+    view.fill(0.1)
+    assert view.tolist() == [[float(numpy.float16(0.1))] * 2] * 2
+
+
+def test_put_take_and_compress() -> None:
+    x = np.asarray([1.0, 2.0, 3.0], dtype="bfloat16")
+    x.put([0, 2], [7, 1 / 3])
+    assert x.tolist() == [7, 2, float(ml_dtypes.bfloat16(1 / 3))]
+    assert x.compress([True, False, True]).tolist() == [7, x[2].item()]
+    assert x.searchsorted(5.0).dtype is np.int64
+
+
+def test_item() -> None:
+    assert X.item(1) == X.item(0, 1) == X.item((0, 1)) == -2
+    assert X.item(-1) == -1
+    with pytest.raises(InvalidArgument, match="6 elements"):
+        X.item()
+    with pytest.raises(IndexError):
+        X.item(6)
+
+
+# ---- arrays as Python's numbers ----------------------------------------------------------------------
+
+
+def test_only_arrays_without_axes_are_numbers() -> None:
+    zero_d = np.asarray(2.5, dtype="bfloat16")
+    assert (float(zero_d), int(zero_d), complex(zero_d), bool(zero_d)) == (2.5, 2, 2.5 + 0j, True)
+    assert complex(np.asarray(1 + 2j)) == 1 + 2j
+    assert operator.index(np.asarray(7, dtype="uint8")) == 7
+    for number in (int, float, complex, operator.index):
+        for wrong in (np.asarray([2]), np.asarray([1, 2]), np.zeros(0)):
+            with pytest.raises(TypeError, match=r"int64\[|float32\["):
+                number(wrong)
+    for refused in (lambda: float(np.asarray(1j)), lambda: int(np.asarray(1j))):
+        with pytest.raises(TypeError):
+            refused()
+    for no_index in (np.asarray(1.0), np.asarray(True)):
+        with pytest.raises(TypeError, match="no index"):
+            operator.index(no_index)
+    with pytest.raises(ValueError, match=r"NaN|nan"):
+        int(np.asarray(math.nan))
+    with pytest.raises(OverflowError):
+        int(np.asarray(math.inf))
+
+
+def test_truth_of_arrays() -> None:
+    assert bool(np.asarray([[3]]))
+    assert not np.asarray([0.0])
+    for wrong in (np.ones(2), np.ones(0)):
+        with pytest.raises(ValueError, match="neither true nor false"):
+            bool(wrong)
+
+
+def test_format() -> None:
+    x = np.asarray(1 / 3, dtype="bfloat16")
+    assert f"{x:.3f} {x:>8.2e}" == "0.334 3.34e-01"
+    assert f"{np.asarray(7):04d}" == "0007"
+    assert f"{X}" == str(X)
+    with pytest.raises(TypeError, match=r"bfloat16\[2,3\]"):
+        format(X, ".3f")
+
+
+def test_divmod_round_and_unary_operators() -> None:
+    x = np.asarray([7.5, -7.5])
+    quotient, remainder = divmod(x, 2)
+    assert (quotient.tolist(), remainder.tolist()) == ([3, -4], [1.5, 0.5])
+    assert [v.tolist() for v in divmod(16, x)] == [[2, -3], [1, -6.5]]
+    assert round(np.asarray([2.5, 3.5])).tolist() == [2, 4]
+    positive = +x
+    positive[0] = 0
+    assert x[0].item() == 7.5
+
+
+def test_len_iter_contains_and_hash() -> None:
+    assert len(X) == 2
+    assert [r.shape for r in X] == [(3,), (3,)]
+    assert -2.0 in X
+    assert 17 not in X
+    zero_d: list[Callable[[Any], Any]] = [len, iter, hash]
+    for act in zero_d:
+        with pytest.raises(TypeError):
+            act(np.asarray(1.0))
