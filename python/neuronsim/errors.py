@@ -8,7 +8,11 @@ True
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
 
 
 class NeuronSimError(Exception):
@@ -51,6 +55,10 @@ class NonconformingModel(NeuronSimError):
     """A model breaks what AWS documents for the release, and `strict` makes that an error."""
 
 
+class FloatingPointException(NeuronSimError, FloatingPointError):
+    """An operation met one of IEEE 754's exceptions, and `errstate` makes that an error."""
+
+
 class UnsupportedType(NeuronSimError, TypeError):
     """A value has an element type that the device, or the operation, does not have."""
 
@@ -78,3 +86,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     spellings = {k.lower(): k for k in known}
     close = difflib.get_close_matches(name.lower(), spellings, n=1)
     return f" (did you mean {spellings[close[0]]!r}?)" if close else ""
+
+
+_PACKAGE = str(Path(__file__).parent) + "/"
+
+
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """A warning at the line of the user's that led here: the nearest one outside the package."""
+    level = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level += 1
+        frame = frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -15,9 +15,10 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from neuronsim.errors import InvalidArgument, nearest
@@ -29,6 +30,19 @@ def _choice(rule: str, evidence: Evidence, values: tuple[Any, ...], source: str)
     """A field whose first value is the default."""
     meta = {"rule": rule, "evidence": evidence, "values": values, "source": source}
     return field(default=values[0], metadata=meta)
+
+
+ExceptionMode = Literal["ignore", "warn", "raise", "call", "print", "log"]
+
+
+@dataclass(frozen=True)
+class ExceptionHandling:
+    """What eager operations do about IEEE 754's exceptions, by NumPy's keywords (see `errstate`)."""
+
+    divide: ExceptionMode = "ignore"
+    over: ExceptionMode = "ignore"
+    under: ExceptionMode = "ignore"
+    invalid: ExceptionMode = "ignore"
 
 
 @dataclass(frozen=True)
@@ -154,6 +168,7 @@ class Profile:
     def __post_init__(self) -> None:
         # What was computed from this profile, kept with it: programs and the core's form of it.
         object.__setattr__(self, "derived", {})
+        object.__setattr__(self, "handling", None)
         for f in _choices():
             value = getattr(self, f.name)
             if value not in f.metadata["values"]:
@@ -173,7 +188,9 @@ class Profile:
                 )
         return dataclasses.replace(self, **fields)
 
-    derived: ClassVar[dict[Any, Any]]  # of the instance, but no field
+    # Of the instance, but no fields: no bit depends on them.
+    derived: ClassVar[dict[Any, Any]]
+    handling: ClassVar[ExceptionHandling | None]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.to_dict(),)
@@ -283,16 +300,101 @@ def current_profile() -> Profile:
     return _current.get()
 
 
-def use_profile(**fields: Any) -> AbstractContextManager[Profile]:
-    """Eager arrays use these field values inside the `with` block (in this thread or task only)."""
-    return in_force(current_profile().replace(**fields))
-
-
 @contextmanager
 def in_force(profile: Profile) -> Iterator[Profile]:
     """Eager arrays use this profile inside the `with` block (in this thread or task only)."""
-    token = _current.set(profile)
+    token = _current.set(_handled(profile, _current.get().handling))
     try:
-        yield profile
+        yield _current.get()
     finally:
+        handling = _current.get().handling
         _current.reset(token)
+        set_exception_handling(handling)
+
+
+@lru_cache(64)
+def _shared(profile: Profile) -> Profile:
+    """One instance for equal profiles, so that a block entered again finds what was derived."""
+    return profile
+
+
+@contextmanager
+def use_profile(
+    profile: Profile | None = None, /, *, seed: int | None = None, **fields: Any
+) -> Iterator[Profile]:
+    """Eager arrays use these field values inside the `with` block, or in the function that it
+    decorates: those of `profile`, by default the one in force, with the fields given.
+
+    With `seed` the random words of stochastic rounding start anew inside (S2); the sequence outside
+    goes on after the block where it stood. A block acts on its thread or task only; tasks started
+    inside inherit it. A generator that yields inside leaves it in force for its caller until it goes
+    on, as Python's context variables do. Per call there is what NumPy has keywords for: `dtype=` is
+    the type in which ufuncs and reductions compute, `casting=` which conversions are let through.
+
+    Raises InvalidArgument for an unknown field, value or seed.
+
+    >>> @use_profile(rounding="stochastic", seed=7)
+    ... def rounding() -> str:
+    ...     return f"{current_profile().rounding} from {rounding_state().seed}"
+    >>> rounding(), current_profile().rounding
+    ('stochastic from 7', 'nearest_even')
+    >>> with use_profile(avx512_bf16, subnormals="keep") as p:
+    ...     p.accumulate, p.subnormals
+    ('pairs', 'keep')
+    """
+    if profile is not None and not isinstance(profile, Profile):
+        raise InvalidArgument(f"use_profile takes a Profile or fields by name, not {profile!r}")
+    base = profile or current_profile()
+    with in_force(_shared(base.replace(**fields)) if fields else base) as found:
+        if seed is None:
+            yield found
+            return
+        token = _rounding.set(RoundingState(check_seed(seed)))
+        try:
+            yield found
+        finally:
+            _rounding.reset(token)
+
+
+# ---- exceptions -----------------------------------------------------------------------------------
+
+_receiver: ContextVar[Any] = ContextVar("neuronsim_exception_receiver", default=None)
+
+
+def _handled(profile: Profile, handling: ExceptionHandling | None) -> Profile:
+    """An equal profile whose operations handle exceptions: an instance of its own, so that nothing is
+    asked where none is to be handled, and that none of its programs take the short way.
+    """
+    plain: Profile = profile.derived.get("plain", profile)
+    if handling is None:
+        return plain
+    found: Profile | None = plain.derived.get(handling)
+    if found is None:
+        found = plain.replace()
+        object.__setattr__(found, "handling", handling)
+        found.derived["plain"] = plain
+        plain.derived[handling] = found
+    return found
+
+
+def exception_handling() -> ExceptionHandling:
+    """What eager operations of this context do about exceptions."""
+    return _current.get().handling or ExceptionHandling()
+
+
+def set_exception_handling(handling: ExceptionHandling | None) -> None:
+    """Change what eager operations of this context do about exceptions, whatever the profile is."""
+    wanted = None if handling == ExceptionHandling() else handling
+    profile = _current.get()
+    if profile.handling != wanted:
+        _current.set(_handled(profile, wanted))
+
+
+def exception_receiver() -> Any:
+    """What is called, or written to, in the modes "call" and "log"."""
+    return _receiver.get()
+
+
+def set_exception_receiver(receiver: Any) -> None:
+    """Choose what is called, or written to, in the modes "call" and "log"."""
+    _receiver.set(receiver)

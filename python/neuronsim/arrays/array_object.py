@@ -97,7 +97,8 @@ def _remember(name: str, dtype: DType, result: DType, profile: Profile) -> None:
     """Keeps the program of a binary operation for the short way, which says nothing of errors."""
     known = profile.derived.setdefault(name, {})
     truncates = profile.int64 == "truncate" and dtype in (dtypes.int64, dtypes.uint64)
-    if profile.rounding == "stochastic" or not dtype.device or truncates or dtype in known:
+    is_handled = profile.handling is not None or profile.rounding == "stochastic"
+    if is_handled or not dtype.device or truncates or dtype in known:
         return
     program, _ = ops.elementwise_program(ops.by_name(name), {}, (dtype, dtype), result, profile)
     known[dtype] = (program, result)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from neuronsim import _core, dtypes
 from neuronsim.composites import FORMULAS, XLA_FORMULAS
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import InvalidArgument, UnsupportedType, warn
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.programs import core_code, count_outside_range, empty, is_host, outside_range_warning
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting, by_name, check_axes
@@ -108,7 +107,7 @@ def run_formula(
         formula = XLA_FORMULAS.get(op.name, formula)
     found = formula(steps, values, attributes)
     if steps.outside:
-        warnings.warn(outside_range_warning(op.name, steps.outside), RuntimeWarning, stacklevel=9)
+        warn(outside_range_warning(op.name, steps.outside))
     return found
 
 

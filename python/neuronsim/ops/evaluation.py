@@ -4,13 +4,14 @@ words (S2).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from neuronsim import dtypes
+from neuronsim.errors import warn
+from neuronsim.ops.exceptions import handle_exceptions
 from neuronsim.ops.products import Fusion, evaluate_convolution, evaluate_dot
 from neuronsim.ops.programs import (
     CORE_KINDS,
@@ -82,31 +83,45 @@ def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
         record = getattr(x, "__neuronsim_apply__", None)
         if record is not None:
             return record(op, operands, attributes)
-    result = attributes.get("result")
     profile = current_profile()
-    setting = Setting(profile)
     if profile.activation == "neuron_range":
         outside = count_outside_range(op, operands, profile)
         if outside:
-            # The caller of a function of `arrays`, which comes here through two others.
-            warnings.warn(outside_range_warning(name, outside), RuntimeWarning, stacklevel=5)
+            warn(outside_range_warning(name, outside))
+    setting = Setting(profile)
+    result = attributes.get("result")
     if profile.rounding == "nearest_even" and profile.int64 == "keep":
-        return evaluate(op, operands, attributes, setting, result)
+        value = evaluate(op, operands, attributes, setting, result)
+    else:
+        value, setting = _evaluate_in_place(op, operands, attributes, setting, result)
+    if profile.handling is not None:
+        handle_exceptions(op, operands, attributes, value, setting)
+    return value
+
+
+def _evaluate_in_place(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    setting: Setting,
+    result: ArrayType | None,
+) -> tuple[Bits, Setting]:
+    """Evaluate where the operation's place decides (S2) or 64-bit integers are truncated (C7)."""
+    profile = setting.profile
     if result is None:
         result = op.infer_array([x.type for x in operands], attributes)
     if profile.rounding == "stochastic" and draws(op, operands, attributes, result):
         # S2: the place of this rounding operation in the sequence of the context's.
         state = next_rounding()
-        setting = Setting(profile, state.seed, f"{state.calls}/eager/{name}/")
+        setting = Setting(profile, state.seed, f"{state.calls}/eager/{op.name}/")
     if profile.int64 == "keep":
-        return evaluate(op, operands, attributes, setting, result)
+        return evaluate(op, operands, attributes, setting, result), setting
     pairs = [truncate_int64(x) for x in operands]
     value, changed = truncated(op, [x for x, _ in pairs], attributes, setting, result)
     changed += sum(n for _, n in pairs)
     if changed:
-        message = f"{name}: {changed} 64-bit integers are others than in 64 bits (C7, int64='truncate')"
-        warnings.warn(message, RuntimeWarning, stacklevel=4)
-    return value
+        warn(f"{op.name}: {changed} 64-bit integers are others than in 64 bits (C7, int64='truncate')")
+    return value, setting
 
 
 def moves_bits(op: Op) -> bool:
