@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from neuronsim.arrays import (
+    calculus,
     creation,
     einstein_summation,
     elementwise,
@@ -24,6 +25,7 @@ from neuronsim.arrays import (
 )
 
 CHAPTERS = (
+    calculus,
     creation,
     einstein_summation,
     elementwise,

@@ -1,0 +1,250 @@
+"""Interpolation, differences, integrals, convolution of sequences, polynomials: float32 steps (R7).
+
+>>> trapezoid(asarray([1.0, 2.0, 4.0], dtype="bfloat16"))
+Array(4.5, dtype=bfloat16)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from neuronsim import ops
+from neuronsim.arrays.array_object import Array, apply_elementwise, asarray, common_arrays
+from neuronsim.arrays.axes import Axis, one_axis, reduced_axes
+from neuronsim.arrays.elementwise import where
+from neuronsim.arrays.linalg import matmul
+from neuronsim.arrays.manipulation import broadcast_to, concat
+from neuronsim.arrays.order import argsort, searchsorted
+from neuronsim.arrays.reductions import diff, sum  # noqa: A004
+from neuronsim.arrays.steps import in_float32
+from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
+
+__all__ = [
+    *("convolve", "correlate", "ediff1d", "gradient", "interp", "polyval", "trapezoid"),
+]
+
+Mode = Literal["valid", "same", "full"]
+
+
+@in_float32("x", "xp", "fp", "left", "right", "period")
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Array:
+    """The values at `x` of the line through the points (xp, fp), `xp` ascending (R7): between two of
+    them (fp[j+1] - fp[j]) / (xp[j+1] - xp[j]) * (x - xp[j]) + fp[j], at one of them its fp, before the
+    first `left`, fp[0] if None, behind the last `right`, fp[-1] if None.
+
+    With a `period` p, x and xp are remainders by |p| first, and the last point, less p, comes before
+    the first, which plus p follows the last.
+
+    >>> interp([1.5, 9.0], [1.0, 2.0, 4.0], [10.0, 20.0, 0.0])
+    Array([15.,  0.], dtype=float32)
+    """
+    if x.dtype.kind == "complex":
+        raise UnsupportedType("interp of complex numbers: take the real and the imaginary part")
+    if xp.ndim != 1 or xp.shape != fp.shape or xp.size == 0:
+        raise InvalidArgument(f"interp needs points, an fp for each xp, not {xp.shape} and {fp.shape}")
+    if period is not None:
+        x, xp, fp = _periodic(x, xp, fp, apply_elementwise("abs", period))
+        left = right = None
+    last = xp.size - 1
+    place = np.clip(searchsorted(xp, x, side="right").bits.data - 1, 0, max(last - 1, 0))
+    x0, y0 = xp[place], fp[place]
+    x1, y1 = (points[np.minimum(place + 1, last)] for points in (xp, fp))
+    between = (y1 - y0) / (x1 - x0) * (x - x0) + y0
+    found = where(x == x0, y0, where(x == xp[last], fp[last], between))
+    found = where(x < xp[0], fp[0] if left is None else left, found)
+    return where(x > xp[last], fp[last] if right is None else right, found)
+
+
+def _periodic(x: Array, xp: Array, fp: Array, period: Array) -> tuple[Array, Array, Array]:
+    if period.ndim or period.tolist() == 0:
+        raise InvalidArgument(f"the period is a number other than 0, not {period.tolist()}")
+    x, xp = x % period, xp % period
+    order = argsort(xp).bits.data
+    xp, fp = xp[order], fp[order]
+    return x, concat([xp[-1:] - period, xp, xp[:1] + period]), concat([fp[-1:], fp, fp[:1]])
+
+
+def gradient(f: Any, *spacing: Any, axis: Axis = None, edge_order: int = 1) -> Any:
+    """The derivatives of `f` along each axis, in float32 steps (R7), a tuple if there are several:
+    (f[i+1] - f[i-1]) / (2 h) at a distance h, one number for all axes or one for each.
+
+    Instead of a number an axis may have its coordinates: with a = x[i] - x[i-1] and b = x[i+1] - x[i],
+    unless all are equal, -b / (a (a + b)) f[i-1] + (b - a) / (a b) f[i] + a / (b (a + b)) f[i+1]. At
+    both ends the line through 2 points, or the parabola through 3 if `edge_order` is 2.
+
+    >>> gradient([1.0, 4.0, 9.0, 16.0])
+    Array([3., 4., 6., 7.], dtype=float32)
+    """
+    a = asarray(f)
+    axes = reduced_axes(a, None) if axis is None else _listed_axes(a, axis)
+    if edge_order not in (1, 2):
+        raise InvalidArgument(f"edge_order is 1 or 2, not {edge_order!r}")
+    if len(spacing) not in (0, 1, len(axes)):
+        raise InvalidArgument(
+            f"{len(spacing)} spacings for {len(axes)} axes: none, one or one for each"
+        )
+    steps = [1.0] * len(axes) if not spacing else [*spacing] * (len(axes) // len(spacing))
+    found = tuple(_derivative(a, h, d, edge_order) for d, h in zip(axes, steps, strict=True))
+    return found[0] if len(found) == 1 else found
+
+
+def _listed_axes(x: Array, axis: Axis) -> tuple[int, ...]:
+    """The axes in the order in which they are named."""
+    reduced_axes(x, axis)  # which refuses wrong ones
+    return tuple(
+        one_axis(x, a) for a in (axis if isinstance(axis, tuple) else (axis,)) if a is not None
+    )
+
+
+@in_float32("f", "spacing")
+def _derivative(f: Any, spacing: Any, axis: int, edge_order: int) -> Array:
+    f = _moved(f, axis, 0)
+    n = f.shape[0]
+    if n <= edge_order:
+        raise InvalidArgument(f"gradient along {n} elements: edge_order {edge_order} needs one more")
+    if spacing.ndim > 1 or (spacing.ndim and spacing.shape != (n,)):
+        raise InvalidArgument(f"a spacing is a number or {n} coordinates, not {spacing.bits.type}")
+    h = diff(spacing) if spacing.ndim else spacing
+    if h.ndim and np.all((h == h[0]).bits.data):
+        h = h[0]
+    if h.ndim:
+        column = h.reshape((n - 1, *(1 for _ in f.shape[1:])))
+        a, b = column[:-1], column[1:]
+        middle = -b / (a * (a + b)) * f[:-2] + (b - a) / (a * b) * f[1:-1]
+        inner = middle + a / (b * (a + b)) * f[2:]
+    else:
+        column = broadcast_to(h, (n - 1,))
+        inner = (f[2:] - f[:-2]) / (2 * h)
+    if edge_order == 1:
+        first = (f[1] - f[0]) / column[0]
+        last = (f[-1] - f[-2]) / column[-1]
+    else:
+        first = _end(f[0], f[1], f[2], column[0], column[1])
+        last = -_end(f[-1], f[-2], f[-3], column[-1], column[-2])
+    return _moved(concat([first[np.newaxis], inner, last[np.newaxis]]), 0, axis)
+
+
+def _end(f0: Array, f1: Array, f2: Array, a: Array, b: Array) -> Array:
+    """The slope at the first of three points of a parabola, at distances a and b."""
+    ahead = -(2 * a + b) / (a * (a + b)) * f0 + (a + b) / (a * b) * f1
+    slope: Array = ahead - a / (b * (a + b)) * f2
+    return slope
+
+
+def _moved(x: Array, source: int, target: int) -> Array:
+    return Array(ops.Bits(np.moveaxis(x.bits.data, source, target), x.dtype))
+
+
+@in_float32("y", "x", "dx")
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
+    """The integral of `y` along `axis` by the trapezoidal rule: the sum (R2) of
+    d (y[i+1] + y[i]) / 2, where d is x[i+1] - x[i], or dx (R7).
+    """
+    at = one_axis(y, axis)
+    d = dx
+    if x is not None and x.ndim == 1:
+        d = diff(x)
+        d = d.reshape(tuple(d.size if a == at else 1 for a in range(y.ndim)))
+    elif x is not None:
+        d = diff(x, axis=at)
+    heights = _moved(y, at, 0)
+    return sum(d * _moved(heights[1:] + heights[:-1], 0, at) / 2, at)
+
+
+def ediff1d(x: Any, /, to_end: Any = None, to_begin: Any = None) -> Array:
+    """The differences of successive elements in row-major order, each rounded once (E2); what is before
+    and behind them, if anything, takes the type of `x`.
+
+    >>> ediff1d(asarray([1, 4, 9]), to_end=[0]).tolist()
+    [3, 5, 0]
+    """
+    a = asarray(x).reshape(-1)
+    inner = apply_elementwise("subtract", a[1:], a[:-1])
+    ends = [None if v is None else asarray(v, a.dtype).reshape(-1) for v in (to_begin, to_end)]
+    parts = [v for v in (ends[0], inner, ends[1]) if v is not None]
+    return concat(parts) if len(parts) > 1 else inner
+
+
+# ---- sums of products --------------------------------------------------------------------------------
+
+
+def correlate(x1: Any, x2: Any, /, mode: Mode = "valid") -> Array:
+    """The products of `x2` with `x1` at each offset: sum over k of x1[j + k] conj(x2[k]) by rule M2, k
+    ascending, where `x1` ends in zeros, which count. Of the results "full" has all with a product,
+    "same" as many as the longer operand, "valid" those without a zero. If `x2` is the longer, the
+    operands are exchanged and the results reversed (and conjugated).
+
+    >>> correlate([1.0, 2.0, 3.0], [0.0, 1.0, 0.5])
+    Array([3.5], dtype=float32)
+    """
+    a, b = _sequences(x1, x2)
+    if b.size <= a.size:
+        return _slide(a, _conjugate(b), mode)
+    return _conjugate(_reversed(_slide(b, _conjugate(a), mode)))
+
+
+def convolve(x1: Any, x2: Any, /, mode: Mode = "full") -> Array:
+    """The convolution of two sequences: sum over k of a[j + k] b[n - 1 - k] by rule M2, k ascending,
+    where a is the longer one and ends in zeros, which count, and n the length of the other. `mode` is
+    that of `correlate`.
+
+    >>> convolve([1.0, 2.0], [1.0, 1.0, 1.0])
+    Array([1., 3., 3., 2.], dtype=float32)
+    """
+    a, b = _sequences(x1, x2)
+    return _slide(a, _reversed(b), mode) if b.size <= a.size else _slide(b, _reversed(a), mode)
+
+
+def _sequences(x1: Any, x2: Any) -> list[Array]:
+    values = [v.reshape(-1) if v.ndim == 0 else v for v in common_arrays(x1, x2)]
+    if any(v.ndim != 1 or v.size == 0 for v in values):
+        shapes = " and ".join(str(v.shape) for v in values)
+        raise InvalidArgument(f"sequences have one axis and at least one element, not {shapes}")
+    return values
+
+
+def _slide(x: Array, weights: Array, mode: str) -> Array:
+    n = weights.size
+    padding = {"valid": (0, 0), "same": (n // 2, n - 1 - n // 2), "full": (n - 1, n - 1)}
+    if mode not in padding:
+        raise InvalidArgument(f"the mode is valid, same or full, not {mode!r}{nearest(mode, padding)}")
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x.bits.data, padding[mode]), n)
+    return matmul(Array(ops.Bits(windows, x.dtype)), weights)
+
+
+def _reversed(x: Array) -> Array:
+    return Array(ops.Bits(x.bits.data[::-1], x.dtype))
+
+
+def _conjugate(x: Array) -> Array:
+    return asarray(x.bits.data.conj()) if x.dtype.kind == "complex" else x
+
+
+# ---- polynomials -------------------------------------------------------------------------------------
+
+
+def polyval(p: Any, x: Any) -> Array:
+    """The polynomial with the coefficients `p`, the highest power first, at `x`: by Horner's rule,
+    y = y x + p[i], in float32 steps (R7); of integers modulo 2^n.
+
+    >>> polyval([1.0, 0.0, -2.0], 3.0)
+    Array(7., dtype=float32)
+    """
+    coefficients, at = common_arrays(asarray(p), x)
+    if coefficients.ndim != 1:
+        raise InvalidArgument(f"the coefficients have one axis, not {coefficients.bits.type}")
+    if coefficients.dtype.kind in ("float", "complex"):
+        found: Array = in_float32("p", "x")(_horner)(coefficients, at)
+        return found
+    return _horner(coefficients, at)
+
+
+def _horner(p: Array, x: Array) -> Array:
+    if len(p) == 0:
+        return Array(ops.Bits(np.zeros(x.shape, x.dtype.storage), x.dtype))
+    found = broadcast_to(p[0], x.shape)
+    for coefficient in p[1:]:
+        found = found * x + coefficient
+    return found

@@ -1,0 +1,312 @@
+"""Functions of several float32 steps: the twin's steps one by one, rounded once at the end (R7)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy
+import pytest
+
+import neuronsim as np
+from neuronsim.dtypes import DTYPES, DType
+from neuronsim.errors import InvalidArgument, NeuronSimError
+from neuronsim.reference import formats, sums
+from neuronsim.reference.elementwise import FLOAT
+
+FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
+
+
+class Step:
+    """A float32 value of the twin, whose operators are its operations."""
+
+    def __init__(self, word: int) -> None:
+        self.word = word
+
+    def __add__(self, other: Step) -> Step:
+        return Step(FLOAT["add"](self.word, other.word))
+
+    def __sub__(self, other: Step) -> Step:
+        return Step(FLOAT["subtract"](self.word, other.word))
+
+    def __mul__(self, other: Step) -> Step:
+        return Step(FLOAT["multiply"](self.word, other.word))
+
+    def __truediv__(self, other: Step) -> Step:
+        return Step(FLOAT["divide"](self.word, other.word))
+
+    def __neg__(self) -> Step:
+        return Step(self.word ^ 0x80000000)
+
+    def to(self, dtype: DType) -> int:
+        return formats.convert("float32", dtype.name, self.word)
+
+
+def number(x: float) -> Step:
+    return Step(formats.from_float("float32", x))
+
+
+def words(x: np.Array) -> list[int]:
+    flat = numpy.ascontiguousarray(x.bits.data).reshape(-1)
+    return [int(w) for w in flat.view(f"u{x.dtype.itemsize}")]
+
+
+def steps(x: np.Array) -> list[Step]:
+    return [Step(w) for w in words(x.astype("float32"))]
+
+
+def sample(dtype: DType, shape: tuple[int, ...], seed: int = 0) -> np.Array:
+    return np.asarray(numpy.random.default_rng(seed).standard_normal(shape), dtype=dtype)
+
+
+def exact(x: np.Array) -> list[Fraction]:
+    return [Fraction(v) for v in x.reshape(-1).tolist()]
+
+
+# ---- interp ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_interp_is_its_formula(dtype: DType) -> None:
+    xp = np.asarray([-2.0, -0.5, 0.75, 3.0], dtype=dtype)
+    fp, x = sample(dtype, (4,)), sample(dtype, (20,), seed=1)
+    places, heights, values = exact(xp), steps(fp), exact(x)
+    known, expected = steps(xp), []
+    for value, at in zip(values, steps(x), strict=True):
+        j = sum(p <= value for p in places) - 1
+        if j < 0 or value in places or j == 3:
+            expected.append(heights[max(j, 0)].to(dtype))
+            continue
+        slope = (heights[j + 1] - heights[j]) / (known[j + 1] - known[j])
+        expected.append((slope * (at - known[j]) + heights[j]).to(dtype))
+    found = np.interp(x, xp, fp)
+    assert found.dtype is dtype
+    assert words(found) == expected
+
+
+def test_interp_at_and_beyond_the_points() -> None:
+    xp, fp = np.asarray([1.0, 2.0, 4.0]), np.asarray([10.0, numpy.inf, 30.0])
+    x = np.asarray([0.0, 1.0, 2.0, 4.0, 5.0, numpy.nan])
+    assert np.interp(x, xp, fp)[:5].tolist() == [10, 10, numpy.inf, 30, 30]
+    assert numpy.isnan(np.interp(x, xp, fp)[5].item())
+    assert np.interp(x, xp, fp, left=-1, right=numpy.inf)[:5].tolist() == [
+        -1,
+        10,
+        numpy.inf,
+        30,
+        numpy.inf,
+    ]
+    assert np.interp(2.5, [1.0], [7.0]).item() == 7
+    assert np.interp(3, [1, 5], [0, 2]).dtype.name == "float32"
+
+
+@pytest.mark.parametrize("period", [2.5, -0.5])
+def test_interp_of_a_period_is_numpys(period: float) -> None:
+    rng = numpy.random.default_rng(2)
+    x, xp, fp = rng.standard_normal((3, 7)).astype("float64")
+    found = np.interp(np.asarray(x), np.asarray(xp), np.asarray(fp), period=period)
+    numpy.testing.assert_allclose(numpy.asarray(found), numpy.interp(x, xp, fp, period=period))
+
+
+# ---- gradient, trapezoid, ediff1d --------------------------------------------------------------------
+
+
+def slope_of(f: list[Step], h: list[Step], i: int, edge_order: int) -> Step:
+    """At distances h; of equal ones the formulas of one distance are asked for by `uniform`."""
+    two, n = number(2.0), len(f)
+    if 0 < i < n - 1:
+        a, b = h[i - 1], h[i]
+        left, middle, right = -b / (a * (a + b)), (b - a) / (a * b), a / (b * (a + b))
+        return left * f[i - 1] + middle * f[i] + right * f[i + 1]
+    f, h = (f, h) if i == 0 else (f[::-1], h[::-1])
+    a, b = h[0], h[1]
+    if edge_order == 1:
+        return (f[1] - f[0]) / a if i == 0 else (f[0] - f[1]) / a
+    end = -(two * a + b) / (a * (a + b)) * f[0] + (a + b) / (a * b) * f[1] - a / (b * (a + b)) * f[2]
+    return end if i == 0 else -end
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+@pytest.mark.parametrize("edge_order", [1, 2])
+def test_R7_gradient_is_its_formula(dtype: DType, edge_order: int) -> None:
+    f = sample(dtype, (2, 6))
+    places = np.asarray([0.0, 0.5, 0.75, 1.5, 1.75, 3.0], dtype=dtype)
+    known = steps(places)
+    h = [b - a for a, b in itertools.pairwise(known)]
+    rows = [steps(f[r]) for r in range(2)]
+    expected = [slope_of(r, h, i, edge_order).to(dtype) for r in rows for i in range(6)]
+    found = np.gradient(f, places, axis=1, edge_order=edge_order)
+    assert found.dtype is dtype
+    assert words(found) == expected
+    half, two = number(0.5), number(2.0)
+    expected = []
+    for r in rows:
+        inner = [(r[i + 1] - r[i - 1]) / (two * half) for i in range(1, 5)]
+        ends = [slope_of(r, [half] * 5, i, edge_order) for i in (0, 5)]
+        expected += [v.to(dtype) for v in (ends[0], *inner, ends[1])]
+    assert words(np.gradient(f, 0.5, axis=-1, edge_order=edge_order)) == expected
+    equal = np.asarray([0.0, 0.5, 1.0, 1.5, 2.0, 2.5], dtype=dtype)
+    assert words(np.gradient(f, equal, axis=-1, edge_order=edge_order)) == expected
+
+
+def test_gradient_of_several_axes_is_numpys() -> None:
+    f = numpy.random.default_rng(3).standard_normal((4, 5, 3))
+    for arguments, options in (
+        ((), {}),
+        ((0.5,), {"axis": (2, 0)}),
+        ((0.5, 2.0), {"axis": (0, -1), "edge_order": 2}),
+        ((1.0, numpy.cumsum([1.0, 2, 1, 2, 1]), 2.0), {}),
+        (([0.0, 1.0, 4.0],), {"axis": 2}),
+    ):
+        found = np.gradient(np.asarray(f), *arguments, **options)
+        expected = numpy.gradient(f, *arguments, **options)
+        for ours, theirs in zip(
+            found if isinstance(found, tuple) else (found,),
+            expected if isinstance(expected, tuple) else (expected,),
+            strict=True,
+        ):
+            numpy.testing.assert_allclose(numpy.asarray(ours), theirs)
+    assert np.gradient([1, 2, 4]).dtype.name == "float32"
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_trapezoid_is_its_formula(dtype: DType) -> None:
+    y, x = sample(dtype, (1, 530), seed=4), sample(dtype, (530,), seed=5)
+    places = steps(x)
+    heights = steps(y)
+    terms = [
+        ((places[i + 1] - places[i]) * (heights[i + 1] + heights[i]) / number(2.0)).word
+        for i in range(529)
+    ]
+    total = sums.reduce_float("add", "float32", terms, 0)  # in two tiles
+    assert words(np.trapezoid(y, x)) == [Step(total).to(dtype)]
+    column = np.trapezoid(y.reshape(2, 265), dx=0.25, axis=0)
+    assert column.dtype is dtype
+    assert column.shape == (265,)
+
+
+def test_trapezoid_takes_numpys_arguments() -> None:
+    y = numpy.random.default_rng(5).standard_normal((4, 5))
+    along = numpy.cumsum(numpy.abs(y), axis=0)
+    for options in ({}, {"dx": 2.0}, {"axis": 0}, {"x": along, "axis": 0}, {"x": [0, 1, 3, 4, 7]}):
+        own = {k: np.asarray(v) if isinstance(v, numpy.ndarray) else v for k, v in options.items()}
+        found, expected = np.trapezoid(np.asarray(y), **own), numpy.trapezoid(y, **options)
+        numpy.testing.assert_allclose(numpy.asarray(found), expected)
+    assert np.trapezoid([1, 2]).item() == 1.5
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_E2_ediff1d_rounds_each_difference_once(dtype: DType) -> None:
+    x = sample(dtype, (3, 4))
+    flat = steps(x)
+    inner = [(flat[i + 1] - flat[i]).to(dtype) for i in range(11)]
+    assert words(np.ediff1d(x)) == inner
+    found = np.ediff1d(x, to_begin=[1.0], to_end=np.asarray(2.0))
+    one, two = (number(v).to(dtype) for v in (1.0, 2.0))
+    assert words(found) == [one, *inner, two]
+
+
+# ---- convolve, correlate -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("name", ["convolve", "correlate"])
+def test_lengths_and_offsets_are_numpys(name: str, mode: Any) -> None:
+    """Whole numbers, whose sums are exact, in each type that has them."""
+    rng = numpy.random.default_rng(7)
+    for n, m in ((1, 1), (5, 2), (5, 3), (2, 5), (3, 6), (4, 4), (1, 4)):
+        for dtype in ("float32", "int32", "float64", "complex64", "int8"):
+            a, b = (rng.integers(-4, 5, k).astype(dtype) for k in (n, m))
+            if dtype == "complex64":
+                a, b = a * (1 + 2j), b + 1j * numpy.arange(m)
+                a, b = a.astype(dtype), b.astype(dtype)
+            found = getattr(np, name)(np.asarray(a), np.asarray(b), mode)
+            assert found.dtype.name == dtype
+            assert found.tolist() == getattr(numpy, name)(a, b, mode).tolist()
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_M2_convolve_is_a_product_of_windows(dtype: DType) -> None:
+    x, v = sample(dtype, (6,), seed=8), sample(dtype, (140,), seed=9)
+    zero = [0] * 5
+    padded = [*zero, *words(v), *zero]
+    for function, weights in ((np.convolve, words(x)[::-1]), (np.correlate, words(x))):
+        expected = [
+            sums.dot(dtype.name, dtype.name, dtype.name, padded[i : i + 6], weights) for i in range(145)
+        ]
+        assert words(function(v, x, mode="full")) == expected
+    long = sample(dtype, (150,), seed=10)  # more than one tile of 128
+    expected = [
+        sums.dot(dtype.name, dtype.name, dtype.name, words(long)[i : i + 140], words(v))
+        for i in range(11)
+    ]
+    assert words(np.correlate(long, v)) == expected
+
+
+# ---- polyval -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_polyval_is_horners_rule(dtype: DType) -> None:
+    p, x = sample(dtype, (5,), seed=11), sample(dtype, (2, 6), seed=12)
+    expected = []
+    for at in steps(x):
+        first, *rest = steps(p)
+        for coefficient in rest:
+            first = first * at + coefficient
+        expected.append(first.to(dtype))
+    found = np.polyval(p, x)
+    assert (found.dtype, found.shape) == (dtype, (2, 6))
+    assert words(found) == expected
+
+
+def test_polyval_of_integers_and_of_no_coefficients() -> None:
+    assert np.polyval([3, 0, 1], 5).tolist() == 76
+    assert np.polyval(np.asarray([100, 0], dtype="int8"), np.asarray(3, dtype="int8")).item() == 44
+    assert np.polyval(np.zeros(0), [1.0, 2.0]).tolist() == [0, 0]
+    assert np.polyval([1.0, 2.0], numpy.inf).item() == numpy.inf
+
+
+# ---- the type of the steps, errors -------------------------------------------------------------------
+
+
+def test_R7_a_narrow_formula_in_narrow_steps_gives_other_bits() -> None:
+    """The control: rounding every step is not the rule."""
+    p, x = sample(np.bfloat16, (5,), seed=11), sample(np.bfloat16, (64,), seed=12)
+    stepwise = p[0] + x * 0
+    for coefficient in p[1:]:
+        stepwise = stepwise * x + coefficient
+    assert words(stepwise) != words(np.polyval(p, x))
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: np.interp(1.0, [1.0, 2.0], [1.0]), "fp for each xp"),
+        (lambda: np.interp(1.0, [], []), "fp for each xp"),
+        (lambda: np.interp(1.0, [1.0], [1.0], period=0), "period"),
+        (lambda: np.interp(1.0, [1.0], [1j]), "imaginary part"),
+        (lambda: np.gradient([1.0]), "needs one more"),
+        (lambda: np.gradient([1.0, 2.0], edge_order=2), "needs one more"),
+        (lambda: np.gradient([1.0, 2.0], edge_order=3), "1 or 2"),
+        (lambda: np.gradient([1.0, 2.0], 1.0, 2.0), "2 spacings"),
+        (lambda: np.gradient([1.0, 2.0], [1.0, 2.0, 3.0]), "2 coordinates"),
+        (lambda: np.gradient([1.0, 2.0], axis=1), "axis"),
+        (lambda: np.trapezoid(1.0), "axis"),
+        (lambda: np.convolve([1.0], [1.0], "ful"), "did you mean 'full'"),
+        (lambda: np.convolve([], [1.0]), "at least one"),
+        (lambda: np.correlate([[1.0]], [1.0]), "one axis"),
+        (lambda: np.polyval([[1.0]], 1.0), "one axis"),
+        (lambda: np.polyval(np.ones(2, dtype="float8_e4m3fn"), 1.0), "float8_e4m3fn"),
+        (lambda: np.interp(1.0, [1.0], np.ones(1, dtype="float8_e4m3fn")), None),
+    ],
+)
+def test_wrong_arguments_of_composites(call: Callable[[], Any], match: str | None) -> None:
+    if match is None:  # its type with float32 is float32
+        assert call().dtype.name == "float32"
+        return
+    with pytest.raises(NeuronSimError, match=match) as error:
+        call()
+    assert isinstance(error.value, InvalidArgument | TypeError)
