@@ -14,9 +14,9 @@ from neuronsim import ops
 from neuronsim.arrays.array_object import Array, apply_elementwise, asarray, common_arrays
 from neuronsim.arrays.axes import Axis, one_axis, reduced_axes
 from neuronsim.arrays.elementwise import where
-from neuronsim.arrays.linalg import matmul
-from neuronsim.arrays.manipulation import broadcast_to, concat
+from neuronsim.arrays.manipulation import broadcast_to, concat, flip, moveaxis
 from neuronsim.arrays.order import argsort, searchsorted
+from neuronsim.arrays.products import matmul
 from neuronsim.arrays.reductions import diff, sum  # noqa: A004
 from neuronsim.arrays.steps import in_float32
 from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
@@ -100,7 +100,7 @@ def _listed_axes(x: Array, axis: Axis) -> tuple[int, ...]:
 
 @in_float32("f", "spacing")
 def _derivative(f: Any, spacing: Any, axis: int, edge_order: int) -> Array:
-    f = _moved(f, axis, 0)
+    f = moveaxis(f, axis, 0)
     n = f.shape[0]
     if n <= edge_order:
         raise InvalidArgument(f"gradient along {n} elements: edge_order {edge_order} needs one more")
@@ -123,7 +123,7 @@ def _derivative(f: Any, spacing: Any, axis: int, edge_order: int) -> Array:
     else:
         first = _end(f[0], f[1], f[2], column[0], column[1])
         last = -_end(f[-1], f[-2], f[-3], column[-1], column[-2])
-    return _moved(concat([first[np.newaxis], inner, last[np.newaxis]]), 0, axis)
+    return moveaxis(concat([first[np.newaxis], inner, last[np.newaxis]]), 0, axis)
 
 
 def _end(f0: Array, f1: Array, f2: Array, a: Array, b: Array) -> Array:
@@ -131,10 +131,6 @@ def _end(f0: Array, f1: Array, f2: Array, a: Array, b: Array) -> Array:
     ahead = -(2 * a + b) / (a * (a + b)) * f0 + (a + b) / (a * b) * f1
     slope: Array = ahead - a / (b * (a + b)) * f2
     return slope
-
-
-def _moved(x: Array, source: int, target: int) -> Array:
-    return Array(ops.Bits(np.moveaxis(x.bits.data, source, target), x.dtype))
 
 
 @in_float32("y", "x", "dx")
@@ -149,8 +145,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
         d = d.reshape(tuple(d.size if a == at else 1 for a in range(y.ndim)))
     elif x is not None:
         d = diff(x, axis=at)
-    heights = _moved(y, at, 0)
-    return sum(d * _moved(heights[1:] + heights[:-1], 0, at) / 2, at)
+    heights = moveaxis(y, at, 0)
+    return sum(d * moveaxis(heights[1:] + heights[:-1], 0, at) / 2, at)
 
 
 def ediff1d(x: Any, /, to_end: Any = None, to_begin: Any = None) -> Array:
@@ -182,7 +178,7 @@ def correlate(x1: Any, x2: Any, /, mode: Mode = "valid") -> Array:
     a, b = _sequences(x1, x2)
     if b.size <= a.size:
         return _slide(a, _conjugate(b), mode)
-    return _conjugate(_reversed(_slide(b, _conjugate(a), mode)))
+    return _conjugate(flip(_slide(b, _conjugate(a), mode)))
 
 
 def convolve(x1: Any, x2: Any, /, mode: Mode = "full") -> Array:
@@ -194,7 +190,7 @@ def convolve(x1: Any, x2: Any, /, mode: Mode = "full") -> Array:
     Array([1., 3., 3., 2.], dtype=float32)
     """
     a, b = _sequences(x1, x2)
-    return _slide(a, _reversed(b), mode) if b.size <= a.size else _slide(b, _reversed(a), mode)
+    return _slide(a, flip(b), mode) if b.size <= a.size else _slide(b, flip(a), mode)
 
 
 def _sequences(x1: Any, x2: Any) -> list[Array]:
@@ -212,10 +208,6 @@ def _slide(x: Array, weights: Array, mode: str) -> Array:
         raise InvalidArgument(f"the mode is valid, same or full, not {mode!r}{nearest(mode, padding)}")
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x.bits.data, padding[mode]), n)
     return matmul(Array(ops.Bits(windows, x.dtype)), weights)
-
-
-def _reversed(x: Array) -> Array:
-    return Array(ops.Bits(x.bits.data[::-1], x.dtype))
 
 
 def _conjugate(x: Array) -> Array:

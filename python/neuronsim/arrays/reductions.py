@@ -28,7 +28,7 @@ from neuronsim.arrays.array_object import (
     write,
 )
 from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
-from neuronsim.arrays.manipulation import broadcast_to, concat
+from neuronsim.arrays.manipulation import broadcast_to, concat, truth
 from neuronsim.arrays.steps import in_float32
 from neuronsim.dtypes import DType, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType
@@ -195,12 +195,8 @@ def ptp(x: Any, /, axis: Axis = None, out: Any = None, keepdims: bool = False) -
     return found if out is None else write(out, found)
 
 
-def _truth(x: Any) -> Array:
-    """Which elements are not zero; NaN is not (C6)."""
-    a = asarray(x)
-    if a.dtype.kind == "complex":
-        return asarray(a.bits.data != 0)
-    return convert(a, dtypes.boolean)
+def _nonzero(x: Any) -> Array:
+    return asarray(truth(asarray(x)))
 
 
 def all(  # noqa: A001
@@ -211,19 +207,19 @@ def all(  # noqa: A001
     >>> all(asarray([[1.0, 0.0], [2.0, 3.0]]), axis=1)
     Array([False,  True], dtype=bool)
     """
-    return _reduce("multiply", _truth(x), axis, keepdims, out, where=where)
+    return _reduce("multiply", _nonzero(x), axis, keepdims, out, where=where)
 
 
 def any(  # noqa: A001
     x: Any, /, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = True
 ) -> Array:
     """Whether an element over `axis` is not zero; False of no elements. NaN is not zero."""
-    return _reduce("add", _truth(x), axis, keepdims, out, where=where)
+    return _reduce("add", _nonzero(x), axis, keepdims, out, where=where)
 
 
 def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """How many elements over `axis` are not zero, an int64 array."""
-    return sum(_truth(x), axis, keepdims=keepdims)
+    return sum(_nonzero(x), axis, keepdims=keepdims)
 
 
 # ---- means -----------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from neuronsim import ops
 from neuronsim.arrays.array_object import Array, asarray, common_arrays
 from neuronsim.arrays.axes import one_axis
-from neuronsim.arrays.manipulation import concat
+from neuronsim.arrays.indexing import take
+from neuronsim.arrays.manipulation import concat, moveaxis
 from neuronsim.arrays.reductions import is_not_nan
 
 __all__ = [
@@ -82,10 +83,6 @@ def _elements(x: Any, *, equal_nan: bool = False) -> tuple[Array, _Distinct]:
     return flat, _distinct(flat.reshape(-1, 1), equal_nan)
 
 
-def _taken(x: Array, indices: npt.NDArray[np.int64], axis: int = 0) -> Array:
-    return Array(ops.Bits(np.take(x.bits.data, indices, axis), x.dtype))
-
-
 def unique_all(x: Any, /) -> UniqueAllResult:
     """The distinct elements, ascending; where the first of each stands in row-major order; for every
     element of `x` the index of its equal; how often each occurs. Every NaN is distinct, -0 equals +0.
@@ -94,7 +91,7 @@ def unique_all(x: Any, /) -> UniqueAllResult:
     [1, 2]
     """
     flat, found = _elements(x)
-    values = _taken(flat, found.first)
+    values = take(flat, found.first)
     inverse = found.inverse.reshape(asarray(x).shape)
     return UniqueAllResult(values, *map(asarray, (found.first, inverse, found.counts)))
 
@@ -102,7 +99,7 @@ def unique_all(x: Any, /) -> UniqueAllResult:
 def unique_counts(x: Any, /) -> UniqueCountsResult:
     """The distinct elements, ascending, and how often each occurs. Every NaN is distinct."""
     flat, found = _elements(x)
-    return UniqueCountsResult(_taken(flat, found.first), asarray(found.counts))
+    return UniqueCountsResult(take(flat, found.first), asarray(found.counts))
 
 
 def unique_inverse(x: Any, /) -> UniqueInverseResult:
@@ -111,13 +108,13 @@ def unique_inverse(x: Any, /) -> UniqueInverseResult:
     """
     flat, found = _elements(x)
     inverse = found.inverse.reshape(asarray(x).shape)
-    return UniqueInverseResult(_taken(flat, found.first), asarray(inverse))
+    return UniqueInverseResult(take(flat, found.first), asarray(inverse))
 
 
 def unique_values(x: Any, /) -> Array:
     """The distinct elements, ascending. Every NaN is distinct, -0 equals +0."""
     flat, found = _elements(x)
-    return _taken(flat, found.first)
+    return take(flat, found.first)
 
 
 def unique(
@@ -144,12 +141,10 @@ def unique(
         shape, at = a.shape, 0
     else:
         source, at = a, one_axis(a, axis)
-        moved = np.moveaxis(a.bits.data, at, 0)
         width = a.size // a.shape[at] if a.shape[at] else 0
-        rows = Array(ops.Bits(moved.reshape(a.shape[at], width), a.dtype))
-        found = _distinct(rows, equal_nan)
+        found = _distinct(moveaxis(a, at, 0).reshape((a.shape[at], width)), equal_nan)
         shape = (a.shape[at],)
-    values = _taken(source, found.first, at)
+    values = take(source, found.first, at)
     asked = (
         (return_index, found.first),
         (return_inverse, found.inverse.reshape(shape)),
@@ -185,11 +180,11 @@ def intersect1d(x1: Any, x2: Any, /, assume_unique: bool = False, return_indices
     """
     a, b = common_arrays(x1, x2)
     (flat, found), (other, others) = _elements(a), _elements(b)
-    first = found.first[isin(_taken(flat, found.first), other).bits.data]
-    values = _taken(flat, first)
+    first = found.first[isin(take(flat, found.first), other).bits.data]
+    values = take(flat, first)
     if not return_indices:
         return values
-    second = others.first[isin(_taken(other, others.first), values).bits.data]
+    second = others.first[isin(take(other, others.first), values).bits.data]
     return values, asarray(first), asarray(second)
 
 
@@ -205,7 +200,7 @@ def setdiff1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
     """
     a, b = common_arrays(x1, x2)
     flat = a.reshape(-1) if assume_unique else unique(a)
-    return _taken(flat, np.flatnonzero(isin(flat, b, invert=True).bits.data))
+    return take(flat, np.flatnonzero(isin(flat, b, invert=True).bits.data))
 
 
 def setxor1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
