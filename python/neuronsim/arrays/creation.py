@@ -1,7 +1,7 @@
 """Creation functions. `device=` is the only device, `like=` changes nothing.
 
->>> full((2,), 0.1, dtype="bfloat16").tolist()
-[0.10009765625, 0.10009765625]
+>>> full((2,), 0.1, dtype="bfloat16")
+Array([0.1, 0.1], dtype=bfloat16)
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from neuronsim.arrays.array_object import (
     is_weak,
 )
 from neuronsim.arrays.axes import lengths
+from neuronsim.arrays.device import check_device
 from neuronsim.arrays.manipulation import broadcast_arrays, expand_dims, move_bits, moveaxis, stack
 from neuronsim.arrays.progressions import exact_fraction, length, progression, whole
 from neuronsim.dtypes import DType, DTypeLike, result_type
@@ -149,8 +150,7 @@ def _allocated(make: Callable[[], npt.NDArray[Any]], dims: tuple[int, ...]) -> n
 
 def _chosen_type(dtype: DTypeLike | None, device: Any) -> DType:
     """What `dtype=` names, the default float type if None; checks `device=`."""
-    if device is not None:
-        asarray(0, device=device)
+    check_device(device)
     return default_dtype() if dtype is None else array_type(dtype)
 
 
