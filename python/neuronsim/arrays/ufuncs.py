@@ -304,8 +304,8 @@ class Ufunc:
         found = np.empty_like(x.bits.data)
         found[:1] = x.bits.data[:1]
         for j in range(1, len(x)):
-            step = self._compute(*(Array(ops.Bits(v, x.dtype)) for v in (found[j - 1], x.bits.data[j])))
-            found[j] = step.bits.data
+            pair = found[j - 1 : j], x.bits.data[j : j + 1]
+            found[j : j + 1] = self._compute(*(Array(ops.Bits(v, x.dtype)) for v in pair)).bits.data
         return Array(ops.Bits(found, x.dtype))
 
     def _halved(self, x: Array) -> Array:
