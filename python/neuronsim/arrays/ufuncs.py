@@ -21,6 +21,7 @@ from neuronsim.arrays.array_object import (
     convert,
     is_cast,
     is_weak,
+    weak_type,
     write,
 )
 from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
@@ -165,8 +166,8 @@ class Ufunc:
         where: Any = True,
     ) -> Array:
         """The elements along `axis` combined: add, multiply, maximum and minimum by rule R2, all others
-        from the first to the last (of several axes the last is the fastest), one rounding a step.
-        Elements outside `where` count as `initial`, or as the identity.
+        from `initial`, else the identity, else the first element to the last (of several axes the last
+        is the fastest), one rounding a step. Elements outside `where` count as what it starts from.
         """
         self._check_pairs("reduce")
         if self.__name__ in _REDUCTIONS:
@@ -189,11 +190,11 @@ class Ufunc:
         lines = a.bits.data.transpose(*reduced, *kept)
         lines = lines.reshape(-1, *lines.shape[len(reduced) :])
         elements = Array(ops.Bits(lines, a.dtype))
-        if initial is not None or not len(lines):
-            if start is None:
-                raise InvalidArgument(f"{self.__name__}.reduce of no elements has no value")
+        if start is not None:
             first = np.broadcast_to(start.bits.data, (1, *lines.shape[1:]))
             elements = Array(ops.Bits(np.concatenate([first, lines]), a.dtype))
+        elif not len(lines):
+            raise InvalidArgument(f"{self.__name__}.reduce of no elements has no value")
         found = self._halved(elements) if self.__name__ in _EXACT else self._folded(elements)[-1]
         if keepdims:
             found = found.reshape(kept_shape(a, reduced))
@@ -239,7 +240,7 @@ class Ufunc:
         places = np.asarray(np.arange(data.size).reshape(data.shape)[_host_index(indices)])
         operands = []
         if b is not None:
-            other = asarray(b, target.dtype) if is_weak(b) else asarray(b)
+            other = asarray(b, weak_type(b, target.dtype)) if is_weak(b) else asarray(b)
             try:
                 values = np.broadcast_to(other.bits.data, places.shape).ravel()
             except ValueError as error:
@@ -277,8 +278,11 @@ class Ufunc:
             )
         parts = []
         for start, stop in zip(starts.tolist(), [*starts.tolist()[1:], n], strict=True):
-            part = np.moveaxis(a.bits.data, axis, 0)[start : max(stop, start + 1)]
-            parts.append(self.reduce(Array(ops.Bits(part, a.dtype)), dtype=dtype))
+            lines = np.moveaxis(a.bits.data, axis, 0)[start : max(stop, start + 1)]
+            part = Array(ops.Bits(lines, a.dtype))
+            # One element is itself: it does not meet the identity.
+            alone = len(part) == 1
+            parts.append(self.accumulate(part, 0, dtype)[0] if alone else self.reduce(part, 0, dtype))
         if not parts:
             return _written(out, Array(ops.Bits(a.bits.data.take([], axis), a.dtype)))
         found = np.stack([p.bits.data for p in parts], axis)

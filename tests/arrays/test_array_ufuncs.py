@@ -1,0 +1,325 @@
+"""Ufunc: its keywords and methods against NumPy's where those are exact, and against the slow twin."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import itertools
+import pickle
+from typing import Any
+
+import numpy
+import pytest
+
+import neuronsim as np
+from neuronsim.arrays.ufuncs import Ufunc
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.reference import elementwise as twin
+from neuronsim.reference.formats import decode, round_number
+
+pytestmark = pytest.mark.isa_independent
+
+OURS = {name: f for name in np.__all__ if isinstance(f := getattr(np, name), Ufunc)}
+NUMPYS = {n: f for n in dir(numpy) if isinstance(f := getattr(numpy, n), numpy.ufunc)}
+# Functions of times, and products of matrices, which are functions of linalg.
+NOT_UFUNCS = {"isnat", "matmul", "matvec", "vecdot", "vecmat"}
+INTEGER_PAIRS = [
+    *("add", "subtract", "multiply", "maximum", "minimum", "fmax", "fmin", "gcd"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor"),
+]
+RNG = numpy.random.default_rng(8)
+N = RNG.integers(-50, 50, (4, 5))
+B = numpy.array([0x3F81, 0xBE23, 0x4049, 0x3EAB, 0xC2F7, 0x3D10], numpy.uint16)  # of bfloat16
+
+
+def bfloat16(words: Any) -> np.Array:
+    from neuronsim.ops import Bits
+
+    return np.Array(Bits(numpy.asarray(words, numpy.uint16), np.bfloat16))
+
+
+def words(x: np.Array) -> list[int]:
+    return x.bits.data.view(f"u{x.dtype.itemsize}").tolist()
+
+
+def step(name: str, a: int, b: int) -> int:
+    """The twin's result of a row on two bfloat16 words."""
+    wide = [round_number("float32", decode("bfloat16", w)) for w in (a, b)]
+    return round_number("bfloat16", decode("float32", twin.FLOAT[name](*wide)))
+
+
+def same(found: Any, expected: Any) -> None:
+    assert isinstance(found, np.Array)
+    native = numpy.asarray(found)
+    assert (native.dtype, native.shape) == (expected.dtype, expected.shape)
+    assert native.tobytes() == numpy.ascontiguousarray(expected).tobytes()
+
+
+# ---- what it is --------------------------------------------------------------------------------------
+
+
+def test_every_ufunc_of_numpy_is_one_here() -> None:
+    assert set(NUMPYS) - set(OURS) == NOT_UFUNCS
+    for name in set(NUMPYS) & set(OURS):
+        theirs, ours = NUMPYS[name], OURS[name]
+        assert (ours.nin, ours.nout, ours.nargs) == (theirs.nin, theirs.nout, theirs.nargs), name
+        assert ours.identity == theirs.identity, name
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_parameters_are_positional_and_then_numpys(name: str) -> None:
+    parameters = list(inspect.signature(OURS[name]).parameters.values())
+    operands, keywords = parameters[: OURS[name].nin], parameters[OURS[name].nin :]
+    assert {p.kind for p in operands} == {inspect.Parameter.POSITIONAL_ONLY}
+    assert all(p.default is p.empty for p in operands)
+    assert [p.name for p in keywords] == ["out", "where", "dtype", "casting", "order", "subok"]
+    assert OURS[name].__doc__
+
+
+def test_a_copy_and_a_pickle_are_the_function_itself() -> None:
+    for function in OURS.values():
+        assert pickle.loads(pickle.dumps(function)) is function
+        assert copy.deepcopy(function) is function
+    assert repr(np.add) == "<neuronsim ufunc 'add'>"
+
+
+# ---- keywords ----------------------------------------------------------------------------------------
+
+
+def test_out_takes_the_result_and_is_given_back() -> None:
+    x = np.asarray([1.5, -2.25, 3.0], "bfloat16")
+    for given in ({"out": True}, {"out": ()}, None):
+        out = np.zeros(3, dtype="float32")
+        if given is None:
+            found = np.add(x, x, out)
+        else:
+            found = np.add(x, x, out=(out,) if given["out"] == () else out)
+        assert found is out
+        assert out.tolist() == [3, -4.5, 6]
+    view = np.zeros((3, 4), dtype="bfloat16")
+    np.negative(x, out=view[:, 1])
+    assert view[:, 1].tolist() == [-1.5, 2.25, -3]
+    assert view[:, 0].tolist() == [0, 0, 0]
+    fraction, whole = np.zeros(3), np.zeros(3)
+    assert np.modf(x, out=(fraction, whole))[1] is whole
+    assert (fraction.tolist(), whole.tolist()) == ([0.5, -0.25, 0], [1, -2, 3])
+
+
+def test_out_of_another_kind_or_shape_is_refused() -> None:
+    x = np.asarray([1.5, 2.0])
+    with pytest.raises(UnsupportedType, match="same_kind"):
+        np.add(x, x, out=np.zeros(2, dtype="int32"))
+    assert np.add(x, x, out=np.zeros(2, dtype="int32"), casting="unsafe").tolist() == [3, 4]
+    with pytest.raises(InvalidArgument):
+        np.add(x, x, out=np.zeros(3))
+    with pytest.raises(InvalidArgument, match="2 arrays"):
+        np.modf(x, out=x)
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "less", "floor_divide"])
+def test_where_leaves_the_others_of_out_and_gives_zeros_without(name: str) -> None:
+    a, b = N, N[::-1] * 2 + 1
+    mask = a > 0
+    kept = numpy.full(a.shape, 7).astype(getattr(numpy, name)(a, b).dtype)
+    for out in (kept, numpy.zeros_like(kept)):
+        expected = out.copy()
+        getattr(numpy, name)(a, b, out=expected, where=mask)
+        target = np.asarray(out, copy=True)
+        same(getattr(np, name)(np.asarray(a), b, out=target, where=np.asarray(mask)), expected)
+    same(getattr(np, name)(np.asarray(a), b, where=mask), expected)
+    with pytest.raises(UnsupportedType, match="bool"):
+        np.add(np.asarray(a), b, where=np.asarray(a))
+
+
+def test_dtype_converts_the_operands_first() -> None:
+    x = np.asarray([1 + 2**-7, 3.0])
+    found = np.add(x, 2**-9, dtype=np.bfloat16)
+    assert (found.dtype, found.tolist()) == (np.bfloat16, [1 + 2**-7, 3.0])
+    assert np.add(np.asarray([200], "uint8"), 100, dtype="int64").tolist() == [300]
+    assert np.less(x, 2, dtype="bool").tolist() == [True, False]
+    assert np.sqrt(np.asarray([4]), dtype="float16").dtype is np.float16
+    for call in (
+        lambda: np.add(x, x, dtype="int32"),
+        lambda: np.add(np.asarray([1]), 0.5, dtype="int32"),
+        lambda: np.sqrt(np.asarray([1]), dtype="int32"),
+        lambda: np.less(x, x, dtype="float32"),
+        lambda: np.add(x, x, dtype="bfloat16", casting="safe"),
+    ):
+        with pytest.raises(UnsupportedType):
+            call()
+    with pytest.raises(InvalidArgument, match="casting"):
+        np.add(x, x, dtype="float32", casting="any")
+
+
+def test_wrong_calls_are_type_errors_that_name_the_function() -> None:
+    x = np.asarray([1.0])
+    for call in (lambda: np.add(x), lambda: np.add(x, x, x, x), lambda: np.add(x, x, x, out=x)):
+        with pytest.raises(TypeError, match=r"add\(\) takes 2 arrays"):
+            call()
+    with pytest.raises(TypeError, match=r"'otu' \(did you mean 'out'\?\)"):
+        np.add(x, x, otu=x)
+
+
+# ---- methods -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", INTEGER_PAIRS)
+@pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1)])
+def test_reduce_of_integers_is_numpys(name: str, axis: Any) -> None:
+    if name == "subtract" and axis in (None, (0, 1)):
+        pytest.skip("NumPy has no order of several axes for it")
+    theirs, ours = getattr(numpy, name), getattr(np, name)
+    for x in (N, N.T[::2], N[:, :1]):
+        for keepdims in (False, True):
+            expected = theirs.reduce(x, axis=axis, keepdims=keepdims)
+            same(ours.reduce(np.asarray(x), axis=axis, keepdims=keepdims), numpy.asarray(expected))
+    expected = numpy.asarray(theirs.reduce(N, axis=0, initial=5))
+    same(ours.reduce(np.asarray(N), axis=0, initial=5), expected)
+
+
+@pytest.mark.parametrize("name", INTEGER_PAIRS)
+def test_accumulate_outer_and_reduceat_of_integers_are_numpys(name: str) -> None:
+    theirs, ours = getattr(numpy, name), getattr(np, name)
+    for axis in (0, 1, -1):
+        same(ours.accumulate(np.asarray(N), axis), theirs.accumulate(N, axis))
+        same(ours.reduceat(np.asarray(N), [0, 2, 1, 3], axis), theirs.reduceat(N, [0, 2, 1, 3], axis))
+    same(ours.outer(np.asarray(N), N[0]), theirs.outer(N, N[0]))
+    same(ours.outer(N[0], np.asarray(3)), theirs.outer(N[0], numpy.int64(3)))
+
+
+@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor", "bitwise_and"])
+def test_reduce_starts_from_the_identity_and_leaves_out(name: str) -> None:
+    for x in (N, N.astype("uint8"), N > 0):
+        if name == "bitwise_and" or x.dtype != bool:
+            mask = numpy.asarray(N) % 3 == 0
+            expected = getattr(numpy, name).reduce(x, axis=0, where=mask)
+            same(getattr(np, name).reduce(np.asarray(x), axis=0, where=mask), expected)
+        same(
+            getattr(np, name).reduce(np.asarray(x[:0]), axis=0),
+            getattr(numpy, name).reduce(x[:0], axis=0),
+        )
+    with pytest.raises(InvalidArgument, match="no elements"):
+        np.subtract.reduce(np.zeros((0, 2)))
+    with pytest.raises(InvalidArgument, match="identity"):
+        np.subtract.reduce(np.zeros((2, 2)), where=[True, False])
+
+
+@pytest.mark.parametrize("name", ["subtract", "divide", "hypot", "logaddexp", "atan2", "power"])
+def test_other_folds_round_every_step(name: str) -> None:
+    """From the first to the last, in bfloat16, against the twin."""
+    line = [w & 0x7FFF for w in B.tolist()] if name == "power" else B.tolist()
+    steps = list(itertools.accumulate(line, lambda a, b: step(name, a, b)))
+    ours = getattr(np, name)
+    assert words(ours.accumulate(bfloat16(line))) == steps
+    assert words(ours.reduce(bfloat16(line))) == steps[-1]
+    # The control: from the last to the first is another line of numbers.
+    backwards = list(itertools.accumulate(line[::-1], lambda a, b: step(name, a, b)))
+    assert backwards[1:] != steps[1:]
+
+
+def test_at_applies_one_index_after_the_other_R5() -> None:
+    """Each application is rounded to the type, as the twin rounds it."""
+    indices = [0, 2, 0, 0, 5, 2, 0]
+    addends = [0x3B80, 0x3C10, 0x3B80, 0x3B81, 0x4120, 0xBE23, 0x3B80]
+    expected = B.tolist()
+    for i, w in zip(indices, addends, strict=True):
+        expected[i] = step("add", expected[i], w)
+    x = bfloat16(B.copy())
+    assert np.add.at(x, indices, bfloat16(addends)) is None
+    assert words(x) == expected
+    # The control: one sum of all addends is another number.
+    assert (
+        expected[0] != words(bfloat16(B) + np.add.reduce(bfloat16(addends)[numpy.equal(indices, 0)]))[0]
+    )
+
+
+def test_at_takes_every_index_and_views() -> None:
+    for index, value in (((slice(None), [1, 1, 0]), N[:, :3]), (N > 3, 2), ((0, [0, 0]), [1, 2])):
+        expected = N.copy()
+        numpy.multiply.at(expected, index, value)
+        x = np.asarray(N, copy=True)
+        np.multiply.at(x, index, value)
+        same(x, expected)
+    expected, own = N.copy(), np.asarray(N, copy=True)
+    numpy.subtract.at(expected.T[::2], [1, 1], 3)
+    np.subtract.at(own.T[::2], np.asarray([1, 1]), 3)
+    same(own, expected)
+    np.negative.at(own, ([0, 0, 1], [0, 0, 1]))
+    numpy.negative.at(expected, ([0, 0, 1], [0, 0, 1]))
+    same(own, expected)
+    with pytest.raises(UnsupportedType, match="float32"):
+        np.add.at(own, [0], 0.5)
+    with pytest.raises(InvalidArgument, match="broadcast"):
+        np.add.at(own, [0, 1], numpy.ones((3, 5), numpy.int64))
+
+
+def test_methods_that_a_function_does_not_have_are_refused() -> None:
+    x = np.asarray([1.0, 2.0])
+    for call in (
+        lambda: np.exp.reduce(x),
+        lambda: np.divmod.reduce(x),
+        lambda: np.exp.outer(x, x),
+        lambda: np.exp.at(x, [0], x),
+        lambda: np.add.at(x, [0]),
+        lambda: np.add.reduceat(x, [0.5]),
+    ):
+        with pytest.raises(InvalidArgument):
+            call()
+    with pytest.raises(IndexError):
+        np.add.reduceat(x, [2])
+
+
+# ---- NumPy's protocol --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(set(NUMPYS) - NOT_UFUNCS))
+def test_numpys_ufunc_calls_ours(name: str) -> None:
+    integral = name.startswith(("bit", "invert", "left", "right", "gcd", "lcm"))
+    x = np.asarray([1, 2, 3]) if integral else np.asarray([0.25, 0.5, 1.0], "bfloat16")
+    operands = [x, np.asarray([1, 2, 3])] if name == "ldexp" else [x] * NUMPYS[name].nin
+    found, expected = NUMPYS[name](*operands), OURS[name](*operands)
+    for f, e in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, expected)), strict=True):
+        assert isinstance(f, np.Array)
+        assert (f.dtype, f.tobytes()) == (e.dtype, e.tobytes())
+
+
+def test_numpys_methods_and_keywords_call_ours() -> None:
+    x, nd = np.asarray([1.5, -2.25, 4.0], "bfloat16"), numpy.ones(3, numpy.float32)
+    assert numpy.add.reduce(x).dtype is np.bfloat16
+    assert numpy.add.accumulate(x).tolist() == [1.5, -0.75, 3.25]
+    assert numpy.multiply.outer(nd, x).shape == (3, 3)
+    assert numpy.add.reduceat(x, [0, 1]).tolist() == [1.5, 1.75]
+    assert numpy.add(x, nd, dtype=numpy.float64).dtype is np.float64
+    assert numpy.add(x, 1, where=[True, False, True]).tolist() == [2.5, 0, 5]
+    out = np.zeros(3)
+    assert numpy.add(x, nd, out=out) is out
+    assert numpy.add.reduce(x[None], axis=0, out=out) is out
+    assert out.tolist() == x.tolist()
+    numpy.add.at(out, [0, 0], x[:2])
+    assert out.tolist() == [0.75, -2.25, 4]
+    # NumPy's own array takes what it holds.
+    assert numpy.add(x, nd, out=nd) is nd
+    assert nd.tolist() == [2.5, -1.25, 5]
+    with pytest.raises(UnsupportedType, match="same_kind"):
+        numpy.add(x, nd, out=numpy.zeros(3, numpy.int32))
+    nd += x
+    assert nd.tolist() == [4, -3.5, 9]
+
+
+def test_functions_that_are_not_numpys_are_refused() -> None:
+    x = np.asarray([1.0])
+
+    def exp(v: float) -> float:
+        return v
+
+    own = numpy.frompyfunc(exp, 1, 1)
+    with pytest.raises(TypeError, match="exp"):
+        own(x)
+    with pytest.raises(TypeError, match="did you mean 'isnan'"):
+        numpy.isnat(x)
+    with pytest.raises(UnsupportedType, match=r"matmul\.reduce"):
+        np.Array.__array_ufunc__(x, numpy.matmul, "reduce", x)
+    special = pytest.importorskip("scipy.special")
+    for function in (special.erf, special.expit, special.exp10):
+        with pytest.raises(UnsupportedType, match=r"numpy\.asarray"):
+            function(x)
