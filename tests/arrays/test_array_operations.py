@@ -614,7 +614,7 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Count:
 @pytest.fixture(autouse=True)
 def fresh_profile() -> Iterator[Profile]:
     """A profile that remembers no programs."""
-    with np.use_profile() as profile:
+    with np.use_profile(Profile()) as profile:
         yield profile
 
 
