@@ -54,7 +54,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     between = (y1 - y0) / (x1 - x0) * (x - x0) + y0
     found = where(x == x0, y0, where(x == xp[last], fp[last], between))
     found = where(x < xp[0], fp[0] if left is None else left, found)
-    return where(x > xp[last], fp[last] if right is None else right, found)
+    inside: Array = where(x > xp[last], fp[last] if right is None else right, found)
+    return inside
 
 
 def _periodic(x: Array, xp: Array, fp: Array, period: Array) -> tuple[Array, Array, Array]:
