@@ -309,7 +309,7 @@ def spacing(x: Any, /) -> Array:
     largest finite value, NaN of Inf and NaN.
 
     >>> spacing(asarray([1.0, -4.0], "bfloat16"))
-    Array([ 0.0078125, -0.03125  ], dtype=bfloat16)
+    Array([ 0.0078, -0.0312], dtype=bfloat16)
     """
     a = _real_float("spacing", x)
     size = apply_elementwise("abs", a)

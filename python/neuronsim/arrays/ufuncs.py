@@ -25,6 +25,7 @@ from neuronsim.arrays.array_object import (
     write,
 )
 from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
+from neuronsim.arrays.methods import function_named
 from neuronsim.dtypes import DType, DTypeLike
 from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType, nearest
 
@@ -175,7 +176,7 @@ class Ufunc:
             given = {k: v for k, v in options.items() if v is not None}
             if where is not True:
                 given["where"] = where
-            own = _function(_REDUCTIONS[self.__name__])
+            own = function_named(_REDUCTIONS[self.__name__])
             return own(x, axis=axis, keepdims=keepdims, **given)  # type: ignore[no-any-return]
         a = self._in_step_type(x, dtype)
         reduced = reduced_axes(a, axis)
@@ -209,7 +210,7 @@ class Ufunc:
         self._check_pairs("accumulate")
         if self.__name__ in _CUMULATIVE:
             given = {} if dtype is None else {"dtype": dtype}
-            return _written(out, _function(_CUMULATIVE[self.__name__])(x, axis=axis, **given))
+            return _written(out, function_named(_CUMULATIVE[self.__name__])(x, axis=axis, **given))
         a = self._in_step_type(x, dtype)
         axis = one_axis(a, axis)
         lines = Array(ops.Bits(np.moveaxis(a.bits.data, axis, 0), a.dtype))
@@ -372,13 +373,6 @@ def _rounds(places: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
     turn[order] = np.arange(len(order)) - first
     by_turn = np.argsort(turn, kind="stable")
     yield from np.split(by_turn, np.cumsum(np.bincount(turn))[:-1]) if len(places) else ()
-
-
-def _function(name: str) -> Callable[..., Any]:
-    """The function of a chapter; they import this module."""
-    from neuronsim import arrays
-
-    return arrays.FUNCTIONS[name]
 
 
 def array_ufunc(
