@@ -1,0 +1,162 @@
+"""Fourier transforms: NumPy's complex128 results, rounded once (H1)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import neuronsim as np
+from neuronsim.errors import InvalidArgument, UnsupportedType
+
+pytestmark = pytest.mark.isa_independent
+
+fft = np.fft
+
+DEVICE = ("bfloat16", "float16", "tfloat32", "float32", "float8_e4m3", "float8_e5m2", "float8_e3m4")
+REAL = ("rfft", "ihfft", "rfftn", "rfft2")
+TO_REAL = ("irfft", "hfft", "irfftn", "irfft2")
+ONE_AXIS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+SEVERAL = ("fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2")
+
+
+def values(dtype: str) -> np.Array:
+    rng = numpy.random.default_rng(1)
+    x = rng.standard_normal((2, 3, 4))
+    if dtype.startswith("complex"):
+        return np.asarray((x + 1j * rng.standard_normal(x.shape)).astype(dtype))
+    return np.asarray(x, dtype=dtype)
+
+
+def exact(x: np.Array) -> Any:
+    return numpy.asarray(x.astype("complex128" if x.dtype.kind == "complex" else "float64"))
+
+
+def result(name: str, dtype: str) -> str:
+    wide = dtype in ("float64", "complex128")
+    if name in TO_REAL:
+        return "float64" if wide else "float32"
+    return "complex128" if wide else "complex64"
+
+
+def check(found: np.Array, expected: Any, dtype: str) -> None:
+    """Bit for bit the one rounding of what NumPy gives for the exact values."""
+    assert (found.dtype.name, found.shape) == (dtype, expected.shape)
+    assert found.tobytes() == np.asarray(expected).astype(dtype).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [*DEVICE, "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("name", [*ONE_AXIS, *SEVERAL])
+def test_H1_transforms_are_rounded_once(name: str, dtype: str) -> None:
+    x = values(dtype)
+    own, numpys = getattr(fft, name), getattr(numpy.fft, name)
+    if name in REAL and dtype.startswith("complex"):
+        with pytest.raises(UnsupportedType, match="real numbers"):
+            own(x)
+        return
+    wide, target = exact(x), result(name, dtype)
+    for norm in ("backward", "ortho", "forward", None):
+        check(own(x, norm=norm), numpys(wide, norm=norm), target)
+    if name in ONE_AXIS:
+        check(own(x, n=5, axis=1), numpys(wide, n=5, axis=1), target)
+        check(own(x, 2, 0), numpys(wide, 2, 0), target)
+    else:
+        check(own(x, s=(2, 6), axes=(0, 2)), numpys(wide, s=(2, 6), axes=(0, 2)), target)
+        check(own(x, (4, 3), (-1, -2)), numpys(wide, (4, 3), (-1, -2)), target)
+    out = np.asarray(numpy.empty(numpys(wide).shape, "complex128"))
+    assert own(x, out=out) is out
+    assert out.tolist() == own(x).tolist()
+
+
+def test_lengths_without_axes_are_of_the_last_axes() -> None:
+    x = values("float32")
+    for name in ("fftn", "rfftn"):
+        expected = getattr(numpy.fft, name)(exact(x), s=(2, 3), axes=(-2, -1))
+        check(getattr(fft, name)(x, s=(2, 3)), expected, "complex64")
+
+
+def test_the_rounding_is_seen() -> None:
+    """The control: the bits are not those of the unrounded transform."""
+    x = values("bfloat16")
+    with pytest.raises(AssertionError):
+        check(fft.fft(x, axis=1).astype("complex128"), numpy.fft.fft(exact(x), axis=1), "complex128")
+
+
+def test_integers_are_transformed_and_give_the_default_types() -> None:
+    x = np.asarray([1, 2, 3])
+    assert fft.fft(x).dtype is np.complex64
+    assert fft.irfft(x, 4).dtype is np.float32
+    check(fft.fft(x), numpy.fft.fft([1, 2, 3]), "complex64")
+    assert fft.fft([True, False]).tolist() == [1, 1]
+
+
+def test_of_nothing() -> None:
+    assert fft.fft(np.zeros((0, 3))).shape == (0, 3)
+    assert fft.rfft(np.zeros((0, 4))).shape == (0, 3)
+
+
+def test_inverse_gives_back() -> None:
+    x = np.asarray(numpy.arange(12.0).reshape(3, 4), dtype="float32")
+    assert numpy.allclose(exact(fft.ifft(fft.fft(x))), exact(x), atol=1e-6)
+    assert numpy.allclose(exact(fft.irfftn(fft.rfftn(x), s=x.shape)), exact(x), atol=1e-6)
+    assert numpy.allclose(exact(fft.ihfft(fft.hfft(x, 6))), exact(x), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: fft.fft(x, norm="no"), "norm is"),
+        (lambda x: fft.fft(x, axis=2), "axis 2"),
+        (lambda x: fft.fftn(x, axes=(0, 5)), "axis 5"),
+        (lambda x: fft.fft(x, n=0), "fft of float32"),
+        (lambda x: fft.fftn(x, s=(2,), axes=(0, 1)), "fftn of float32"),
+        (lambda x: fft.fft(x[0, 0]), "axis -1"),
+        (lambda x: fft.fft(np.zeros((3, 0))), "fft of float32"),
+        (lambda x: fft.fftshift(x, 2), "axis 2"),
+        (lambda x: fft.fftfreq(0), "n is positive"),
+        (lambda x: fft.fftfreq(1.5), "n is an integer"),
+        (lambda x: fft.rfftfreq(4, d=0), "d is not 0"),
+        (lambda x: fft.rfftfreq(4, d="1"), "d is a number"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        call(np.ones((2, 2)))
+
+
+def test_types_that_are_not_computed_with_are_refused() -> None:
+    with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
+        fft.fft(np.ones(2, "float8_e4m3fn"))
+    with pytest.raises(UnsupportedType, match="float type, not int32"):
+        fft.fftfreq(4, dtype="int32")
+
+
+@pytest.mark.parametrize("dtype", [*DEVICE, "float64"])
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 9])
+def test_frequencies_are_rounded_once(dtype: str, n: int) -> None:
+    for name in ("fftfreq", "rfftfreq"):
+        for d in (1.0, 0.3, -2):
+            check(getattr(fft, name)(n, d=d, dtype=dtype), getattr(numpy.fft, name)(n, d), dtype)
+    assert fft.fftfreq(n).dtype is fft.rfftfreq(n, 0.5).dtype is np.float32
+
+
+@pytest.mark.parametrize("dtype", [*DEVICE, "float8_e4m3fn", "int8", "bool", "complex64"])
+def test_shifts_move_bits(dtype: str) -> None:
+    x = np.asarray(numpy.arange(15).reshape(3, 5) % 7).astype(dtype)
+    for axes in (None, 0, -1, (0, 1), (1,)):
+        for name in ("fftshift", "ifftshift"):
+            found = getattr(fft, name)(x, axes=axes)
+            assert found.dtype is x.dtype
+            assert (found.bits.data == getattr(numpy.fft, name)(x.bits.data, axes)).all()
+        assert fft.ifftshift(fft.fftshift(x, axes), axes).tobytes() == x.tobytes()
+
+
+def test_every_name_of_the_standard_is_there_with_its_doc() -> None:
+    strict = pytest.importorskip("array_api_strict")
+    assert set(strict.fft.__all__) <= set(fft.__all__)
+    for name in fft.__all__:
+        assert getattr(fft, name).__name__ == name
+        assert inspect.getdoc(getattr(fft, name))
