@@ -1,4 +1,4 @@
-"""Every public name of NumPy on our arrays: neuronsim's function or an error, never NumPy's arithmetic."""
+"""Every public name of NumPy on our arrays: neuronsim's function or an error, no NumPy arithmetic."""
 
 from __future__ import annotations
 
