@@ -292,8 +292,8 @@ def trim_zeros(x: Any, trim: str = "fb", axis: Axis = None) -> Array:
     """
     a = asarray(x)
     ends = trim.lower()
-    if {*ends} - {*"fb"}:
-        raise InvalidArgument(f"trim_zeros: trim is made of 'f' and 'b', not {trim!r}")
+    if ends not in ("f", "b", "fb", "bf"):
+        raise InvalidArgument(f"trim_zeros: trim is 'f', 'b' or both, not {trim!r}")
     mask = truth(a)
     kept = [slice(None)] * a.ndim
     for d in reduced_axes(a, axis):

@@ -1,0 +1,395 @@
+"""Manipulation functions move bits (E6): on arrays of every type they do to the bits what NumPy's
+functions do to integers of that width; views are views, and errors are of NumPy's classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+from moved_bits import LAYOUTS, SHAPES, Call, assert_same, compare, every_pattern
+
+import neuronsim as np
+from neuronsim.dtypes import DTYPES, DType
+from neuronsim.errors import (
+    IntegerOverflow,
+    InvalidArgument,
+    InvalidIndex,
+    NeuronSimError,
+    UnsupportedOperator,
+    UnsupportedType,
+)
+from neuronsim.reference import formats
+
+pytestmark = pytest.mark.isa_independent
+
+TYPES = pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=lambda t: t.name)
+
+# ---- every function, type, shape and axis ----------------------------------------------------------
+
+CALLS: dict[str, Call] = {
+    "atleast_1d": lambda xp, x: xp.atleast_1d(x),
+    "atleast_2d": lambda xp, x: xp.atleast_2d(x, x),
+    "atleast_3d": lambda xp, x: xp.atleast_3d(x),
+    "broadcast_arrays": lambda xp, x: xp.broadcast_arrays(x, x[..., None]),
+    "broadcast_to": lambda xp, x: xp.broadcast_to(x, (2, *x.shape)),
+    "concatenate_all": lambda xp, x: xp.concatenate([x, x], axis=None),
+    "delete_all": lambda xp, x: xp.delete(x, slice(0, 1)),
+    "dstack": lambda xp, x: xp.dstack([x, x]),
+    "column_stack": lambda xp, x: xp.column_stack([x, x]),
+    "flip": lambda xp, x: xp.flip(x),
+    "fliplr": lambda xp, x: xp.fliplr(x),
+    "flipud": lambda xp, x: xp.flipud(x),
+    "hsplit": lambda xp, x: xp.hsplit(x, 1),
+    "vsplit": lambda xp, x: xp.vsplit(x, [1]),
+    "dsplit": lambda xp, x: xp.dsplit(x, [1, 2]),
+    "hstack": lambda xp, x: xp.hstack([x, x]),
+    "matrix_transpose": lambda xp, x: xp.matrix_transpose(x),
+    "ndim": lambda xp, x: xp.ndim(x),
+    "ravel": lambda xp, x: xp.ravel(x),
+    "ravel_columns": lambda xp, x: xp.ravel(x, order="F"),
+    "ravel_memory": lambda xp, x: xp.ravel(x, order="K"),
+    "repeat_all": lambda xp, x: xp.repeat(x, 2),
+    "reshape_row": lambda xp, x: xp.reshape(x, (1, -1)),
+    "reshape_one": lambda xp, x: xp.reshape(x, x.size),
+    "reshape_columns": lambda xp, x: xp.reshape(x, (x.size, 1), order="F"),
+    "reshape_wrong": lambda xp, x: xp.reshape(x, (5, 7)),
+    "resize": lambda xp, x: xp.resize(x, (3, 2)),
+    "roll_all": lambda xp, x: xp.roll(x, 2),
+    "rot90": lambda xp, x: [xp.rot90(x, k) for k in range(-1, 4)],
+    "rot90_axes": lambda xp, x: xp.rot90(x, 1, (-1, 0)),
+    "rot90_same": lambda xp, x: xp.rot90(x, 1, (0, 0)),
+    "shape": lambda xp, x: xp.shape(x),
+    "size": lambda xp, x: xp.size(x),
+    "squeeze_all": lambda xp, x: xp.squeeze(x),
+    "tile": lambda xp, x: xp.tile(x, (2, 1, 2)),
+    "tile_once": lambda xp, x: xp.tile(x, 2),
+    "transpose": lambda xp, x: xp.transpose(x),
+    "vstack": lambda xp, x: xp.vstack([x, x]),
+    "block": lambda xp, x: xp.block([[x, x], [x, x]]),
+}
+CALLS_OF_AXIS: dict[str, Callable[[Any, Any, int], Any]] = {
+    "array_split": lambda xp, x, axis: xp.array_split(x, 2, axis=axis),
+    "concat": lambda xp, x, axis: xp.concat([x, x], axis=axis),
+    "delete": lambda xp, x, axis: xp.delete(x, [0], axis=axis),
+    "expand_dims": lambda xp, x, axis: xp.expand_dims(x, axis),
+    "expand_dims_pair": lambda xp, x, axis: xp.expand_dims(x, (0, axis)),
+    "flip": lambda xp, x, axis: xp.flip(x, axis=axis),
+    "moveaxis": lambda xp, x, axis: xp.moveaxis(x, axis, 0),
+    "moveaxis_back": lambda xp, x, axis: xp.moveaxis(x, 0, axis),
+    "moveaxis_pair": lambda xp, x, axis: xp.moveaxis(x, (axis, 0), (0, -1)),
+    "permute_dims": lambda xp, x, axis: xp.permute_dims(x, (axis, *range(1, x.ndim))),
+    "repeat": lambda xp, x, axis: xp.repeat(x, 3, axis=axis),
+    "roll": lambda xp, x, axis: xp.roll(x, -1, axis=axis),
+    "roll_twice": lambda xp, x, axis: xp.roll(x, (1, 2), axis=(axis, 0)),
+    "rollaxis": lambda xp, x, axis: xp.rollaxis(x, axis),
+    "rollaxis_to": lambda xp, x, axis: xp.rollaxis(x, 0, axis),
+    "size": lambda xp, x, axis: xp.size(x, axis),
+    "split": lambda xp, x, axis: xp.split(x, [1], axis=axis),
+    "split_equally": lambda xp, x, axis: xp.split(x, 2, axis=axis),
+    "split_by_none": lambda xp, x, axis: xp.split(x, 0, axis=axis),
+    "squeeze": lambda xp, x, axis: xp.squeeze(x, axis),
+    "stack": lambda xp, x, axis: xp.stack([x, x], axis=axis),
+    "swapaxes": lambda xp, x, axis: xp.swapaxes(x, axis, 0),
+    "unstack": lambda xp, x, axis: xp.unstack(x, axis=axis),
+}
+
+
+@TYPES
+def test_functions_move_the_bits_of_every_type_E6(dtype: DType) -> None:
+    for shape in SHAPES:
+        x, words = every_pattern(dtype, shape)
+        for call in CALLS.values():
+            compare(call, x, words)
+        for call_of_axis in CALLS_OF_AXIS.values():
+            compare(lambda xp, v, f=call_of_axis: f(xp, v, -1), x, words)
+
+
+@pytest.mark.parametrize("name", CALLS_OF_AXIS)
+@pytest.mark.parametrize("dtype", [np.bfloat16, np.tfloat32], ids=lambda t: t.name)
+def test_every_axis_of_every_shape_and_layout(dtype: DType, name: str) -> None:
+    results = 0
+    for shape in SHAPES:
+        for layout in LAYOUTS.values():
+            x, words = (layout(v) for v in every_pattern(dtype, shape))
+            for axis in range(-len(shape) - 2, len(shape) + 2):
+                call = CALLS_OF_AXIS[name]
+                results += compare(lambda xp, v, f=call, a=axis: f(xp, v, a), x, words)
+    assert results > 3 or name == "split_by_none"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_layout(name: str) -> None:
+    results = 0
+    for shape in SHAPES:
+        for layout in LAYOUTS.values():
+            results += compare(CALLS[name], *(layout(v) for v in every_pattern(np.float8_e4m3, shape)))
+    assert results > 3 or name in ("reshape_wrong", "rot90_same")
+
+
+def test_a_function_that_moves_other_bits_is_found() -> None:
+    """The control."""
+    x, words = every_pattern(np.bfloat16, (2, 3))
+    for wrong in (
+        lambda xp, v: xp.roll(v, 1 if xp is np else 2),
+        lambda xp, v: v.T if xp is np else v.T.copy(),
+        lambda xp, v: xp.expand_dims(v, 0 if xp is np else 1),
+    ):
+        with pytest.raises(AssertionError):
+            compare(wrong, x, words)
+
+
+@TYPES
+@pytest.mark.parametrize("mode", ["constant", "edge", "empty", "reflect", "symmetric", "wrap"])
+def test_pad_moves_bits_E6(dtype: DType, mode: str) -> None:
+    for shape in ((3,), (2, 3), (1, 2, 3)):
+        for widths in (2, (1, 0), ((0, 1),) * len(shape), {0: 1}, {-1: (2, 3)}):
+            kind = "constant" if mode == "empty" else mode
+            x, words = every_pattern(dtype, shape)
+            assert_same(np.pad(x, widths, mode), numpy.pad(words, widths, kind))
+
+
+# ---- views -----------------------------------------------------------------------------------------
+
+
+def test_views_write_through() -> None:
+    x = np.zeros((2, 3), "bfloat16")
+    views = [
+        np.reshape(x, (3, 2))[0],
+        np.transpose(x)[0],
+        np.flip(x)[-1, -1:],
+        np.split(x, 2)[0][0],
+        np.unstack(x)[0],
+        np.ravel(x),
+        np.expand_dims(x, 0)[0, 0],
+        np.squeeze(x)[0],
+    ]
+    for i, view in enumerate(views):
+        view[0] = i + 1
+        assert x[0, 0].item() == i + 1
+
+
+def test_broadcast_views_are_read_only() -> None:
+    for view in (np.broadcast_to(np.ones(1), 3), *np.broadcast_arrays(np.ones(1), np.ones(2))):
+        assert not view.bits.data.flags.writeable
+
+
+def test_reshape_copies_as_it_is_told() -> None:
+    x = np.zeros((2, 3), "float16")
+    copied = np.reshape(x, (6,), copy=True)
+    copied[0] = 1
+    assert x[0, 0].item() == 0
+    assert np.reshape(x, 6, copy=False).shape == (6,)
+    with pytest.raises(InvalidArgument, match="needs a copy"):
+        np.reshape(x.T, (6,), copy=False)
+
+
+def test_astype_copies_unless_told_otherwise() -> None:
+    x = np.ones(2, "bfloat16")
+    assert np.astype(x, "bfloat16", copy=False) is x
+    copied = np.astype(x, "bfloat16")
+    copied[0] = 2
+    assert x.tolist() == [1, 1]
+    assert np.astype(x, "float32", device="trn1").dtype is np.float32
+    with pytest.raises(InvalidArgument, match="device"):
+        np.astype(x, "float32", device="gpu")
+
+
+# ---- types -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["concat", "stack", "hstack", "vstack", "dstack", "column_stack"])
+def test_joining_converts_to_the_common_type_C1(name: str) -> None:
+    join = getattr(np, name)
+    x, y = np.asarray([1 / 3], "bfloat16"), np.asarray([1 / 3], "float16")
+    found = join([x, y])
+    assert found.dtype is np.float32
+    assert found.reshape(-1).tolist() == [x.item(), y.item()]
+    assert join([x, numpy.ones(1, numpy.int8)]).dtype is np.bfloat16
+    assert join([x, [1.0]]).dtype is np.float32  # a list has its own type
+    with pytest.raises(UnsupportedType, match="uint64 and int64"):
+        join([np.ones(1, "uint64"), np.ones(1, "int64")])
+    with pytest.raises(InvalidArgument, match="at least one"):
+        join([])
+    with pytest.raises(UnsupportedType, match="sequence"):
+        join(3)
+
+
+@pytest.mark.parametrize("name", ["concat", "stack", "hstack", "vstack"])
+def test_joining_into_a_given_type_C1(name: str) -> None:
+    x = np.asarray([1 + 2**-9 + 2**-40], "float64")
+    found = getattr(np, name)([x, x], dtype="bfloat16")
+    assert found.dtype is np.bfloat16
+    expected = formats.from_float("bfloat16", 1 + 2**-9 + 2**-40)
+    assert found.bits.data.reshape(-1).tolist() == [expected] * 2
+    with pytest.raises(UnsupportedType, match="same_kind"):
+        getattr(np, name)([x], dtype="int8")
+    assert getattr(np, name)([x], dtype="int8", casting="unsafe").dtype is np.int8
+
+
+@pytest.mark.parametrize("name", ["concat", "stack"])
+def test_joining_into_out(name: str) -> None:
+    parts = [np.asarray([1.0, 2.0]), np.asarray([3.0, 4.0])]
+    expected = getattr(np, name)(parts)
+    out = np.zeros(expected.shape, "bfloat16")
+    assert getattr(np, name)(parts, out=out) is out
+    assert out.tolist() == expected.tolist()
+    with pytest.raises(InvalidArgument):
+        getattr(np, name)(parts, out=np.zeros(7))
+
+
+def test_block_and_append_take_weak_numbers_C8() -> None:
+    x = np.asarray([1.0, 2.0], "bfloat16")
+    assert np.append(x, 0.1).dtype is np.bfloat16
+    assert np.append(x, [[3, 4]]).tolist() == [1, 2, 3, 4]
+    assert np.append([[1, 2]], [[3, 4]], axis=0).tolist() == [[1, 2], [3, 4]]
+    assert np.block([x, 3]).dtype is np.bfloat16
+    assert np.block([[x], [x]]).tolist() == [[1, 2], [1, 2]]
+    assert np.block(x).tolist() == [1, 2]
+    for wrong in ([], [[x], [np.ones(3)]], [[x], x]):
+        with pytest.raises(InvalidArgument):
+            np.block(wrong)
+
+
+def test_insert_converts_what_it_inserts_C1() -> None:
+    x = np.asarray([1.0, 2.0, 3.0], "bfloat16")
+    found = np.insert(x, [0, 2], [1 + 2**-9, 7])
+    assert found.dtype is np.bfloat16
+    assert found.tolist() == [1, 1, 2, 7, 3]
+    assert np.insert(x, np.asarray([1]), 9).tolist() == [1, 9, 2, 3]
+    assert np.insert([[1, 2], [3, 4]], 1, [8, 9], axis=1).tolist() == [[1, 8, 2], [3, 9, 4]]
+    assert np.delete(x, np.asarray([True, False, False])).tolist() == [2, 3]
+    assert np.delete(x, []).tolist() == [1, 2, 3]
+    assert np.delete(np.asarray([[1, 2], [3, 4]]), -1, axis=1).tolist() == [[1], [3]]
+    with pytest.raises(IntegerOverflow):
+        np.insert(np.asarray([1], "int8"), 0, 300)
+    with pytest.raises(InvalidIndex):
+        np.insert(x, 9, 1)
+    with pytest.raises(InvalidIndex):
+        np.delete(x, 9)
+
+
+def test_copyto_writes_by_rules_C() -> None:
+    x = np.zeros((2, 2), "bfloat16")
+    assert np.copyto(x, [1.0, 2.0], where=[True, False]) is None
+    assert x.tolist() == [[1, 0], [1, 0]]
+    with pytest.raises(UnsupportedType):
+        np.copyto(np.zeros(1, "int8"), 1.5)
+    with pytest.raises(InvalidArgument):
+        np.copyto(np.broadcast_to(np.ones(1), 2), 1)
+
+
+@pytest.mark.parametrize("counts", [[1, 0, 2], numpy.array([2, 2, 2], numpy.uint64), 2, [3]], ids=repr)
+def test_repeat_by_counts(counts: Any) -> None:
+    x = np.asarray([[1, 2, 3]], "int8")
+    numbers = numpy.asarray(counts).astype(int)
+    expected = numpy.repeat(numpy.asarray([[1, 2, 3]]), numbers, axis=1).tolist()
+    assert np.repeat(x, counts, axis=1).tolist() == expected
+    given = counts if isinstance(counts, int) else np.asarray(counts)
+    assert np.repeat(x, given, axis=1).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda: np.repeat(np.ones(2), 1.5), TypeError),
+        (lambda: np.repeat(np.ones(2), [1, 2, 3]), ValueError),
+        (lambda: np.repeat(np.ones(2), -1), ValueError),
+        (lambda: np.repeat(np.ones(2), numpy.uint64(2**64 - 1)), ValueError),
+        (lambda: np.reshape(np.ones(2), 1.5), TypeError),
+        (lambda: np.reshape(np.ones(2), (-1, -1)), ValueError),
+        (lambda: np.resize(np.ones(2), (-1,)), ValueError),
+        (lambda: np.broadcast_to(np.ones(2), (1.5,)), TypeError),
+        (lambda: np.broadcast_to(np.ones(2), 3), ValueError),
+        (lambda: np.broadcast_arrays(np.ones(2), np.ones(3)), ValueError),
+        (lambda: np.broadcast_shapes((2,), (3,)), ValueError),
+        (lambda: np.broadcast_shapes((-2,)), ValueError),
+        (lambda: np.tile(np.ones(2), (-1,)), ValueError),
+        (lambda: np.permute_dims(np.ones((2, 2)), (0,)), ValueError),
+        (lambda: np.moveaxis(np.ones((2, 2)), (0, 1), (0, 0)), ValueError),
+        (lambda: np.moveaxis(np.ones((2, 2)), (0, 1), (0,)), ValueError),
+        (lambda: np.stack([np.ones(2), np.ones(3)]), ValueError),
+        (lambda: np.split(np.ones(2), 1.5), TypeError),
+        (lambda: np.trim_zeros(np.ones(2), "x"), ValueError),
+        (lambda: np.rot90(np.ones((2, 2)), 1, (0,)), ValueError),
+        (lambda: np.pad(np.ones(2), -1), ValueError),
+        (lambda: np.pad(np.ones(2), 1.5), TypeError),
+        (lambda: np.pad(np.ones(2), (1, 2, 3)), ValueError),
+        (lambda: np.pad(np.ones(2), 1, "mirror"), ValueError),
+        (lambda: np.pad(np.ones(2), 1, "edge", stat_length=1), ValueError),
+        (lambda: np.pad(np.ones(2), 1, "median"), UnsupportedOperator),
+        (lambda: np.pad(np.ones(2), 1, "reflect", reflect_type="odd"), UnsupportedOperator),
+        (lambda: np.pad(np.ones(2), 1, lambda *_: None), UnsupportedOperator),
+        (lambda: np.pad(np.ones(0), 1, "edge"), ValueError),
+    ],
+)
+def test_wrong_arguments_are_refused(call: Callable[[], Any], kind: type[Exception]) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert isinstance(caught.value, NeuronSimError)
+
+
+def test_broadcast_shapes_are_numpys() -> None:
+    for shapes in [(), ((),), ((2, 1), (3,)), ((0,), (1,)), (5, (1, 1))]:
+        assert np.broadcast_shapes(*shapes) == numpy.broadcast_shapes(*shapes)
+
+
+# ---- values ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trim", ["fb", "f", "b", "F"])
+def test_trim_zeros_takes_negative_zero_for_zero(trim: str) -> None:
+    for values in ([0, -0.0, 1, 0, numpy.nan, -0.0], [0.0, -0.0], [1.0], []):
+        for name in ("bfloat16", "float8_e5m2", "tfloat32", "float64", "complex64"):
+            expected = numpy.trim_zeros(numpy.array(values), trim)
+            found = np.trim_zeros(np.asarray(values, name), trim)
+            assert numpy.array_equal(numpy.asarray(found).astype("c16"), expected, equal_nan=True)
+    plane = numpy.pad([[1.0, 2.0]], 2)
+    assert np.trim_zeros(np.asarray(plane)).tolist() == numpy.trim_zeros(plane).tolist()
+    by_axis = np.trim_zeros(np.asarray(plane), trim, axis=0)
+    assert by_axis.tolist() == numpy.trim_zeros(plane, trim, axis=0).tolist()
+
+
+def test_pad_constants_are_converted_C1() -> None:
+    found = np.pad(np.asarray([1.0], "bfloat16"), 1, constant_values=(1 + 2**-9, 0.1))
+    expected = [1.0, 1.0, formats.decode("bfloat16", formats.from_float("bfloat16", 0.1))]
+    assert found[:2].tolist() == expected[:2]
+    assert found[2:].bits.data.tolist() == [formats.from_float("bfloat16", 0.1)]
+    pairs = ((1, 2), (3, 4))
+    x = numpy.ones((2, 2), numpy.float32)
+    expected_plane = numpy.pad(x, 1, constant_values=pairs)
+    assert np.pad(np.asarray(x), 1, constant_values=pairs).tolist() == expected_plane.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int16", "float64"])
+@pytest.mark.parametrize(
+    ("mode", "keywords"),
+    [
+        ("maximum", {}),
+        ("minimum", {"stat_length": 2}),
+        ("mean", {"stat_length": (2, 1)}),
+        ("linear_ramp", {}),
+        ("linear_ramp", {"end_values": ((-4, 8), (0, 2))}),
+    ],
+)
+def test_pad_by_arithmetic_on_values_that_are_exact(
+    dtype: str, mode: str, keywords: dict[str, Any]
+) -> None:
+    # Multiples of 8 whose means and quarter steps every type holds.
+    x = numpy.array([[8, 24, 40], [-16, 0, 64]])
+    for widths in (1, (2, 4), {1: (4, 2)}):
+        expected = numpy.pad(x.astype(float), widths, mode, **keywords)
+        found = np.pad(np.asarray(x, dtype), widths, mode, **keywords)
+        assert found.dtype.name == dtype
+        whole = numpy.floor if mode == "linear_ramp" else numpy.rint
+        assert found.tolist() == (whole(expected) if dtype == "int16" else expected).tolist()
+
+
+def test_integer_lists_and_numbers_are_arrays() -> None:
+    assert np.concat([[1, 2], [3]]).dtype is np.int64
+    assert np.reshape([1, 2], (2, 1)).tolist() == [[1], [2]]
+    assert (np.ndim(3), np.shape([[1, 2]]), np.size([[1, 2]])) == (0, (1, 2), 2)
+    assert np.atleast_1d(3).tolist() == [3]
+    assert np.tile(3, 2).tolist() == [3, 3]
