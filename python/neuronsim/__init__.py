@@ -104,9 +104,16 @@ _LAZY = {
     "Release": "neuronsim.targets",
 }
 
+_LAZY_MODULES = {
+    "bench": "neuronsim.bench",
+    "random": "neuronsim.arrays.random",
+    "testing": "neuronsim.arrays.testing",
+}
+
 __all__ = [
     *_functions,
     *_LAZY,
+    *("random", "testing"),
     "__array_api_version__",
     *("Array", "DType", "Device", "NeuronSimError", "Profile", "WindowDimension", "available_isas"),
     *("bfloat16", "complex64", "complex128", "current_profile", "default_dtype", "float8_e3m4"),
@@ -144,8 +151,8 @@ def _is_program(file: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "bench":
-        return importlib.import_module("neuronsim.bench")
+    if name in _LAZY_MODULES:
+        return importlib.import_module(_LAZY_MODULES[name])
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"neuronsim has no {name!r}{nearest(name, __all__)}")

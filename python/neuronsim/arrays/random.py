@@ -1,0 +1,254 @@
+"""NumPy's random generators, whose draws are rounded once to a type of neuronsim.
+
+NumPy draws, in float64 or in exact integers; each float is then rounded once (C1) to `dtype`, the
+default float type if None. So a seed gives NumPy's numbers, rounded. A number below 1 may round to 1:
+`random` in bfloat16 gives 1.0 for draws of 1 - 2**-9 and more.
+
+>>> rng = default_rng(0)
+>>> rng.normal(size=3, dtype="bfloat16")
+Array([ 0.126, -0.132,  0.64 ], dtype=bfloat16)
+>>> rng.integers(10, size=3).dtype
+neuronsim.int64
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.random import BitGenerator
+
+from neuronsim import ops
+from neuronsim.arrays.array_object import (
+    Array,
+    array_type,
+    asarray,
+    convert,
+    default_dtype,
+    exact_values,
+)
+from neuronsim.dtypes import DTypeLike
+from neuronsim.errors import InvalidArgument
+
+# The distributions of numpy.random.Generator by what they draw.
+_FLOATS = (
+    *("beta", "chisquare", "dirichlet", "exponential", "f", "gamma", "gumbel", "laplace", "logistic"),
+    *("lognormal", "multivariate_normal", "noncentral_chisquare", "noncentral_f", "normal", "pareto"),
+    *("power", "random", "rayleigh", "standard_cauchy", "standard_exponential", "standard_gamma"),
+    *("standard_normal", "standard_t", "triangular", "uniform", "vonmises", "wald", "weibull"),
+)
+_INTEGERS = (
+    *("binomial", "geometric", "hypergeometric", "logseries", "multinomial", "negative_binomial"),
+    *("poisson", "zipf"),
+)
+# Which of a method's positional arguments is NumPy's dtype.
+_DTYPE_AT = {"random": 1, "standard_normal": 1, "standard_exponential": 1, "standard_gamma": 2}
+# The names that RandomState has for the uniform and the normal distribution.
+_LEGACY_FLOATS = ("rand", "randn", "random_sample")
+
+
+def _host(x: Any) -> Any:
+    """A parameter with its Arrays as ndarrays of their exact values."""
+    if isinstance(x, Array):
+        return exact_values(x)
+    return type(x)(map(_host, x)) if isinstance(x, list | tuple) else x
+
+
+def _probabilities(p: Any) -> Any:
+    """Exact float64 probabilities; those of an Array, whose sum is 1 only within the error of their
+    type, are divided by their sum, since NumPy asks for 1 within float64's.
+    """
+    exact = _host(p)
+    if not isinstance(p, Array) or not p.dtype.exponent_bits:
+        return exact
+    total = exact.sum(axis=-1, keepdims=True)
+    return np.where(abs(total - 1) <= p.dtype.eps**0.5, exact / total, exact)
+
+
+def _drawn(values: Any, dtype: DTypeLike | None) -> Array:
+    """NumPy's draw in a type: float64 rounded once, int64 kept."""
+    x = asarray(np.asarray(values))
+    if dtype is not None:
+        return convert(x, array_type(dtype))
+    return convert(x, default_dtype()) if x.dtype.kind == "float" else x
+
+
+def _method(name: str, draws: str, source: type) -> Callable[..., Array]:
+    at = _DTYPE_AT.get(name)
+
+    def method(self: Any, *args: Any, dtype: DTypeLike | None = None, **options: Any) -> Array:
+        if options.pop("out", None) is not None:
+            raise InvalidArgument(f"{name}: there is no out=: assign the result, x[...] = ...")
+        if at is not None and len(args) > at:
+            dtype, args = args[at], args[:at] + args[at + 1 :]
+        given = {key: (_probabilities if key == "pvals" else _host)(v) for key, v in options.items()}
+        if name == "multinomial" and len(args) > 1:
+            args = (args[0], _probabilities(args[1]), *args[2:])
+        return _drawn(getattr(self._source, name)(*map(_host, args), **given), dtype)
+
+    method.__name__ = method.__qualname__ = name
+    arguments = (getattr(source, name).__doc__ or "").strip().partition("\n")[0]
+    method.__doc__ = f"numpy.random.{source.__name__}.{arguments}, {draws}."
+    return method
+
+
+class _Draws:
+    """What Generator and RandomState share: NumPy's object, which draws, and the order of arrays."""
+
+    _source: Any
+
+    def bytes(self, length: int) -> bytes:
+        """Random bytes."""
+        drawn: bytes = self._source.bytes(length)
+        return drawn
+
+    def shuffle(self, x: Any, *args: Any, **options: Any) -> None:
+        """Shuffles an Array, or a list, along its first axis, in place; moves bits."""
+        self._source.shuffle(x.bits.data if isinstance(x, Array) else x, *args, **options)
+
+    def permutation(self, x: Any, *args: Any, **options: Any) -> Array:
+        """A shuffled copy of an array, or of the integers below `x`; moves bits."""
+        return self._moved("permutation", x, *args, **options)
+
+    def choice(
+        self, a: Any, size: Any = None, replace: bool = True, p: Any = None, *args: Any, **options: Any
+    ) -> Array:
+        """Elements of an array, or integers below `a`, each as likely as `p` says; moves bits. The
+        probabilities of an Array are divided by their sum, which is 1 within the error of its type.
+        """
+        chances = None if p is None else _probabilities(p)
+        return self._moved("choice", a, size, replace, chances, *args, **options)
+
+    def _moved(self, name: str, x: Any, *args: Any, **options: Any) -> Array:
+        if isinstance(x, int | np.integer):
+            return asarray(np.asarray(getattr(self._source, name)(x, *args, **options)))
+        a = asarray(x)
+        if a.ndim == 0:
+            return self._moved(name, a.item(), *args, **options)
+        return Array(
+            ops.Bits(np.asarray(getattr(self._source, name)(a.bits.data, *args, **options)), a.dtype)
+        )
+
+
+class Generator(_Draws):
+    """NumPy's Generator; what it draws are Arrays. Make one with `default_rng`.
+
+    Floats are drawn in float64 and rounded once to `dtype=`, the default float type if None.
+    """
+
+    def __init__(self, bit_generator: BitGenerator) -> None:
+        self._source = np.random.Generator(bit_generator)
+
+    @property
+    def bit_generator(self) -> BitGenerator:
+        """NumPy's bit generator, with its state."""
+        generator: BitGenerator = self._source.bit_generator
+        return generator
+
+    def spawn(self, n_children: int) -> list[Generator]:
+        """Generators that are independent of this one and of each other."""
+        return [Generator(child.bit_generator) for child in self._source.spawn(n_children)]
+
+    def integers(
+        self,
+        low: Any,
+        high: Any = None,
+        size: Any = None,
+        dtype: DTypeLike = np.int64,
+        endpoint: bool = False,
+    ) -> Array:
+        """Integers of [low, high), or of [0, low), or with `endpoint` of [low, high]; exact."""
+        return _integers(self._source.integers, low, high, size, dtype, endpoint)
+
+    def permuted(self, x: Any, *, axis: int | None = None) -> Array:
+        """A copy whose elements are shuffled along an axis, each slice by itself; moves bits."""
+        return self._moved("permuted", x, axis=axis)
+
+    def multivariate_hypergeometric(self, *args: Any, **options: Any) -> Array:
+        """numpy.random.Generator.multivariate_hypergeometric, exact integers."""
+        given = {key: _counts(v) for key, v in options.items()}
+        return _drawn(self._source.multivariate_hypergeometric(*map(_counts, args), **given), None)
+
+    def __repr__(self) -> str:
+        return f"Generator({type(self.bit_generator).__name__})"
+
+
+def _counts(x: Any) -> Any:
+    return np.asarray(x) if isinstance(x, Array) else x
+
+
+def _integers(
+    draw: Callable[..., Any], low: Any, high: Any, size: Any, dtype: DTypeLike, *endpoint: bool
+) -> Array:
+    target = array_type(dtype)
+    if target.kind not in ("signed", "unsigned", "bool"):
+        raise InvalidArgument(f"integers are drawn in an integer type, not {target.name}: use astype")
+    bounds = (np.asarray(v) if isinstance(v, Array) else v for v in (low, high))
+    return asarray(np.asarray(draw(*bounds, size, target.numpy, *endpoint)))
+
+
+class RandomState(_Draws):
+    """NumPy's legacy generator; what it draws are Arrays, floats rounded once to `dtype=`."""
+
+    def __init__(self, seed: Any = None) -> None:
+        self._source = np.random.RandomState(seed)
+
+    def seed(self, seed: Any = None) -> None:
+        """Starts again from a seed."""
+        self._source.seed(seed)
+
+    def get_state(self, legacy: bool = True) -> Any:
+        """The state, as NumPy's function of this name gives it."""
+        return self._source.get_state(legacy)
+
+    def set_state(self, state: Any) -> None:
+        """Puts a state of `get_state` back, NumPy's too."""
+        self._source.set_state(state)
+
+    def randint(
+        self, low: Any, high: Any = None, size: Any = None, dtype: DTypeLike = np.int64
+    ) -> Array:
+        """Integers of [low, high), or of [0, low); exact."""
+        return _integers(self._source.randint, low, high, size, dtype)
+
+
+_ROUNDED = "in float64, rounded once to dtype"
+_EXACT = "exact integers; rounded to dtype if it is given"
+for _name in _FLOATS:
+    setattr(Generator, _name, _method(_name, _ROUNDED, np.random.Generator))
+for _name in _INTEGERS:
+    setattr(Generator, _name, _method(_name, _EXACT, np.random.Generator))
+for _name in (*_FLOATS, *_LEGACY_FLOATS):
+    setattr(RandomState, _name, _method(_name, _ROUNDED, np.random.RandomState))
+for _name in _INTEGERS:
+    setattr(RandomState, _name, _method(_name, _EXACT, np.random.RandomState))
+
+
+def default_rng(seed: Any = None) -> Generator:
+    """A Generator from a seed, as NumPy's default_rng makes it; a Generator is returned as it is."""
+    if isinstance(seed, Generator):
+        return seed
+    given = np.asarray(seed) if isinstance(seed, Array) else seed
+    return Generator(np.random.default_rng(given).bit_generator)
+
+
+# The functions of the module draw from one RandomState, which is not NumPy's own.
+_SHARED = RandomState()
+_SHARED_NAMES = (
+    *_FLOATS,
+    *_INTEGERS,
+    *_LEGACY_FLOATS,
+    *("bytes", "choice", "get_state", "permutation", "randint", "seed", "set_state", "shuffle"),
+)
+globals().update({name: getattr(_SHARED, name) for name in _SHARED_NAMES})
+
+# NumPy's sources of bits, as they are.
+_SOURCES = ("BitGenerator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence")
+globals().update({name: getattr(np.random, name) for name in _SOURCES})
+
+__all__ = [
+    *_SHARED_NAMES,
+    *_SOURCES,
+    *("Generator", "RandomState", "default_rng"),
+]
