@@ -22,6 +22,7 @@ from neuronsim.arrays import (
     products,
     reductions,
     sets,
+    statistics,
     types,
 )
 
@@ -42,6 +43,7 @@ CHAPTERS = (
     products,
     reductions,
     sets,
+    statistics,
     types,
 )
 
