@@ -71,7 +71,8 @@ def test_astype_function_and_method_agree() -> None:
     for name in ("int32", "uint8", "bool", "float16", "int64"):
         assert np.astype(x, name).tobytes() == x.astype(name).tobytes()
     assert x.astype("int32").tolist() == [1, -1, 0, 2**31 - 1]  # C6
-    assert x.astype("float32") is x
+    assert x.astype("float32", copy=False) is x
+    assert x.astype("float32") is not x
 
 
 def test_complex_to_real_is_refused_C6() -> None:

@@ -916,7 +916,7 @@ def test_C8_immediates_round_nothing_that_moves() -> None:
     [
         lambda: np.top_k(np.asarray([1.0, 2.0]), 1.5),
         lambda: np.top_k(np.asarray([1.0, 2.0]), True),
-        lambda: np.cumulative_sum(np.asarray([1.0]), 0.5),
+        lambda: np.cumulative_sum(np.asarray([1.0]), axis=0.5),
         lambda: np.argmax(np.asarray([1.0]), (0,)),
         lambda: np.reduce_window(np.asarray([1.0]), "add", [np.WindowDimension(2.5)]),
         lambda: np.reduce_window(np.asarray([1.0]), "add", [np.WindowDimension(1, 2**63)]),
