@@ -200,6 +200,7 @@ def test_mixed_types_and_dtype() -> None:
     assert np.einsum("i,i->", a, b, dtype="float64").item() == 5.5
     assert np.einsum("i,i->", b, b, dtype="float16").dtype is np.float16
     assert np.einsum("i,i->", a, [1j, 0]).item() == 1.5j
+    assert np.einsum(",i->i", 2, a).dtype is np.bfloat16
     with pytest.raises(UnsupportedType, match="is not rounded to int32"):
         np.einsum("i,i->", a, a, dtype="int32")
     with pytest.raises(UnsupportedType, match="float8_e4m3fn"):

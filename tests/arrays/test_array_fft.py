@@ -119,6 +119,7 @@ def test_inverse_gives_back() -> None:
         (lambda x: fft.fftfreq(0), "n is positive"),
         (lambda x: fft.fftfreq(1.5), "n is an integer"),
         (lambda x: fft.rfftfreq(4, d=0), "d is not 0"),
+        (lambda x: fft.fftfreq(4, device="trn9"), "no device 'trn9'"),
         (lambda x: fft.rfftfreq(4, d="1"), "d is a number"),
     ],
 )

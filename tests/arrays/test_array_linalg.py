@@ -169,6 +169,7 @@ def test_solve_takes_a_vector_only_of_one_axis() -> None:
     check(linalg.solve(a, b), numpy.linalg.solve(exact(a), exact(b)), "float32")
     assert linalg.solve(a[:1], matrices("float32", (3, 2, 5))).shape == (3, 2, 5)
     assert linalg.solve(a, b.astype("bfloat16")).dtype is np.float32
+    assert linalg.solve(a.astype("bfloat16"), [1, 2]).dtype is np.bfloat16
     assert linalg.solve(np.asarray([[2, 0], [0, 4]]), np.asarray([1, 1])).tolist() == [0.5, 0.25]
 
 

@@ -1,6 +1,6 @@
 """Sums in Einstein's convention: an axis is a label, and a label that the result lacks is summed.
 
->>> einsum("ij,jk->ik", asarray([[1.0, 2.0]]), asarray([[3.0], [4.0]]))
+>>> einsum("ij,jk->ik", [[1.0, 2.0]], [[3.0], [4.0]])
 Array([[11.]], dtype=float32)
 """
 
@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Hashable, Sequence
-from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import Array, apply_elementwise, array_type, asarray, convert, write
+from neuronsim.arrays.array_object import (
+    Array,
+    apply_elementwise,
+    array_type,
+    common_arrays,
+    convert,
+    write,
+)
 from neuronsim.arrays.products import contract, operand_type, widened
-from neuronsim.dtypes import DType, DTypeLike, result_type
+from neuronsim.dtypes import DType, DTypeLike
 from neuronsim.errors import InvalidArgument
 
 __all__ = ["einsum"]
@@ -37,15 +43,15 @@ def einsum(
     of them alone is summed first (R2). `optimize` is accepted and changes nothing. The products of host
     types are NumPy's (H1).
 
-    >>> einsum("ii", asarray([[1, 2], [3, 4]])), einsum(asarray([1, 2]), [0], asarray([3, 4]), [0])
+    >>> einsum("ii", [[1, 2], [3, 4]]), einsum([1, 2], [0], [3, 4], [0])
     (Array(5, dtype=int64), Array(11, dtype=int64))
     """
     terms, output, values = _parse(operands)
-    arrays = [asarray(x) for x in values]
+    arrays = common_arrays(*values)
     labels = [_labels(term, a) for term, a in zip(terms, arrays, strict=True)]
     kept = _implied(labels) if output is None else _output(output, labels)
     lengths = _lengths(labels, arrays)
-    common = reduce(result_type, (a.dtype for a in arrays))
+    common = arrays[0].dtype
     result = common if dtype is None else array_type(dtype)
     if not _is_one_rounding(labels, kept, common is result):
         arrays = [widened(convert(a, operand_type(common, result))) for a in arrays]

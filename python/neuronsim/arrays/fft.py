@@ -18,6 +18,7 @@ import numpy as np
 from neuronsim import ops
 from neuronsim.arrays.array_object import Array, array_type, asarray, default_dtype, number, write
 from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.device import check_device
 from neuronsim.arrays.host import complex_type, host_operand, on_host, real_type, rounded
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType
@@ -134,7 +135,7 @@ def fftfreq(n: int, /, d: float = 1.0, *, dtype: DTypeLike | None = None, device
     >>> fftfreq(4, dtype="bfloat16")
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=bfloat16)
     """
-    return _frequencies("fftfreq", n, d, dtype)
+    return _frequencies("fftfreq", n, d, dtype, device)
 
 
 def rfftfreq(n: int, /, d: float = 1.0, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
@@ -143,10 +144,11 @@ def rfftfreq(n: int, /, d: float = 1.0, *, dtype: DTypeLike | None = None, devic
     >>> rfftfreq(4)
     Array([0.  , 0.25, 0.5 ], dtype=float32)
     """
-    return _frequencies("rfftfreq", n, d, dtype)
+    return _frequencies("rfftfreq", n, d, dtype, device)
 
 
-def _frequencies(name: str, n: Any, d: Any, dtype: DTypeLike | None) -> Array:
+def _frequencies(name: str, n: Any, d: Any, dtype: DTypeLike | None, device: Any) -> Array:
+    check_device(device)
     target = default_dtype() if dtype is None else array_type(dtype)
     if target.kind != "float":
         raise UnsupportedType(f"{name}: the frequencies are of a float type, not {target.name}")

@@ -25,6 +25,7 @@ from neuronsim.arrays.array_object import (
     Array,
     apply_elementwise,
     asarray,
+    common_arrays,
     convert,
     float_array,
     number,
@@ -34,7 +35,7 @@ from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
 from neuronsim.arrays.host import InvalidMatrix, complex_type, host_operand, on_host, real_type, rounded
 from neuronsim.arrays.products import matmul, matrix_transpose, tensordot, vecdot, widened  # noqa: F401
 from neuronsim.arrays.types import finfo
-from neuronsim.dtypes import DTypeLike, result_type
+from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import InvalidArgument
 
 __all__ = [
@@ -141,13 +142,12 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Array:
     """The product of two or more arrays from left to right by M2, in float32, rounded once (R7); the
     first and the last may be vectors.
     """
-    values = [asarray(x) for x in arrays]
-    if len(values) < 2:
-        raise InvalidArgument(f"multi_dot needs two arrays or more, not {len(values)}")
+    if len(arrays) < 2:
+        raise InvalidArgument(f"multi_dot needs two arrays or more, not {len(arrays)}")
+    values = common_arrays(*arrays)
     if any(v.ndim != 2 for v in values[1:-1]) or any(v.ndim not in (1, 2) for v in values):
         raise InvalidArgument("multi_dot needs matrices; the first and the last may be vectors")
-    common = reduce(result_type, (v.dtype for v in values))
-    found = convert(reduce(matmul, (widened(convert(v, common)) for v in values)), common)
+    found = convert(reduce(matmul, map(widened, values)), values[0].dtype)
     return found if out is None else write(out, found)
 
 
@@ -289,20 +289,19 @@ def solve(x1: Any, x2: Any, /) -> Array:
     >>> solve(asarray([[2.0, 0.0], [0.0, 4.0]]), asarray([1.0, 1.0]))
     Array([0.5 , 0.25], dtype=float32)
     """
-    a, b = host_operand(x1), host_operand(x2)
-    return rounded(on_host("solve", np.linalg.solve, a, b), result_type(a.dtype, b.dtype))
+    a, b = map(host_operand, common_arrays(x1, x2))
+    return rounded(on_host("solve", np.linalg.solve, a, b), a.dtype)
 
 
 def lstsq(x1: Any, x2: Any, /, rcond: float | None = None) -> tuple[Array, Array, int, Array]:
     """The least squares solution of x1 @ result = x2, the sums of squared residuals, the rank, and the
     singular values; those of at most `rcond` times the largest, without it max(M, N) eps, count as 0.
     """
-    a, b = host_operand(x1), host_operand(x2)
-    common = result_type(a.dtype, b.dtype)
+    a, b = map(host_operand, common_arrays(x1, x2))
     cut = _tolerance(a) if rcond is None else number("rcond", rcond)
     found, residuals, rank, values = on_host("lstsq", np.linalg.lstsq, a, b, rcond=cut)
-    real = real_type(common)
-    return rounded(found, common), rounded(residuals, real), int(rank), rounded(values, real)
+    real = real_type(a.dtype)
+    return rounded(found, a.dtype), rounded(residuals, real), int(rank), rounded(values, real)
 
 
 def eig(x: Any, /) -> EigResult:

@@ -15,8 +15,17 @@ from typing import Any
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import Array, apply_elementwise, array_type, asarray, convert, write
+from neuronsim.arrays.array_object import (
+    Array,
+    apply_elementwise,
+    array_type,
+    asarray,
+    common_arrays,
+    convert,
+    write,
+)
 from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.elementwise import conj
 from neuronsim.arrays.reductions import sum as sum_of
 from neuronsim.arrays.steps import step_type
 from neuronsim.dtypes import DType, DTypeLike, result_type
@@ -137,7 +146,7 @@ def matvec(x1: Any, x2: Any, /) -> Array:
 def vecmat(x1: Any, x2: Any, /) -> Array:
     """The product of each vector of x1, conjugated, with each matrix of x2, by M2."""
     vectors, matrices = _with_axes("vecmat", x1, 1), _with_axes("vecmat", x2, 2)
-    return matmul(_conjugate(vectors)[..., np.newaxis, :], matrices)[..., 0, :]
+    return matmul(conj(vectors)[..., np.newaxis, :], matrices)[..., 0, :]
 
 
 def _with_axes(what: str, x: Any, least: int) -> Array:
@@ -145,10 +154,6 @@ def _with_axes(what: str, x: Any, least: int) -> Array:
     if a.ndim < least:
         raise InvalidArgument(f"{what} of {a.bits.type}: it needs at least {least} axes")
     return a
-
-
-def _conjugate(x: Array) -> Array:
-    return Array(ops.Bits(np.conj(x._data), x.dtype)) if x.dtype.kind == "complex" else x
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
@@ -159,7 +164,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     Array([3., 7.], dtype=float32)
     """
     a, b = (_with_axes("vecdot", x, 1) for x in (x1, x2))
-    x, y = (np.moveaxis(v._data, one_axis(v, axis), -1) for v in (_conjugate(a), b))
+    x, y = (np.moveaxis(v._data, one_axis(v, axis), -1) for v in (conj(a), b))
     if x.shape[-1] != y.shape[-1]:
         raise InvalidArgument(f"vecdot: {a.bits.type} and {b.bits.type} do not contract")
     batch = _batch("vecdot", a, b, x.shape[:-1], y.shape[:-1])
@@ -280,14 +285,11 @@ def cross(
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    a, b = asarray(x1), asarray(x2)
-    common = result_type(a.dtype, b.dtype)
-    x, y = (
-        _vectors(convert(v, common), at) for v, at in ((a, one_axis(a, axisa)), (b, one_axis(b, axisb)))
-    )
+    a, b = common_arrays(x1, x2)
+    x, y = _vectors(a, one_axis(a, axisa)), _vectors(b, one_axis(b, axisb))
     first = apply_elementwise("multiply", x[..., [1, 2, 0]], y[..., [2, 0, 1]])
     second = apply_elementwise("multiply", x[..., [2, 0, 1]], y[..., [1, 2, 0]])
-    found = convert(apply_elementwise("subtract", first, second), common)
+    found = convert(apply_elementwise("subtract", first, second), a.dtype)
     return Array(ops.Bits(np.moveaxis(found._data, -1, one_axis(found, axisc)), found.dtype))
 
 
