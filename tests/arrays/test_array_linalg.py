@@ -358,6 +358,13 @@ def test_norms_are_near_numpys(dtype: str) -> None:
             numpy.testing.assert_allclose(exact(found), expected, **tolerance)
 
 
+def test_R7_sums_of_a_matrix_norm_are_not_rounded() -> None:
+    x = np.asarray([[200, 1], [200, 1]], "float8_e4m3")
+    with np.use_profile(fp8_overflow="nan"):
+        assert linalg.matrix_norm(x, ord=-1).item() == 2
+        assert numpy.isnan(linalg.matrix_norm(x, ord=1).item())
+
+
 def test_norms_of_nothing_are_numpys() -> None:
     for order in ("fro", "nuc", 1, 2, math.inf):
         for shape in ((0, 3), (3, 0), (0, 0)):
