@@ -124,8 +124,11 @@ class Array(FunctionMethods):
         self._dtype = bits.dtype
 
     def _like(self, data: npt.NDArray[Any]) -> Array:
-        """Storage bits of this array's type."""
-        return Array(ops.Bits(data, self._dtype))
+        """Storage bits of this array's type, by the shortest way: indices come here."""
+        found = Array.__new__(Array)
+        found._data = data
+        found._dtype = self._dtype
+        return found
 
     # ---- what it is ----
 
@@ -205,7 +208,7 @@ class Array(FunctionMethods):
     @property
     def T(self) -> Array:  # noqa: N802 (NumPy's name)
         """A view with the axes reversed."""
-        return Array(ops.apply("transpose", [self.bits], dimensions=tuple(reversed(range(self.ndim)))))
+        return self._like(self._data.T)
 
     @property
     def mT(self) -> Array:  # noqa: N802 (the standard's name)
@@ -349,7 +352,7 @@ class Array(FunctionMethods):
             raise InvalidIndex(f"{self.bits.type}[{_shown(key)}]: {error}") from error
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        given = asarray(value, self._dtype)
+        given = _weak_array(value, self._dtype) if is_weak(value) else asarray(value, self._dtype)
         try:
             self._data[_index(key)] = given._data
         except IndexError as error:
@@ -645,8 +648,11 @@ def asarray(
     """
     if device is not None:
         check_device(device)
-    if type(obj) is Array and dtype is None and order is None and not copy:
-        return obj
+    if dtype is None and order is None and not copy:  # the short ways
+        if type(obj) is Array:
+            return obj
+        if type(obj) is np.ndarray:
+            return _of_ndarray(obj, copy)
     target = None if dtype is None else array_type(dtype)
     source = obj if isinstance(obj, Array) else _of_memory(obj, copy)
     if source is None:
@@ -661,9 +667,10 @@ def asarray(
         raise InvalidArgument(f"asarray: {source.bits.type} to {target.name} needs a copy")
     else:
         result = convert(source, target)
+    if order is None and not copy:
+        return result
     data = np.asarray(result.bits.data, order=order)
-    copied = copy and source is not None and np.may_share_memory(data, source.bits.data)
-    if copied:
+    if copy and source is not None and np.may_share_memory(data, source.bits.data):
         data = np.array(data, order=order or "K")
     return result if data is result.bits.data else Array(ops.Bits(data, result.dtype))
 
@@ -701,8 +708,9 @@ def _of_memory(obj: Any, copy: bool | None) -> Array | None:
 
 def _of_ndarray(array: npt.NDArray[Any], copy: bool | None) -> Array:
     """The memory of an ndarray; a copy of one whose bytes are swapped or not aligned."""
-    dtype = as_dtype(array.dtype.newbyteorder("="))
-    if not (array.dtype.isnative and array.flags.aligned):
+    is_native = array.dtype.isnative
+    dtype = as_dtype(array.dtype if is_native else array.dtype.newbyteorder("="))
+    if not (is_native and array.flags.aligned):
         if copy is False:
             raise InvalidArgument("asarray: swapped or unaligned bytes need a copy")
         array = array.astype(dtype.numpy)
@@ -826,10 +834,29 @@ def _typed(operands: Sequence[Any]) -> tuple[list[Array], DType]:
     types = [a.dtype for a in strong if a is not None] or [asarray(x).dtype for x in operands]
     common = reduce(result_type, types)
     arrays = [
-        asarray(x, weak_type(x, common)) if a is None else a
+        _weak_array(x, weak_type(x, common)) if a is None else a
         for x, a in zip(operands, strong, strict=True)
     ]
     return arrays, reduce(result_type, (a.dtype for a in arrays), common)
+
+
+_MOST_WEAK_ARRAYS = 1024
+
+
+def _weak_array(value: bool | int | float | complex, dtype: DType) -> Array:
+    """A Python number rounded once to a type (C8): read-only, and kept with the profile."""
+    if value != value:  # a NaN, whose sign no key tells
+        return asarray(value, dtype)
+    known = current_profile().derived.setdefault("weak numbers", {})
+    key = (dtype, type(value), value if isinstance(value, int) else repr(value))
+    found: Array | None = known.get(key)
+    if found is None:
+        found = asarray(value, dtype)
+        found.setflags(write=False)
+        if len(known) >= _MOST_WEAK_ARRAYS:
+            known.clear()
+        known[key] = found
+    return found
 
 
 def common_arrays(*operands: Any) -> list[Array]:
@@ -847,14 +874,15 @@ def common_arrays(*operands: Any) -> list[Array]:
 
 _KINDS = ("bool", "unsigned", "signed", "float", "complex")
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+_CASTINGS: tuple[Casting, ...] = get_args(Casting)
 
 
 def is_cast(source: DType, target: DType, casting: Casting = "same_kind") -> bool:
     """Whether NumPy's `casting` lets a value of one type become one of another: "safe" where the
     lattice says so, "same_kind" where its kind is not of a lower order, "unsafe" always.
     """
-    if casting not in get_args(Casting):
-        raise InvalidArgument(f"casting is one of {', '.join(get_args(Casting))}, not {casting!r}")
+    if casting not in _CASTINGS:
+        raise InvalidArgument(f"casting is one of {', '.join(_CASTINGS)}, not {casting!r}")
     if source is target or casting == "unsafe":
         return True
     if casting == "same_kind":
@@ -890,22 +918,28 @@ def write(out: Any, value: Any, where: Any = True, casting: Casting = "same_kind
     if not isinstance(out, Array | np.ndarray):
         raise UnsupportedType(f"out is an array, not {type(out).__name__}")
     given: Any = out
-    target, source = asarray(out, copy=False), asarray(value)
+    target = out if type(out) is Array else asarray(out, copy=False)
+    source = asarray(value)
     check_cast(source.dtype, target.dtype, casting)
-    chosen = asarray(where)
-    if chosen.dtype is not dtypes.boolean:
-        raise UnsupportedType(f"where is a bool array, not {chosen.dtype.name}")
+    chosen = where if isinstance(where, bool) else _mask(where)
     data = target.bits.data
     if not data.flags.writeable:
         raise InvalidArgument(f"the array {target.bits.type} is read-only: write into a copy of it")
     try:
-        np.copyto(data, convert(source, target.dtype).bits.data, where=chosen.bits.data)
+        np.copyto(data, convert(source, target.dtype).bits.data, where=chosen)
     except ValueError as error:
         raise InvalidArgument(
-            f"{source.bits.type}, where {chosen.shape}, does not broadcast into {target.bits.type}"
+            f"{source.bits.type}, where {np.shape(chosen)}, does not broadcast into {target.bits.type}"
         ) from error
     result: Array = given
     return result
+
+
+def _mask(where: Any) -> npt.NDArray[np.bool]:
+    chosen = asarray(where)
+    if chosen.dtype is not dtypes.boolean:
+        raise UnsupportedType(f"where is a bool array, not {chosen.dtype.name}")
+    return chosen.bits.data
 
 
 def apply_elementwise(name: str, *operands: Any) -> Array:
