@@ -1,4 +1,4 @@
-"""Writes docs/numpy_coverage.md, NumPy's names beside neuronsim's: `python docs/make_numpy_coverage.py`."""
+"""Writes docs/numpy_coverage.md: NumPy's names beside ours. `python docs/make_numpy_coverage.py`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def page() -> str:
             reasons.setdefault(absent[f"{space}.{name}"], []).append(shown)
         if reasons:
             parts.append("\n| absent | why |\n| --- | --- |\n")
-            parts += [f"| {', '.join(names)} | {reason} |\n" for reason, names in sorted(reasons.items())]
+            parts += [
+                f"| {', '.join(names)} | {reason} |\n" for reason, names in sorted(reasons.items())
+            ]
     return "".join(parts)
 
 

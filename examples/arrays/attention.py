@@ -53,7 +53,7 @@ def block(p, x):
 
 def main():
     rng = np.random.default_rng(4)
-    shapes = {name: (WIDTH, WIDTH) for name in "qkvo"} | {
+    shapes = dict.fromkeys("qkvo", (WIDTH, WIDTH)) | {
         "up": (WIDTH, 4 * WIDTH),
         "down": (4 * WIDTH, WIDTH),
     }

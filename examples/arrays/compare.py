@@ -77,7 +77,9 @@ def main(names: list[str]) -> None:
         expected, single, half = run(name, numpy_instead=True), run(name), in_bfloat16(name)
         for i, (key, value) in enumerate(expected.items()):
             errors = (percent(error(found[key], value)) for found in (single, half))
-            table.add_row(name if i == 0 else "", key, shown(value), *errors, end_section=i + 1 == len(expected))
+            table.add_row(
+                name if i == 0 else "", key, shown(value), *errors, end_section=i + 1 == len(expected)
+            )
     console = Console()
     console.print(table)
     console.print(

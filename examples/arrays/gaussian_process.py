@@ -67,7 +67,9 @@ def main(points=14):
     inside = np.mean(np.abs(curve(places) - mean) <= 2 * deviation)
     print(plot(places, mean, deviation, x, y))
     for length, value in zip(lengths, evidence):
-        print(f"length {float(length):.2f}: evidence {float(value):7.2f}{'  <' if length == best else ''}")
+        print(
+            f"length {float(length):.2f}: evidence {float(value):7.2f}{'  <' if length == best else ''}"
+        )
     print(f"{float(inside):.0%} of the true curve lies within two deviations")
     return {"mean": mean, "deviation": deviation, "evidence": evidence, "inside": inside}
 

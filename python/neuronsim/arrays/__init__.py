@@ -12,9 +12,11 @@ from neuronsim.arrays import (
     elementwise,
     error_handling,
     files,
+    functional,
     indexing,
     info,
     interop,
+    logic,
     manipulation,
     order,
     padding,
@@ -24,6 +26,7 @@ from neuronsim.arrays import (
     sets,
     statistics,
     types,
+    windows,
 )
 
 CHAPTERS = (
@@ -33,9 +36,11 @@ CHAPTERS = (
     elementwise,
     error_handling,
     files,
+    functional,
     indexing,
     info,
     interop,
+    logic,
     manipulation,
     order,
     padding,
@@ -45,6 +50,7 @@ CHAPTERS = (
     sets,
     statistics,
     types,
+    windows,
 )
 
 

@@ -75,15 +75,16 @@ class vectorize:  # noqa: N801 (NumPy's name)
         excluded: Iterable[int | str] = (),
     ) -> None:
         self.pyfunc = pyfunc
-        single = otypes is None or isinstance(otypes, str) or not isinstance(otypes, Sequence)
-        types = [] if otypes is None else [otypes] if single else otypes
-        self.otypes = tuple(array_type(t) for t in types)  # type: ignore[arg-type]
+        types: Any = [] if otypes is None else otypes
+        # A string is one type's name here; NumPy's strings of one-letter codes are not known.
+        self.otypes = tuple(map(array_type, types if isinstance(types, list | tuple) else [types]))
         self.excluded = frozenset(excluded)
         self.__doc__ = doc or pyfunc.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The results, as one Array or, where the function gives tuples, as a tuple of them."""
-        given = {**dict(enumerate(args)), **kwargs}
+        given: dict[int | str, Any] = dict(enumerate(args))
+        given.update(kwargs)
         names = [name for name in given if name not in self.excluded]
         arrays = [common_arrays(given[name])[0] for name in names]
         dims = np.broadcast_shapes(*(a.shape for a in arrays))
