@@ -62,17 +62,12 @@ def path(tracks, height=15, width=64):
 def main(steps=90):
     truth, measured = simulate(steps, np.random.default_rng(1))
     states, traces = kalman(measured)
-    errors = [
+    off, left = (
         np.sqrt(np.mean(np.sum((x - truth)[10:] ** 2, axis=1))) for x in (measured, states[:, :2])
-    ]
+    )
     print(path([("·", measured), ("o", states[:, :2])]))
-    print(f"· measured, off by {float(errors[0]):.3f}    o filtered, off by {float(errors[1]):.3f}")
-    return {
-        "measured error": errors[0],
-        "filtered error": errors[1],
-        "states": states,
-        "trace": traces[-1],
-    }
+    print(f"· measured, off by {float(off):.3f}    o filtered, off by {float(left):.3f}")
+    return {"measured error": off, "filtered error": left, "states": states, "trace": traces[-1]}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An LSTM cell runs over a signal; a linear readout of its states, fitted by least squares, predicts it.
+"""An LSTM cell runs over a signal; a linear readout, fitted by least squares, predicts it.
 
 python examples/arrays/lstm.py
 """
