@@ -45,7 +45,7 @@ def is_glider(board):
             moved = np.zeros_like(board)
             offset = (int(row) - int(rows[0]), int(column) - int(columns[0]))
             place(moved, list(zip(rows, columns)), *offset)
-            if np.array_equal(moved, board):
+            if (moved == board).all():
                 return True
         stage = step(stage)
     return False
@@ -69,7 +69,7 @@ def main(steps=60):
     for row in board:
         print("".join("█" if cell else "·" for cell in row))
     print(f"{population[0]} cells have become {population[-1]} after {steps} steps")
-    home = np.array_equal(lone, start) and is_glider(lone)
+    home = bool((lone == start).all()) and is_glider(lone)
     print("the glider is home again" if home else "the glider is lost")
     return {"population": np.array(population), "board": board, "home": float(home)}
 
