@@ -238,5 +238,10 @@ def conv_transpose(
     turned = flip(
         reshape(grouped, (groups * outer, inner // groups, *lengths)), tuple(range(2, a.ndim))
     )
-    window = {"padding": pads, "base_dilation": stride, "dilation": dilation, "groups": groups}
-    return _biased(a, turned, bias, **window)
+    return _biased(
+        *(a, turned, bias),
+        padding=pads,
+        base_dilation=per_axis("stride", stride, spatial),
+        dilation=dilation,
+        groups=groups,
+    )
