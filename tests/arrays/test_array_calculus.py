@@ -9,52 +9,14 @@ from typing import Any
 
 import numpy
 import pytest
+from float32_steps import Step, number, steps, words
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, NeuronSimError
-from neuronsim.reference import formats, sums
-from neuronsim.reference.elementwise import FLOAT
+from neuronsim.reference import sums
 
 FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
-
-
-class Step:
-    """A float32 value of the twin, whose operators are its operations."""
-
-    def __init__(self, word: int) -> None:
-        self.word = word
-
-    def __add__(self, other: Step) -> Step:
-        return Step(FLOAT["add"](self.word, other.word))
-
-    def __sub__(self, other: Step) -> Step:
-        return Step(FLOAT["subtract"](self.word, other.word))
-
-    def __mul__(self, other: Step) -> Step:
-        return Step(FLOAT["multiply"](self.word, other.word))
-
-    def __truediv__(self, other: Step) -> Step:
-        return Step(FLOAT["divide"](self.word, other.word))
-
-    def __neg__(self) -> Step:
-        return Step(self.word ^ 0x80000000)
-
-    def to(self, dtype: DType) -> int:
-        return formats.convert("float32", dtype.name, self.word)
-
-
-def number(x: float) -> Step:
-    return Step(formats.from_float("float32", x))
-
-
-def words(x: np.Array) -> list[int]:
-    flat = numpy.ascontiguousarray(x.bits.data).reshape(-1)
-    return [int(w) for w in flat.view(f"u{x.dtype.itemsize}")]
-
-
-def steps(x: np.Array) -> list[Step]:
-    return [Step(w) for w in words(x.astype("float32"))]
 
 
 def sample(dtype: DType, shape: tuple[int, ...], seed: int = 0) -> np.Array:

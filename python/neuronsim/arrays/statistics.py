@@ -111,9 +111,9 @@ def _by_places(
         raise UnsupportedType("quantiles of complex numbers: they have no order")
     axes = reduced_axes(a, axis)
     kept = [d for d in range(a.ndim) if d not in axes]
-    lines = a.bits.data.transpose([*kept, *axes]).reshape([*(a.shape[d] for d in kept), -1])
     n = math.prod(a.shape[d] for d in axes)
-    rows = sort(Array(ops.Bits(lines.reshape((*lines.shape[:-1], n)), a.dtype)))
+    lines = a.bits.data.transpose([*kept, *axes]).reshape([*(a.shape[d] for d in kept), n])
+    rows = sort(Array(ops.Bits(lines, a.dtype)))
     if n == 0:
         rows = broadcast_to(asarray(math.nan, float_array(a).dtype), (*rows.shape[:-1], 1))
     numbers = np.count_nonzero(is_not_nan(rows), axis=-1)

@@ -1,0 +1,389 @@
+"""Averages, quantiles, histograms, covariances: the twin's float32 steps one by one, rounded once at
+the end (R7); NumPy in float64, which computes host types.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy
+import pytest
+from float32_steps import Step, number, steps, total, words
+
+import neuronsim as np
+from neuronsim.dtypes import DTYPES, DType
+from neuronsim.errors import NeuronSimError
+from neuronsim.reference import sums
+from neuronsim.reference.elementwise import FLOAT
+
+FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
+INTEGERS = [t for t in DTYPES.values() if t.kind in ("signed", "unsigned")]
+HALF, ONE, TWO = number(0.5), number(1.0), number(2.0)
+METHODS = [
+    *("linear", "lower", "higher", "nearest", "midpoint", "inverted_cdf", "averaged_inverted_cdf"),
+    *("interpolated_inverted_cdf", "hazen", "weibull", "median_unbiased", "normal_unbiased"),
+]
+
+
+def sample(dtype: DType, shape: tuple[int, ...], seed: int = 0) -> np.Array:
+    return np.asarray(numpy.random.default_rng(seed).standard_normal(shape), dtype=dtype)
+
+
+def ascending(x: np.Array) -> list[Step]:
+    return sorted(steps(x), key=lambda s: Fraction(float(numpy.uint32(s.word).view(numpy.float32))))
+
+
+def agree(found: Any, expected: Any) -> None:
+    if isinstance(expected, tuple):
+        for ours, theirs in zip(found, expected, strict=True):
+            agree(ours, theirs)
+        return
+    assert found.shape == numpy.shape(expected)
+    numpy.testing.assert_allclose(numpy.asarray(found), expected, rtol=1e-12, atol=1e-12)
+
+
+def of_numpy(name: str, *arguments: Any, **options: Any) -> tuple[Any, Any]:
+    """Our result and NumPy's, in float64."""
+
+    def own(v: Any) -> Any:
+        return np.asarray(v) if isinstance(v, numpy.ndarray) else v
+
+    found = getattr(np, name)(*map(own, arguments), **{k: own(v) for k, v in options.items()})
+    return found, getattr(numpy, name)(*arguments, **options)
+
+
+@pytest.mark.parametrize("name", np.arrays.statistics.__all__)
+def test_arguments_have_numpys_order(name: str) -> None:
+    """The names of the arrays themselves, and of weights that quantiles do not take, differ."""
+    own = list(inspect.signature(getattr(np, name)).parameters)
+    theirs = [p for p in inspect.signature(getattr(numpy, name)).parameters if p != "interpolation"]
+    if "quantile" in name or "percentile" in name:
+        theirs.remove("weights")
+    assert own[1:] == theirs[1:]
+
+
+# ---- average -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_average_is_the_weighted_sum_over_that_of_the_weights(dtype: DType) -> None:
+    x, w = sample(dtype, (2, 20)), np.abs(sample(dtype, (20,), seed=1))
+    expected = []
+    for row in range(2):
+        products = [a * b for a, b in zip(steps(x[row]), steps(w), strict=True)]
+        expected.append((total(products) / total(steps(w))).to(dtype))
+    found, counted = np.average(x, 1, w, returned=True)
+    assert found.dtype is counted.dtype is dtype
+    assert words(found) == expected
+    assert words(counted) == [total(steps(w)).to(dtype)] * 2
+    assert words(np.average(x, axis=1)) == words(np.mean(x, axis=1))
+
+
+def test_average_takes_numpys_arguments() -> None:
+    rng = numpy.random.default_rng(2)
+    x, w = rng.standard_normal((3, 4, 5)), rng.random((3, 4, 5))
+    for axis in (None, 0, -1, (0, 2)):
+        for weights in (None, w):
+            options = {"axis": axis, "weights": weights}
+            agree(*of_numpy("average", x, returned=True, **options))
+            agree(*of_numpy("average", x, keepdims=True, **options))
+    agree(*of_numpy("average", x + 1j, axis=1, weights=numpy.array([1.0, 2, 3, 4])))
+    assert np.average([1, 2]).item() == 1.5
+
+
+# ---- quantiles ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+@pytest.mark.parametrize("n", [1, 2, 7, 8])
+def test_R7_median_is_half_the_sum_of_the_middle_two(dtype: DType, n: int) -> None:
+    x = sample(dtype, (3, n), seed=n)
+    expected = []
+    for row in range(3):
+        a = ascending(x[row])
+        low, high = a[(n - 1) // 2], a[n // 2]
+        expected.append((low if n % 2 else (low + high) / TWO).to(dtype))
+    found = np.median(x, axis=-1)
+    assert found.dtype is dtype
+    assert words(found) == expected
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_quantile_is_its_formula(dtype: DType) -> None:
+    x, n = sample(dtype, (11,), seed=3), 11
+    a = ascending(x)
+    wanted = [0.0, 0.03125, 0.1, 0.25, 0.3, 0.5, 0.71, 0.96875, 1.0]
+    expected = []
+    for q in wanted:
+        place = q * (n - 1)
+        low = min(math.floor(place), n - 1)
+        t, rest = number(place - low), place - low
+        if rest == 0 or words_of(a[low]) == words_of(a[low + 1]):
+            expected.append(a[low].to(dtype))
+            continue
+        step = a[low + 1] - a[low]
+        near = a[low] + step * t if rest < 0.5 else a[low + 1] - step * (ONE - t)
+        expected.append(near.to(dtype))
+    found = np.quantile(x, wanted)
+    assert found.dtype is dtype
+    assert words(found) == expected
+    # 100 q is exact for these.
+    assert words(np.percentile(x, [25, 50, 3.125])) == [expected[i] for i in (3, 5, 1)]
+
+
+def words_of(x: Step) -> int:
+    return x.to(DTYPES["float32"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_are_numpys(method: str) -> None:
+    rng = numpy.random.default_rng(4)
+    x = rng.standard_normal((4, 6, 5))
+    holes = numpy.where(rng.random(x.shape) < 0.3, numpy.nan, x)
+    for axis, keepdims in ((None, False), (1, True), (-1, False), ((0, 2), True)):
+        for q in (0.3, [0.0, 0.25, 0.5, 1.0]):
+            options = {"axis": axis, "keepdims": keepdims, "method": method}
+            agree(*of_numpy("quantile", x, q, **options))
+            agree(*of_numpy("nanquantile", holes, q, **options))
+            agree(*of_numpy("nanpercentile", holes, 60.0, **options))
+    square = numpy.array([[0.1, 0.9, 0.5]])
+    agree(*of_numpy("quantile", x, square, axis=0, method=method))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=lambda t: t.name)
+@pytest.mark.parametrize("method", ["lower", "higher", "nearest", "inverted_cdf"])
+def test_methods_that_take_an_element_keep_its_bits(dtype: DType, method: str) -> None:
+    x = np.asarray([5, 1, 3, 2, 4], dtype=dtype)
+    found = np.percentile(x, [0, 30, 100], method=method)
+    assert found.dtype is dtype
+    exact = numpy.percentile(numpy.array([5.0, 1, 3, 2, 4]), [0, 30, 100], method=method)
+    assert found.tolist() == exact.tolist()
+    top = numpy.iinfo(dtype.numpy).max if dtype.kind != "float" else 4
+    assert np.quantile(np.asarray([top], dtype=dtype), 0.5, method=method).item() == top
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_quantiles_of_nan_and_of_nothing(dtype: DType) -> None:
+    nan = numpy.nan
+    x = np.asarray([[1.0, nan, 3.0], [2.0, 4.0, 1.0], [nan, nan, nan]], dtype=dtype)
+    assert numpy.isnan(np.median(x, axis=1).tolist()).tolist() == [True, False, True]
+    assert numpy.isnan(np.quantile(x, 0.0, axis=1).tolist()).tolist() == [True, False, True]
+    with pytest.warns(RuntimeWarning, match="nothing but NaN"):
+        assert np.nanmedian(x, axis=1)[:2].tolist() == [2, 2]
+    with pytest.warns(RuntimeWarning, match="nothing but NaN"):
+        assert np.nanquantile(x, [1.0], axis=1)[:, :2].tolist() == [[3, 4]]
+    empty = np.median(np.zeros((2, 0), dtype=dtype), axis=1)
+    assert (empty.dtype, numpy.isnan(empty.tolist()).all()) == (dtype, True)
+    assert np.quantile(np.zeros((0, 3), dtype=dtype), [0.5], axis=1).shape == (1, 0)
+
+
+def test_quantiles_between_infinities_and_equal_elements() -> None:
+    x = np.asarray([-numpy.inf, 1.0, numpy.inf, numpy.inf])
+    assert np.quantile(x, [0, 1 / 3, 1]).tolist() == [-numpy.inf, 1, numpy.inf]
+    assert np.quantile(x, 0.9).item() == numpy.inf  # NumPy: NaN, the step between them
+    out = np.zeros(2, dtype="bfloat16")
+    assert np.quantile(np.asarray([1.0, 2.0]), [0.5, 0.25], out=out) is out
+    assert out.tolist() == [1.5, 1.25]
+    assert np.median([1, 2]).dtype.name == "float32"
+    assert np.median(np.asarray([3.0, 1.0, 2.0]), overwrite_input=True).item() == 2
+
+
+# ---- histograms --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_C1_edges_are_rounded_once(dtype: DType) -> None:
+    x = np.asarray([-1.0, 0.3, 2.0], dtype=dtype)
+    edges = np.histogram_bin_edges(x, 7)
+    exact = [Fraction(-1) + Fraction(3 * i, 7) for i in range(8)]
+    assert edges.dtype is dtype
+    # The error of one rounding is at most half the distance of the neighbours.
+    for found, edge in zip(edges.tolist(), exact, strict=True):
+        outwards = np.asarray([-9.0, 9.0], dtype=dtype)
+        near = np.nextafter(np.asarray([found, found], dtype=dtype), outwards).tolist()
+        assert all(abs(Fraction(found) - edge) <= abs(Fraction(v) - edge) for v in near)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, DTYPES["float64"]], ids=lambda t: t.name)
+def test_histogram_counts_by_exact_comparison(dtype: DType) -> None:
+    rng = numpy.random.default_rng(5)
+    x = np.asarray(rng.integers(0, 12, (5, 40)) / (1 if dtype.kind != "float" else 4), dtype=dtype)
+    for bins in (5, np.asarray([0, 1, 2, 9], dtype=dtype)):
+        counts, edges = np.histogram(x, bins)
+        values, ends = x.reshape(-1).tolist(), edges.tolist()
+        expected = [sum(a <= v < b for v in values) for a, b in itertools.pairwise(ends)]
+        expected[-1] += sum(v == ends[-1] for v in values)
+        assert counts.dtype.name == "int64"
+        assert counts.tolist() == expected
+
+
+def test_histogram_takes_numpys_arguments() -> None:
+    rng = numpy.random.default_rng(6)
+    x, w = rng.standard_normal((6, 20)), rng.random((6, 20))
+    for bins in (10, 1, numpy.array([-1.0, 0.0, 0.5, 2.0])):
+        for options in ({}, {"range": (-1, 1)}, {"density": True}, {"weights": w}):
+            agree(*of_numpy("histogram", x, bins, **options))
+        agree(*of_numpy("histogram", x, bins, weights=w, density=True))
+    for rule in ("sqrt", "sturges", "rice"):
+        agree(*of_numpy("histogram", x, rule))
+    for few in (numpy.ones(4), numpy.zeros(0), numpy.array([numpy.nan, 1.0, 2.0])):
+        agree(*of_numpy("histogram", few, 3, (0.5, 3.0)))
+    agree(*of_numpy("histogram_bin_edges", numpy.ones(4)))
+    counts, _ = np.histogram([1, 2, 2, 7], 3, weights=[1, 10, 100, 1000])
+    assert (counts.dtype.name, counts.tolist()) == ("int64", [111, 0, 1000])
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R2_weights_of_a_bin_are_summed_in_their_order(dtype: DType) -> None:
+    rng = numpy.random.default_rng(7)
+    place, w = rng.integers(0, 3, 1100), sample(dtype, (1100,), seed=7)
+    place[5] = 4
+    expected = []
+    for i in range(6):
+        chosen = [words(w)[j] for j in numpy.flatnonzero(place == i)]
+        expected.append(sums.reduce_float("add", dtype.name, chosen, 0))
+    found = np.bincount(np.asarray(place), w, minlength=6)
+    assert found.dtype is dtype
+    assert words(found) == expected
+    in_bins, _ = np.histogram(np.asarray(place), 5, (0, 5), weights=w)
+    assert words(in_bins) == expected[:5]
+
+
+def test_bincount_and_digitize_are_numpys() -> None:
+    for x in (numpy.array([1, 5, 1, 0], "uint8"), numpy.zeros(0, int), numpy.array([True, False])):
+        for minlength in (0, 8):
+            agree(*of_numpy("bincount", x, minlength=minlength))
+    agree(*of_numpy("bincount", numpy.array([2, 0, 2]), numpy.array([0.5, 1.0, 2.0])))
+    values = numpy.round(numpy.random.default_rng(8).standard_normal((3, 30)), 1)
+    for bins in ([-1.0, 0.0, 0.5], [0.5, 0.0, -1.0], [0.1], [0.0, 0.0, 1.0]):
+        for right in (False, True):
+            agree(*of_numpy("digitize", values, numpy.array(bins), right))
+    nan = np.digitize([numpy.nan, -numpy.inf], [0.0, 1.0])
+    assert (nan.dtype.name, nan.tolist()) == ("int64", [2, 0])
+
+
+# ---- covariances -------------------------------------------------------------------------------------
+
+
+def covariance(rows: list[list[Step]], dtype: DType, ddof: float) -> list[list[Step]]:
+    n = len(rows[0])
+    means = [total(r) / number(float(n)) for r in rows]
+    centred = [[v - m for v in r] for r, m in zip(rows, means, strict=True)]
+
+    def product(a: list[Step], b: list[Step]) -> Step:
+        left, right = [v.word for v in a], [v.word for v in b]
+        return Step(sums.dot("float32", "float32", "float32", left, right))
+
+    divisor = number(n - ddof)
+    return [[product(a, b) / divisor for b in centred] for a in centred]
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_cov_is_its_formula(dtype: DType) -> None:
+    m, y = sample(dtype, (2, 140), seed=9), sample(dtype, (140,), seed=10)
+    rows = [steps(m[0]), steps(m[1]), steps(y)]
+    for options, ddof in (({}, 1), ({"bias": True}, 0), ({"ddof": 2}, 2)):
+        expected = [v.to(dtype) for row in covariance(rows, dtype, ddof) for v in row]
+        found = np.cov(m, y, **options)
+        assert (found.dtype, found.shape) == (dtype, (3, 3))
+        assert words(found) == expected
+    assert words(np.cov(m.T, rowvar=False)) == words(np.cov(m))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_corrcoef_is_its_formula(dtype: DType) -> None:
+    m = sample(dtype, (3, 20), seed=11)
+    c = covariance([steps(m[i]) for i in range(3)], dtype, 1)
+    roots = [Step(FLOAT["sqrt"](c[i][i].word)) for i in range(3)]
+    expected = []
+    for i in range(3):
+        for j in range(3):
+            value = c[i][j] / roots[i] / roots[j]
+            value = Step(FLOAT["minimum"](FLOAT["maximum"](value.word, (-ONE).word), ONE.word))
+            expected.append(value.to(dtype))
+    assert words(np.corrcoef(m)) == expected
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_cov_with_weights_is_its_formula(dtype: DType) -> None:
+    x, often, w = sample(dtype, (6,), seed=12), [1, 2, 1, 3, 1, 2], [0.5, 1.0, 2.0, 0.25, 1.0, 3.0]
+    values, weights = steps(x), [number(float(f)) * number(a) for f, a in zip(often, w, strict=True)]
+    all_weights = total(weights)
+    middle = total([v * a for v, a in zip(values, weights, strict=True)]) / all_weights
+    centred = [v - middle for v in values]
+    taken = total([a * number(b) for a, b in zip(weights, w, strict=True)])
+    divisor = all_weights - ONE * taken / all_weights
+    left = [(v * a).word for v, a in zip(centred, weights, strict=True)]
+    product = Step(sums.dot("float32", "float32", "float32", left, [v.word for v in centred]))
+    found = np.cov(x, fweights=often, aweights=np.asarray(w, dtype=dtype))
+    assert (found.dtype, found.shape) == (dtype, ())
+    assert words(found) == [(product / divisor).to(dtype)]
+
+
+def test_cov_takes_numpys_arguments() -> None:
+    rng = numpy.random.default_rng(13)
+    m, y, often, w = (
+        rng.standard_normal((3, 8)),
+        rng.standard_normal((2, 8)),
+        rng.integers(1, 4, 8),
+        rng.random(8),
+    )
+    for name in ("cov", "corrcoef"):
+        for arguments in ((m,), (m, y), (m[0],), (m[0], y[0]), (m + 1j * m[::-1],)):
+            agree(*of_numpy(name, *arguments))
+        agree(*of_numpy(name, m, rowvar=False))
+    for options in (
+        {"fweights": often},
+        {"aweights": w},
+        {"fweights": often, "aweights": w, "ddof": 0},
+        {"fweights": often, "aweights": w, "bias": True},
+    ):
+        for x in (m, m[0]):
+            agree(*of_numpy("cov", x, **options))
+    assert np.cov(np.asarray(m), dtype="bfloat16").dtype.name == "bfloat16"
+    with pytest.warns(RuntimeWarning, match="degree of freedom"):
+        assert numpy.isnan(numpy.asarray(np.cov(np.asarray(m[:, :1])))).all()
+
+
+# ---- errors ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: np.average([1.0, 2.0], weights=[1.0, -1.0]), "add up to 0"),
+        (lambda: np.average([[1.0, 2.0]], weights=[1.0, 2.0]), "same shape"),
+        (lambda: np.quantile([1.0], 1.5), r"\[0, 1\]"),
+        (lambda: np.percentile([1.0], -1), r"\[0, 100\]"),
+        (lambda: np.quantile([1.0], numpy.nan), r"\[0, 1\]"),
+        (lambda: np.quantile([1.0], 0.5, method="linaer"), "did you mean 'linear'"),
+        (lambda: np.median([1j]), "no order"),
+        (lambda: np.median([1.0], axis=1), "axis"),
+        (lambda: np.median(np.ones(4, dtype="float8_e4m3fn")), "float8_e4m3fn"),
+        (lambda: np.histogram([1.0], 0), "1 or more"),
+        (lambda: np.histogram([1.0], 2.5), "1 or more"),
+        (lambda: np.histogram([1.0], "auto"), "sturges"),
+        (lambda: np.histogram([1.0], [2.0, 1.0]), "ascend"),
+        (lambda: np.histogram([1.0], range=(1, 0)), "ascends"),
+        (lambda: np.histogram([numpy.inf]), "finite"),
+        (lambda: np.histogram([1.0], weights=[1.0, 2.0]), "weights"),
+        (lambda: np.bincount([-1]), "from 0"),
+        (lambda: np.bincount([1.0]), "integers"),
+        (lambda: np.bincount([1], weights=[1.0, 2.0]), "weights"),
+        (lambda: np.digitize([1.0], [0.0, 2.0, 1.0]), "ascend or descend"),
+        (lambda: np.digitize([1.0], [[0.0]]), "one axis"),
+        (lambda: np.cov(np.ones((2, 2, 2))), "two axes"),
+        (lambda: np.cov([1.0, 2.0], [1.0, 2.0, 3.0]), "2 and 3 observations"),
+        (lambda: np.cov([1.0, 2.0], fweights=[1.0, 2.0]), "integers"),
+        (lambda: np.cov([1.0, 2.0], aweights=[1.0, -2.0]), "negative"),
+    ],
+)
+def test_wrong_arguments_of_statistics(call: Callable[[], Any], match: str) -> None:
+    with pytest.raises(NeuronSimError, match=match) as error:
+        call()
+    assert isinstance(error.value, ValueError | TypeError)
