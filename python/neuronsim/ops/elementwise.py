@@ -169,9 +169,39 @@ def _with_limits(
     return on_host
 
 
+def _floor_divide_on_host(x: BitsArray, y: BitsArray) -> BitsArray:
+    """NumPy's, but where an operand is infinite the floor of the quotient, as E9 and the standard have
+    it.
+    """
+    finite = np.isfinite(x) & np.isfinite(y)
+    return np.where(finite, np.floor_divide(x, y), np.floor(np.divide(x, y)))
+
+
+def _but_of_specials(
+    function: Callable[[BitsArray], BitsArray], elsewhere: Callable[[BitsArray], BitsArray]
+) -> Callable[[BitsArray], BitsArray]:
+    """NumPy's function of complex numbers, which gives NaN for Inf + 0j: for such another formula."""
+
+    def on_host(x: BitsArray) -> BitsArray:
+        if x.dtype.kind != "c":
+            return function(x)
+        return np.where(np.isfinite(x), function(x), elsewhere(x))
+
+    return on_host
+
+
+def _one_plus(x: BitsArray) -> BitsArray:
+    found = x.copy()
+    found.real += 1  # the sign of an imaginary zero stays
+    return found
+
+
 _erf = np.vectorize(math.erf, [np.float64])
 _erfc = np.vectorize(math.erfc, [np.float64])
 _ON_HOST: dict[str, Callable[..., Any]] = {
+    "floor_divide": _floor_divide_on_host,
+    "expm1": _but_of_specials(np.expm1, lambda x: np.exp(x) - 1),
+    "log1p": _but_of_specials(np.log1p, lambda x: np.log(_one_plus(x))),
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "asin": np.arcsin,
     "acos": np.arccos,

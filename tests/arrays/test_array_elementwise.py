@@ -1,0 +1,700 @@
+"""Elementwise functions: special values by the standard, the slow twin on every type, what moves bits
+against NumPy, composites step by step, and complex types on the host.
+"""
+
+from __future__ import annotations
+
+import cmath
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy
+import pytest
+
+import neuronsim as np
+from neuronsim import dtypes
+from neuronsim.dtypes import DTYPES, DType
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops import Bits
+from neuronsim.reference import elementwise as twin
+from neuronsim.reference.formats import decode, round_number
+
+pytestmark = pytest.mark.isa_independent
+
+FLOATS = [t for t in DTYPES.values() if t.kind == "float" and t is not dtypes.float8_e4m3fn]
+NARROW = [t for t in FLOATS if t not in (dtypes.float32, dtypes.float64)]
+INTEGERS = [t for t in DTYPES.values() if t.kind in ("signed", "unsigned")]
+inf, nan = math.inf, math.nan
+
+
+def of_types(types: list[DType]) -> Any:
+    return pytest.mark.parametrize("dtype", types, ids=lambda t: t.name)
+
+
+def is_same(a: float, b: float) -> bool:
+    """Equal, zeros by their sign; every NaN is alike."""
+    return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+
+
+def of_words(words: Any, dtype: DType) -> np.Array:
+    data = numpy.ascontiguousarray(words, f"u{dtype.itemsize}")
+    return np.Array(Bits(data.view(dtype.storage), dtype))
+
+
+def words(x: np.Array) -> numpy.ndarray:
+    return numpy.ascontiguousarray(x.bits.data).view(f"u{x.dtype.itemsize}")
+
+
+# ---- special values (the standard's, in the table's own words) -------------------------------------
+
+# Of a function each operand and the result.
+SPECIAL: dict[str, str] = {
+    "abs": "-0 0, -inf inf, nan nan",
+    "acos": "nan nan, 2 nan, -2 nan, inf nan, 1 0",
+    "acosh": "nan nan, 0.5 nan, -1 nan, -inf nan, 1 0, inf inf",
+    "asin": "nan nan, 2 nan, -2 nan, -inf nan, 0 0, -0 -0",
+    "asinh": "nan nan, 0 0, -0 -0, inf inf, -inf -inf",
+    "atan": "nan nan, 0 0, -0 -0",
+    "atanh": "nan nan, -2 nan, 2 nan, -1 -inf, 1 inf, 0 0, -0 -0",
+    "ceil": "nan nan, inf inf, -inf -inf, -0 -0, -0.5 -0, 1.5 2",
+    "cos": "nan nan, 0 1, -0 1, inf nan, -inf nan",
+    "cosh": "nan nan, 0 1, -0 1, inf inf, -inf inf",
+    "exp": "nan nan, 0 1, -0 1, inf inf, -inf 0",
+    "expm1": "nan nan, 0 0, -0 -0, inf inf, -inf -1",
+    "floor": "nan nan, inf inf, -inf -inf, -0 -0, 0.5 0, -1.5 -2",
+    "log": "nan nan, -1 nan, 0 -inf, -0 -inf, 1 0, inf inf",
+    "log1p": "nan nan, -2 nan, -1 -inf, -0 -0, 0 0, inf inf",
+    "log2": "nan nan, -1 nan, 0 -inf, -0 -inf, 1 0, inf inf, 8 3",
+    "log10": "nan nan, -1 nan, 0 -inf, -0 -inf, 1 0, inf inf, 10 1",
+    "negative": "inf -inf, 0 -0, -0 0, nan nan",
+    "positive": "inf inf, 0 0, -0 -0, nan nan",
+    "reciprocal": "0 inf, -0 -inf, inf 0, -inf -0, nan nan, 4 0.25",
+    "round": "nan nan, inf inf, -inf -inf, -0 -0, 0.5 0, 1.5 2, -0.5 -0, 2.5 2",
+    "sign": "nan nan, 0 0, -0 0, inf 1, -inf -1, -2 -1",
+    "sin": "nan nan, 0 0, -0 -0, inf nan, -inf nan",
+    "sinh": "nan nan, 0 0, -0 -0, inf inf, -inf -inf",
+    "sqrt": "nan nan, -1 nan, 0 0, -0 -0, inf inf, 4 2",
+    "square": "nan nan, -0 0, -inf inf, -2 4",
+    "tan": "nan nan, 0 0, -0 -0, inf nan, -inf nan",
+    "tanh": "nan nan, 0 0, -0 -0, inf 1, -inf -1",
+    "trunc": "nan nan, inf inf, -inf -inf, -0 -0, -0.5 -0, 1.5 1",
+    "cbrt": "nan nan, inf inf, -inf -inf, -0 -0, 8 2",
+    "exp2": "nan nan, inf inf, -inf 0, 3 8",
+    "rsqrt": "nan nan, 0 inf, -0 -inf, inf 0, -1 nan, 4 0.5",
+    "deg2rad": "nan nan, -0 -0, inf inf",
+    "rad2deg": "nan nan, -0 -0, inf inf",
+    "fabs": "nan nan, -0 0, -inf inf",
+    "sinc": "nan nan, 0 1, -0 1",
+    "spacing": "nan nan, inf nan, -inf nan",
+    "rint": "nan nan, inf inf, -0.5 -0",
+}
+
+# Of a function each pair of operands and the result.
+SPECIAL_OF_TWO: dict[str, str] = {
+    "add": "inf -inf nan, inf inf inf, inf 1 inf, -0 -0 -0, -0 0 0, 2 -2 0",
+    "subtract": "inf inf nan, inf -inf inf, -0 0 -0, 0 0 0, 0 -0 0",
+    "multiply": "inf 0 nan, inf -1 -inf, inf -inf -inf, -0 1 -0, -0 -1 0, -0 inf nan",
+    "divide": (
+        "inf inf nan, inf -2 -inf, inf -0 -inf, 0 0 nan, 0 -0 nan, 0 -1 -0, 0 -inf -0, "
+        "1 0 inf, 1 -0 -inf, 1 inf 0, 1 -inf -0, -1 0 -inf, -1 -0 inf"
+    ),
+    "floor_divide": (
+        "inf inf nan, inf -inf nan, inf 2 inf, inf -2 -inf, -inf inf nan, -inf 2 -inf, "
+        "-inf -2 inf, 0 0 nan, 0 -0 nan, 0 1 0, 0 -1 -0, -0 0 nan, -0 1 -0, -0 -1 0, "
+        "1 0 inf, 1 -0 -inf, 1 inf 0, 1 -inf -0, 1 -2 -1, -1 0 -inf, -1 -0 inf, -1 inf -0, "
+        "-1 -inf 0, -1 2 -1"
+    ),
+    "remainder": (
+        "inf 1 nan, inf inf nan, inf -inf nan, -inf 1 nan, -inf -2 nan, 0 0 nan, 0 -0 nan, "
+        "0 1 0, 0 -1 -0, -0 0 nan, -0 1 0, -0 -1 -0, 1 0 nan, 1 -0 nan, 1 inf 1, "
+        "1 -inf -inf, 1 -2 -1, -1 0 nan, -1 inf inf, -1 -inf -1, -1 2 1"
+    ),
+    "pow": (
+        "1 nan 1, 1 inf 1, 1 -inf 1, nan 0 1, nan -0 1, nan 1 nan, 2 inf inf, 2 -inf 0, "
+        "-2 inf inf, -2 -inf 0, -2 0.5 nan, -2 3 -8, -1 inf 1, -1 -inf 1, 0.5 inf 0, "
+        "0.5 -inf inf, inf 1 inf, inf -1 0, -inf 3 -inf, -inf 2 inf, -inf 0.5 inf, "
+        "-inf -3 -0, -inf -2 0, 0 1 0, 0 -1 inf, 0 -0.5 inf, 0 inf 0, 0 -inf inf, -0 3 -0, "
+        "-0 2 0, -0 0.5 0, -0 -3 -inf, -0 -2 inf"
+    ),
+    "copysign": "2 -0 -2, 2 0 2, 2 -inf -2, -0 1 0, -0 -1 -0, inf -1 -inf",
+    "hypot": (
+        "inf nan inf, inf 1 inf, inf -inf inf, nan -inf inf, nan 1 nan, nan nan nan, "
+        "-0 -3 3, -0 -0 0, 3 4 5"
+    ),
+    "logaddexp": (
+        "nan 1 nan, nan inf nan, nan -inf nan, inf 1 inf, inf inf inf, inf -inf inf, "
+        "-inf -inf -inf, -inf 2 2"
+    ),
+    "nextafter": "0 -0 -0, -0 0 0, inf inf inf, nan 1 nan, 1 nan nan",
+    "maximum": "nan 1 nan, nan inf nan, -0 0 0, -inf 1 1",
+    "minimum": "nan 1 nan, nan -inf nan, 0 -0 -0, inf 1 1",
+    "fmax": "nan 1 1, nan nan nan, -0 0 0, 1 nan 1",
+    "fmin": "nan 1 1, nan nan nan, 1 nan 1, 1 inf 1",
+    "fmod": "inf 1 nan, -0 1 -0, -3 2 -1, -3 inf -3, 1 0 nan",
+    "heaviside": "nan 1 nan, -0 0.5 0.5, 0 nan nan, -1 nan 0, inf nan 1",
+    "float_power": "-0 3 -0, nan 0 1",
+}
+# Of atan2 each pair of operands, and the result in units of pi.
+ANGLES = (
+    "0 1 0, -0 1 -0, 0 0 0, -0 0 -0, 0 -0 1, -0 -0 -1, 0 -1 1, -0 -1 -1, 1 0 0.5, 1 -0 0.5, "
+    "-1 0 -0.5, -1 -0 -0.5, 1 inf 0, -1 inf -0, 1 -inf 1, -1 -inf -1, inf 1 0.5, "
+    "-inf 1 -0.5, inf inf 0.25, -inf inf -0.25, inf -inf 0.75, -inf -inf -0.75, nan 1 nan, "
+    "1 nan nan"
+)
+PREDICATES: dict[str, str] = {
+    "isfinite": "0 1, 2 1, inf 0, -inf 0, nan 0",
+    "isinf": "0 0, 2 0, inf 1, -inf 1, nan 0",
+    "isnan": "0 0, inf 0, nan 1",
+    "isposinf": "inf 1, -inf 0, nan 0, 1 0",
+    "isneginf": "inf 0, -inf 1, nan 0, -1 0",
+    "signbit": "0 0, -0 1, -inf 1, inf 0, -2 1, nan 0",
+    "logical_not": "0 1, -0 1, nan 0, inf 0, 0.5 0",
+    "isreal": "1 1, nan 1",
+    "iscomplex": "1 0",
+}
+STANDARD = [
+    *("abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and"),
+    *("bitwise_left_shift", "bitwise_invert", "bitwise_or", "bitwise_right_shift", "bitwise_xor"),
+    *("ceil", "clip", "conj", "copysign", "cos", "cosh", "divide", "equal", "exp", "expm1", "floor"),
+    *("floor_divide", "greater", "greater_equal", "hypot", "imag", "isfinite", "isinf", "isnan"),
+    *("less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logical_and"),
+    *("logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative"),
+    *("nextafter", "not_equal", "positive", "pow", "real", "reciprocal", "remainder", "round"),
+    *("sign", "signbit", "sin", "sinh", "square", "sqrt", "subtract", "tan", "tanh", "trunc"),
+]
+
+
+def cases(text: str) -> list[tuple[float, ...]]:
+    return [tuple(map(float, case.split())) for case in text.split(", ")]
+
+
+def test_every_function_of_the_standard_is_here() -> None:
+    assert [name for name in STANDARD if not callable(getattr(np, name, None))] == []
+
+
+@of_types(FLOATS)
+def test_special_values_of_one_operand(dtype: DType) -> None:
+    for name, text in SPECIAL.items():
+        operands, results = zip(*cases(text), strict=True)
+        found = getattr(np, name)(np.asarray(operands, dtype))
+        assert found.dtype is dtype
+        for x, own, expected in zip(operands, found.tolist(), results, strict=True):
+            assert is_same(own, expected), (name, x, own)
+    for name, text in PREDICATES.items():
+        operands, results = zip(*cases(text), strict=True)
+        found = getattr(np, name)(np.asarray(operands, dtype))
+        assert (found.dtype, found.tolist()) == (np.bool, list(map(bool, results))), name
+
+
+@of_types(FLOATS)
+def test_special_values_of_two_operands(dtype: DType) -> None:
+    for name, text in SPECIAL_OF_TWO.items():
+        first, second, results = zip(*cases(text), strict=True)
+        found = getattr(np, name)(np.asarray(first, dtype), np.asarray(second, dtype))
+        assert found.dtype is dtype
+        for x, y, own, expected in zip(first, second, found.tolist(), results, strict=True):
+            assert is_same(own, expected), (name, x, y, own)
+
+
+@of_types(FLOATS)
+def test_special_angles_of_atan2(dtype: DType) -> None:
+    """Multiples of pi, the nearest in the type."""
+    y, x, turns = zip(*cases(ANGLES), strict=True)
+    found = np.atan2(np.asarray(y, dtype), np.asarray(x, dtype)).tolist()
+    exact = np.asarray(np.asarray([t * math.pi for t in turns], "float64"), dtype).tolist()
+    for pair, own, expected in zip(zip(y, x, strict=True), found, exact, strict=True):
+        assert is_same(own, expected), (pair, own, expected)
+
+
+def test_a_wrong_special_value_is_found() -> None:
+    """The control: the table is read, and zeros have signs."""
+    assert not is_same(np.negative(np.asarray(0.0)).item(), 0.0)
+    assert not is_same(np.exp(np.asarray(-inf)).item(), -0.0)
+
+
+# ---- the slow twin on narrow types (E1) ------------------------------------------------------------
+
+ONE = [
+    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log", "log1p"),
+    *("log2", "log10", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh", "floor", "ceil", "trunc"),
+    *("abs", "negative", "round", "square", "sign"),
+]
+TWO = [
+    *("add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder", "floor_divide"),
+    *("pow", "atan2", "hypot", "copysign", "logaddexp"),
+]
+TWINS: dict[str, Callable[..., int]] = {
+    "round": twin.FLOAT["rint"],
+    "pow": twin.FLOAT["power"],
+    "square": lambda a: twin.FLOAT["multiply"](a, a),
+    # E9: an array's sign of -0 is +0.
+    "sign": lambda a: twin.FLOAT["sign"](a) if a != 0x80000000 else 0,
+}
+
+
+def drawn(dtype: DType, count: int) -> numpy.ndarray:
+    """Random encodings, half of them near 1, with zeros, the least, the largest, Inf and NaN."""
+    rng = numpy.random.default_rng([dtype.bits, count])
+    shift = 8 * dtype.itemsize - dtype.bits
+    unit, sign = 1 << shift, 1 << (8 * dtype.itemsize - 1)
+    near = words(np.asarray(rng.normal(0, 2, count // 2), dtype)).tolist()
+    any_ = (rng.integers(0, 1 << dtype.bits, count // 2) << shift).tolist()
+    top = ((1 << dtype.exponent_bits) - 1) << (dtype.mantissa_bits + shift)
+    few = [0, unit, top - unit, top, dtype.nan_bits]
+    return numpy.array([*near, *any_, *few, *(w | sign for w in few)], f"u{dtype.itemsize}")
+
+
+def by_the_twin(name: str, dtype: DType, *operands: numpy.ndarray) -> list[int]:
+    function = TWINS.get(name) or twin.FLOAT[name]
+    results = []
+    for row in zip(*(o.tolist() for o in operands), strict=True):
+        wide = [round_number("float32", decode(dtype.name, w)) for w in row]
+        results.append(round_number(dtype.name, decode("float32", function(*wide))))
+    return results
+
+
+@of_types(NARROW)
+def test_E1_narrow_types_round_the_twins_float32(dtype: DType) -> None:
+    check_against_the_twin(dtype, drawn(dtype, 30))
+
+
+@pytest.mark.exhaustive
+@of_types([t for t in NARROW if t.bits <= 16])
+def test_E1_every_value_of_narrow_types_rounds_the_twins_float32(dtype: DType) -> None:
+    everything = numpy.arange(1 << dtype.bits)
+    check_against_the_twin(dtype, everything if dtype.bits == 8 else everything[::17])
+
+
+def check_against_the_twin(dtype: DType, bits: numpy.ndarray) -> None:
+    for name in ONE:
+        found = getattr(np, name)(of_words(bits, dtype))
+        assert words(found).tolist() == by_the_twin(name, dtype, bits), name
+    others = numpy.random.default_rng(5).permutation(bits)
+    for name in TWO:
+        found = getattr(np, name)(of_words(bits, dtype), of_words(others, dtype))
+        assert words(found).tolist() == by_the_twin(name, dtype, bits, others), name
+
+
+# ---- what moves bits, and what is exact ------------------------------------------------------------
+
+
+@of_types([t for t in FLOATS if t is not dtypes.float64])
+def test_frexp_modf_ldexp_and_spacing_are_exact(dtype: DType) -> None:
+    """By Fractions of the elements; ldexp rounds once to float32 and once to the type (E1)."""
+    x = of_words(drawn(dtype, 60), dtype)
+    values = x.tolist()
+    (mantissa, exponent), (fraction, whole) = np.frexp(x), np.modf(x)
+    assert (mantissa.dtype, exponent.dtype) == (dtype, np.int32)
+    assert (fraction.dtype, whole.dtype) == (dtype, dtype)
+    parts = zip(*(a.tolist() for a in (mantissa, exponent, fraction, whole)), strict=True)
+    for v, (m, e, f, w) in zip(values, parts, strict=True):
+        if math.isfinite(v):
+            assert Fraction(v) == Fraction(m) * Fraction(2) ** e
+            assert 0.5 <= abs(m) < 1 or (v == 0 and is_same(m, v) and e == 0)
+        else:
+            assert is_same(m, v)
+            assert e == 0
+        assert all(is_same(a, b) for a, b in zip(math.modf(v), (f, w), strict=True))
+    for n in (-300, -150, -130, -20, -1, 0, 1, 7, 130, 300):
+        found = words(np.ldexp(x, n)).tolist()
+        for word, v, own in zip(words(x).tolist(), values, found, strict=True):
+            exact = decode(dtype.name, word)
+            if exact.kind == "finite":
+                scaled = dataclasses.replace(exact, magnitude=exact.magnitude * Fraction(2) ** n)
+                word = round_number(dtype.name, decode("float32", round_number("float32", scaled)))
+                assert own == word, (v, n)
+            else:
+                # E6: a product's NaN is the canonical one.
+                assert own == (word if exact.kind == "inf" else dtype.nan_bits)
+    sizes = zip(values, np.spacing(x).tolist(), np.nextafter(np.abs(x), inf).tolist(), strict=True)
+    for v, found_size, above in sizes:
+        if math.isfinite(above):
+            assert Fraction(found_size) == (Fraction(above) - Fraction(abs(v))) * (-1 if v < 0 else 1)
+
+
+def test_frexp_ldexp_modf_and_spacing_of_native_types_are_numpys() -> None:
+    rng = numpy.random.default_rng(2)
+    for kind in ("float32", "float16", "float64"):
+        x = numpy.concatenate([rng.normal(0, 1e3, 50), [0.0, 1e-45, 6e-8, -inf]]).astype(kind)
+        for name in ("frexp", "modf"):
+            for own, theirs in zip(getattr(np, name)(x), getattr(numpy, name)(x), strict=True):
+                assert numpy.asarray(own).tobytes() == theirs.tobytes(), (name, kind)
+        finite = x[:-1]
+        # NumPy's spacing of a negative float16 is positive, unlike that of its other types.
+        spaced = numpy.abs(finite) if kind == "float16" else finite
+        assert numpy.asarray(np.spacing(spaced)).tobytes() == numpy.spacing(spaced).tobytes()
+        n = rng.integers(-20, 20, len(x))
+        with numpy.errstate(all="ignore"):
+            expected = numpy.ldexp(x, n)
+        assert numpy.asarray(np.ldexp(x, n)).tobytes() == expected.tobytes()
+
+
+@of_types(INTEGERS)
+def test_integer_functions_are_numpys(dtype: DType) -> None:
+    rng = numpy.random.default_rng(3)
+    low, high = (-90, 90) if dtype.kind == "signed" else (0, 200)
+    a, b = (rng.integers(low, high, (5, 7)).astype(dtype.numpy) for _ in "ab")
+    with numpy.errstate(divide="ignore"):
+        for name in (
+            "gcd",
+            "lcm",
+            "floor_divide",
+            "remainder",
+            "fmax",
+            "fmin",
+            "square",
+            "bitwise_count",
+        ):
+            operands = (a,) if name in ("square", "bitwise_count") else (a, b)
+            found = numpy.asarray(getattr(np, name)(*map(np.asarray, operands)))
+            expected = getattr(numpy, name)(*operands)
+            assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes()), name
+    quotient, rest = np.divmod(np.asarray(a), 7)
+    assert (quotient * 7 + rest).tolist() == a.tolist()
+    for decimals in (0, 2, -1, -2):
+        # Halfway to even: NumPy's goes through float64, which holds these exactly.
+        expected = numpy.round(a.astype(float), decimals).tolist()
+        assert np.round(np.asarray(a), decimals).astype("int64").tolist() == [
+            [wrapped(v, dtype) for v in row] for row in expected
+        ]
+    assert np.round(np.asarray(a), -30).tolist() == (a * 0).tolist()
+    for name in ("signbit", "isnan", "isinf", "isfinite"):
+        expected = a < 0 if name == "signbit" else numpy.full(a.shape, name == "isfinite")
+        assert getattr(np, name)(np.asarray(a)).tolist() == expected.tolist()
+    for name in ("gcd", "lcm", "bitwise_count"):
+        with pytest.raises(UnsupportedType, match="integers"):
+            getattr(np, name)(*[np.ones(2)] * (1 if name == "bitwise_count" else 2))
+
+
+def wrapped(v: float, dtype: DType) -> int:
+    return int(numpy.int64(v).astype(dtype.numpy))
+
+
+def test_logical_functions_take_every_type_and_nan_is_true() -> None:
+    for dtype in DTYPES.values():
+        if dtype is dtypes.float8_e4m3fn:
+            continue
+        x = np.asarray([0, 1, 0, 1], dtype)
+        y = np.asarray([0, 0, 1, 1], "int8") if dtype.kind != "complex" else x[[0, 0, 1, 1]]
+        assert np.logical_and(x, y).tolist() == [False, False, False, True]
+        assert np.logical_or(x, y).tolist() == [False, True, True, True]
+        assert np.logical_xor(x, y).tolist() == [False, True, True, False]
+        assert np.logical_not(x).tolist() == [True, False, True, False]
+    assert np.logical_and([nan, 0.0], True).tolist() == [True, False]
+    assert np.logical_or(0.0, [[1, 0]]).tolist() == [[True, False]]
+
+
+@of_types([t for t in DTYPES.values() if t is not dtypes.float8_e4m3fn and t.kind != "complex"])
+def test_clip_has_the_type_of_its_array(dtype: DType) -> None:
+    x = np.asarray([0, 1, 1, 0], dtype)
+    one = dtype.kind == "bool" or 1
+    found = np.clip(x, one, None)
+    assert (found.dtype, found.tolist()) == (dtype, [1, 1, 1, 1])
+    copied = np.clip(x)
+    assert copied.tolist() == x.tolist()
+    assert not numpy.shares_memory(copied.bits.data, x.bits.data)
+
+
+def test_clip_takes_numpys_calls_and_refuses_other_kinds() -> None:
+    x = np.asarray([-5.0, 0.5, 7.0, nan], "bfloat16")
+    out = np.zeros(4, dtype="bfloat16")
+    assert np.clip(x, 0, 1, out) is out
+    for found in (out, np.clip(x, a_min=0, a_max=1), np.clip(x, min=0, max=1)):
+        assert found.tolist()[:3] == [0, 0.5, 1]
+    assert numpy.isnan(out.tolist()[3])
+    assert np.clip(x[:3], np.asarray([[-9.0], [1.0]]), 3).dtype is np.bfloat16
+    assert np.clip(x[:3], 3, 1).tolist() == [1, 1, 1]  # minimum comes last
+    assert np.clip(x[:3], 0, 1, where=[True, False, True]).tolist() == [0, 0, 1]
+    i = np.asarray([1, 2, 3])
+    for bound in (0.5, numpy.float32(1), np.asarray([0.5]), 1j):
+        with pytest.raises(TypeError, match="clip"):
+            np.clip(i, bound, None)
+    with pytest.raises(TypeError, match="clip"):
+        np.clip(x, i[0], None)
+
+
+@of_types([*FLOATS, dtypes.complex64])
+def test_nan_to_num_gives_the_largest_values(dtype: DType) -> None:
+    x = np.asarray([nan, inf, -inf, 1.5], dtype)
+    largest = dtype.max if dtype.exponent_bits else None
+    if dtype is dtypes.float64:
+        largest = float(numpy.finfo(float).max)
+    if dtype is dtypes.complex64:
+        largest = float(numpy.finfo(numpy.float32).max)
+    assert np.nan_to_num(x).tolist() == [0, largest, -largest, 1.5]
+    assert np.nan_to_num(x, nan=2, posinf=3, neginf=4).tolist() == [2, 3, 4, 1.5]
+    assert np.nan_to_num(x, False) is x
+    assert x.tolist() == [0, largest, -largest, 1.5]
+
+
+def test_isclose_is_its_formula() -> None:
+    a = numpy.array([1.0, 1.0, inf, -inf, nan, 0.0, 1e-9, 100.0], numpy.float32)
+    b = numpy.array([1.000001, 1.1, inf, inf, nan, 1e-9, 0.0, 100.0009], numpy.float32)
+    for options in ({}, {"equal_nan": True}, {"rtol": 0.2}, {"atol": 0.0}, {"rtol": 0, "atol": 0}):
+        assert np.isclose(a, b, **options).tolist() == numpy.isclose(a, b, **options).tolist()
+    assert np.isclose(np.asarray([1, 2]), 1).tolist() == [True, False]
+    assert np.isclose(np.asarray([1 + 1j]), 1 + 1.000001j).tolist() == [True]
+    assert np.isclose(np.asarray([1.0], "bfloat16"), np.asarray([1.0078125], "bfloat16")).tolist() == [
+        False
+    ]
+
+
+# ---- composites, step by step (R7) -----------------------------------------------------------------
+
+
+def rounded(value: float) -> int:
+    return round_number("float32", decode("float32", int(numpy.float32(value).view(numpy.uint32))))
+
+
+COMPOSITES: dict[str, Callable[[int], int]] = {
+    "deg2rad": lambda a: twin.FLOAT["multiply"](a, rounded(math.pi / 180)),
+    "rad2deg": lambda a: twin.FLOAT["multiply"](a, rounded(180 / math.pi)),
+    "sinc": lambda a: sinc_by_steps(a),
+}
+
+
+def sinc_by_steps(a: int) -> int:
+    p = twin.FLOAT["multiply"](a, rounded(math.pi))
+    return twin.FLOAT["divide"](twin.FLOAT["sin"](p), p) if a & 0x7FFFFFFF else rounded(1.0)
+
+
+@of_types([dtypes.float32, *NARROW])
+def test_R7_composites_are_their_steps(dtype: DType) -> None:
+    bits = drawn(dtype, 60)
+    for name, function in COMPOSITES.items():
+        wide = [round_number("float32", decode(dtype.name, w)) for w in bits.tolist()]
+        expected = [round_number(dtype.name, decode("float32", function(w))) for w in wide]
+        assert words(getattr(np, name)(of_words(bits, dtype))).tolist() == expected, name
+
+
+def test_R7_round_to_decimals_is_its_steps() -> None:
+    bits = drawn(dtypes.float32, 60)
+    x = of_words(bits, dtypes.float32)
+    for places in (1, 3, -1, -3):
+        scale = rounded(10.0 ** abs(places))
+        there, back = ("multiply", "divide") if places > 0 else ("divide", "multiply")
+        expected = [
+            twin.FLOAT[back](twin.FLOAT["rint"](twin.FLOAT[there](w, scale)), scale)
+            for w in bits.tolist()
+        ]
+        assert words(np.round(x, places)).tolist() == expected
+    assert np.round(np.asarray([1.25 + 2.75j]), 1).tolist() == [numpy.complex64(1.2 + 2.8j)]
+    out = np.zeros(x.shape)
+    assert np.around(x, out=out) is out
+    with pytest.raises(InvalidArgument, match="decimals"):
+        np.round(x, 39)
+
+
+def test_composites_of_integers_and_float64() -> None:
+    assert np.deg2rad(np.asarray([180])).dtype is np.float32
+    for name in ("deg2rad", "rad2deg", "sinc"):
+        x = numpy.linspace(-3, 3, 13)
+        found = numpy.asarray(getattr(np, name)(np.asarray(x)))
+        numpy.testing.assert_allclose(found, getattr(numpy, name)(x), rtol=1e-14, atol=1e-16)
+    assert np.angle(np.asarray([1j, -1.0])).tolist() == [
+        numpy.float32(math.pi / 2),
+        numpy.float32(math.pi),
+    ]
+    assert np.angle(np.asarray([1j]), deg=True).tolist() == [90]
+
+
+# ---- complex types, on the host (H1) ---------------------------------------------------------------
+
+COMPLEX_ONE = [
+    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log", "log1p"),
+    *(
+        "log2",
+        "log10",
+        "reciprocal",
+        "sin",
+        "sinh",
+        "square",
+        "sqrt",
+        "tan",
+        "tanh",
+        "negative",
+        "sign",
+    ),
+    *("abs", "conj", "positive", "real", "imag", "isfinite", "isinf", "isnan", "round"),
+]
+COMPLEX_TWO = ["add", "subtract", "multiply", "divide", "pow", "equal", "not_equal"]
+
+
+@of_types([dtypes.complex64, dtypes.complex128])
+def test_H1_every_complex_function_of_the_standard_is_numpys(dtype: DType) -> None:
+    rng = numpy.random.default_rng(4)
+    z = (rng.normal(0, 2, 60) + 1j * rng.normal(0, 2, 60)).astype(dtype.numpy)
+    z[:6] = [0, 1, -1j, complex(inf, 1), complex(nan, 0), complex(-0.0, inf)]
+    tolerance = 1e-6 if dtype is dtypes.complex64 else 1e-14
+    with numpy.errstate(all="ignore"):
+        for name in COMPLEX_ONE:
+            found, expected = numpy.asarray(getattr(np, name)(np.asarray(z))), getattr(numpy, name)(z)
+            assert found.dtype == expected.dtype, name
+            numpy.testing.assert_allclose(found, expected, rtol=tolerance, err_msg=name)
+        for name in COMPLEX_TWO:
+            found = numpy.asarray(getattr(np, name)(np.asarray(z), z[::-1].copy()))
+            numpy.testing.assert_allclose(found, getattr(numpy, name)(z, z[::-1]), rtol=tolerance)
+
+
+PARTS = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, inf, -inf, nan]
+# Where the C library that NumPy asks and Python's cmath differ: signs that the standard leaves open,
+# and zeros that C23, and the standard, keep beside NaN and C99 does not.
+OPEN: dict[str, list[complex]] = {
+    "acos": [complex(inf, nan), complex(-inf, nan)],
+    "acosh": [complex(0, nan), complex(-0.0, nan)],
+    "asin": [complex(inf, nan), complex(-inf, nan)],
+    "atan": [complex(inf, nan), complex(-inf, nan)],
+    "cos": [complex(-0.0, nan)],
+    "cosh": [complex(nan, -0.0)],
+    "exp": [complex(-inf, -inf)],
+    "sin": [complex(nan, 0), complex(nan, inf), complex(nan, -inf)],
+    "sinh": [complex(-0.0, nan)],
+    "tan": [complex(-inf, inf), complex(-inf, -inf), complex(nan, 0), complex(nan, -0.0)],
+    "tanh": [complex(0, nan), complex(-0.0, nan), complex(inf, -inf), complex(-inf, -inf)],
+    **{name: [] for name in ("asinh", "atanh", "log", "log10", "sqrt")},
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_H1_special_values_of_complex_operands_are_cmaths(name: str) -> None:
+    compared = 0
+    for parts in itertools.product(PARTS, PARTS):
+        z = complex(*parts)
+        try:
+            expected = getattr(cmath, name)(z)
+        except (ValueError, OverflowError):
+            continue
+        if any(is_same(z.real, o.real) and is_same(z.imag, o.imag) for o in OPEN[name]):
+            continue
+        compared += 1
+        found = getattr(np, name)(np.asarray([z], "complex128")).tolist()[0]
+        for own, part in ((found.real, expected.real), (found.imag, expected.imag)):
+            near = math.isfinite(part) and part and math.isclose(own, part, rel_tol=1e-14)
+            assert is_same(own, part) or near, (name, z, found, expected)
+    assert compared > 50
+
+
+COMPLEX_SPECIAL: list[tuple[str, complex, complex]] = [
+    *(("expm1", z, z) for z in (0j, complex(0, -0.0), complex(inf, 0), complex(nan, 0))),
+    ("expm1", complex(1, inf), complex(nan, nan)),
+    ("expm1", complex(inf, 1), complex(inf, inf)),
+    ("expm1", complex(-inf, 2), complex(-1, 0)),
+    ("expm1", complex(-inf, nan), complex(-1, 0)),
+    ("log1p", complex(-1, 0), complex(-inf, 0)),
+    ("log1p", complex(inf, 1), complex(inf, 0)),
+    ("log1p", complex(inf, -0.0), complex(inf, -0.0)),
+    ("log1p", complex(-inf, 1), complex(inf, math.pi)),
+    ("log1p", complex(1, inf), complex(inf, math.pi / 2)),
+    ("log1p", complex(-inf, inf), complex(inf, 3 * math.pi / 4)),
+    ("log1p", complex(nan, inf), complex(inf, nan)),
+    ("log1p", complex(nan, 0), complex(nan, nan)),
+    ("sign", 0j, 0j),
+    ("sign", complex(nan, 0), complex(nan, nan)),
+    ("sign", 3 + 4j, 0.6 + 0.8j),
+    ("round", complex(2.5, -0.5), complex(2, -0.0)),
+    ("round", complex(inf, nan), complex(inf, nan)),
+    ("conj", complex(0, 0), complex(0, -0.0)),
+]
+
+
+@pytest.mark.parametrize(("name", "z", "expected"), COMPLEX_SPECIAL)
+def test_H1_special_values_of_complex_operands(name: str, z: complex, expected: complex) -> None:
+    found = getattr(np, name)(np.asarray([z], "complex128")).tolist()[0]
+    for own, part in ((found.real, expected.real), (found.imag, expected.imag)):
+        assert is_same(own, part) or (part and math.isclose(own, part, rel_tol=1e-15)), found
+
+
+def test_H1_what_complex_types_do_not_have_is_refused() -> None:
+    z = np.asarray([1 + 1j])
+    for name in (
+        "floor",
+        "ceil",
+        "trunc",
+        "signbit",
+        "cbrt",
+        "erf",
+        "frexp",
+        "modf",
+        "spacing",
+        "fabs",
+    ):
+        with pytest.raises(UnsupportedType, match="complex64"):
+            getattr(np, name)(z)
+    for name in (
+        "maximum",
+        "less",
+        "remainder",
+        "atan2",
+        "hypot",
+        "copysign",
+        "nextafter",
+        "logaddexp",
+    ):
+        with pytest.raises(UnsupportedType):
+            getattr(np, name)(z, z)
+
+
+# ---- promotion -------------------------------------------------------------------------------------
+
+BINARY = [
+    *(
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "floor_divide",
+        "remainder",
+        "pow",
+        "maximum",
+        "minimum",
+    ),
+    *("atan2", "copysign", "hypot", "logaddexp", "nextafter", "equal", "less", "bitwise_and"),
+    *("bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "logical_and"),
+]
+
+
+def test_C8_types_of_all_pairs_are_array_api_stricts() -> None:
+    """Wherever strict has a type. It raises for kinds that C8 lets meet: then the type is the float of
+    integers with floats, and the other one beside bool.
+    """
+    strict = pytest.importorskip("array_api_strict")
+    names = [t.name for t in DTYPES.values() if hasattr(strict, t.name)]
+    assert len(names) == 13
+    compared = 0
+    for name, (first, second) in itertools.product(BINARY, itertools.product(names, names)):
+        pair = [strict.empty(0, dtype=getattr(strict, t)) for t in (first, second)]
+        try:
+            expected = str(getattr(strict, name)(*pair).dtype).rpartition(".")[2]
+        except TypeError:
+            continue
+        compared += 1
+        found = getattr(np, name)(*(np.zeros(0, dtype=t) for t in (first, second)))
+        assert found.dtype.name == expected, (name, first, second)
+    assert compared > 800
+    assert (np.zeros(1, "int64") + np.zeros(1, "bfloat16")).dtype is np.bfloat16
+    assert np.atan2(np.zeros(1, "int64"), np.zeros(1, "int8")).dtype is np.float32
+
+
+@pytest.mark.parametrize(
+    "name", ["frexp", "modf", "spacing", "sinc", "round", "clip", "logical_not", "sign"]
+)
+def test_shapes_empty_scalar_and_not_contiguous(name: str) -> None:
+    function = getattr(np, name)
+    x = np.asarray(numpy.linspace(-4, 4, 24).reshape(2, 3, 4), "bfloat16")
+    for view in (x.T, x[:, ::2], x[0, 0, 0], x[:0], x[::-1]):
+        dense = np.asarray(view, copy=True)
+        results = zip(
+            *(r if isinstance(r := function(v), tuple) else (r,) for v in (view, dense)), strict=True
+        )
+        for found, expected in results:
+            assert found.shape == view.shape
+            assert found.tolist() == expected.tolist()
+
+
+def test_where_of_one_array_gives_indices() -> None:
+    (found,) = np.where(np.asarray([True, False, True]))
+    assert found.tolist() == [0, 2]
