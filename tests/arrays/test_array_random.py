@@ -88,6 +88,11 @@ def test_C1_a_draw_is_numpys_rounded_once(name: str, dtype: DType) -> None:
     assert words(found) == rounded(expected, dtype)
 
 
+def test_C1_a_draw_does_not_pass_through_float32() -> None:
+    value = 1 + 2**-8 + 2**-40  # by way of float32 it would become 1
+    assert np.random.default_rng(0).uniform(value, value, 2, dtype=np.bfloat16).tolist() == [1.0078125] * 2
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_every_float_type_is_drawn(dtype: DType) -> None:
     ours, theirs = pair()
