@@ -198,6 +198,8 @@ HOSTILE = {
     "record of another name": npy(header("[('brain', '<u2')]"), b"\0" * 4),
     "record of two": npy(header("[('bfloat16', '<u2'), ('x', '<u2')]"), b"\0" * 8),
     "code in the header": npy("__import__('os').abort()\n", b"\0" * 8),
+    "open bracket in the header": npy("{'descr': ('<f4',\n", b"\0" * 8),
+    "no Python in the header": npy("{'descr': '<f4' 1L}\n", b"\0" * 8),
     "long header": npy(header() + " " * 20000, b"\0" * 8),
     "unknown version": npy(header(), b"\0" * 8, b"\x09\x00"),
     "two as a bool": npy(header("'|b1'"), b"\x01\x02"),

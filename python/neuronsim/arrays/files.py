@@ -20,6 +20,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from tokenize import TokenError
 from typing import IO, Any, Literal, cast
 
 import numpy as np
@@ -50,6 +51,8 @@ _DAMAGED = (
     NotImplementedError,
     RuntimeError,
     MemoryError,
+    SyntaxError,
+    TokenError,
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
