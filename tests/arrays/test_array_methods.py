@@ -7,6 +7,8 @@ import inspect
 import math
 import operator
 import pickle
+import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -255,6 +257,16 @@ def test_astype_casts_as_casting_allows() -> None:
             x.astype(target, casting=casting)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="casting"):
         x.astype("int8", casting="none")  # type: ignore[arg-type]
+
+
+def test_arrays_are_weakly_referenced_and_small() -> None:
+    x = np.ones(3)
+    for y in (x[1:], x + x):
+        reference = weakref.ref(y)
+        assert reference() is y
+        assert sys.getsizeof(y) < 64
+    y = None
+    assert reference() is None
 
 
 def test_fill_sort_and_partition_are_in_place() -> None:

@@ -114,7 +114,7 @@ _run_binary = _core.run_binary
 class Array(FunctionMethods):
     """An n-dimensional array of one element type. Make one with `asarray`."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
     _dtype: DType
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
