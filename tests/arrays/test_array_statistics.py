@@ -134,7 +134,7 @@ def test_R7_quantile_is_its_formula(dtype: DType) -> None:
     assert found.dtype is dtype
     assert words(found) == expected
     # 100 q is exact for these.
-    assert words(np.percentile(x, [25, 50, 3.125])) == [expected[i] for i in (3, 5, 1)]
+    assert words(np.percentile(x, q=[25, 50, 3.125])) == [expected[i] for i in (3, 5, 1)]
 
 
 def words_of(x: Step) -> int:
@@ -242,7 +242,7 @@ def test_histogram_takes_numpys_arguments() -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_R2_weights_of_a_bin_are_summed_in_their_order(dtype: DType) -> None:
     rng = numpy.random.default_rng(7)
-    place, w = rng.integers(0, 3, 1100), sample(dtype, (1100,), seed=7)
+    place, w = rng.integers(0, 3, 300), sample(dtype, (300,), seed=7)
     place[5] = 4
     expected = []
     for i in range(6):

@@ -227,8 +227,8 @@ def _quantile(
 
 def quantile(
     x: Any,
-    q: Any,
     /,
+    q: Any,
     axis: Axis = None,
     out: Any = None,
     overwrite_input: bool = False,
@@ -250,8 +250,8 @@ def quantile(
 
 def percentile(
     x: Any,
-    q: Any,
     /,
+    q: Any,
     axis: Axis = None,
     out: Any = None,
     overwrite_input: bool = False,
@@ -264,8 +264,8 @@ def percentile(
 
 def nanquantile(
     x: Any,
-    q: Any,
     /,
+    q: Any,
     axis: Axis = None,
     out: Any = None,
     overwrite_input: bool = False,
@@ -278,8 +278,8 @@ def nanquantile(
 
 def nanpercentile(
     x: Any,
-    q: Any,
     /,
+    q: Any,
     axis: Axis = None,
     out: Any = None,
     overwrite_input: bool = False,
