@@ -413,6 +413,21 @@ def test_arange_takes_numpys_keywords() -> None:
     assert np.arange(3, dtype="bool").tolist() == [False, True, True]
 
 
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float64", "float8_e4m3"])
+def test_ends_that_are_negative_zero_have_numpys_sign(name: str) -> None:
+    def same(found: np.Array, expected: Any) -> bool:
+        return numpy.array_equal(numpy.signbit(numpy.asarray(found).astype(float)), expected)
+
+    for arguments in ((-0.0, -1.0, -0.25), (-0.0, 1.0, 0.25), (0.0, -1.0, -0.25), (-0.0, 0.0)):
+        found = np.arange(*arguments, dtype=name)
+        assert same(found, numpy.signbit(numpy.arange(*arguments)))
+    for start, stop in ((-0.0, -1), (-0.0, 1), (1, -0.0), (-1, -0.0), (-0.0, -0.0), (0.0, -0.0)):
+        for num in (1, 2, 3):
+            for endpoint in (True, False):
+                found = np.linspace(start, stop, num, endpoint, dtype=name)
+                assert same(found, numpy.signbit(numpy.linspace(start, stop, num, endpoint)))
+
+
 def test_linspace_has_numpys_shapes_and_ends() -> None:
     assert np.linspace(1, 2, 0).shape == (0,)
     assert np.linspace(1, 2, 1).tolist() == [1]

@@ -31,7 +31,14 @@ from neuronsim.arrays.array_object import (
 from neuronsim.arrays.axes import lengths
 from neuronsim.arrays.device import check_device
 from neuronsim.arrays.manipulation import broadcast_arrays, expand_dims, move_bits, moveaxis, stack
-from neuronsim.arrays.progressions import exact_fraction, length, progression, whole
+from neuronsim.arrays.progressions import (
+    exact_fraction,
+    is_negative_zero,
+    length,
+    progression,
+    whole,
+    write_negative_zero,
+)
 from neuronsim.dtypes import DType, DTypeLike, result_type
 from neuronsim.errors import InvalidArgument, OutOfMemory, UnsupportedType
 
@@ -253,7 +260,11 @@ def zeros_like(
     device: Any = None,
 ) -> Array:
     """Zeros of the shape, type and layout of `x` where they are not given."""
-    return full_like(x, 0, dtype, order, subok, shape, device=device)
+    a = asarray(x)
+    target = _chosen_type(a.dtype if dtype is None else dtype, device)
+    dims = a.shape if shape is None else lengths(shape)
+    data = _allocated(lambda: np.zeros_like(a.bits.data, target.storage, order, False, dims), dims)
+    return Array(ops.Bits(data, target))
 
 
 def ones_like(
@@ -266,7 +277,9 @@ def ones_like(
     device: Any = None,
 ) -> Array:
     """Ones of the shape, type and layout of `x` where they are not given."""
-    return full_like(x, 1, dtype, order, subok, shape, device=device)
+    a = asarray(x)
+    one = _one(_chosen_type(a.dtype if dtype is None else dtype, device))
+    return full_like(a, one, one.dtype, order, subok, shape)
 
 
 def empty_like(
@@ -332,7 +345,10 @@ def arange(
         beyond = count > 0 and max(a, a + (count - 1) * d) >= 2**63
         target = dtypes.uint64 if beyond else dtypes.int64
     _chosen_type(target, device)
-    return progression(a, d, count, target)
+    found = progression(a, d, count, target)
+    if is_negative_zero(first):
+        write_negative_zero(found, 0)
+    return found
 
 
 def linspace(
@@ -372,28 +388,27 @@ def linspace(
             values, by = np.linspace(a, b, count, endpoint, retstep=True, axis=axis)
         found, step = convert(asarray(values), target), convert(asarray(by), own)
     else:
-        steps = [
-            (Fraction(b) - Fraction(a)) / max(intervals, 1) for a, b in zip(starts, stops, strict=True)
-        ]
-        found = _lines(list(map(Fraction, starts)), steps, count, target, shape, axis)
-        step = _lines(steps, steps, 1, own, shape, 0).reshape(shape) if retstep else found
+        pairs = list(zip(starts, stops, strict=True))
+        steps = [(Fraction(b) - Fraction(a)) / max(intervals, 1) for a, b in pairs]
+        lines = [_line(*ends, d, count, endpoint, target) for ends, d in zip(pairs, steps, strict=True)]
+        if shape:
+            rows = stack(lines) if lines else zeros(0, target)
+            found = moveaxis(rows.reshape((*shape, count)), -1, axis)
+        else:
+            found = lines[0]
+        each = [progression(d, d, 1, own) for d in steps] if retstep else []
+        step = stack(each).reshape(shape) if each else zeros(shape, own)
     return (found, step if intervals else full(shape, math.nan, own)) if retstep else found
 
 
-def _lines(
-    starts: list[Fraction],
-    steps: list[Fraction],
-    count: int,
-    dtype: DType,
-    shape: tuple[int, ...],
-    axis: int,
-) -> Array:
-    """A progression for each element of an array of that shape, along the new `axis`."""
-    lines = [progression(*ends, count, dtype, math.floor) for ends in zip(starts, steps, strict=True)]
-    if not shape:
-        return lines[0]
-    rows = stack(lines).reshape((*shape, count)) if lines else zeros((*shape, count), dtype)
-    return moveaxis(rows, -1, axis)
+def _line(start: Any, stop: Any, step: Fraction, count: int, endpoint: bool, dtype: DType) -> Array:
+    found = progression(Fraction(start), step, count, dtype, math.floor)
+    # As start + 0 * step has it, and as the last value is `stop` itself.
+    if is_negative_zero(start) and step < 0:
+        write_negative_zero(found, 0)
+    if is_negative_zero(stop) and endpoint and count > 1:
+        write_negative_zero(found, -1)
+    return found
 
 
 def _on_host(x: Array) -> Any:
@@ -515,10 +530,10 @@ class Grid:
 
     def __getitem__(self, key: slice | tuple[slice, ...]) -> Any:
         if not isinstance(key, tuple):
-            return _line(key)
+            return _grid_line(key)
         if not key:
             raise InvalidArgument("a grid has at least one axis")
-        lines = common_arrays(*map(_line, key))
+        lines = common_arrays(*map(_grid_line, key))
         grid = meshgrid(*lines, indexing="ij", sparse=self._sparse)
         return grid if self._sparse else stack(grid)
 
@@ -526,7 +541,7 @@ class Grid:
 mgrid, ogrid = Grid(sparse=False), Grid(sparse=True)
 
 
-def _line(part: slice) -> Array:
+def _grid_line(part: slice) -> Array:
     if not isinstance(part, slice):
         raise UnsupportedType(f"a grid is made of slices, not of {part!r}")
     start = 0 if part.start is None else part.start

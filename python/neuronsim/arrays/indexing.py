@@ -192,7 +192,7 @@ def fill_diagonal(x: Any, value: Any, wrap: bool = False) -> None:
 
 
 def _int64(data: Any) -> Array:
-    return asarray(np.asarray(data, np.int64))
+    return Array(ops.Bits(np.asarray(data, np.int64), dtypes.int64))
 
 
 def _all_int64(arrays: Sequence[Any]) -> tuple[Array, ...]:

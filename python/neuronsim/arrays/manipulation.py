@@ -330,10 +330,10 @@ def _operands(arrays: Any, dtype: DTypeLike | None, casting: Casting, what: str)
     return [convert(a, target) for a in found]
 
 
-def _joined(name: str, arrays: Sequence[Array]) -> Array:
+def _joined(name: str, arrays: Sequence[Array], **axis: int) -> Array:
     """NumPy's function of that name on the bits of arrays of one type."""
     try:
-        data = getattr(np, name)([a.bits.data for a in arrays])
+        data = getattr(np, name)([a.bits.data for a in arrays], **axis)
     except (ValueError, IndexError) as error:
         raise refusal(f"{name} of {', '.join(str(a.bits.type) for a in arrays)}", error) from error
     return Array(ops.Bits(data, arrays[0].dtype))
@@ -372,11 +372,8 @@ def stack(
     casting: Casting = "same_kind",
 ) -> Array:
     """Arrays of one shape joined along a new axis, in their common type or in `dtype`."""
-    values = _operands(arrays, dtype, casting, "stack")
-    if any(v.shape != values[0].shape for v in values):
-        shapes = ", ".join(str(v.shape) for v in values)
-        raise InvalidArgument(f"stack: the arrays have one shape, not {shapes}")
-    return concat([expand_dims(v, axis) for v in values], axis, out)
+    found = _joined("stack", _operands(arrays, dtype, casting, "stack"), axis=axis)
+    return found if out is None else write(out, found, casting=casting)
 
 
 def vstack(

@@ -113,6 +113,16 @@ def _bracketed(start: int, stride: int, over: int, count: int, dtype: DType) -> 
     return Array(ops.Bits(low, dtype))
 
 
+def is_negative_zero(x: Any) -> bool:
+    return isinstance(x, float) and x == 0 and math.copysign(1, x) < 0
+
+
+def write_negative_zero(line: Array, place: int) -> None:
+    """Give the zero at an end of a line of floats its sign, which exact values do not have."""
+    if line.size and line.dtype.kind in ("float", "complex"):
+        line.bits.data[place] = _convert(np.array(-0.0), line.dtype).bits.data
+
+
 def length(start: Fraction, stop: Fraction, step: Fraction) -> int:
     """How many values lie in [start, stop): exact for integers, else as float64 division has it, which
     is how NumPy counts. Raises InvalidArgument for a step of 0 and for a count beyond any memory.
