@@ -76,19 +76,19 @@ def array(
 asanyarray = asarray
 
 
-def ascontiguousarray(x: Any, dtype: DTypeLike | None = None, *, like: Any = None) -> Array:
-    """`x` with at least one axis and its elements in row-major order; copied if they are not."""
-    return array(x, dtype, copy=None, order="C", ndmin=1)
+def ascontiguousarray(a: Any, dtype: DTypeLike | None = None, *, like: Any = None) -> Array:
+    """`a` with at least one axis and its elements in row-major order; copied if they are not."""
+    return array(a, dtype, copy=None, order="C", ndmin=1)
 
 
-def asfortranarray(x: Any, dtype: DTypeLike | None = None, *, like: Any = None) -> Array:
-    """`x` with at least one axis and its elements in column-major order; copied if they are not."""
-    return array(x, dtype, copy=None, order="F", ndmin=1)
+def asfortranarray(a: Any, dtype: DTypeLike | None = None, *, like: Any = None) -> Array:
+    """`a` with at least one axis and its elements in column-major order; copied if they are not."""
+    return array(a, dtype, copy=None, order="F", ndmin=1)
 
 
-def copy(x: Any, order: Order = "K", subok: bool = False) -> Array:
-    """An Array of a copy of `x`."""
-    return asarray(x, None, order, copy=True)
+def copy(a: Any, order: Order = "K", subok: bool = False) -> Array:
+    """An Array of a copy of `a`."""
+    return asarray(a, None, order, copy=True)
 
 
 def frombuffer(
@@ -191,6 +191,7 @@ def full(
 
 def full_like(
     x: Any,
+    /,
     fill_value: Any,
     dtype: DTypeLike | None = None,
     order: Order = "K",
@@ -252,6 +253,7 @@ def empty(
 
 def zeros_like(
     x: Any,
+    /,
     dtype: DTypeLike | None = None,
     order: Order = "K",
     subok: bool = True,
@@ -269,6 +271,7 @@ def zeros_like(
 
 def ones_like(
     x: Any,
+    /,
     dtype: DTypeLike | None = None,
     order: Order = "K",
     subok: bool = True,
@@ -284,6 +287,7 @@ def ones_like(
 
 def empty_like(
     x: Any,
+    /,
     dtype: DTypeLike | None = None,
     order: Order = "K",
     subok: bool = True,

@@ -66,7 +66,7 @@ def _stored(values: Any, x: Any) -> npt.NDArray[Any]:
 
 
 def take(
-    x: Any, indices: Any, /, axis: int | None = None, out: Any = None, mode: Mode = "raise"
+    x: Any, /, indices: Any, axis: int | None = None, out: Any = None, mode: Mode = "raise"
 ) -> Array:
     """The elements at `indices` along `axis`, or of all elements in a row if it is None. An index
     outside raises InvalidIndex, comes in on the other side ("wrap") or is the nearest one ("clip").
@@ -75,16 +75,16 @@ def take(
     return found if out is None else write(out, found)
 
 
-def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Array:
+def take_along_axis(x: Any, /, indices: Any, axis: int | None = -1) -> Array:
     """The elements at `indices`, which has as many axes as `x`, each in its own line along `axis`: what
     `argsort` gives sorts.
     """
     return move_bits(np.take_along_axis, x, _indices("take_along_axis", indices), axis)
 
 
-def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -> Array:
+def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Array:
     """The slices along `axis`, or elements in a row if it is None, for which the condition holds."""
-    a = asarray(x)
+    a = asarray(a)
     try:
         data = np.compress(truth(asarray(condition)), a.bits.data, axis)
     except (ValueError, IndexError) as error:
@@ -93,9 +93,9 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
     return found if out is None else write(out, found)
 
 
-def extract(condition: Any, x: Any) -> Array:
+def extract(condition: Any, arr: Any) -> Array:
     """The elements for which the condition, of as many elements, holds."""
-    return compress(asarray(condition).reshape(-1), x)
+    return compress(asarray(condition).reshape(-1), arr)
 
 
 def choose(a: Any, choices: Any, out: Any = None, mode: Mode = "raise") -> Array:
@@ -163,19 +163,19 @@ def piecewise(
 # ---- placing ---------------------------------------------------------------------------------------
 
 
-def put(x: Any, indices: Any, values: Any, mode: Mode = "raise") -> None:
-    """Write `values`, converted by rules C and repeated, at `indices` of all elements in a row."""
-    _written("put", x, _indices("put", indices), _stored(values, x), mode=mode)
+def put(a: Any, ind: Any, v: Any, mode: Mode = "raise") -> None:
+    """Write `v`, converted by rules C and repeated, at `ind` of all elements in a row."""
+    _written("put", a, _indices("put", ind), _stored(v, a), mode=mode)
 
 
-def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None) -> None:
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
     """Write `values`, converted by rules C and broadcast, where `take_along_axis` reads."""
-    _written("put_along_axis", x, _indices("put_along_axis", indices), _stored(values, x), axis)
+    _written("put_along_axis", arr, _indices("put_along_axis", indices), _stored(values, arr), axis)
 
 
-def place(x: Any, mask: Any, values: Any) -> None:
-    """Write `values`, converted by rules C, one after the other and repeated, where the mask holds."""
-    _written("place", x, truth(asarray(mask)), _stored(values, x).reshape(-1))
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    """Write `vals`, converted by rules C, one after the other and repeated, where the mask holds."""
+    _written("place", arr, truth(asarray(mask)), _stored(vals, arr).reshape(-1))
 
 
 def putmask(x: Any, /, mask: Any, values: Any) -> None:
@@ -183,9 +183,9 @@ def putmask(x: Any, /, mask: Any, values: Any) -> None:
     _written("putmask", x, truth(asarray(mask)), _stored(values, x))
 
 
-def fill_diagonal(x: Any, value: Any, wrap: bool = False) -> None:
-    """Write `value`, converted by rules C and repeated, on the diagonal; `wrap`: again below."""
-    _written("fill_diagonal", x, _stored(value, x), wrap)
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    """Write `val`, converted by rules C and repeated, on the diagonal; `wrap`: again below."""
+    _written("fill_diagonal", a, _stored(val, a), wrap)
 
 
 # ---- indices ---------------------------------------------------------------------------------------
@@ -209,14 +209,14 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
     return _all_int64(truth(a).nonzero())
 
 
-def flatnonzero(x: Any) -> Array:
+def flatnonzero(a: Any) -> Array:
     """The indices, of all elements in a row, of those other than zero."""
-    return _int64(np.flatnonzero(truth(asarray(x))))
+    return _int64(np.flatnonzero(truth(asarray(a))))
 
 
-def argwhere(x: Any) -> Array:
+def argwhere(a: Any) -> Array:
     """The indices of the elements other than zero, a row for each."""
-    return _int64(np.argwhere(truth(asarray(x))))
+    return _int64(np.argwhere(truth(asarray(a))))
 
 
 def ix_(*args: Any) -> tuple[Array, ...]:
@@ -262,9 +262,9 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     return _all_int64(np.diag_indices(n, ndim))
 
 
-def diag_indices_from(x: Any) -> tuple[Array, ...]:
+def diag_indices_from(arr: Any) -> tuple[Array, ...]:
     """`diag_indices` of an array of at least two axes of one length."""
-    a = asarray(x)
+    a = asarray(arr)
     if a.ndim < 2 or len({*a.shape}) != 1:
         raise InvalidArgument(f"diag_indices_from of {a.bits.type}: at least two axes of one length")
     return diag_indices(a.shape[0], a.ndim)
@@ -287,19 +287,19 @@ def _matrix_shape(name: str, x: Any) -> tuple[int, int]:
     return a.shape[0], a.shape[1]
 
 
-def tril_indices_from(x: Any, k: int = 0) -> tuple[Array, ...]:
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Array, ...]:
     """`tril_indices` of the shape of a matrix."""
-    rows, columns = _matrix_shape("tril_indices_from", x)
+    rows, columns = _matrix_shape("tril_indices_from", arr)
     return tril_indices(rows, k, columns)
 
 
-def triu_indices_from(x: Any, k: int = 0) -> tuple[Array, ...]:
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Array, ...]:
     """`triu_indices` of the shape of a matrix."""
-    rows, columns = _matrix_shape("triu_indices_from", x)
+    rows, columns = _matrix_shape("triu_indices_from", arr)
     return triu_indices(rows, k, columns)
 
 
-def ndenumerate(x: Any) -> Iterator[tuple[tuple[int, ...], Array]]:
+def ndenumerate(arr: Any) -> Iterator[tuple[tuple[int, ...], Array]]:
     """The index and the element, an array without axes, of each element in row-major order."""
-    a = asarray(x)
+    a = asarray(arr)
     return ((index, a[index]) for index in np.ndindex(a.shape))

@@ -64,19 +64,19 @@ def refusal(what: str, error: Exception) -> InvalidArgument:
 # ---- shapes ----------------------------------------------------------------------------------------
 
 
-def shape(x: Any) -> tuple[int, ...]:
+def shape(a: Any) -> tuple[int, ...]:
     """The length of each axis."""
-    return asarray(x).shape
+    return asarray(a).shape
 
 
-def ndim(x: Any) -> int:
+def ndim(a: Any) -> int:
     """The number of axes."""
-    return asarray(x).ndim
+    return asarray(a).ndim
 
 
-def size(x: Any, axis: Axis = None) -> int:
+def size(a: Any, axis: Axis = None) -> int:
     """The number of elements, or the length of an axis, or the product of those of several."""
-    a = asarray(x)
+    a = asarray(a)
     return math.prod(a.shape[d] for d in reduced_axes(a, axis))
 
 
@@ -98,14 +98,14 @@ def reshape(
     return Array(ops.Bits(found.bits.data.copy(order), a.dtype)) if copy and shared else found
 
 
-def ravel(x: Any, order: Order | Literal["K"] = "C") -> Array:
+def ravel(a: Any, order: Order | Literal["K"] = "C") -> Array:
     """All elements in one axis: a view where one is possible."""
-    return move_bits(np.ravel, x, order)
+    return move_bits(np.ravel, a, order)
 
 
-def resize(x: Any, new_shape: int | Sequence[int]) -> Array:
+def resize(a: Any, new_shape: int | Sequence[int]) -> Array:
     """The elements again and again until they fill `new_shape`; zeros if there are none."""
-    return move_bits(np.resize, x, lengths(new_shape))
+    return move_bits(np.resize, a, lengths(new_shape))
 
 
 def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Array:
@@ -178,9 +178,9 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
     return Array(ops.apply("transpose", [a.bits], dimensions=order))
 
 
-def transpose(x: Any, axes: Sequence[int] | None = None) -> Array:
+def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     """NumPy's transpose: `permute_dims`, or the reversal of all axes."""
-    a = asarray(x)
+    a = asarray(a)
     return permute_dims(a, tuple(reversed(range(a.ndim))) if axes is None else axes)
 
 
@@ -192,16 +192,16 @@ def matrix_transpose(x: Any, /) -> Array:
     return swapaxes(a, -1, -2)
 
 
-def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
+def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     """The array with two axes exchanged."""
-    a = asarray(x)
+    a = asarray(a)
     order = list(range(a.ndim))
     i, j = one_axis(a, axis1), one_axis(a, axis2)
     order[i], order[j] = j, i
     return permute_dims(a, order)
 
 
-def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int], /) -> Array:
+def moveaxis(x: Any, /, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """The array with the axes `source` at the places `destination`, the others in their order."""
     a = asarray(x)
     sources, places = (
@@ -218,9 +218,9 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return permute_dims(a, order)
 
 
-def rollaxis(x: Any, axis: int, start: int = 0) -> Array:
+def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     """The array with `axis` moved before the axis `start`."""
-    a = asarray(x)
+    a = asarray(a)
     at = one_axis(a, axis)
     if not -a.ndim <= start <= a.ndim:
         raise InvalidIndex(f"rollaxis before axis {start} of {a.bits.type}")
@@ -234,19 +234,19 @@ def flip(x: Any, /, axis: Axis = None) -> Array:
     return Array(ops.apply("reverse", [a.bits], dimensions=reduced_axes(a, axis)))
 
 
-def fliplr(x: Any) -> Array:
+def fliplr(m: Any) -> Array:
     """A view with the second axis reversed."""
-    return flip(x, 1)
+    return flip(m, 1)
 
 
-def flipud(x: Any) -> Array:
+def flipud(m: Any) -> Array:
     """A view with the first axis reversed."""
-    return flip(x, 0)
+    return flip(m, 0)
 
 
-def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """The array turned by k right angles, from the first of two axes to the second."""
-    a = asarray(x)
+    a = asarray(m)
     if len(axes) != 2 or len(reduced_axes(a, tuple(axes))) != 2:
         raise InvalidArgument(f"rot90 turns from one axis to another, not {axes}")
     first, second = axes
@@ -266,7 +266,7 @@ def roll(x: Any, /, shift: int | Sequence[int], axis: Axis = None) -> Array:
     return move_bits(np.roll, x, shift, axis)
 
 
-def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
+def repeat(x: Any, /, repeats: Any, axis: int | None = None) -> Array:
     """Every element, or slice along `axis`, as often as `repeats` says, one number or one for each.
 
     >>> repeat(asarray([1, 2]), asarray([1, 3])).tolist()
@@ -279,18 +279,18 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
     return move_bits(np.repeat, x, counts.bits.data.astype(np.int64), axis)
 
 
-def tile(x: Any, repetitions: int | Sequence[int], /) -> Array:
-    """The array side by side as often as `repetitions` says for each axis, the last ones if fewer."""
-    return move_bits(np.tile, x, lengths(repetitions))
+def tile(x: Any, /, reps: int | Sequence[int]) -> Array:
+    """The array side by side as often as `reps` says for each axis, the last ones if fewer."""
+    return move_bits(np.tile, x, lengths(reps))
 
 
-def trim_zeros(x: Any, trim: str = "fb", axis: Axis = None) -> Array:
+def trim_zeros(filt: Any, trim: str = "fb", axis: Axis = None) -> Array:
     """A view without the zeros at the front ("f") and the back ("b") of the axes, all of them if None.
 
     >>> trim_zeros(asarray([0.0, 1.0, 0.0, 2.0, -0.0])).tolist()
     [1.0, 0.0, 2.0]
     """
-    a = asarray(x)
+    a = asarray(filt)
     ends = trim.lower()
     if ends not in ("f", "b", "fb", "bf"):
         raise InvalidArgument(f"trim_zeros: trim is 'f', 'b' or both, not {trim!r}")
@@ -429,9 +429,9 @@ def block(arrays: Any) -> Array:
     return Array(ops.Bits(data, values[0].dtype))
 
 
-def append(x: Any, values: Any, axis: int | None = None) -> Array:
+def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     """`concat` of two: all their elements in a row if `axis` is None."""
-    return concat(common_arrays(x, values), axis)
+    return concat(common_arrays(arr, values), axis)
 
 
 def _native(places: Any) -> Any:
@@ -439,17 +439,17 @@ def _native(places: Any) -> Any:
     return np.asarray(places) if isinstance(places, Array) else places
 
 
-def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
-    """A copy with `values`, converted to the type of `x`, before the places `obj` along `axis`, or of
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
+    """A copy with `values`, converted to the type of `arr`, before the places `obj` along `axis`, or of
     all elements in a row if it is None.
     """
-    a = asarray(x)
+    a = asarray(arr)
     return move_bits(np.insert, a, _native(obj), asarray(values, a.dtype).bits.data, axis)
 
 
-def delete(x: Any, obj: Any, axis: int | None = None) -> Array:
+def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     """A copy without the places `obj` along `axis`, or of all elements in a row if it is None."""
-    return move_bits(np.delete, x, _native(obj), axis)
+    return move_bits(np.delete, arr, _native(obj), axis)
 
 
 def copyto(dst: Any, src: Any, casting: Casting = "same_kind", where: Any = True) -> None:
@@ -471,34 +471,34 @@ def _parts(name: str, x: Any, indices_or_sections: Any, **axis: int) -> list[Arr
     return [Array(ops.Bits(p, a.dtype)) for p in parts]
 
 
-def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Views of the parts along an axis: as many as an integer says, the first ones longer by one where
     it does not divide the length; or cut before each index of a sequence.
 
     >>> [p.tolist() for p in array_split(asarray([1, 2, 3]), 2)]
     [[1, 2], [3]]
     """
-    return _parts("array_split", x, indices_or_sections, axis=axis)
+    return _parts("array_split", ary, indices_or_sections, axis=axis)
 
 
-def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """`array_split` that raises InvalidArgument where the parts are not of one length."""
-    return _parts("split", x, indices_or_sections, axis=axis)
+    return _parts("split", ary, indices_or_sections, axis=axis)
 
 
-def hsplit(x: Any, indices_or_sections: Any) -> list[Array]:
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """`split` along the second axis, of a vector along its only one."""
-    return _parts("hsplit", x, indices_or_sections)
+    return _parts("hsplit", ary, indices_or_sections)
 
 
-def vsplit(x: Any, indices_or_sections: Any) -> list[Array]:
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """`split` of an array of at least two axes along the first one."""
-    return _parts("vsplit", x, indices_or_sections)
+    return _parts("vsplit", ary, indices_or_sections)
 
 
-def dsplit(x: Any, indices_or_sections: Any) -> list[Array]:
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """`split` of an array of at least three axes along the third one."""
-    return _parts("dsplit", x, indices_or_sections)
+    return _parts("dsplit", ary, indices_or_sections)
 
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Array, ...]:

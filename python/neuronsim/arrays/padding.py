@@ -35,16 +35,16 @@ _KEYWORDS = {
 }
 
 
-def pad(x: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Array:
-    """`x` with `pad_width` more elements on each side: a number, (before, after), or such a pair for
-    each axis; or a dict from axes to these. Modes and keywords are NumPy's.
+def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Array:
+    """`array` with `pad_width` more elements on each side: a number, (before, after), or such a pair
+    for each axis; or a dict from axes to these. Modes and keywords are NumPy's.
 
     "constant" (`constant_values`, by rules C), "edge", "reflect", "symmetric", "wrap" and "empty"
     (zeros) move bits. "maximum", "minimum" and "mean" (of integers rounded) reduce the `stat_length`
     elements at that side, "linear_ramp" is `linspace` from `end_values`. Raises UnsupportedOperator for
     "median", for odd reflections and for functions.
     """
-    a = asarray(x)
+    a = asarray(array)
     known = {*_MOVING, *_STATISTICS, "linear_ramp"}
     if not isinstance(mode, str) or mode == "median" or kwargs.get("reflect_type", "even") != "even":
         raise UnsupportedOperator(f"pad: modes are {', '.join(sorted(known))}, not {mode!r} {kwargs}")
