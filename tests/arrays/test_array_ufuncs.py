@@ -220,17 +220,19 @@ def test_other_folds_round_every_step(name: str) -> None:
 def test_at_applies_one_index_after_the_other_R5() -> None:
     """Each application is rounded to the type, as the twin rounds it."""
     indices = [0, 2, 0, 0, 5, 2, 0]
-    addends = [0x3B80, 0x3C10, 0x3B80, 0x3B81, 0x4120, 0xBE23, 0x3B80]
-    expected = B.tolist()
-    for i, w in zip(indices, addends, strict=True):
-        expected[i] = step("add", expected[i], w)
+    addends = [0x4380, 0x3C10, 0xC380, 0x3B81, 0x4120, 0xBE23, 0x3B80]  # the first 256, the third -256
+
+    def applied(pairs: Any) -> list[int]:
+        expected = B.tolist()
+        for i, w in pairs:
+            expected[i] = step("add", expected[i], w)
+        return expected
+
+    pairs = list(zip(indices, addends, strict=True))
     x = bfloat16(B.copy())
     assert np.add.at(x, indices, bfloat16(addends)) is None
-    assert words(x) == expected
-    # The control: one sum of all addends is another number.
-    assert (
-        expected[0] != words(bfloat16(B) + np.add.reduce(bfloat16(addends)[numpy.equal(indices, 0)]))[0]
-    )
+    assert words(x) == applied(pairs)
+    assert applied(pairs) != applied(pairs[::-1])  # the control
 
 
 def test_at_takes_every_index_and_views() -> None:
