@@ -163,11 +163,15 @@ def test_wrong_calls_are_type_errors_that_name_the_function() -> None:
 # ---- methods -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", INTEGER_PAIRS)
 @pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1)])
-def test_reduce_of_integers_is_numpys(name: str, axis: Any) -> None:
-    if name == "subtract" and axis in (None, (0, 1)):
-        pytest.skip("NumPy has no order of several axes for it")
+def test_reduce_of_integers_is_numpys(axis: Any) -> None:
+    for name in INTEGER_PAIRS:
+        # Of several axes NumPy has no order of subtractions.
+        if name != "subtract" or axis in (0, 1, -1):
+            check_reduce(name, axis)
+
+
+def check_reduce(name: str, axis: Any) -> None:
     theirs, ours = getattr(numpy, name), getattr(np, name)
     for x in (N, N.T[::2], N[:, :1]):
         for keepdims in (False, True):

@@ -73,7 +73,9 @@ def _is_finite_complex(z: Array) -> Array:
 def _sign_of_float(x: Array) -> Array:
     """The sign of -0: the row has -0, arrays +0 (E9)."""
     found = apply_elementwise("sign", x)
-    return apply_elementwise("select", apply_elementwise("equal", found, 0), 0, found)
+    words = found.bits.data.view(f"u{found.dtype.itemsize}")
+    words[words == 1 << (8 * found.dtype.itemsize - 1)] = 0
+    return found
 
 
 def _as_float(name: str) -> Callable[[Array], Array]:
@@ -185,10 +187,11 @@ def _select(condition: Any, x1: Any, x2: Any) -> Array:
     return apply_elementwise("select", condition, x1, x2)
 
 
-def _truth(x: Any) -> Any:
-    """Whether elements are not zero; NaN is not."""
-    is_bool = type(x) is Array and x.dtype is dtypes.boolean
-    return x if is_bool else apply_elementwise("not_equal", x, False)
+def _truth(x: Any) -> Array:
+    """Whether elements are not zero (C6); NaN is not."""
+    if type(x) is Array and x.dtype.kind != "complex":
+        return convert(x, dtypes.boolean)
+    return apply_elementwise("not_equal", x, False)
 
 
 @_ufunc(predicate=True)
