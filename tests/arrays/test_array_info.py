@@ -83,9 +83,8 @@ def test_there_is_one_device() -> None:
 @pytest.mark.parametrize("device", ["cpu", "trn2", "", 1, (1, 0)], ids=repr)
 def test_other_devices_are_refused(device: Any) -> None:
     info = np.__array_namespace_info__()
-    for call in (check_device, np.check_device):
-        with pytest.raises(InvalidArgument, match="device"):
-            call(device)
+    with pytest.raises(InvalidArgument, match="device"):
+        check_device(device)
     with pytest.raises(ValueError, match="device"):
         info.dtypes(device=device)
     with pytest.raises(ValueError, match="device"):

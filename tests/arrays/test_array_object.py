@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy
 import pytest
 
 import neuronsim as np
-from neuronsim.arrays.array_object import common_arrays, is_cast, write
+from neuronsim.arrays.array_object import common_arrays, write
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, UnsupportedType
 
@@ -170,23 +169,6 @@ def test_write_where_and_into_ndarrays() -> None:
         write([0.0], 1)
     with pytest.raises(InvalidArgument, match="copy"):
         write(numpy.zeros(2, ">f4"), 1)
-
-
-NATIVE = [t for t in DTYPES.values() if t.storage == t.numpy and t is not np.tfloat32]
-
-
-@pytest.mark.parametrize("casting", ["no", "equiv", "safe", "same_kind", "unsafe"])
-def test_casts_are_numpys_where_it_has_both_types(casting: Any) -> None:
-    exceptions = {
-        # NumPy asks for a float that holds every integer; here a float array's type wins (C8).
-        (a, b)
-        for a in NATIVE
-        for b in NATIVE
-        if casting == "safe" and a.kind in ("signed", "unsigned") and b.kind in ("float", "complex")
-    }
-    for a, b in itertools.product(NATIVE, NATIVE):
-        if (a, b) not in exceptions:
-            assert is_cast(a, b, casting) == numpy.can_cast(a.numpy, b.numpy, casting), (a, b)
 
 
 def test_common_arrays_have_one_type_and_their_own_shapes() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from numbers import Real
 from types import ModuleType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from neuronsim import _core, dtypes, ops
 from neuronsim.arrays.device import TRN1, Device, check_device
 from neuronsim.arrays.methods import FunctionMethods, function_named
-from neuronsim.dtypes import DType, DTypeLike, as_dtype, result_type
+from neuronsim.dtypes import Casting, DType, DTypeLike, as_dtype, can_cast, result_type
 from neuronsim.errors import IntegerOverflow, InvalidArgument, InvalidIndex, UnsupportedType
 from neuronsim.profiles import Profile, current_profile
 from neuronsim.reference.formats import exact as exact_number
@@ -872,30 +872,9 @@ def common_arrays(*operands: Any) -> list[Array]:
     return [convert(a, common) for a in arrays]
 
 
-_KINDS = ("bool", "unsigned", "signed", "float", "complex")
-Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
-_CASTINGS: tuple[Casting, ...] = get_args(Casting)
-
-
-def is_cast(source: DType, target: DType, casting: Casting = "same_kind") -> bool:
-    """Whether NumPy's `casting` lets a value of one type become one of another: "safe" where the
-    lattice says so, "same_kind" where its kind is not of a lower order, "unsafe" always.
-    """
-    if casting not in _CASTINGS:
-        raise InvalidArgument(f"casting is one of {', '.join(_CASTINGS)}, not {casting!r}")
-    if source is target or casting == "unsafe":
-        return True
-    if casting == "same_kind":
-        return _KINDS.index(source.kind) <= _KINDS.index(target.kind)
-    try:
-        return casting == "safe" and result_type(source, target) is target
-    except UnsupportedType:
-        return False
-
-
 def check_cast(source: DType, target: DType, casting: Casting) -> None:
     """Raises UnsupportedType where `casting` does not let one type become the other."""
-    if not is_cast(source, target, casting):
+    if not can_cast(source, target, casting):
         raise UnsupportedType(
             f"{source.name} to {target.name} is no {casting!r} cast: say casting='unsafe', or convert "
             "with astype"

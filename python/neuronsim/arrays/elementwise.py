@@ -19,7 +19,6 @@ import numpy.typing as npt
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import (
     Array,
-    Casting,
     apply_elementwise,
     array_type,
     asarray,
@@ -33,7 +32,7 @@ from neuronsim.arrays.array_object import (
 from neuronsim.arrays.manipulation import broadcast_to
 from neuronsim.arrays.steps import in_float32
 from neuronsim.arrays.ufuncs import Ufunc
-from neuronsim.dtypes import DTypeLike
+from neuronsim.dtypes import Casting, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType
 
 # What NumPy has no name for (E3).

@@ -15,7 +15,7 @@ from neuronsim.arrays.device import TRN1, Device, check_device
 from neuronsim.arrays.types import isdtype
 from neuronsim.dtypes import DTYPES, DType
 
-__all__ = ["__array_namespace_info__", "check_device"]
+__all__ = ["__array_namespace_info__"]
 
 # The standard's types; DTYPES has the device's formats as well.
 _STANDARD = (

@@ -17,16 +17,14 @@ import numpy.typing as npt
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import (
     Array,
-    Casting,
     array_type,
     asarray,
     common_arrays,
     convert,
-    is_cast,
     write,
 )
 from neuronsim.arrays.axes import Axis, integers, lengths, one_axis, reduced_axes
-from neuronsim.dtypes import DTypeLike
+from neuronsim.dtypes import Casting, DTypeLike, can_cast
 from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
 
 __all__ = [
@@ -325,7 +323,7 @@ def _operands(arrays: Any, dtype: DTypeLike | None, casting: Casting, what: str)
         return common_arrays(*given)
     found, target = [asarray(x) for x in given], array_type(dtype)
     for a in found:
-        if not is_cast(a.dtype, target, casting):
+        if not can_cast(a.dtype, target, casting):
             raise UnsupportedType(f"{what}: {a.dtype.name} to {target.name} is no {casting!r} cast")
     return [convert(a, target) for a in found]
 

@@ -7,7 +7,6 @@ Array(6., dtype=float16)
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -31,7 +30,7 @@ from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
 from neuronsim.arrays.manipulation import broadcast_to, concat, truth
 from neuronsim.arrays.steps import in_float32
 from neuronsim.dtypes import DType, DTypeLike
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import InvalidArgument, UnsupportedType, warn
 
 __all__ = [
     *("all", "amax", "amin", "any", "count_nonzero", "cumprod", "cumsum", "cumulative_prod"),
@@ -563,7 +562,7 @@ def _nan_limit(
     found = _reduce(reducer, x, axes, True, None, start, mask)
     is_empty = np.count_nonzero(mask, axis=axes, keepdims=True) == 0
     if initial is None and is_empty.any():
-        warnings.warn(f"{reducer} of nothing but NaN is NaN", RuntimeWarning, stacklevel=3)
+        warn(f"{reducer} of nothing but NaN is NaN")
         found = _or_else(found, ~is_empty, asarray(math.nan, x.dtype))
     return _finished(x, found, axes, keepdims, out)
 

@@ -7,7 +7,6 @@ Array(2.5, dtype=bfloat16)
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +37,7 @@ from neuronsim.arrays.reductions import all as all_of
 from neuronsim.arrays.reductions import diff, is_not_nan, max, mean, min, sum  # noqa: A004
 from neuronsim.arrays.steps import in_float32
 from neuronsim.dtypes import DTypeLike
-from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
+from neuronsim.errors import InvalidArgument, UnsupportedType, nearest, warn
 
 __all__ = [
     *("average", "bincount", "corrcoef", "cov", "digitize", "histogram", "histogram_bin_edges"),
@@ -120,7 +119,7 @@ def _by_places(
     counts = numbers if ignore_nan else np.full_like(numbers, rows.shape[-1])
     undefined = (counts == 0) if ignore_nan else (numbers < counts)
     if ignore_nan and undefined.any():
-        warnings.warn("a quantile of nothing but NaN is NaN", RuntimeWarning, stacklevel=4)
+        warn("a quantile of nothing but NaN is NaN")
     low, high, weight = places(np.maximum(counts, 1))
     first, second = (moveaxis(take_along_axis(rows, np.moveaxis(p, 0, -1)), -1, 0) for p in (low, high))
     found = join(first, second, weight)
@@ -503,7 +502,7 @@ def _covariance(
         taken = total if aweights is None else sum(weights * aweights)
         divisor = total - less * taken / total
     if not (divisor.real if divisor.dtype.kind == "complex" else divisor) > 0:
-        warnings.warn("cov of no degree of freedom (n <= ddof)", RuntimeWarning, stacklevel=5)
+        warn("cov of no degree of freedom (n <= ddof)")
         divisor = asarray(0.0, divisor.dtype)
     conjugate = centred.bits.data.conj() if centred.dtype.kind == "complex" else centred.bits.data
     product = matmul(weighted, Array(ops.Bits(conjugate.T, centred.dtype)))

@@ -14,19 +14,17 @@ import numpy.typing as npt
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import (
     Array,
-    Casting,
     apply_elementwise,
     array_type,
     asarray,
     convert,
-    is_cast,
     is_weak,
     weak_type,
     write,
 )
 from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
 from neuronsim.arrays.methods import function_named
-from neuronsim.dtypes import DType, DTypeLike
+from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast
 from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType, nearest
 
 # The reductions and cumulative functions that are functions of their own.
@@ -147,7 +145,7 @@ class Ufunc:
             a = asarray(x)
             # A Python number has no width of its own (C8), an integer no sign.
             source = dtypes.uint8 if is_weak(x) and isinstance(x, int) else a.dtype
-            if not is_cast(source, target, "same_kind" if is_weak(x) else casting):
+            if not can_cast(source, target, "same_kind" if is_weak(x) else casting):
                 raise UnsupportedType(
                     f"{self.__name__} in {target.name} of an operand of {a.dtype.name} is no "
                     f"{casting!r} cast: convert it with astype"
@@ -253,7 +251,7 @@ class Ufunc:
             where = places.ravel()[chosen]
             old = Array(ops.Bits(data.flat[where], target.dtype))
             new = self._compute(old, *(Array(ops.Bits(v.bits.data[chosen], v.dtype)) for v in operands))
-            if not is_cast(new.dtype, target.dtype):
+            if not can_cast(new.dtype, target.dtype, "same_kind"):
                 raise UnsupportedType(
                     f"{self.__name__}.at gives {new.dtype.name}, which an array of {target.dtype.name} "
                     "does not take: convert the array with astype first"
