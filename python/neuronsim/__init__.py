@@ -13,8 +13,6 @@ Array([[3., 3.],
 from __future__ import annotations
 
 import importlib
-import os
-import zipfile
 from typing import Any
 
 from neuronsim.arrays import *  # noqa: F403
@@ -23,7 +21,6 @@ from neuronsim.arrays import fft, linalg, nn
 from neuronsim.arrays.array_object import Array, default_dtype, set_default_dtype
 from neuronsim.arrays.constants import e, euler_gamma, inf, nan, newaxis, pi
 from neuronsim.arrays.device import Device
-from neuronsim.arrays.files import load as _load_arrays
 from neuronsim.arrays.types import (
     bool_,
     byte,
@@ -91,6 +88,7 @@ _LAZY = {
     "calibrate": "neuronsim.api",
     "compile": "neuronsim.api",
     "lint": "neuronsim.api",
+    "load": "neuronsim.api",
     "plan": "neuronsim.api",
     "tune": "neuronsim.api",
     "CompiledProgram": "neuronsim.program",
@@ -118,7 +116,7 @@ __all__ = [
     *("Array", "DType", "Device", "NeuronSimError", "Profile", "WindowDimension", "available_isas"),
     *("bfloat16", "complex64", "complex128", "current_profile", "default_dtype", "float8_e3m4"),
     *("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64", "int8"),
-    *("bool", "int16", "int32", "int64", "isa", "fft", "linalg", "load", "nn", "num_threads"),
+    *("bool", "int16", "int32", "int64", "isa", "fft", "linalg", "nn", "num_threads"),
     "seed_rounding",
     *("set_default_dtype", "set_isa", "set_num_threads", "tfloat32", "uint8", "uint16", "uint32"),
     *("uint64", "use_profile", "e", "euler_gamma", "inf", "nan", "ndarray", "newaxis", "pi"),
@@ -127,27 +125,6 @@ __all__ = [
     *("signedinteger", "single", "ubyte", "uint", "uintc", "uintp", "ulong", "ulonglong"),
     *("unsignedinteger", "ushort"),
 ]
-
-
-def load(file: Any, mmap_mode: Any = None, allow_pickle: Any = False, *, dtype: Any = None) -> Any:
-    """The arrays of a `.npy` or `.npz` file, or the program that `CompiledProgram.save` wrote.
-
-    See `neuronsim.arrays.files.load` and `neuronsim.program.load`.
-    """
-    if _is_program(file):
-        return importlib.import_module("neuronsim.program").load(file)
-    return _load_arrays(file, mmap_mode, allow_pickle, dtype=dtype)
-
-
-def _is_program(file: Any) -> Any:
-    if not isinstance(file, str | os.PathLike):
-        return False
-    if os.fspath(file).endswith(".nsim"):
-        return True
-    if not zipfile.is_zipfile(file):
-        return False
-    with zipfile.ZipFile(file) as archive:
-        return "program.json" in archive.namelist()
 
 
 def __getattr__(name: str) -> Any:

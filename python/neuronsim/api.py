@@ -11,12 +11,15 @@ import itertools
 import os
 import shlex
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from neuronsim import dtypes, ops, processor
+from neuronsim.arrays import files
+from neuronsim.arrays.array_object import Array
 from neuronsim.casting.flags import (
     AUTO_CASTS,
     CASTING,
@@ -33,6 +36,7 @@ from neuronsim.casting.plans.plan import Plan, check_plan, load_plan, make_plan
 from neuronsim.casting.policies.calibration import Calibration, make_calibration
 from neuronsim.casting.policies.policy import Policy, policy_of
 from neuronsim.casting.policies.policy_file import load_policy
+from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import (
     FlagWarning,
     InvalidFlag,
@@ -49,7 +53,8 @@ from neuronsim.profiles import (
     Profile,
     default_profile,
 )
-from neuronsim.program import CompiledProgram, Setup, checked_replicas, load
+from neuronsim.program import CompiledProgram, Setup, checked_replicas
+from neuronsim.program import load as load_program
 from neuronsim.targets import SAME_CORE, TARGETS, Release, Target, find_release, find_target
 from neuronsim.tuning.dataset import (
     Dataset,
@@ -500,6 +505,30 @@ def tune(
         )
     finally:
         processor.set_num_threads(before)
+
+
+def load(
+    file: files.File,
+    mmap_mode: files.MmapMode | None = None,
+    allow_pickle: bool = False,
+    *,
+    dtype: DTypeLike | None = None,
+) -> CompiledProgram | Array | files.NpzFile:
+    """The program that `CompiledProgram.save` wrote, or the arrays of a `.npy` or `.npz` file, for
+    which the further arguments are: see `neuronsim.arrays.files.load`.
+
+    Raises InvalidModel for a damaged program, InvalidData for damaged arrays.
+    """
+    if isinstance(file, str | os.PathLike) and _is_program(Path(file)):
+        return load_program(os.fspath(file))
+    return files.load(file, mmap_mode, allow_pickle, dtype=dtype)
+
+
+def _is_program(path: Path) -> bool:
+    if path.suffix == ".nsim" or not zipfile.is_zipfile(path):
+        return path.suffix == ".nsim"
+    with zipfile.ZipFile(path) as archive:
+        return "program.json" in archive.namelist()
 
 
 __all__ = [

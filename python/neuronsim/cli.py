@@ -35,6 +35,7 @@ from neuronsim.executor.run import StepTiming
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.processor import check_environment, set_num_threads
+from neuronsim.program import load as load_program
 from neuronsim.targets import SAME_CORE, TARGETS, find_release, operators
 from neuronsim.tuning.dataset import load_dataset, run_batches
 from neuronsim.tuning.ladder import METRICS
@@ -384,7 +385,7 @@ def _program(options: argparse.Namespace) -> api.CompiledProgram:
             )
         if options.threads is not None:
             set_num_threads(options.threads)
-        return api.load(options.model)
+        return load_program(options.model)
     return api.compile(
         options.model,
         **_setting(options),

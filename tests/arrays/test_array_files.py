@@ -15,7 +15,7 @@ import pytest
 import neuronsim as np
 from neuronsim.arrays import files
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import InvalidArgument, InvalidData, UnsupportedType
+from neuronsim.errors import InvalidArgument, InvalidData, InvalidModel, UnsupportedType
 from neuronsim.ops import Bits
 
 pytestmark = pytest.mark.isa_independent
@@ -288,6 +288,12 @@ def test_files_of_programs_are_loaded_as_before(tmp_path: Path) -> None:
     assert type(np.load(tmp_path / "renamed")).__name__ == "CompiledProgram"
     with pytest.raises(InvalidData):
         files.load(tmp_path / "renamed")["plan.json"]
+    with pytest.raises(InvalidModel):
+        np.load(tmp_path / "missing.nsim")
+    with pytest.raises(InvalidData):
+        np.load(model)
+    with pytest.raises(IsADirectoryError):
+        np.load(tmp_path)
 
 
 # ---- text ----------------------------------------------------------------------------------------

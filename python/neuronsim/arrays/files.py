@@ -39,7 +39,7 @@ from neuronsim.arrays.array_object import (
 from neuronsim.dtypes import DType, DTypeLike, as_dtype
 from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
 
-# `load` is not among them: the package's function of this name reads compiled programs too.
+# `load` is not among them: the package's is api.load, which reads compiled programs too.
 __all__ = ["genfromtxt", "loadtxt", "save", "savetxt", "savez", "savez_compressed"]
 
 File = str | os.PathLike[str] | IO[bytes]
