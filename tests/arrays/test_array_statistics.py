@@ -57,14 +57,26 @@ def of_numpy(name: str, *arguments: Any, **options: Any) -> tuple[Any, Any]:
     return found, getattr(numpy, name)(*arguments, **options)
 
 
-@pytest.mark.parametrize("name", np.arrays.statistics.__all__)
-def test_arguments_have_numpys_order(name: str) -> None:
-    """The names of the arrays themselves, and of weights that quantiles do not take, differ."""
-    own = list(inspect.signature(getattr(np, name)).parameters)
-    theirs = [p for p in inspect.signature(getattr(numpy, name)).parameters if p != "interpolation"]
-    if "quantile" in name or "percentile" in name:
-        theirs.remove("weights")
-    assert own[1:] == theirs[1:]
+NUMPYS_OWN = [
+    *np.arrays.statistics.__all__,
+    *np.arrays.calculus.__all__,
+    *("argpartition", "lexsort", "nanargmax", "nanargmin", "partition"),
+    *("intersect1d", "setdiff1d", "setxor1d", "union1d", "unique"),
+    *("cumprod", "cumsum", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod"),
+    *("nanstd", "nansum", "nanvar", "ptp"),
+]
+
+
+@pytest.mark.parametrize("name", NUMPYS_OWN)
+def test_functions_that_the_standard_has_not_take_numpys_arguments(name: str) -> None:
+    """Quantiles have no weights; `gradient` names the spacings that NumPy does not."""
+    own, theirs = (inspect.signature(getattr(m, name)).parameters for m in (np, numpy))
+    known = [p for p in theirs if p != "weights" or name in ("average", "bincount", "histogram")]
+    if name == "histogram_bin_edges":
+        known = list(theirs)
+    assert [p if p != "spacing" else "varargs" for p in own] == known
+    by_name = [p for p in theirs if theirs[p].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    assert all(own[p].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in by_name if p in own)
 
 
 # ---- average -----------------------------------------------------------------------------------------

@@ -150,14 +150,14 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     return sum(d * moveaxis(heights[1:] + heights[:-1], 0, at) / 2, at)
 
 
-def ediff1d(x: Any, /, to_end: Any = None, to_begin: Any = None) -> Array:
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     """The differences of successive elements in row-major order, each rounded once (E2); what is before
-    and behind them, if anything, takes the type of `x`.
+    and behind them, if anything, takes the type of `ary`.
 
     >>> ediff1d(asarray([1, 4, 9]), to_end=[0]).tolist()
     [3, 5, 0]
     """
-    a = asarray(x).reshape(-1)
+    a = asarray(ary).reshape(-1)
     inner = apply_elementwise("subtract", a[1:], a[:-1])
     ends = [None if v is None else asarray(v, a.dtype).reshape(-1) for v in (to_begin, to_end)]
     parts = [v for v in (ends[0], inner, ends[1]) if v is not None]
@@ -167,30 +167,30 @@ def ediff1d(x: Any, /, to_end: Any = None, to_begin: Any = None) -> Array:
 # ---- sums of products --------------------------------------------------------------------------------
 
 
-def correlate(x1: Any, x2: Any, /, mode: Mode = "valid") -> Array:
-    """The products of `x2` with `x1` at each offset: sum over k of x1[j + k] conj(x2[k]) by rule M2, k
-    ascending, where `x1` ends in zeros, which count. Of the results "full" has all with a product,
-    "same" as many as the longer operand, "valid" those without a zero. If `x2` is the longer, the
+def correlate(a: Any, v: Any, mode: Mode = "valid") -> Array:
+    """The products of `v` with `a` at each offset: sum over k of a[j + k] conj(v[k]) by rule M2, k
+    ascending, where `a` ends in zeros, which count. Of the results "full" has all with a product,
+    "same" as many as the longer operand, "valid" those without a zero. If `v` is the longer, the
     operands are exchanged and the results reversed (and conjugated).
 
     >>> correlate([1.0, 2.0, 3.0], [0.0, 1.0, 0.5])
     Array([3.5], dtype=float32)
     """
-    a, b = _sequences(x1, x2)
+    a, b = _sequences(a, v)
     if b.size <= a.size:
         return _slide(a, _conjugate(b), mode)
     return _conjugate(flip(_slide(b, _conjugate(a), mode)))
 
 
-def convolve(x1: Any, x2: Any, /, mode: Mode = "full") -> Array:
-    """The convolution of two sequences: sum over k of a[j + k] b[n - 1 - k] by rule M2, k ascending,
-    where a is the longer one and ends in zeros, which count, and n the length of the other. `mode` is
-    that of `correlate`.
+def convolve(a: Any, v: Any, mode: Mode = "full") -> Array:
+    """The convolution of two sequences: sum over k of x[j + k] y[n - 1 - k] by rule M2, k ascending,
+    where x is the longer one and ends in zeros, which count, and n the length of y, the other. `mode`
+    is that of `correlate`.
 
     >>> convolve([1.0, 2.0], [1.0, 1.0, 1.0])
     Array([1., 3., 3., 2.], dtype=float32)
     """
-    a, b = _sequences(x1, x2)
+    a, b = _sequences(a, v)
     return _slide(a, flip(b), mode) if b.size <= a.size else _slide(b, flip(a), mode)
 
 

@@ -47,14 +47,14 @@ def _argument(name: str, x: Array, axis: int | None, out: Any, keepdims: bool) -
     return found if out is None else write(out, found)
 
 
-def nanargmax(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
+def nanargmax(a: Any, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
     """`argmax` of what is not NaN; raises InvalidArgument where there is nothing but NaN."""
-    return _nan_argument("argmax", asarray(x), axis, out, keepdims)
+    return _nan_argument("argmax", asarray(a), axis, out, keepdims)
 
 
-def nanargmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
+def nanargmin(a: Any, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
     """`argmin` of what is not NaN; raises InvalidArgument where there is nothing but NaN."""
-    return _nan_argument("argmin", asarray(x), axis, out, keepdims)
+    return _nan_argument("argmin", asarray(a), axis, out, keepdims)
 
 
 def _nan_argument(name: str, a: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
@@ -131,29 +131,27 @@ def sort(
 
 
 def partition(
-    x: Any,
-    /,
+    a: Any,
     kth: int | Sequence[int],
     axis: int | None = -1,
     kind: str | None = None,
     order: None = None,
 ) -> Array:
-    """`x` sorted along `axis`, which has the kth elements in their places as NumPy's partition has."""
-    _check_kth(asarray(x), kth, axis)
-    return sort(x, axis, kind, order)
+    """`a` sorted along `axis`, which has the kth elements in their places as NumPy's partition has."""
+    _check_kth(asarray(a), kth, axis)
+    return sort(a, axis, kind, order)
 
 
 def argpartition(
-    x: Any,
-    /,
+    a: Any,
     kth: int | Sequence[int],
     axis: int | None = -1,
     kind: str | None = None,
     order: None = None,
 ) -> Array:
-    """The indices that sort `x` along `axis`, and so partition it at every kth element."""
-    _check_kth(asarray(x), kth, axis)
-    return argsort(x, axis, kind, order)
+    """The indices that sort `a` along `axis`, and so partition it at every kth element."""
+    _check_kth(asarray(a), kth, axis)
+    return argsort(a, axis, kind, order)
 
 
 def _check_kth(x: Array, kth: Any, axis: int | None) -> None:
@@ -163,7 +161,7 @@ def _check_kth(x: Array, kth: Any, axis: int | None) -> None:
         raise InvalidArgument(f"kth={kth!r} is no place among {length} elements")
 
 
-def lexsort(keys: Any, /, axis: int = -1) -> Array:
+def lexsort(keys: Any, axis: int = -1) -> Array:
     """The indices that sort by several keys, arrays of one shape: by the last of them, equal elements
     by the one before it, and so on; stable, in the order of `sort`.
 

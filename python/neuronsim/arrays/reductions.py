@@ -187,9 +187,9 @@ def min(  # noqa: A001
 amax, amin = max, min
 
 
-def ptp(x: Any, /, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Array:
+def ptp(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Array:
     """The maximum minus the minimum over `axis`, rounded once (E2)."""
-    a = asarray(x)
+    a = asarray(a)
     found = apply_elementwise("subtract", max(a, axis, None, keepdims), min(a, axis, None, keepdims))
     return found if out is None else write(out, found)
 
@@ -423,19 +423,15 @@ def cumulative_prod(
     return _cumulative("multiply", _summable(x, dtype), axis, include_initial, out)
 
 
-def cumsum(
-    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
-) -> Array:
+def cumsum(a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None) -> Array:
     """`cumulative_sum` along `axis`, or of all elements in row-major order."""
-    a = _summable(x, dtype)
+    a = _summable(a, dtype)
     return _cumulative("add", a.reshape(-1) if axis is None else a, axis, False, out)
 
 
-def cumprod(
-    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
-) -> Array:
+def cumprod(a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None) -> Array:
     """`cumulative_prod` along `axis`, or of all elements in row-major order."""
-    a = _summable(x, dtype)
+    a = _summable(a, dtype)
     return _cumulative("multiply", a.reshape(-1) if axis is None else a, axis, False, out)
 
 
@@ -492,8 +488,7 @@ def _numbers(x: Array, where: Any) -> npt.NDArray[np.bool_]:
 
 
 def nansum(
-    x: Any,
-    /,
+    a: Any,
     axis: Axis = None,
     dtype: DTypeLike | None = None,
     out: Any = None,
@@ -502,13 +497,12 @@ def nansum(
     where: Any = True,
 ) -> Array:
     """`sum` with NaN counted as 0."""
-    a = asarray(x)
+    a = asarray(a)
     return sum(a, axis, dtype, out, keepdims, initial, _numbers(a, where))
 
 
 def nanprod(
-    x: Any,
-    /,
+    a: Any,
     axis: Axis = None,
     dtype: DTypeLike | None = None,
     out: Any = None,
@@ -517,13 +511,12 @@ def nanprod(
     where: Any = True,
 ) -> Array:
     """`prod` with NaN counted as 1."""
-    a = asarray(x)
+    a = asarray(a)
     return prod(a, axis, dtype, out, keepdims, initial, _numbers(a, where))
 
 
 def nanmax(
-    x: Any,
-    /,
+    a: Any,
     axis: Axis = None,
     out: Any = None,
     keepdims: bool = False,
@@ -535,12 +528,11 @@ def nanmax(
     >>> nanmax(asarray([1.0, float("nan"), -2.0]))
     Array(1., dtype=float32)
     """
-    return _nan_limit("maximum", asarray(x), axis, out, keepdims, initial, where)
+    return _nan_limit("maximum", asarray(a), axis, out, keepdims, initial, where)
 
 
 def nanmin(
-    x: Any,
-    /,
+    a: Any,
     axis: Axis = None,
     out: Any = None,
     keepdims: bool = False,
@@ -548,7 +540,7 @@ def nanmin(
     where: Any = True,
 ) -> Array:
     """The minimum of what is not NaN; of nothing but NaN it is NaN, with a RuntimeWarning."""
-    return _nan_limit("minimum", asarray(x), axis, out, keepdims, initial, where)
+    return _nan_limit("minimum", asarray(a), axis, out, keepdims, initial, where)
 
 
 def _nan_limit(
@@ -568,8 +560,7 @@ def _nan_limit(
 
 
 def nanmean(
-    x: Any,
-    /,
+    a: Any,
     axis: Axis = None,
     dtype: DTypeLike | None = None,
     out: Any = None,
@@ -582,13 +573,12 @@ def nanmean(
     >>> nanmean(asarray([1.0, float("nan"), 2.0]))
     Array(1.5, dtype=float32)
     """
-    a = _averaged(x, dtype)
+    a = _averaged(a, dtype)
     return mean(a, axis, None, out, keepdims, where=_numbers(a, where))
 
 
 def nanvar(
-    x: Any,
-    /,
+    a: Any,
     axis: Axis = None,
     dtype: DTypeLike | None = None,
     out: Any = None,
@@ -600,14 +590,13 @@ def nanvar(
     correction: float = 0.0,
 ) -> Array:
     """`var` of what is not NaN."""
-    a = _averaged(x, dtype)
+    a = _averaged(a, dtype)
     how = (axis, None, out, keepdims, _numbers(a, where), mean)
     return _spread("var", a, _correction(ddof, correction), *how)
 
 
 def nanstd(
-    x: Any,
-    /,
+    a: Any,
     axis: Axis = None,
     dtype: DTypeLike | None = None,
     out: Any = None,
@@ -619,24 +608,24 @@ def nanstd(
     correction: float = 0.0,
 ) -> Array:
     """`std` of what is not NaN."""
-    a = _averaged(x, dtype)
+    a = _averaged(a, dtype)
     how = (axis, None, out, keepdims, _numbers(a, where), mean)
     return _spread("std", a, _correction(ddof, correction), *how)
 
 
 def nancumsum(
-    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
+    a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
 ) -> Array:
     """`cumsum` with NaN counted as 0."""
-    a = asarray(x)
+    a = asarray(a)
     return cumsum(_or_else(a, is_not_nan(a), identity("add", a.dtype)), axis, dtype, out)
 
 
 def nancumprod(
-    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
+    a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
 ) -> Array:
     """`cumprod` with NaN counted as 1."""
-    a = asarray(x)
+    a = asarray(a)
     return cumprod(_or_else(a, is_not_nan(a), identity("multiply", a.dtype)), axis, dtype, out)
 
 

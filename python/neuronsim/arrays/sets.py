@@ -118,8 +118,7 @@ def unique_values(x: Any, /) -> Array:
 
 
 def unique(
-    x: Any,
-    /,
+    ar: Any,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -135,7 +134,7 @@ def unique(
     >>> unique(asarray([[1, 2], [1, 2], [0, 5]]), axis=0).tolist()
     [[0, 5], [1, 2]]
     """
-    a = asarray(x)
+    a = asarray(ar)
     if axis is None:
         source, found = _elements(a, equal_nan=equal_nan)
         shape, at = a.shape, 0
@@ -174,11 +173,11 @@ def isin(
     return asarray(np.asarray((np.isin(ops.order_keys(a.bits), known) & is_not_nan(a)) != invert))
 
 
-def intersect1d(x1: Any, x2: Any, /, assume_unique: bool = False, return_indices: bool = False) -> Any:
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
     """The distinct elements, ascending, that both have, in their common type; with `return_indices`
     also where the first of each stands in both. `assume_unique` changes nothing.
     """
-    a, b = common_arrays(x1, x2)
+    a, b = common_arrays(ar1, ar2)
     (flat, found), (other, others) = _elements(a), _elements(b)
     first = found.first[isin(take(flat, found.first), other).bits.data]
     values = take(flat, first)
@@ -188,23 +187,23 @@ def intersect1d(x1: Any, x2: Any, /, assume_unique: bool = False, return_indices
     return values, asarray(first), asarray(second)
 
 
-def union1d(x1: Any, x2: Any, /) -> Array:
+def union1d(ar1: Any, ar2: Any) -> Array:
     """The distinct elements, ascending, of both together, in their common type."""
-    joined: Array = unique(concat([v.reshape(-1) for v in common_arrays(x1, x2)]))
+    joined: Array = unique(concat([v.reshape(-1) for v in common_arrays(ar1, ar2)]))
     return joined
 
 
-def setdiff1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
-    """The distinct elements of `x1`, ascending, that `x2` does not have; with `assume_unique` all of
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
+    """The distinct elements of `ar1`, ascending, that `ar2` does not have; with `assume_unique` all of
     them, in their order.
     """
-    a, b = common_arrays(x1, x2)
+    a, b = common_arrays(ar1, ar2)
     flat = a.reshape(-1) if assume_unique else unique(a)
     return take(flat, np.flatnonzero(isin(flat, b, invert=True).bits.data))
 
 
-def setxor1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     """The distinct elements, ascending, that only one of both has. `assume_unique` changes nothing."""
-    a, b = common_arrays(x1, x2)
+    a, b = common_arrays(ar1, ar2)
     joined: Array = unique(concat([setdiff1d(a, b), setdiff1d(b, a)]))
     return joined

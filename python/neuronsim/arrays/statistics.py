@@ -48,40 +48,40 @@ _Floats = npt.NDArray[np.float64]
 _Integers = npt.NDArray[np.int64]
 
 
-@in_float32("x", "weights")
+@in_float32("a", "weights")
 def average(
-    x: Any,
+    a: Any,
     axis: Axis = None,
     weights: Any = None,
     returned: bool = False,
     *,
     keepdims: bool = False,
 ) -> Any:
-    """The sum of x w over the sum of w (R2, R7), or the mean without weights; `weights` has the shape
-    of `x`, or one axis as long as `axis`. With `returned` also the sum of the weights. Raises
+    """The sum of a w over the sum of w (R2, R7), or the mean without weights; `weights` has the shape
+    of `a`, or one axis as long as `axis`. With `returned` also the sum of the weights. Raises
     InvalidArgument if that is 0.
 
     >>> average([1.0, 4.0], weights=[3.0, 1.0])
     Array(1.75, dtype=float32)
     """
-    axes = reduced_axes(x, axis)
+    axes = reduced_axes(a, axis)
     if weights is None:
-        found = mean(x, axis, keepdims=keepdims)
-        counted = math.prod(x.shape[a] for a in axes)
-        total = broadcast_to(asarray(float(counted), x.dtype), found.shape)
+        found = mean(a, axis, keepdims=keepdims)
+        counted = math.prod(a.shape[d] for d in axes)
+        total = broadcast_to(asarray(float(counted), a.dtype), found.shape)
     else:
-        if weights.shape != x.shape:
-            if len(axes) != 1 or weights.shape != (x.shape[axes[0]],):
+        if weights.shape != a.shape:
+            if len(axes) != 1 or weights.shape != (a.shape[axes[0]],):
                 raise InvalidArgument(
-                    f"weights of the shape {weights.shape} for {x.shape} and the axis {axis}: they "
+                    f"weights of the shape {weights.shape} for {a.shape} and the axis {axis}: they "
                     "have the same shape, or one axis, which is named"
                 )
-            weights = weights.reshape(tuple(n if d in axes else 1 for d, n in enumerate(x.shape)))
-            weights = broadcast_to(weights, x.shape)
+            weights = weights.reshape(tuple(n if d in axes else 1 for d, n in enumerate(a.shape)))
+            weights = broadcast_to(weights, a.shape)
         total = sum(weights, axis, keepdims=keepdims)
         if not all_of(total):
             raise InvalidArgument("the weights of an average add up to 0")
-        found = sum(x * weights, axis, keepdims=keepdims) / total
+        found = sum(a * weights, axis, keepdims=keepdims) / total
     return (found, total) if returned else found
 
 
@@ -131,23 +131,23 @@ def _by_places(
 
 
 def median(
-    x: Any, /, axis: Axis = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
+    a: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
     """The middle element of the sorted ones along `axis`, or (a + b) / 2 of the middle two, in float32
     steps (R7); NaN if there is one, or no element. `overwrite_input` changes nothing.
     """
-    return _by_places(x, _middle, _half_way, (), axis, out, keepdims, False)
+    return _by_places(a, _middle, _half_way, (), axis, out, keepdims, False)
 
 
 def nanmedian(
-    x: Any, /, axis: Axis = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
+    a: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
     """`median` of what is not NaN.
 
     >>> nanmedian(asarray([1.0, float("nan"), 2.0]))
     Array(1.5, dtype=float32)
     """
-    return _by_places(x, _middle, _half_way, (), axis, out, keepdims, True)
+    return _by_places(a, _middle, _half_way, (), axis, out, keepdims, True)
 
 
 def _middle(counts: _Integers) -> tuple[_Integers, _Integers, _Floats]:
@@ -225,8 +225,7 @@ def _quantile(
 
 
 def quantile(
-    x: Any,
-    /,
+    a: Any,
     q: Any,
     axis: Axis = None,
     out: Any = None,
@@ -244,12 +243,11 @@ def quantile(
     >>> quantile([1.0, 2.0, 5.0], [0.5, 0.75])
     Array([2. , 3.5], dtype=float32)
     """
-    return _quantile(x, q, 1, axis, out, method, keepdims, False)
+    return _quantile(a, q, 1, axis, out, method, keepdims, False)
 
 
 def percentile(
-    x: Any,
-    /,
+    a: Any,
     q: Any,
     axis: Axis = None,
     out: Any = None,
@@ -258,12 +256,11 @@ def percentile(
     keepdims: bool = False,
 ) -> Array:
     """`quantile` at q / 100."""
-    return _quantile(x, q, 100, axis, out, method, keepdims, False)
+    return _quantile(a, q, 100, axis, out, method, keepdims, False)
 
 
 def nanquantile(
-    x: Any,
-    /,
+    a: Any,
     q: Any,
     axis: Axis = None,
     out: Any = None,
@@ -272,12 +269,11 @@ def nanquantile(
     keepdims: bool = False,
 ) -> Array:
     """`quantile` of what is not NaN."""
-    return _quantile(x, q, 1, axis, out, method, keepdims, True)
+    return _quantile(a, q, 1, axis, out, method, keepdims, True)
 
 
 def nanpercentile(
-    x: Any,
-    /,
+    a: Any,
     q: Any,
     axis: Axis = None,
     out: Any = None,
@@ -286,7 +282,7 @@ def nanpercentile(
     keepdims: bool = False,
 ) -> Array:
     """`percentile` of what is not NaN."""
-    return _quantile(x, q, 100, axis, out, method, keepdims, True)
+    return _quantile(a, q, 100, axis, out, method, keepdims, True)
 
 
 # ---- histograms -------------------------------------------------------------------------------------
@@ -300,7 +296,7 @@ _BIN_COUNTS: dict[str, Callable[[int], float]] = {
 
 
 def histogram_bin_edges(
-    x: Any,
+    a: Any,
     bins: Any = 10,
     range: tuple[float, float] | None = None,  # noqa: A002
     weights: Any = None,
@@ -310,7 +306,7 @@ def histogram_bin_edges(
 
     `bins` is their number, or "sqrt", "sturges" or "rice", or an ascending array of edges, which stays.
     """
-    a = asarray(x)
+    a = asarray(a)
     if isinstance(bins, str):
         if bins not in _BIN_COUNTS:
             raise InvalidArgument(
@@ -344,7 +340,7 @@ def _ascends(x: Array) -> bool:
 
 
 def histogram(
-    x: Any,
+    a: Any,
     bins: Any = 10,
     range: tuple[float, float] | None = None,  # noqa: A002
     density: bool | None = None,
@@ -359,17 +355,18 @@ def histogram(
     >>> histogram(asarray([1.0, 2.0, 2.5, 3.0]), bins=[1.0, 2.0, 3.0])[0]
     Array([1, 3], dtype=int64)
     """
-    a, edges = asarray(x).reshape(-1), histogram_bin_edges(x, bins, range)
-    behind = searchsorted(edges, a, side="right").bits.data
-    inside = (behind > 0) & (searchsorted(edges, a).bits.data < edges.size)
+    a, edges = asarray(a), histogram_bin_edges(a, bins, range)
+    flat = a.reshape(-1)
+    behind = searchsorted(edges, flat, side="right").bits.data
+    inside = (behind > 0) & (searchsorted(edges, flat).bits.data < edges.size)
     count = edges.size - 1
     place = np.minimum(behind, count)[inside] - 1
     if weights is None:
         counts = asarray(np.bincount(place, minlength=count).astype(np.int64))
     else:
         w = asarray(weights)
-        if w.shape != asarray(x).shape:
-            raise InvalidArgument(f"weights of the shape {w.shape} for {asarray(x).shape}")
+        if w.shape != a.shape:
+            raise InvalidArgument(f"weights of the shape {w.shape} for {a.shape}")
         counts = _sums(place, w.reshape(-1)[inside], count)
     return (_density(edges, counts) if density else counts), edges
 
