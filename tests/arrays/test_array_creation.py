@@ -586,3 +586,12 @@ def test_wrong_arguments_of_creation_are_refused(
     with pytest.raises(kind) as caught:
         call()
     assert isinstance(caught.value, NeuronSimError)
+
+
+def test_lines_along_another_axis_are_no_transpose_of_the_device_A3() -> None:
+    ends = (np.asarray([-0.0, 1.0], "bfloat16"), np.asarray([-1.0, 2.0], "bfloat16"))
+    with np.use_profile(transpose="tensor_engine"):  # which would make +0 of -0
+        found = np.linspace(*ends, 3, axis=0)
+        assert np.signbit(found).tolist() == [[True, False], [True, False], [True, False]]
+        moved = np.permute_dims(np.asarray([[-0.0, 1.0]], "bfloat16"), (1, 0))
+        assert np.signbit(moved).tolist() == [[False], [False]]  # the control

@@ -30,7 +30,7 @@ from neuronsim.arrays.array_object import (
 )
 from neuronsim.arrays.axes import lengths
 from neuronsim.arrays.device import check_device
-from neuronsim.arrays.manipulation import broadcast_arrays, expand_dims, move_bits, moveaxis, stack
+from neuronsim.arrays.manipulation import broadcast_arrays, expand_dims, move_bits, stack
 from neuronsim.arrays.progressions import (
     exact_fraction,
     is_negative_zero,
@@ -397,7 +397,7 @@ def linspace(
         lines = [_line(*ends, d, count, endpoint, target) for ends, d in zip(pairs, steps, strict=True)]
         if shape:
             rows = stack(lines) if lines else zeros(0, target)
-            found = moveaxis(rows.reshape((*shape, count)), -1, axis)
+            found = move_bits(np.moveaxis, rows.reshape((*shape, count)), -1, axis)
         else:
             found = lines[0]
         each = [progression(d, d, 1, own) for d in steps] if retstep else []
@@ -490,7 +490,7 @@ def geomspace(
     found[:1] = convert(ends[0], target).bits.data
     if endpoint and count > 1:
         found[-1:] = convert(ends[1], target).bits.data
-    return moveaxis(Array(ops.Bits(found, target)), 0, axis)
+    return move_bits(np.moveaxis, Array(ops.Bits(found, target)), 0, axis)
 
 
 # ---- grids -----------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ __all__ = [
     *("append", "array_split", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "block"),
     *("broadcast_arrays", "broadcast_shapes", "broadcast_to", "column_stack", "concat"),
     *("concatenate", "copyto", "delete", "dsplit", "dstack", "expand_dims", "flip", "fliplr"),
-    *("flipud", "hsplit", "hstack", "insert", "matrix_transpose", "moveaxis", "ndim"),
+    *("flipud", "hsplit", "hstack", "insert", "moveaxis", "ndim"),
     *("permute_dims", "ravel", "repeat", "reshape", "resize", "roll", "rollaxis", "rot90", "shape"),
     *("size", "split", "squeeze", "stack", "swapaxes", "tile", "transpose", "trim_zeros"),
     *("unstack", "vsplit", "vstack"),
@@ -180,14 +180,6 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     """NumPy's transpose: `permute_dims`, or the reversal of all axes."""
     a = asarray(a)
     return permute_dims(a, tuple(reversed(range(a.ndim))) if axes is None else axes)
-
-
-def matrix_transpose(x: Any, /) -> Array:
-    """The array with its last two axes exchanged."""
-    a = asarray(x)
-    if a.ndim < 2:
-        raise InvalidArgument(f"matrix_transpose of {a.bits.type}: a matrix has two axes")
-    return swapaxes(a, -1, -2)
 
 
 def swapaxes(a: Any, axis1: int, axis2: int) -> Array:

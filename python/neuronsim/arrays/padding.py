@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim.arrays import reductions
+from neuronsim.arrays import reductions, statistics
 from neuronsim.arrays.array_object import Array, apply_elementwise, asarray
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.creation import linspace
@@ -24,6 +24,7 @@ _MOVING = ("constant", "edge", "empty", "reflect", "symmetric", "wrap")
 _STATISTICS: dict[str, Callable[..., Array]] = {
     "maximum": reductions.max,
     "mean": reductions.mean,
+    "median": statistics.median,
     "minimum": reductions.min,
 }
 _KEYWORDS = {
@@ -40,13 +41,13 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Ar
     for each axis; or a dict from axes to these. Modes and keywords are NumPy's.
 
     "constant" (`constant_values`, by rules C), "edge", "reflect", "symmetric", "wrap" and "empty"
-    (zeros) move bits. "maximum", "minimum" and "mean" (of integers rounded) reduce the `stat_length`
-    elements at that side, "linear_ramp" is `linspace` from `end_values`. Raises UnsupportedOperator for
-    "median", for odd reflections and for functions.
+    (zeros) move bits. "maximum", "minimum", "mean" and "median" (of integers rounded) reduce the
+    `stat_length` elements at that side, "linear_ramp" is `linspace` from `end_values`. Raises
+    UnsupportedOperator for odd reflections and for functions.
     """
     a = asarray(array)
     known = {*_MOVING, *_STATISTICS, "linear_ramp"}
-    if not isinstance(mode, str) or mode == "median" or kwargs.get("reflect_type", "even") != "even":
+    if not isinstance(mode, str) or kwargs.get("reflect_type", "even") != "even":
         raise UnsupportedOperator(f"pad: modes are {', '.join(sorted(known))}, not {mode!r} {kwargs}")
     if mode not in known:
         raise InvalidArgument(f"pad: there is no mode {mode!r}{nearest(mode, known)}")
