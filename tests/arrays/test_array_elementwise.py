@@ -269,7 +269,13 @@ def test_E1_every_value_of_narrow_types_rounds_the_twins_float32(dtype: DType) -
     check_against_the_twin(dtype, everything if dtype.bits == 8 else everything[::17])
 
 
-def check_against_the_twin(dtype: DType, bits: numpy.ndarray) -> None:
+def check_against_the_twin(dtype: DType, encodings: numpy.ndarray) -> None:
+    # abs, negative and copysign keep the payload of a NaN (E6), which the twin's numbers do not have.
+    sign = 1 << (8 * dtype.itemsize - 1)
+    payload = [
+        decode(dtype.name, w).kind == "nan" and w & ~sign != dtype.nan_bits for w in encodings.tolist()
+    ]
+    bits = encodings[~numpy.array(payload)]
     for name in ONE:
         found = getattr(np, name)(of_words(bits, dtype))
         assert words(found).tolist() == by_the_twin(name, dtype, bits), name
