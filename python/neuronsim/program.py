@@ -17,6 +17,7 @@ import numpy as np
 
 from neuronsim import ops
 from neuronsim.arrays.array_object import Array, asarray
+from neuronsim.arrays.files import DAMAGED
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import (
     CastSettings,
@@ -53,9 +54,6 @@ from neuronsim.profiles import (
     in_force,
 )
 from neuronsim.targets import Release, Target, find_target
-from neuronsim.tuning.dataset import (
-    DAMAGED_ZIP,
-)
 
 SAVED_VERSION = 3
 MAX_REPLICAS = 256
@@ -380,7 +378,7 @@ def load(path: str | Path) -> CompiledProgram:
         saved_plan = Plan.from_json(plan_text)
     except OSError as error:
         raise InvalidModel(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except (*DAMAGED_ZIP, AttributeError, KeyError, TypeError, NeuronSimError) as error:
+    except (*DAMAGED, AttributeError, KeyError, TypeError, NeuronSimError) as error:
         raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
     module = proto.from_bytes(model)
     verify(module)

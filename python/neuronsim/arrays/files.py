@@ -45,10 +45,12 @@ __all__ = ["genfromtxt", "loadtxt", "save", "savetxt", "savez", "savez_compresse
 File = str | os.PathLike[str] | IO[bytes]
 MmapMode = Literal["r", "r+", "c"]
 
-_DAMAGED = (
+# What Python's zip and NumPy's header readers raise for damaged files.
+DAMAGED = (
     ValueError,
     EOFError,
     NotImplementedError,
+    RecursionError,
     RuntimeError,
     MemoryError,
     SyntaxError,
@@ -140,7 +142,7 @@ def load(
         raise InvalidData(f"cannot load {_name(file)}: {error}") from error
     except NeuronSimError:
         raise
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise InvalidData(f"cannot load {_name(file)}: {error}") from error
     finally:
         if path is not None:
@@ -250,7 +252,7 @@ class NpzFile(Mapping[str, Array]):
             raise InvalidData(f"cannot load {key!r}: {error}") from error
         except NeuronSimError:
             raise
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise InvalidData(f"cannot load {key!r}: {error}") from error
 
     def __contains__(self, key: object) -> bool:

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import struct
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,21 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuronsim.arrays import files
 from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InvalidData, UnsupportedType, nearest
 from neuronsim.hlo.module import Module
 
-# What Python's zip and NumPy's array readers raise for damaged files.
-DAMAGED_ZIP = (
-    ValueError,
-    EOFError,
-    NotImplementedError,
-    RecursionError,
-    RuntimeError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -123,21 +110,20 @@ def reject_nan(dataset: Dataset) -> None:
 
 
 def read_npz(path: Path) -> Arrays:
-    """The arrays of an `.npz` file; raises InvalidData for anything else."""
+    """The arrays of an `.npz` file, NumPy's or `neuronsim.savez`'s; else raises InvalidData."""
     try:
-        with open(path, "rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise InvalidData(f"{path} is a single array; save a named one with numpy.savez")
+        archive = files.load(path)
+        if isinstance(archive, files.NpzFile):
             with archive:
-                return {name: archive[name] for name in archive.files}
+                return {name: np.asarray(archive[name]) for name in archive.files}
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidData(f"cannot read the data {str(path)!r}: {reason}") from error
-    except (*DAMAGED_ZIP, KeyError) as error:
+    except (InvalidData, UnsupportedType) as error:
         raise InvalidData(
-            f"{path} is not an .npz file of plain arrays: save the arrays with numpy.savez"
+            f"{path} is not an .npz file of plain arrays: save the arrays with numpy.savez; {error}"
         ) from error
+    raise InvalidData(f"{path} is a single array; save a named one with numpy.savez")
 
 
 def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Arrays:
