@@ -171,7 +171,7 @@ def test_transposes_are_views() -> None:
     x.mT[0, 1, 0] = 6
     x.swapaxes(0, 2)[2, 0, 0] = 7
     assert x[:, 0].tolist() == [[0, 6, 7, 0], [5, 0, 0, 0]]
-    with pytest.raises(InvalidArgument, match="mT"):
+    with pytest.raises(InvalidArgument, match="matrix_transpose"):
         np.zeros(3).mT  # noqa: B018
 
 

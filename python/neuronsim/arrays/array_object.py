@@ -207,15 +207,15 @@ class Array(FunctionMethods):
 
     @property
     def T(self) -> Array:  # noqa: N802 (NumPy's name)
-        """A view with the axes reversed."""
-        return self._like(self._data.T)
+        """The array with its axes reversed, by `permute_dims`."""
+        found: Array = function_named("transpose")(self)
+        return found
 
     @property
     def mT(self) -> Array:  # noqa: N802 (the standard's name)
-        """A view of the transposed matrices, which the last two axes are."""
-        if self.ndim < 2:
-            raise InvalidArgument(f"mT needs matrices, which {self.bits.type} has not")
-        return self._like(self._data.swapaxes(-1, -2))
+        """The transposed matrices, which the last two axes are, by `permute_dims`."""
+        found: Array = function_named("matrix_transpose")(self)
+        return found
 
     @property
     def real(self) -> Array:

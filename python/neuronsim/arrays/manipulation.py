@@ -26,6 +26,7 @@ from neuronsim.arrays.array_object import (
 from neuronsim.arrays.axes import Axis, integers, lengths, one_axis, reduced_axes
 from neuronsim.dtypes import Casting, DTypeLike, can_cast
 from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
+from neuronsim.profiles import current_profile
 
 __all__ = [
     *("append", "array_split", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "block"),
@@ -170,9 +171,13 @@ def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
 
 
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
-    """The array with its axes in the order `axes`: a view (A3: unless the tensor engine transposes)."""
+    """The array with its axes in the order `axes`: a view, unless the profile lets the tensor engine
+    transpose (A3). `x.T`, `x.mT`, `swapaxes` and the like are this function too.
+    """
     a = asarray(x)
     order = tuple(one_axis(a, d) for d in axes)
+    if current_profile().transpose == "move_bits" and len(set(order)) == len(order) == a.ndim:
+        return a._like(a._data.transpose(order))
     return Array(ops.apply("transpose", [a.bits], dimensions=order))
 
 

@@ -26,6 +26,7 @@ from neuronsim.arrays.array_object import (
 )
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.elementwise import conj
+from neuronsim.arrays.manipulation import swapaxes
 from neuronsim.arrays.reductions import sum as sum_of
 from neuronsim.arrays.steps import step_type
 from neuronsim.dtypes import DType, DTypeLike, result_type
@@ -308,9 +309,8 @@ def widened(x: Array) -> Array:
 
 
 def matrix_transpose(x: Any, /) -> Array:
-    """A view with the last two axes exchanged."""
-    a = _with_axes("matrix_transpose", x, 2)
-    return Array(ops.Bits(np.swapaxes(a._data, -1, -2), a.dtype))
+    """The array with its last two axes exchanged, by `permute_dims`."""
+    return swapaxes(_with_axes("matrix_transpose", x, 2), -1, -2)
 
 
 def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
