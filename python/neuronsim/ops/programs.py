@@ -45,11 +45,11 @@ def core_name(op: Op, operand: DType) -> str:
     """The row of `csrc/ops.def` that runs an elementwise operation on a type; raises UnsupportedType
     where it does not exist.
     """
-    if not operand.device:
-        raise UnsupportedType(f"{op.label} of {operand.name}: the device has no such type (rule F)")
     name = op.on_bool if operand is dtypes.boolean and op.on_bool else op.core
     assert name is not None
     kind = CORE_KINDS[name]
+    if not operand.device and kind != "selection":  # which moves bits
+        raise UnsupportedType(f"{op.label} of {operand.name}: the device has no such type (rule F)")
     on_bool = kind in ("comparison", "selection") or name in _ON_BOOL
     if kind in (("integral",) if operand.kind == "float" else _FLOAT_ONLY) or (
         operand is dtypes.boolean and not on_bool
