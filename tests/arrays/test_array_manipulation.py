@@ -192,6 +192,13 @@ def test_astype_copies_unless_told_otherwise() -> None:
     copied = np.astype(x, "bfloat16")
     copied[0] = 2
     assert x.tolist() == [1, 1]
+    for empty in (np.ones((0, 2)), np.zeros(0, np.bool)):
+        copies = (
+            np.astype(empty, empty.dtype),
+            empty.astype(empty.dtype),
+            np.asarray(empty, copy=True),
+        )
+        assert all(found is not empty for found in copies)
     assert np.astype(x, "float32", device="trn1").dtype is np.float32
     with pytest.raises(InvalidArgument, match="device"):
         np.astype(x, "float32", device="gpu")

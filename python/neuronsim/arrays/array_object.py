@@ -88,7 +88,14 @@ def _in_place(method: _Operator) -> _Operator:
 
     def in_place(self: Array, other: Any) -> Any:
         result = method(self, other)
-        return result if result is NotImplemented else write(self, result)
+        if result is NotImplemented:
+            return result
+        # A product of matrices may have fewer axes, which would broadcast without a word.
+        if result.shape != self.shape:
+            raise InvalidArgument(
+                f"{self.bits.type} keeps its shape in place: the result is {result.bits.type}"
+            )
+        return write(self, result)
 
     return in_place
 
@@ -670,7 +677,7 @@ def asarray(
     if order is None and not copy:
         return result
     data = np.asarray(result.bits.data, order=order)
-    if copy and source is not None and np.may_share_memory(data, source.bits.data):
+    if copy and source is not None and data is source.bits.data:
         data = np.array(data, order=order or "K")
     return result if data is result.bits.data else Array(ops.Bits(data, result.dtype))
 

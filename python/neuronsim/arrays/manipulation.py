@@ -511,5 +511,4 @@ def astype(x: Any, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None
     """`x` converted by rules C, rounded once; without `copy` the array itself if it has the type."""
     a = asarray(x, device=device)
     found = convert(a, array_type(dtype))
-    shared = copy and np.may_share_memory(found.bits.data, a.bits.data)
-    return asarray(found, copy=True) if shared else found
+    return asarray(found, copy=copy and found is a)
