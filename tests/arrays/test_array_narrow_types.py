@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy
 import pytest
-from narrow_cases import CASES, CREATED, INTEGERS_ONLY, MOVED, WITHOUT_CASE, X
+from narrow_cases import (
+    CASES,
+    CREATED,
+    FUNCTIONS_OF_ONE,
+    INTEGERS_ONLY,
+    MOVED,
+    WITHOUT_CASE,
+    X,
+    exactly,
+    stored,
+    wide,
+)
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import UnsupportedType
+from neuronsim.reference.elementwise import FLOAT
 
 NARROW = [t for t in DTYPES.values() if t.exponent_bits and t.device and t is not np.float32]
 
@@ -68,6 +82,89 @@ def test_functions_of_integers_refuse_narrow_floats(dtype: DType) -> None:
         operands = [X(dtype)] * (1 if name == "bitwise_invert" else 2)
         with pytest.raises(TypeError, match=dtype.name):
             getattr(np, name)(*operands)
+
+
+# ---- set_default_dtype -------------------------------------------------------------------------------
+
+DEFAULTS = [np.bfloat16, np.float16, np.tfloat32]
+INTEGERS = np.asarray([1, 2, 3])
+FLAGS = np.asarray([True, False, True])
+
+# What makes floats without arrays of them: the default type.
+OF_NOTHING: dict[str, Callable[[], Any]] = {
+    "arange": lambda: np.arange(0.0, 1.0, 0.25),
+    "asarray": lambda: np.asarray([0.1, 2]),
+    "empty": lambda: np.empty(2),
+    "eye": lambda: np.eye(2),
+    "fft.fftfreq": lambda: np.fft.fftfreq(4),
+    "fft.rfftfreq": lambda: np.fft.rfftfreq(4),
+    "frombuffer": lambda: np.frombuffer(bytes(8)),
+    "full": lambda: np.full(2, 0.1),
+    "geomspace": lambda: np.geomspace(1, 8, 4),
+    "hamming": lambda: np.hamming(3),
+    "histogram": lambda: np.histogram(INTEGERS)[1],
+    "identity": lambda: np.identity(2),
+    "kaiser": lambda: np.kaiser(3, 1.5),
+    "linspace": lambda: np.linspace(0, 1, 3),
+    "logspace": lambda: np.logspace(0, 1, 3),
+    "nn.one_hot": lambda: np.nn.one_hot(INTEGERS, 4),
+    "ones": lambda: np.ones(2),
+    "random": lambda: np.random.default_rng(0).random(2),
+    "tri": lambda: np.tri(2),
+    "zeros": lambda: np.zeros(2),
+}
+# Functions of floats that take integers and bool.
+OF_INTEGERS: dict[str, Callable[[Any], Any]] = {
+    **{n: getattr(np, n) for n in FUNCTIONS_OF_ONE if n not in ("ceil", "floor", "trunc")},
+    **{n: getattr(np, n) for n in ("mean", "var", "std", "median", "average", "sinc", "deg2rad")},
+    **{f"nn.{n}": getattr(np.nn, n) for n in ("softmax", "gelu", "silu", "sigmoid", "layer_norm")},
+    "divide": lambda x: x / 2,
+    "divide by a float": lambda x: x / 0.5,
+    "multiply by a float": lambda x: x * 0.5,
+    "hypot": lambda x: np.hypot(x, x),
+    "atan2": lambda x: np.atan2(x, x),
+    "logaddexp": lambda x: np.logaddexp(x, x),
+    "interp": lambda x: np.interp(x, x, x),
+    "percentile": lambda x: np.percentile(x, 30),
+    "linalg.vector_norm": lambda x: np.linalg.vector_norm(x),
+}
+
+
+@pytest.fixture(params=DEFAULTS, ids=lambda t: t.name)
+def default(request: pytest.FixtureRequest) -> Iterator[DType]:
+    before = np.default_dtype()
+    np.set_default_dtype(request.param)
+    yield request.param
+    np.set_default_dtype(before)
+
+
+def test_creation_functions_give_the_default_type(default: DType) -> None:
+    assert {n: call().dtype.name for n, call in OF_NOTHING.items()} == dict.fromkeys(
+        OF_NOTHING, default.name
+    )
+    assert np.asarray([1, 2]).dtype is np.arange(3).dtype is np.full(2, 7).dtype is np.int64
+    assert np.asarray(1j).dtype is np.fft.fft(INTEGERS).dtype is np.complex64
+
+
+@pytest.mark.parametrize("x", [INTEGERS, FLAGS], ids=["int64", "bool"])
+def test_functions_of_integers_give_the_default_type(default: DType, x: np.Array) -> None:
+    found = {n: call(x).dtype.name for n, call in OF_INTEGERS.items()}
+    assert found == dict.fromkeys(OF_INTEGERS, default.name)
+    for call in (np.sum, np.prod, np.cumulative_sum):
+        assert call(x).dtype is np.int64
+
+
+def test_integers_are_rounded_to_the_default_type_before_the_function(default: DType) -> None:
+    """E1 on what C1 gives; the function of the integer itself is another number."""
+    large = [70001, 12345, 4099, 257]
+    given = exactly(list(map(float, large)), default)
+    check(np.asarray(large) * 1.0, given)
+    for name in ("sqrt", "log", "cbrt"):
+        found = getattr(np, name)(np.asarray(large))
+        check(found, stored([FLOAT[name](w) for w in wide(given)], default))
+    line_of_thirds = [Fraction(i, 3) for i in range(4)]
+    check(np.linspace(0, 1, 4), exactly(line_of_thirds, default))
+    check(np.asarray(0.1)[None], exactly([0.1], default))
 
 
 def test_a_wrong_last_bit_or_type_is_found() -> None:
