@@ -90,11 +90,29 @@ def test_as_dtype_takes_pythons_types() -> None:
 
 
 @pytest.mark.parametrize(
-    "x", ["float31", "f4", "", np.longdouble, "U3", object, "datetime64[s]", np.dtype(">f4"), 3, None]
+    "x",
+    [
+        *("float31", ">f4", "f3", "", np.longdouble, "longdouble", "g", "U3", "S", "a", "O", object),
+        *("datetime64[s]", "f4,f4", np.dtype(">f4"), np.dtype("f4,f4"), 3, None),
+    ],
 )
 def test_as_dtype_refuses_the_rest(x: object) -> None:
     with pytest.raises(UnsupportedType, match="not an element type"):
         as_dtype(x)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        *("?", "b1", "|b1", "bool_", "b", "i1", "h", "<i2", "i", "=i4", "intc", "l", "q", "p", "int"),
+        *("int_", "longlong", "B", "u1", "H", "u2", "I", "<u4", "L", "Q", "P", "uint", "ulonglong"),
+        *("e", "f2", "half", "f", "f4", "<f4", "=f4", "single", "d", "f8", "float", "double"),
+        *("F", "c8", "csingle", "D", "<c16", "complex", "cdouble", "byte", "short", "ushort"),
+    ],
+)
+def test_numpys_codes_and_names_are_its_types(spelling: str) -> None:
+    assert as_dtype(spelling).numpy == np.dtype(spelling)
+    assert as_dtype(spelling) == spelling
 
 
 def test_as_dtype_names_the_nearest() -> None:

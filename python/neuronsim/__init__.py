@@ -19,7 +19,7 @@ from neuronsim.arrays import *  # noqa: F403
 from neuronsim.arrays import __all__ as _functions
 from neuronsim.arrays import fft, linalg, nn
 from neuronsim.arrays.array_object import Array, default_dtype, set_default_dtype
-from neuronsim.arrays.constants import e, euler_gamma, inf, nan, newaxis, pi
+from neuronsim.arrays.constants import False_, True_, e, euler_gamma, inf, nan, newaxis, pi
 from neuronsim.arrays.device import Device
 from neuronsim.arrays.types import (
     bool_,
@@ -51,6 +51,7 @@ from neuronsim.arrays.types import (
     unsignedinteger,
     ushort,
 )
+from neuronsim.arrays.ufuncs import Ufunc
 from neuronsim.dtypes import (
     DType,
     bfloat16,
@@ -81,7 +82,8 @@ from neuronsim.profiles import Profile, current_profile, seed_rounding, use_prof
 
 __version__ = "0.1.0"
 __array_api_version__ = "2025.12"
-ndarray = Array  # NumPy's name of the class
+ndarray = Array  # NumPy's names of the classes
+ufunc = Ufunc
 
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
@@ -123,7 +125,7 @@ __all__ = [
     *("bool_", "byte", "cdouble", "complexfloating", "csingle", "double", "floating", "generic"),
     *("half", "inexact", "int_", "intc", "integer", "intp", "long", "longlong", "number", "short"),
     *("signedinteger", "single", "ubyte", "uint", "uintc", "uintp", "ulong", "ulonglong"),
-    *("unsignedinteger", "ushort"),
+    *("False_", "True_", "ufunc", "unsignedinteger", "ushort"),
 ]
 
 

@@ -169,6 +169,19 @@ DTYPES: dict[str, DType] = {
 }
 _BY_NUMPY = {t.numpy: t for t in DTYPES.values() if t is not tfloat32}
 
+
+def _numpy_spellings() -> dict[str, DType]:
+    """NumPy's other names of its types: "float", "half", "e", "f2", "<f2", ..."""
+    native = {t.numpy: t for t in _BY_NUMPY.values() if t.numpy.isbuiltin == 1}
+    codes = [f"{order}{t.str[1:]}" for t in native for order in ("", "=", "<", "|")]
+    names = [*np.typecodes["AllInteger"], *np.typecodes["AllFloat"], "?", *codes]
+    names += [name for name in np.sctypeDict if isinstance(name, str)]
+    known = {name: np.dtype(name) for name in names if name != "a"}  # deprecated by NumPy
+    return {name: native[t] for name, t in known.items() if t in native}
+
+
+_NUMPY_SPELLINGS = _numpy_spellings()
+
 DTypeLike: TypeAlias = DType | str | type | np.dtype
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 CASTING: tuple[Casting, ...] = get_args(Casting)
@@ -218,17 +231,18 @@ _OPEN_NAME = re.compile(r"float\((\d{1,2}), ?(\d{1,2})\)", re.ASCII)
 
 
 def as_dtype(x: DTypeLike) -> DType:
-    """The DType that a name, a NumPy type or a DType stands for; "float(6,9)" names an open format.
+    """The DType that a name, a NumPy type, NumPy's name or code for one ("float" is float64, "f4" is
+    float32), or a DType stands for; "float(6,9)" names an open format.
 
     Raises UnsupportedType for anything else.
 
-    >>> as_dtype("bfloat16") is as_dtype(ml_dtypes.bfloat16)
-    True
+    >>> as_dtype("bfloat16") is as_dtype(ml_dtypes.bfloat16), as_dtype("f4") is float32
+    (True, True)
     """
     if isinstance(x, DType):
         return x
-    if isinstance(x, str) and x in DTYPES:
-        return DTYPES[x]
+    if isinstance(x, str) and (named := DTYPES.get(x) or _NUMPY_SPELLINGS.get(x)):
+        return named
     if isinstance(x, str) and (bits := _OPEN_NAME.fullmatch(x)):
         return float_format(int(bits[1]), int(bits[2]))
     if x is not None and not isinstance(x, str):

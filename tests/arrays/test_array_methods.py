@@ -89,7 +89,6 @@ def test_methods_are_the_functions(name: str, args: Any, keywords: Any) -> None:
 def test_every_public_name_of_ndarray_is_there_or_left_out_for_a_reason() -> None:
     left_out = {
         "byteswap": "the bits have the processor's byte order",
-        "choose": "numpy.choose is the function",
         "ctypes": "use numpy.asarray(x).ctypes",
         "data": "memoryview(x)",
         "dump": "pickle.dump",

@@ -382,7 +382,7 @@ def test_types_equal_their_names_and_numpys(t: DType) -> None:
     else:
         assert t == t.numpy == t.numpy.type
         assert t.numpy == t
-    for other in (None, 3, "f4", "", [], numpy.dtype("U3"), object(), "float(6,9)"):
+    for other in (None, 3, "f3", "", [], numpy.dtype("U3"), object(), "float(6,9)"):
         assert t != other
 
 
@@ -398,6 +398,6 @@ def test_other_names_are_numpys() -> None:
 
 
 def test_errors_of_types_are_neuronsims() -> None:
-    for call in (lambda: np.finfo("int8"), lambda: np.dtype("f"), lambda: np.result_type()):
+    for call in (lambda: np.finfo("int8"), lambda: np.dtype("f3"), lambda: np.result_type()):
         with pytest.raises(NeuronSimError):
             call()

@@ -198,8 +198,10 @@ class Array(FunctionMethods):
         """NumPy's flags of the storage: writeable, c_contiguous, owndata, ..."""
         return self._data.flags
 
-    def setflags(self, write: bool | None = None) -> None:
-        """Make the array read-only, or its own memory writable again."""
+    def setflags(
+        self, write: bool | None = None, align: bool | None = None, uic: bool | None = None
+    ) -> None:
+        """Make the array read-only, or its own memory writable again; other flags stay as they are."""
         self._data.setflags(write=write)
 
     @property
@@ -342,13 +344,17 @@ class Array(FunctionMethods):
         """Set every element to `value`, converted by rules C."""
         self[...] = value
 
-    def sort(self, axis: int = -1, kind: str | None = None) -> None:
+    def sort(
+        self, axis: int = -1, kind: str | None = None, order: None = None, *, stable: bool | None = None
+    ) -> None:
         """Sort along an axis in place (E10); the order is stable whatever `kind` is."""
-        write(self, function_named("sort")(self, axis=axis))
+        write(self, function_named("sort")(self, axis, kind, order))
 
-    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect") -> None:
+    def partition(
+        self, kth: Any, axis: int = -1, kind: str = "introselect", order: None = None
+    ) -> None:
         """Put the element `kth` along an axis where sorting puts it, smaller ones before it."""
-        write(self, function_named("partition")(self, kth, axis=axis))
+        write(self, function_named("partition")(self, kth, axis, kind, order))
 
     # ---- elements ----
 

@@ -6,6 +6,7 @@ Array(4.5, dtype=bfloat16)
 
 from __future__ import annotations
 
+from math import pi
 from typing import Any, Literal
 
 import numpy as np
@@ -14,15 +15,17 @@ from neuronsim import ops
 from neuronsim.arrays.array_object import Array, apply_elementwise, asarray, common_arrays
 from neuronsim.arrays.axes import Axis, one_axis, reduced_axes
 from neuronsim.arrays.elementwise import where
-from neuronsim.arrays.manipulation import broadcast_to, concat, flip, moveaxis
+from neuronsim.arrays.host import complex_type, host_operand, on_host, real_type, rounded
+from neuronsim.arrays.manipulation import broadcast_to, concat, flip, move_bits, moveaxis
 from neuronsim.arrays.order import argsort, searchsorted
 from neuronsim.arrays.products import matmul
-from neuronsim.arrays.reductions import diff, sum  # noqa: A004
+from neuronsim.arrays.reductions import cumulative_sum, diff, sum  # noqa: A004
 from neuronsim.arrays.steps import in_float32
 from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
 
 __all__ = [
-    *("convolve", "correlate", "ediff1d", "gradient", "interp", "polyval", "trapezoid"),
+    *("convolve", "correlate", "ediff1d", "gradient", "interp", "polyfit", "polyval", "roots"),
+    *("trapezoid", "unwrap"),
 ]
 
 Mode = Literal["valid", "same", "full"]
@@ -150,6 +153,28 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     return sum(d * moveaxis(heights[1:] + heights[:-1], 0, at) / 2, at)
 
 
+@in_float32("p")
+def unwrap(p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * pi) -> Array:
+    """`p` with multiples of the period added along `axis`, so that no step is larger than half of it;
+    steps below `discont` stay. Of each step d the remainder r = (d + h) mod period - h, h being half of
+    the period (h itself, where that is -h and d > 0), replaces d: p[i] takes the sum (R4) of r - d up
+    to it, in float32 steps (R7).
+
+    >>> unwrap([0.0, 3.0, 7.0, 8.0], period=4.0)
+    Array([ 0., -1., -1.,  0.], dtype=float32)
+    """
+    at = one_axis(p, axis)
+    lines = move_bits(np.moveaxis, p, at, 0)
+    half = period / 2
+    step = diff(lines, axis=0)
+    remainder = (step + half) % period - half
+    remainder = where((remainder == -half) & (step > 0), half, remainder)
+    least = half if discont is None else max(discont, half)
+    change = where(apply_elementwise("abs", step) < least, 0.0, remainder - step)
+    found = concat([lines[:1], lines[1:] + cumulative_sum(change, axis=0)])
+    return move_bits(np.moveaxis, found, 0, at)
+
+
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     """The differences of successive elements in row-major order, each rounded once (E2); what is before
     and behind them, if anything, takes the type of `ary`.
@@ -232,6 +257,65 @@ def polyval(p: Any, x: Any) -> Array:
         found: Array = in_float32("p", "x")(_horner)(coefficients, at)
         return found
     return _horner(coefficients, at)
+
+
+def polyfit(
+    x: Any,
+    y: Any,
+    deg: int,
+    rcond: float | None = None,
+    full: bool = False,
+    w: Any = None,
+    cov: bool | str = False,
+) -> Any:
+    """The coefficients, the highest power first, of the polynomial of degree `deg` that is nearest to
+    the points (x, y) by least squares, the residuals weighted by `w`; NumPy's, in float64 on the exact
+    values, each result rounded once (H1).
+
+    With `full` also the sums of squared residuals, the rank, the singular values and `rcond`; with
+    `cov` also the coefficients' covariance.
+
+    >>> polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1)
+    Array([2., 1.], dtype=float32)
+    """
+    points = [host_operand(v) for v in common_arrays(x, y, *([] if w is None else [w]))]
+    if points[0].ndim != 1 or points[0].size == 0 or points[1].ndim not in (1, 2):
+        shapes = " and ".join(str(v.bits.type) for v in points)
+        raise InvalidArgument(f"polyfit of {shapes}: x has one axis and points, y one or two axes")
+    if any(len(v) != points[0].size or v.ndim == 0 for v in points[1:]):
+        raise InvalidArgument(
+            f"polyfit: {' and '.join(str(v.bits.type) for v in points)} differ in length"
+        )
+
+    options: Any = {"rcond": rcond, "full": full, "cov": cov}
+
+    def fit(x: Any, y: Any, w: Any = None) -> Any:
+        return np.polyfit(x, y, deg, w=w, **options)
+
+    found = on_host("polyfit", fit, *points)
+    dtype, real = points[0].dtype, real_type(points[0].dtype)
+    if full:
+        fitted, residuals, rank, values, cut = found
+        return (
+            *(rounded(fitted, dtype), rounded(residuals, real), int(rank), rounded(values, real)),
+            float(cut),
+        )
+    return tuple(rounded(v, dtype) for v in found) if cov else rounded(found, dtype)
+
+
+def roots(p: Any) -> Array:
+    """The zeros of the polynomial with the coefficients `p`, the highest power first: NumPy's, in
+    float64 on the exact values, rounded once (H1); of a complex type where one of them is complex.
+
+    >>> roots([1.0, 0.0, -4.0])
+    Array([-2.,  2.], dtype=float32)
+    """
+    coefficients = host_operand(p)
+    if coefficients.ndim > 1:
+        raise InvalidArgument(f"the coefficients have one axis, not {coefficients.bits.type}")
+    found = on_host("roots", np.roots, coefficients)
+    dtype = coefficients.dtype
+    return rounded(found, complex_type(dtype) if found.dtype.kind == "c" else dtype)
 
 
 def _horner(p: Array, x: Array) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
+from neuronsim.arrays import elementwise
 from neuronsim.arrays.array_object import (
     Array,
     apply_elementwise,
@@ -30,7 +31,7 @@ from neuronsim.arrays.array_object import (
 )
 from neuronsim.arrays.axes import lengths
 from neuronsim.arrays.device import check_device
-from neuronsim.arrays.manipulation import broadcast_arrays, expand_dims, move_bits, stack
+from neuronsim.arrays.manipulation import broadcast_arrays, concat, expand_dims, move_bits, stack
 from neuronsim.arrays.progressions import (
     exact_fraction,
     is_negative_zero,
@@ -40,13 +41,14 @@ from neuronsim.arrays.progressions import (
     write_negative_zero,
 )
 from neuronsim.dtypes import DType, DTypeLike, result_type
-from neuronsim.errors import InvalidArgument, OutOfMemory, UnsupportedType
+from neuronsim.errors import InvalidArgument, OutOfMemory, UnsupportedType, nearest
 
 __all__ = [
     *("arange", "array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "copy"),
     *("diag", "diagflat", "empty", "empty_like", "eye", "frombuffer", "fromfunction", "fromiter"),
     *("full", "full_like", "geomspace", "identity", "indices", "linspace", "logspace", "meshgrid"),
-    *("mgrid", "ogrid", "ones", "ones_like", "tri", "tril", "triu", "vander", "zeros", "zeros_like"),
+    *("mgrid", "ogrid", "ones", "ones_like", "r_", "c_", "require", "asarray_chkfinite"),
+    *("tri", "tril", "triu", "vander", "zeros", "zeros_like"),
 ]
 
 Shape = int | Sequence[int]
@@ -89,6 +91,50 @@ def asfortranarray(a: Any, dtype: DTypeLike | None = None, *, like: Any = None) 
 def copy(a: Any, order: Order = "K", subok: bool = False) -> Array:
     """An Array of a copy of `a`."""
     return asarray(a, None, order, copy=True)
+
+
+def asarray_chkfinite(a: Any, dtype: DTypeLike | None = None, order: Order | None = None) -> Array:
+    """`asarray`; raises InvalidArgument, a ValueError, if an element is Inf or NaN."""
+    found = asarray(a, dtype, order)
+    if not elementwise.isfinite(found).bits.data.all():
+        raise InvalidArgument(f"asarray_chkfinite: {found.bits.type} has Infs or NaNs")
+    return found
+
+
+_REQUIREMENTS = {
+    **dict.fromkeys(("C", "C_CONTIGUOUS", "CONTIGUOUS"), "C"),
+    **dict.fromkeys(("F", "F_CONTIGUOUS", "FORTRAN"), "F"),
+    **dict.fromkeys(("A", "ALIGNED"), "A"),
+    **dict.fromkeys(("W", "WRITEABLE"), "W"),
+    **dict.fromkeys(("O", "OWNDATA"), "O"),
+    **dict.fromkeys(("E", "ENSUREARRAY"), "E"),
+}
+
+
+def require(
+    a: Any,
+    dtype: DTypeLike | None = None,
+    requirements: str | Iterable[str] | None = None,
+    *,
+    like: Any = None,
+) -> Array:
+    """`asarray`, copied where the memory lacks one of NumPy's requirements: "C" or "F" order,
+    "W"riteable, "O"wn data; "A"ligned and "E"nsurearray hold for every Array.
+
+    >>> require(asarray([1, 2])[::2], requirements="C").flags["C_CONTIGUOUS"]
+    True
+    """
+    listed = [requirements] if isinstance(requirements, str) else [*(requirements or ())]
+    unknown = [r for r in listed if r.upper() not in _REQUIREMENTS]
+    if unknown:
+        raise InvalidArgument(f"require: {unknown[0]!r}{nearest(unknown[0], _REQUIREMENTS)}")
+    wanted = {_REQUIREMENTS[r.upper()] for r in listed}
+    if {"C", "F"} <= wanted:
+        raise InvalidArgument("require: an array has C or F order; ask for one of them")
+    order: Order = "C" if "C" in wanted else "F" if "F" in wanted else "K"
+    found = asarray(a, dtype, order)
+    lacks = ("W" in wanted and not found.flags.writeable) or ("O" in wanted and not found.flags.owndata)
+    return found.copy(order) if lacks else found
 
 
 def frombuffer(
@@ -553,6 +599,49 @@ def _grid_line(part: slice) -> Array:
         found: Array = linspace(start, part.stop, int(abs(part.step)))
         return found
     return arange(start, part.stop, part.step)
+
+
+class Joined:
+    """What `r_[...]` and `c_[...]` are: arrays, numbers (weak, C8) and slices, which are lines as in
+    `mgrid`, joined along an axis. A string as the first item says "axis", "axis,ndmin" or
+    "axis,ndmin,place": the axis, the least number of axes, and where an item with fewer has its own.
+
+    >>> r_[1:3, 0, asarray([7, 8])].tolist(), c_[asarray([1, 2]), asarray([3, 4])].tolist()
+    ([1, 2, 0, 7, 8], [[1, 3], [2, 4]])
+    """
+
+    def __init__(self, axis: int, ndmin: int, place: int) -> None:
+        self._layout = axis, ndmin, place
+
+    def __getitem__(self, key: Any) -> Array:
+        items = list(key) if isinstance(key, tuple) else [key]
+        axis, ndmin, place = self._layout
+        if items and isinstance(items[0], str):
+            layout = items.pop(0)
+            try:
+                numbers = [int(v) for v in layout.split(",")]
+            except ValueError:
+                numbers = []
+            if not 1 <= len(numbers) <= 3:
+                raise InvalidArgument(
+                    f"a layout is up to three integers, as in '0,2', not {layout!r}: there are no "
+                    "matrices of NumPy's matrix class"
+                )
+            axis, ndmin, place = (*numbers, *self._layout[len(numbers) :])
+        if not items:
+            raise InvalidArgument("nothing to join: an item or more is needed")
+        parts = common_arrays(*(_grid_line(x) if isinstance(x, slice) else x for x in items))
+        return concat([_with_least_axes(x, ndmin, place) for x in parts], axis)
+
+
+r_, c_ = Joined(0, 1, -1), Joined(-1, 2, 0)
+
+
+def _with_least_axes(x: Array, ndmin: int, place: int) -> Array:
+    """A view with `ndmin` axes at least, the array's own from the axis `place` on."""
+    missing = max(ndmin - x.ndim, 0)
+    before = min(max(place if place >= 0 else place + missing + 1, 0), missing)
+    return x.reshape((*[1] * before, *x.shape, *[1] * (missing - before)))
 
 
 # ---- matrices --------------------------------------------------------------------------------------

@@ -270,6 +270,21 @@ def iscomplex(x: Any, /) -> Array:
     return apply_elementwise("not_equal", imag(x), 0)
 
 
+def real_if_close(a: Any, tol: float = 100) -> Array:
+    """The real part, if every imaginary one is below `tol` in absolute value; a `tol` above 1 counts in
+    eps of the type. Real arrays stay.
+
+    >>> real_if_close(asarray([1 + 1e-7j])), real_if_close(asarray([1 + 1e-7j]), tol=0.5e-7)
+    (Array([1.], dtype=float32), Array([1.+1.e-07j], dtype=complex64))
+    """
+    x = asarray(a)
+    if x.dtype.kind != "complex":
+        return x
+    parts = x.bits.data.imag
+    limit = float(np.finfo(parts.dtype).eps) * tol if tol > 1 else tol
+    return real(x) if np.all(np.abs(parts) < limit) else x
+
+
 def isposinf(x: Any, /, out: Any = None) -> Array:
     """Whether the element is +Inf."""
     a = asarray(x)
@@ -677,7 +692,7 @@ globals().update({alias: globals()[name] for alias, name in _ALIASES.items()})
 __all__ = [
     *dict.fromkeys([*ELEMENTWISE, *(name for name, f in globals().items() if isinstance(f, Ufunc))]),
     *("angle", "around", "clip", "imag", "isclose", "iscomplex", "isneginf", "isposinf", "isreal"),
-    *("nan_to_num", "real", "round", "sinc", "where"),
+    *("nan_to_num", "real", "real_if_close", "round", "sinc", "where"),
 ]
 # The examples of the functions that are no functions of Python.
 __test__ = {name: f.__doc__ for name, f in globals().items() if isinstance(f, Ufunc)}

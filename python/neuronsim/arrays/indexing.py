@@ -21,7 +21,8 @@ from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
 
 __all__ = [
     *("argwhere", "choose", "compress", "diag_indices", "diag_indices_from", "extract"),
-    *("fill_diagonal", "flatnonzero", "index_exp", "ix_", "ndenumerate", "ndindex", "nonzero"),
+    *("fill_diagonal", "flatnonzero", "index_exp", "ix_", "mask_indices", "ndenumerate", "ndindex"),
+    "nonzero",
     *("piecewise", "place", "put", "put_along_axis", "putmask", "ravel_multi_index", "s_", "select"),
     *("take", "take_along_axis", "tril_indices", "tril_indices_from", "triu_indices"),
     *("triu_indices_from", "unravel_index"),
@@ -278,6 +279,15 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     """The indices of the elements at and above the diagonal k of a matrix of n rows and m columns."""
     return _all_int64(np.triu_indices(n, k, m))
+
+
+def mask_indices(n: int, mask_func: Callable[[Any, Any], Any], k: Any = 0) -> tuple[Array, ...]:
+    """The indices of what `mask_func`, as `tril` and `triu` are, leaves of n rows and columns.
+
+    >>> [x.tolist() for x in mask_indices(2, lambda x, k: asarray([[0, 1], [0, 0]]))]
+    [[0], [1]]
+    """
+    return nonzero(mask_func(_int64(np.ones(lengths((n, n)))), k))
 
 
 def _matrix_shape(name: str, x: Any) -> tuple[int, int]:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from neuronsim import _core, dtypes, ops
-from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.array_object import Array, asarray
 from neuronsim.arrays.device import check_device
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedBuffer, UnsupportedType, nearest
 
-__all__ = ["from_dlpack"]
+__all__ = ["from_dlpack", "may_share_memory", "shares_memory"]
 
 DLPACK_DEVICE = (1, 0)  # kDLCPU: every array lies in the host's memory
 
@@ -103,6 +103,21 @@ def buffer(x: Array) -> memoryview:
             "DLPack, or convert the array with astype"
         )
     return x.bits.data.data
+
+
+def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
+    """Whether the ranges of memory of two arrays overlap: whether they could share elements."""
+    return np.may_share_memory(asarray(a).bits.data, asarray(b).bits.data, max_work)
+
+
+def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
+    """Whether two arrays share an element; exact unless `max_work` ends the search.
+
+    >>> x = Array(ops.Bits(np.zeros(4, np.float32), dtypes.float32))
+    >>> shares_memory(x, x[::2]), shares_memory(x[::2], x[1::2]), may_share_memory(x[::2], x[1::2])
+    (True, False, True)
+    """
+    return np.shares_memory(asarray(a).bits.data, asarray(b).bits.data, max_work)
 
 
 def array_function(

@@ -42,7 +42,7 @@ __all__ = [
     *("LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals"),
     *("eigvalsh", "inv", "lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank"),
     *("matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd"),
-    *("svdvals", "tensordot", "trace", "vecdot", "vector_norm"),
+    *("svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm"),
 ]
 
 
@@ -291,6 +291,39 @@ def solve(x1: Any, x2: Any, /) -> Array:
     """
     a, b = map(host_operand, common_arrays(x1, x2))
     return rounded(on_host("solve", np.linalg.solve, a, b), a.dtype)
+
+
+def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Array:
+    """The x with tensordot(a, x, x.ndim) = b, by `solve`: the first axes of `a` are those of `b`, its
+    last ones those of x; `axes` are moved to the end before.
+
+    >>> tensorsolve(asarray([[[2.0, 0.0]], [[0.0, 4.0]]]), asarray([1.0, 1.0])).tolist()
+    [[0.5, 0.25]]
+    """
+    matrix, right = asarray(a), asarray(b)
+    if axes is not None:
+        moved = [one_axis(matrix, d) for d in axes]
+        kept = [d for d in range(matrix.ndim) if d not in moved]
+        matrix = Array(ops.Bits(matrix.bits.data.transpose((*kept, *moved)), matrix.dtype))
+    shape = matrix.shape[right.ndim :]
+    if math.prod(shape) != right.size or matrix.size != right.size**2:
+        raise InvalidMatrix(
+            f"tensorsolve of {matrix.bits.type} and {right.bits.type}: as many unknowns as equations"
+        )
+    return solve(matrix.reshape((right.size, right.size)), right.reshape(-1)).reshape(shape)
+
+
+def tensorinv(a: Any, ind: int = 2) -> Array:
+    """The inverse under tensordot: tensordot(tensorinv(a, ind), a, ind) is the identity, where the
+    product of the lengths of the first `ind` axes is that of the others; by `inv`.
+    """
+    x = asarray(a)
+    if not 0 < ind <= x.ndim:
+        raise InvalidArgument(f"tensorinv of {x.bits.type}: ind is from 1 to {x.ndim}, not {ind}")
+    first, last = x.shape[:ind], x.shape[ind:]
+    if math.prod(first) != math.prod(last):
+        raise InvalidMatrix(f"tensorinv: {first} and {last} are of unequal size")
+    return inv(x.reshape((math.prod(first), math.prod(last)))).reshape((*last, *first))
 
 
 def lstsq(x1: Any, x2: Any, /, rcond: float | None = None) -> tuple[Array, Array, int, Array]:

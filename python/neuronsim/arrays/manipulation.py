@@ -32,10 +32,10 @@ __all__ = [
     *("append", "array_split", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "block"),
     *("broadcast_arrays", "broadcast_shapes", "broadcast_to", "column_stack", "concat"),
     *("concatenate", "copyto", "delete", "dsplit", "dstack", "expand_dims", "flip", "fliplr"),
-    *("flipud", "hsplit", "hstack", "insert", "moveaxis", "ndim"),
-    *("permute_dims", "ravel", "repeat", "reshape", "resize", "roll", "rollaxis", "rot90", "shape"),
-    *("size", "split", "squeeze", "stack", "swapaxes", "tile", "transpose", "trim_zeros"),
-    *("unstack", "vsplit", "vstack"),
+    *("flipud", "hsplit", "hstack", "insert", "isfortran", "moveaxis", "ndim"),
+    *("packbits", "permute_dims", "ravel", "repeat", "reshape", "resize", "roll", "rollaxis", "rot90"),
+    *("shape", "size", "split", "squeeze", "stack", "swapaxes", "tile", "transpose", "trim_zeros"),
+    *("unpackbits", "unstack", "vsplit", "vstack"),
 ]
 
 Order = Literal["A", "C", "F"]
@@ -77,6 +77,11 @@ def size(a: Any, axis: Axis = None) -> int:
     """The number of elements, or the length of an axis, or the product of those of several."""
     a = asarray(a)
     return math.prod(a.shape[d] for d in reduced_axes(a, axis))
+
+
+def isfortran(a: Any) -> bool:
+    """Whether the elements lie in column-major order, and not also in row-major order."""
+    return bool(asarray(a).flags.fnc)
 
 
 def reshape(
@@ -296,6 +301,40 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Axis = None) -> Array:
         first, last = (places[0], places[-1] + 1) if places.size else (a.shape[d], 0)
         kept[d] = slice(first if "f" in ends else 0, last if "b" in ends else a.shape[d])
     return a[tuple(kept)]
+
+
+def packbits(a: Any, /, axis: int | None = None, bitorder: Literal["big", "little"] = "big") -> Array:
+    """Integers or bool as bits, 1 where an element is not 0, eight to a uint8 along `axis` (None: all
+    elements in row-major order), the first one the highest, or with "little" the lowest.
+
+    >>> packbits(asarray([True, False, False, False, False, False, False, True, True])).tolist()
+    [129, 128]
+    """
+    x = asarray(a)
+    if x.dtype.kind not in ("signed", "unsigned", "bool"):
+        raise UnsupportedType(f"packbits of {x.bits.type}: integers or bool are packed")
+    return move_bits(np.packbits, x.bits.data != 0, axis=axis, bitorder=bitorder)
+
+
+def unpackbits(
+    a: Any,
+    /,
+    axis: int | None = None,
+    count: int | None = None,
+    bitorder: Literal["big", "little"] = "big",
+) -> Array:
+    """The eight bits of each uint8 along `axis`, each as a uint8, in the order of `packbits`; the first
+    `count` of them, or without the last -count.
+    """
+    x = asarray(a)
+    if x.dtype is not dtypes.uint8:
+        raise UnsupportedType(
+            f"unpackbits of {x.bits.type}: uint8 is unpacked; x.view('uint8') reads bits"
+        )
+    found = move_bits(np.unpackbits, x, axis=axis, count=count, bitorder=bitorder)
+    if not x.size:
+        found.bits.data[...] = 0  # which NumPy leaves undefined
+    return found
 
 
 def truth(x: Array) -> npt.NDArray[np.bool_]:

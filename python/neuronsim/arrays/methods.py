@@ -29,6 +29,7 @@ class FunctionMethods(_core.ArrayBase):
     argmin: Callable[..., Array]
     argpartition: Callable[..., Array]
     argsort: Callable[..., Array]
+    choose: Callable[..., Array]
     clip: Callable[..., Array]
     conj: Callable[..., Array]
     conjugate: Callable[..., Array]

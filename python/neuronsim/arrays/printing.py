@@ -23,12 +23,15 @@ from neuronsim.arrays.array_object import Array, asarray, exact_values
 from neuronsim.dtypes import DType
 
 __all__ = [
-    *("array2string", "array_repr", "array_str", "format_float_positional"),
-    *("format_float_scientific", "get_printoptions", "printoptions", "set_printoptions"),
+    *("array2string", "array_repr", "array_str", "base_repr", "binary_repr"),
+    *("format_float_positional", "format_float_scientific", "get_printoptions", "printoptions"),
+    "set_printoptions",
 ]
 
 get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 printoptions = np.printoptions
+# NumPy's, of Python integers and what is one by __index__.
+base_repr, binary_repr = np.base_repr, np.binary_repr
 
 # NumPy finds the shortest digits of these types itself.
 _PRINTED_BY_NUMPY = (dtypes.float16, dtypes.float32)

@@ -134,20 +134,22 @@ def _batch(
         raise InvalidArgument(f"{what}: {a.shape} and {b.shape} do not broadcast") from error
 
 
-def matvec(x1: Any, x2: Any, /) -> Array:
+def matvec(x1: Any, x2: Any, /, out: Any = None) -> Array:
     """The product of each matrix of x1 with each vector of x2, by M2.
 
     >>> matvec(asarray([[1.0, 2.0], [3.0, 4.0]]), asarray([1.0, 1.0]))
     Array([3., 7.], dtype=float32)
     """
     matrices, vectors = _with_axes("matvec", x1, 2), _with_axes("matvec", x2, 1)
-    return matmul(matrices, vectors[..., np.newaxis])[..., 0]
+    found = matmul(matrices, vectors[..., np.newaxis])[..., 0]
+    return found if out is None else write(out, found)
 
 
-def vecmat(x1: Any, x2: Any, /) -> Array:
+def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Array:
     """The product of each vector of x1, conjugated, with each matrix of x2, by M2."""
     vectors, matrices = _with_axes("vecmat", x1, 1), _with_axes("vecmat", x2, 2)
-    return matmul(conj(vectors)[..., np.newaxis, :], matrices)[..., 0, :]
+    found = matmul(conj(vectors)[..., np.newaxis, :], matrices)[..., 0, :]
+    return found if out is None else write(out, found)
 
 
 def _with_axes(what: str, x: Any, least: int) -> Array:

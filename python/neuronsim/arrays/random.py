@@ -27,6 +27,7 @@ from neuronsim.arrays.array_object import (
     convert,
     default_dtype,
     exact_values,
+    write,
 )
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import InvalidArgument
@@ -161,9 +162,10 @@ class Generator(_Draws):
         """Integers of [low, high), or of [0, low), or with `endpoint` of [low, high]; exact."""
         return _integers(self._source.integers, low, high, size, dtype, endpoint)
 
-    def permuted(self, x: Any, *, axis: int | None = None) -> Array:
+    def permuted(self, x: Any, *, axis: int | None = None, out: Any = None) -> Array:
         """A copy whose elements are shuffled along an axis, each slice by itself; moves bits."""
-        return self._moved("permuted", x, axis=axis)
+        found = self._moved("permuted", x, axis=axis)
+        return found if out is None else write(out, found)
 
     def multivariate_hypergeometric(self, *args: Any, **options: Any) -> Array:
         """numpy.random.Generator.multivariate_hypergeometric, exact integers."""

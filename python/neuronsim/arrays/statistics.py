@@ -7,7 +7,7 @@ Array(2.5, dtype=bfloat16)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,12 +35,13 @@ from neuronsim.arrays.order import searchsorted, sort
 from neuronsim.arrays.products import matmul
 from neuronsim.arrays.reductions import all as all_of
 from neuronsim.arrays.reductions import diff, is_not_nan, max, mean, min, sum  # noqa: A004
-from neuronsim.arrays.steps import in_float32
+from neuronsim.arrays.steps import in_float32, step_type
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType, nearest, warn
 
 __all__ = [
-    *("average", "bincount", "corrcoef", "cov", "digitize", "histogram", "histogram_bin_edges"),
+    *("average", "bincount", "corrcoef", "cov", "digitize", "histogram", "histogram2d"),
+    *("histogram_bin_edges", "histogramdd"),
     *("median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"),
 ]
 
@@ -356,19 +357,98 @@ def histogram(
     Array([1, 3], dtype=int64)
     """
     a, edges = asarray(a), histogram_bin_edges(a, bins, range)
-    flat = a.reshape(-1)
-    behind = searchsorted(edges, flat, side="right").bits.data
-    inside = (behind > 0) & (searchsorted(edges, flat).bits.data < edges.size)
-    count = edges.size - 1
-    place = np.minimum(behind, count)[inside] - 1
-    if weights is None:
-        counts = asarray(np.bincount(place, minlength=count).astype(np.int64))
-    else:
-        w = asarray(weights)
+    place, inside = _bins(a.reshape(-1), edges)
+    w = None if weights is None else asarray(weights)
+    if w is not None:
         if w.shape != a.shape:
             raise InvalidArgument(f"weights of the shape {w.shape} for {a.shape}")
-        counts = _sums(place, w.reshape(-1)[inside], count)
+        w = w.reshape(-1)
+    counts = _counted(place, inside, w, edges.size - 1)
     return (_density(edges, counts) if density else counts), edges
+
+
+def _bins(x: Array, edges: Array) -> tuple[_Integers, npt.NDArray[np.bool_]]:
+    """The bin of each element, and whether there is one."""
+    behind = searchsorted(edges, x, side="right").bits.data
+    inside = (behind > 0) & (searchsorted(edges, x).bits.data < edges.size)
+    return np.minimum(behind, edges.size - 1) - 1, inside
+
+
+def _counted(
+    place: _Integers, inside: npt.NDArray[np.bool_], weights: Array | None, count: int
+) -> Array:
+    if weights is None:
+        return asarray(np.bincount(place[inside], minlength=count).astype(np.int64))
+    return _sums(place[inside], weights[inside], count)
+
+
+def histogramdd(
+    sample: Any,
+    bins: Any = 10,
+    range: Sequence[Any] | None = None,  # noqa: A002
+    density: bool | None = None,
+    weights: Any = None,
+) -> tuple[Array, list[Array]]:
+    """How many points are in each bin of a grid, int64, and the edges along each axis, as `histogram`
+    has them. The points are the rows of a matrix, or a sequence of their coordinates; `bins` is a
+    number or a sequence of what `histogram` takes for bins, `range` a sequence of ranges.
+
+    With `weights` the sums (R2) of the weights; with `density` divided in float32 steps by the widths
+    of the bin, axis by axis, then by the sum of all (R7), in the edges' common type.
+
+    >>> histogramdd(([1.0, 2.0, 2.0], [0.0, 5.0, 5.0]), bins=2)[0].tolist()
+    [[1, 0], [0, 2]]
+    """
+    if hasattr(sample, "shape"):
+        points = atleast_2d(sample)
+        lines = [points[:, d] for d in np.arange(points.shape[-1])]
+    else:
+        lines = [asarray(v) for v in sample]
+    if not lines or any(v.ndim != 1 or v.size != lines[0].size for v in lines):
+        raise InvalidArgument("histogramdd takes a matrix of points, or as many numbers for each axis")
+    each = [bins] * len(lines) if isinstance(bins, int | np.integer) else [*bins]
+    ranges = [None] * len(lines) if range is None else [*range]
+    if len(each) != len(lines) or len(ranges) != len(lines):
+        raise InvalidArgument(f"histogramdd: bins and range are for {len(lines)} axes")
+    edges = [histogram_bin_edges(*v) for v in zip(lines, each, ranges, strict=True)]
+    places, insides = zip(*map(_bins, lines, edges), strict=True)
+    dims = tuple(e.size - 1 for e in edges)
+    inside = np.logical_and.reduce(insides)
+    place = np.ravel_multi_index([np.where(inside, p, 0) for p in places], dims)
+    w = None if weights is None else asarray(weights)
+    if w is not None and w.shape != lines[0].shape:
+        raise InvalidArgument(f"weights of the shape {w.shape} for {lines[0].size} points")
+    counts = _counted(place, inside, w, math.prod(dims)).reshape(dims)
+    return (_grid_density(counts, *edges) if density else counts), edges
+
+
+def _grid_density(counts: Array, *edges: Array) -> Array:
+    common = common_arrays(*edges)[0].dtype
+    dtype = common if common.kind == "float" else default_dtype()
+    found = wide = convert(counts, step_type(dtype))
+    for d, e in enumerate(edges):
+        widths = diff(convert(e, wide.dtype))
+        found = found / widths.reshape((-1, *[1] * (found.ndim - 1 - d)))
+    return convert(found / sum(wide), dtype)
+
+
+def histogram2d(
+    x: Any,
+    y: Any,
+    bins: Any = 10,
+    range: Sequence[Any] | None = None,  # noqa: A002
+    density: bool | None = None,
+    weights: Any = None,
+) -> tuple[Array, Array, Array]:
+    """`histogramdd` of points in a plane, and the edges along x and y; one array of `bins` is for both.
+
+    >>> histogram2d([1.0, 2.0], [0.0, 5.0], bins=[0.0, 2.0, 6.0])[0].tolist()
+    [[1, 0], [0, 1]]
+    """
+    is_one = not isinstance(bins, int | np.integer) and len(bins) not in (1, 2)
+    each = [bins, bins] if is_one else bins
+    found, (along_x, along_y) = histogramdd((x, y), each, range, density, weights)
+    return found, along_x, along_y
 
 
 def _sums(place: _Integers, weights: Array, count: int) -> Array:

@@ -22,10 +22,11 @@ from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
 
 __all__ = [
     *("can_cast", "common_type", "dtype", "finfo", "iinfo", "iscomplexobj", "isdtype", "isrealobj"),
-    *("isscalar", "issubdtype", "min_scalar_type", "promote_types", "result_type"),
+    *("isscalar", "issubdtype", "iterable", "min_scalar_type", "promote_types", "result_type"),
 ]
 
 DType.make_array = asarray
+iterable = np.iterable  # asks only for __iter__
 
 
 def dtype(x: DTypeLike | Array, /) -> DType:

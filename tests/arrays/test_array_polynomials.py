@@ -1,0 +1,178 @@
+"""Fits, zeros and unwrapped phases: NumPy's float64 rounded once (H1), float32 steps (R7)."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import numpy
+import pytest
+from float32_steps import Step, number, steps, words
+
+import neuronsim as np
+from neuronsim.arrays.array_object import exact_values
+from neuronsim.dtypes import DTYPES, DType
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.reference.elementwise import FLOAT
+
+FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
+
+
+def sample(dtype: DType, shape: tuple[int, ...], seed: int = 0) -> np.Array:
+    return np.asarray(numpy.random.default_rng(seed).standard_normal(shape), dtype=dtype)
+
+
+def value(s: Step) -> Fraction:
+    return Fraction(float(numpy.uint32(s.word).view(numpy.float32)))
+
+
+def unwrapped(p: list[Step], period: Step, least: Fraction) -> list[Step]:
+    half = period / number(2.0)
+    found, total = [p[0]], number(0.0)
+    for before, after in itertools.pairwise(p):
+        d = after - before
+        r = Step(FLOAT["remainder"]((d + half).word, period.word)) - half
+        if value(r) == -value(half) and value(d) > 0:
+            r = half
+        change = number(0.0) if abs(value(d)) < max(least, value(half)) else r - d
+        total = change if len(found) == 1 else total + change
+        found.append(after + total)
+    return found
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+@pytest.mark.parametrize(("period", "discont"), [(None, None), (1.5, None), (2.0, 1.25)])
+def test_R7_unwrap_is_its_formula(dtype: DType, period: float | None, discont: float | None) -> None:
+    p = sample(dtype, (12,)) * 3
+    options = {} if period is None else {"period": period}
+    found = np.unwrap(p, discont, **options)
+    one = number(2 * numpy.pi if period is None else period)
+    least = value(number(discont or 0.0))
+    expected = [s.to(dtype) for s in unwrapped(steps(p), one, least)]
+    assert found.dtype is dtype
+    assert words(found) == expected
+
+
+def test_unwrap_takes_numpys_arguments() -> None:
+    p = numpy.random.default_rng(1).standard_normal((3, 4, 5)) * 8
+    for options in ({}, {"axis": 0}, {"axis": -2, "period": 1.0}, {"discont": 4.0}):
+        found = np.unwrap(np.asarray(p), **options)
+        numpy.testing.assert_allclose(numpy.asarray(found), numpy.unwrap(p, **options), rtol=1e-12)
+    assert np.unwrap([0, 1, 5], period=4).tolist() == numpy.unwrap([0, 1, 5], period=4).tolist()
+    assert np.unwrap([3.0]).tolist() == [3]
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
+def test_H1_polyfit_is_numpys_rounded_once(dtype: DType) -> None:
+    x, y, w = (sample(dtype, (9,), seed) for seed in range(3))
+    wide = [exact_values(v).astype(numpy.float64) for v in (x, y, w)]
+    for deg in (0, 1, 2):
+        found = np.polyfit(x, y, deg)
+        assert found.dtype is dtype
+        expected = np.asarray(numpy.polyfit(*wide[:2], deg), dtype=dtype)
+        assert found.tobytes() == expected.tobytes()
+    weighted = np.polyfit(x, y, 2, w=w)
+    assert weighted.tobytes() == np.asarray(numpy.polyfit(*wide[:2], 2, w=wide[2]), dtype).tobytes()
+
+
+def test_polyfit_gives_what_full_and_cov_ask() -> None:
+    draw = numpy.random.default_rng(5)
+    x, y = draw.standard_normal(8), draw.standard_normal((8, 2))
+    for ours, theirs in zip(
+        np.polyfit(np.asarray(x), y, 2, full=True), numpy.polyfit(x, y, 2, full=True), strict=True
+    ):
+        assert numpy.array_equal(ours, theirs)
+    for ours, theirs in zip(
+        np.polyfit(np.asarray(x), y, 1, cov=True), numpy.polyfit(x, y, 1, cov=True), strict=True
+    ):
+        assert numpy.array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
+def test_H1_roots_are_numpys_rounded_once(dtype: DType) -> None:
+    for p in ([1.0, 0.5, -2.0], [0.0, 2.0, 0.0, 1.5], [3.0], []):
+        a = np.asarray(p, dtype=dtype)
+        theirs = numpy.roots(exact_values(a).astype(numpy.float64))
+        found = np.roots(a)
+        if theirs.dtype.kind == "c":
+            assert found.dtype is (np.complex128 if dtype is np.float64 else np.complex64)
+        else:
+            assert found.dtype is dtype
+        assert found.tobytes() == np.asarray(theirs, dtype=found.dtype).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: np.polyfit([], [], 1), InvalidArgument),
+        (lambda: np.polyfit([1.0, 2.0], [1.0], 1), InvalidArgument),
+        (lambda: np.polyfit([[1.0]], [1.0], 1), InvalidArgument),
+        (lambda: np.polyfit([1.0, 2.0], [1.0, 2.0], -1), InvalidArgument),
+        (lambda: np.roots([[1.0]]), InvalidArgument),
+        (lambda: np.roots(np.ones(2, dtype="float8_e4m3fn")), UnsupportedType),
+    ],
+)
+def test_polynomials_refuse_what_they_do_not_take(call: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        call()
+
+
+def test_tensorsolve_and_tensorinv_are_solve_and_inv() -> None:
+    draw = numpy.random.default_rng(6)
+    a, b = draw.standard_normal((2, 3, 6)), draw.standard_normal((2, 3))
+    numpy.testing.assert_allclose(
+        numpy.asarray(np.linalg.tensorsolve(np.asarray(a), b)), numpy.linalg.tensorsolve(a, b)
+    )
+    c = a.transpose(2, 0, 1)
+    numpy.testing.assert_allclose(
+        numpy.asarray(np.linalg.tensorsolve(np.asarray(c), b, axes=[0])),
+        numpy.linalg.tensorsolve(c, b, axes=[0]),
+    )
+    numpy.testing.assert_allclose(
+        numpy.asarray(np.linalg.tensorinv(np.asarray(a), 2)), numpy.linalg.tensorinv(a, 2)
+    )
+    with pytest.raises(numpy.linalg.LinAlgError):
+        np.linalg.tensorsolve(np.ones((2, 3)), np.ones(2))
+    with pytest.raises(numpy.linalg.LinAlgError):
+        np.linalg.tensorinv(np.ones((2, 3)), 1)
+    with pytest.raises(InvalidArgument):
+        np.linalg.tensorinv(np.ones((2, 2)), 0)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
+def test_histograms_of_points_count_as_numpys(dtype: DType) -> None:
+    x, y = sample(dtype, (40,)), sample(dtype, (40,), 1)
+    wide = [exact_values(v).astype(numpy.float64) for v in (x, y)]
+    edges = [-2.0, -0.5, 0.25, 2.0]
+    for bins in (edges, [edges, edges[:3]]):
+        found = np.histogram2d(x, y, np.asarray(bins, dtype) if bins is edges else bins)
+        theirs = numpy.histogram2d(*wide, bins)
+        assert found[0].dtype is np.int64
+        assert [f.tolist() for f in found] == [t.tolist() for t in theirs]
+    points = np.stack([x, y, x], -1)
+    counts, lines = np.histogramdd(points, [edges] * 3)
+    assert counts.tolist() == numpy.histogramdd((*wide, wide[0]), [edges] * 3)[0].tolist()
+    assert len(lines) == 3
+
+
+def test_histogramdd_takes_numpys_arguments() -> None:
+    draw = numpy.random.default_rng(7)
+    sample, weights = draw.standard_normal((30, 2)), draw.random(30)
+    for options in (
+        {"bins": 4},
+        {"bins": (2, 3)},
+        {"bins": 3, "range": ((-1, 1), None)},
+        {"density": True},
+        {"weights": weights},
+        {"weights": weights, "density": True},
+    ):
+        found, edges = np.histogramdd(np.asarray(sample), **options)
+        theirs, borders = numpy.histogramdd(sample, **options)
+        numpy.testing.assert_allclose(numpy.asarray(found), theirs, rtol=1e-12)
+        for e, b in zip(edges, borders, strict=True):
+            numpy.testing.assert_allclose(numpy.asarray(e), b, rtol=1e-12)
+    with pytest.raises(InvalidArgument):
+        np.histogramdd(sample, bins=[2])
+    with pytest.raises(InvalidArgument):
+        np.histogramdd(sample, weights=weights[:3])
