@@ -71,7 +71,9 @@ NUMPYS_OWN = [
 def test_functions_that_the_standard_has_not_take_numpys_arguments(name: str) -> None:
     """Quantiles have no weights; `gradient` names the spacings that NumPy does not."""
     own, theirs = (inspect.signature(getattr(m, name)).parameters for m in (np, numpy))
-    known = [p for p in theirs if p != "weights" or "quantile" not in name and "percentile" not in name]
+    known = [
+        p for p in theirs if p != "weights" or ("quantile" not in name and "percentile" not in name)
+    ]
     assert [p if p != "spacing" else "varargs" for p in own] == known
     by_name = [p for p in theirs if theirs[p].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     assert all(own[p].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in by_name if p in own)
