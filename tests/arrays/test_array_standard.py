@@ -239,7 +239,8 @@ def test_agrees_with_array_api_strict(space: str, name: str) -> None:
         if isinstance(theirs, numpy.ndarray) and allowed("default", name, arguments):
             theirs = as_default(theirs, arguments)
         if allowed("complex", name, arguments) and theirs.dtype.kind == "c":
-            theirs = numpy.asarray(outcome(numpy, getattr(numpy, name), arguments))
+            numpys = outcome(numpy, getattr(numpy, name), arguments)
+            theirs = numpy.where(numpy.isnan(arguments[0][0]), theirs, numpys)
         check(name, plain(found), theirs, case, arguments)
 
     agree()

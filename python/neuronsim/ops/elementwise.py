@@ -180,7 +180,7 @@ def _floor_divide_on_host(x: BitsArray, y: BitsArray) -> BitsArray:
 def _but_of_specials(
     function: Callable[[BitsArray], BitsArray], elsewhere: Callable[[BitsArray], BitsArray]
 ) -> Callable[[BitsArray], BitsArray]:
-    """NumPy's function of complex numbers, which gives NaN for Inf + 0j: for such another formula."""
+    """NumPy's function, but another formula for complex numbers with a part that is not finite."""
 
     def on_host(x: BitsArray) -> BitsArray:
         if x.dtype.kind != "c":
@@ -202,6 +202,7 @@ _ON_HOST: dict[str, Callable[..., Any]] = {
     "floor_divide": _floor_divide_on_host,
     "expm1": _but_of_specials(np.expm1, lambda x: np.exp(x) - 1),
     "log1p": _but_of_specials(np.log1p, lambda x: np.log(_one_plus(x))),
+    "sign": _but_of_specials(np.sign, lambda x: np.where(np.isnan(x), math.nan * (1 + 1j), np.sign(x))),
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "asin": np.arcsin,
     "acos": np.arccos,
