@@ -18,6 +18,7 @@ from typing import Any
 from neuronsim.arrays import *  # noqa: F403
 from neuronsim.arrays import __all__ as _functions
 from neuronsim.arrays import fft, linalg, nn
+from neuronsim.arrays.absent_names import reason as _reason
 from neuronsim.arrays.array_object import Array, default_dtype, set_default_dtype
 from neuronsim.arrays.constants import False_, True_, e, euler_gamma, inf, nan, newaxis, pi
 from neuronsim.arrays.device import Device
@@ -75,7 +76,7 @@ from neuronsim.dtypes import (
     uint64,
 )
 from neuronsim.dtypes import boolean as bool  # noqa: A004
-from neuronsim.errors import NeuronSimError, nearest
+from neuronsim.errors import AbsentName, NeuronSimError
 from neuronsim.ops import WindowDimension
 from neuronsim.processor import available_isas, isa, num_threads, set_isa, set_num_threads
 from neuronsim.profiles import Profile, current_profile, seed_rounding, use_profile
@@ -134,7 +135,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(_LAZY_MODULES[name])
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"neuronsim has no {name!r}{nearest(name, __all__)}")
+    raise AbsentName("neuronsim", name, __all__, _reason("numpy", name))
 
 
 def __dir__() -> list[str]:

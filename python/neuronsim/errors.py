@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -61,6 +61,17 @@ class FloatingPointException(NeuronSimError, FloatingPointError):
 
 class UnsupportedType(NeuronSimError, TypeError):
     """A value has an element type that the device, or the operation, does not have."""
+
+
+class AbsentName(NeuronSimError, AttributeError):
+    """A module has no such name. The message is made when it is read: `hasattr` stays quick."""
+
+    def __init__(self, module: str, name: str, known: Sequence[str], reason: str | None = None) -> None:
+        super().__init__(module, name, known, reason)
+
+    def __str__(self) -> str:
+        module, name, known, reason = self.args
+        return f"{module} has no {name!r}{nearest(name, known)}{f': {reason}' if reason else ''}"
 
 
 class FlagWarning(UserWarning):

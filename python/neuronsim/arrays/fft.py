@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from neuronsim import ops
+from neuronsim.arrays.absent_names import refuse
 from neuronsim.arrays.array_object import Array, array_type, asarray, default_dtype, number, write
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.device import check_device
@@ -27,6 +28,9 @@ __all__ = [
     *("fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift"),
     *("ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"),
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = refuse("numpy.fft", __all__)
 
 Norm = Literal["backward", "ortho", "forward"]
 

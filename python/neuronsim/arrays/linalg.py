@@ -14,13 +14,14 @@ import math
 import operator
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError  # noqa: F401
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays import products, reductions
+from neuronsim.arrays.absent_names import refuse
 from neuronsim.arrays.array_object import (
     Array,
     apply_elementwise,
@@ -44,6 +45,9 @@ __all__ = [
     *("matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd"),
     *("svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm"),
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = refuse("numpy.linalg", __all__)
 
 
 class EighResult(NamedTuple):

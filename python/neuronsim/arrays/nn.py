@@ -5,7 +5,10 @@
 Array([0.5, 0.5], dtype=bfloat16)
 """
 
+from typing import TYPE_CHECKING
+
 from neuronsim.arrays import activations, convolution, layers, losses, normalization, pooling
+from neuronsim.arrays.absent_names import refuse
 from neuronsim.arrays.activations import *  # noqa: F403
 from neuronsim.arrays.convolution import *  # noqa: F403
 from neuronsim.arrays.layers import *  # noqa: F403
@@ -18,3 +21,6 @@ __all__ = [
     for chapter in (activations, convolution, layers, losses, normalization, pooling)
     for name in chapter.__all__
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = refuse("numpy.nn", __all__)

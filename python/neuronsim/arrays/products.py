@@ -181,17 +181,17 @@ def _is_scalar(x: Any) -> bool:
     return np.ndim(x.bits.data if isinstance(x, Array) else x) == 0
 
 
-def dot(x1: Any, x2: Any, /, out: Any = None) -> Array:
-    """NumPy's dot: x1's last axis with x2's last but one (or only) by M2; a scalar multiplies (E2).
+def dot(a: Any, b: Any, out: Any = None) -> Array:
+    """NumPy's dot: a's last axis with b's last but one (or only) by M2; a scalar multiplies (E2).
 
     >>> dot(asarray([1.0, 2.0]), asarray([3.0, 4.0])), dot(2, asarray([3, 4]))
     (Array(11., dtype=float32), Array([6, 8], dtype=int64))
     """
-    if _is_scalar(x1) or _is_scalar(x2):
-        found = apply_elementwise("multiply", x1, x2)
+    if _is_scalar(a) or _is_scalar(b):
+        found = apply_elementwise("multiply", a, b)
     else:
-        a, b = asarray(x1), asarray(x2)
-        found = tensordot(a, b, axes=(-1, -2 if b.ndim > 1 else -1))
+        right = asarray(b)
+        found = tensordot(a, right, axes=(-1, -2 if right.ndim > 1 else -1))
     return found if out is None else write(out, found)
 
 
@@ -258,15 +258,15 @@ def outer(x1: Any, x2: Any, /, out: Any = None) -> Array:
     return found if out is None else write(out, found)
 
 
-def kron(x1: Any, x2: Any, /) -> Array:
-    """The Kronecker product: x2 times each element of x1, in blocks; each product rounded once (E2).
+def kron(a: Any, b: Any) -> Array:
+    """The Kronecker product: b times each element of a, in blocks; each product rounded once (E2).
 
     >>> kron(asarray([1, 10]), asarray([1, 2]))
     Array([ 1,  2, 10, 20], dtype=int64)
     """
-    if _is_scalar(x1) or _is_scalar(x2):
-        return apply_elementwise("multiply", x1, x2)
-    a, b = asarray(x1), asarray(x2)
+    if _is_scalar(a) or _is_scalar(b):
+        return apply_elementwise("multiply", a, b)
+    a, b = asarray(a), asarray(b)
     rank = max(a.ndim, b.ndim)
     left, right = ((1,) * (rank - v.ndim) + v.shape for v in (a, b))
     blocks = apply_elementwise(

@@ -14,12 +14,13 @@ neuronsim.int64
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import BitGenerator
 
 from neuronsim import ops
+from neuronsim.arrays.absent_names import refuse
 from neuronsim.arrays.array_object import (
     Array,
     array_type,
@@ -254,3 +255,6 @@ __all__ = [
     *_SOURCES,
     *("Generator", "RandomState", "default_rng"),
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = refuse("numpy.random", __all__)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuronsim.arrays.absent_names import refuse
 from neuronsim.arrays.array_object import Array, asarray, exact_values
 from neuronsim.arrays.manipulation import broadcast_to
 from neuronsim.dtypes import as_dtype
@@ -186,3 +187,6 @@ __all__ = [
     *("assert_array_almost_equal_nulp", "assert_array_max_ulp", "assert_bits_equal"),
     *("assert_max_ulp", "ulp_diff"),
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = refuse("numpy.testing", __all__)
