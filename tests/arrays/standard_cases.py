@@ -569,3 +569,121 @@ FFT: dict[str, Case] = {
     "fftshift": Case(called(arrays(FLOATS, (3, 4)), axes=maybe(None, 0, (0, 1)))),
     "ifftshift": Case(called(arrays(FLOATS, (3, 4)), axes=maybe(None, 0, (0, 1)))),
 }
+
+# ---- the array object: its operators, methods and attributes ---------------------------------------
+
+# Of a binary operator the function of its values.
+OPERATORS: dict[str, str] = {
+    "add": "add",
+    "and": "bitwise_and",
+    "floordiv": "floor_divide",
+    "lshift": "bitwise_left_shift",
+    "mod": "remainder",
+    "mul": "multiply",
+    "or": "bitwise_or",
+    "pow": "pow",
+    "rshift": "bitwise_right_shift",
+    "sub": "subtract",
+    "truediv": "divide",
+    "xor": "bitwise_xor",
+}
+COMPARISONS: dict[str, str] = {
+    "eq": "equal",
+    "ge": "greater_equal",
+    "gt": "greater",
+    "le": "less_equal",
+    "lt": "less",
+    "ne": "not_equal",
+}
+
+
+@st.composite
+def operated(draw: st.DrawFn, dtypes: Sequence[str], in_place: bool = False) -> Arguments:
+    """An array and another operand: an array that broadcasts (into the first one), or a number."""
+    first = draw(st.sampled_from(dtypes))
+    second = draw(st.one_of(st.just(first), st.sampled_from(dtypes)))
+    x = draw(arrays((first,)))
+    if draw(st.integers(0, 3)) == 0:
+        numbers = {"b": (True,), "i": (3, 0), "u": (3, 0), "f": (2.5, 2, -0.0), "c": (1 + 2j, 2.5, 3)}
+        return (x, draw(st.sampled_from(numbers[np.dtype(first).kind]))), {}
+    dims = [n if draw(st.integers(0, 3)) else 1 for n in x.shape]
+    dims = dims[draw(st.integers(0, len(dims))) :]
+    if not in_place and draw(st.booleans()):
+        dims = [*draw(st.lists(st.integers(0, 3), max_size=1)), *x.shape]
+    return (x, draw(arrays((second,), tuple(dims)))), {}
+
+
+@st.composite
+def indices(draw: st.DrawFn, x: Any) -> Any:
+    """What indexes an array: integers, slices, None and an ellipsis; a mask; arrays of integers."""
+    form = draw(st.integers(0, 3))
+    if form == 2:
+        return draw(arrays(("bool",), x.shape, False))
+    if form == 3 and x.ndim and x.size:
+        dims = draw(npst.mutually_broadcastable_shapes(num_shapes=x.ndim, max_dims=2, max_side=3))
+        whole = [
+            draw(arrays(("int64",), s, False)) % n
+            for s, n in zip(dims.input_shapes, x.shape, strict=True)
+        ]
+        return tuple(int(i) if i.ndim == 0 and draw(st.booleans()) else i for i in whole)
+    return draw(npst.basic_indices(x.shape, allow_newaxis=form == 1, allow_ellipsis=True))
+
+
+@st.composite
+def got(draw: st.DrawFn) -> Arguments:
+    x = draw(arrays())
+    return (x, draw(indices(x))), {}
+
+
+@st.composite
+def set_to(draw: st.DrawFn) -> Arguments:
+    """An array, an index and what is written there: of the array's type, or a number."""
+    x = draw(arrays())
+    key = draw(indices(x))
+    number: Any = {"b": True, "i": 3, "u": 3, "f": 2.5, "c": 1 + 2j}[x.dtype.kind]
+    dims = x[key].shape if draw(st.booleans()) and not isinstance(key, np.ndarray) else ()
+    return (x, key, draw(st.one_of(st.just(number), arrays((x.dtype.name,), dims)))), {}
+
+
+@st.composite
+def multiplied_in_place(draw: st.DrawFn) -> Arguments:
+    """Matrices and square ones, whose product has the shape of the first."""
+    dtype, n = draw(st.sampled_from(NUMBERS)), draw(st.integers(0, 4))
+    left = draw(st.sampled_from(((3, n), (2, 3, n), (0, n))))
+    right = draw(st.sampled_from(((n, n), (n, n), (n,))))
+    return (draw(arrays((dtype,), left, False)), draw(arrays((dtype,), right, False))), {}
+
+
+_BY_OPERATOR = {f"__{o}__": f for o, f in (OPERATORS | COMPARISONS).items()}
+_REFLECTED = {f"__r{o}__": f for o, f in OPERATORS.items()}
+_IN_PLACE = {f"__i{o}__": f for o, f in OPERATORS.items()}
+# Of a method the function whose values it gives.
+FUNCTION_OF: dict[str, str] = {
+    **_BY_OPERATOR,
+    **_REFLECTED,
+    **_IN_PLACE,
+    "__abs__": "abs",
+    "__invert__": "bitwise_invert",
+    "__neg__": "negative",
+    "__pos__": "positive",
+    **dict.fromkeys(("__matmul__", "__rmatmul__", "__imatmul__"), "matmul"),
+}
+REFLECTED = tuple(_REFLECTED)
+ARRAY: dict[str, Case] = {
+    **{n: Case(operated(BINARY[f]), "elementwise") for n, f in (_BY_OPERATOR | _REFLECTED).items()},
+    **{n: Case(operated(BINARY[f], in_place=True), "elementwise") for n, f in _IN_PLACE.items()},
+    **{n: Case(unary(UNARY[FUNCTION_OF[n]]), "elementwise") for n in ("__abs__", "__invert__")},
+    **{n: Case(unary(UNARY[FUNCTION_OF[n]]), "elementwise") for n in ("__neg__", "__pos__")},
+    "__matmul__": Case(contracted("matmul"), "sum"),
+    "__imatmul__": Case(multiplied_in_place(), "sum"),
+    "__rmatmul__": Case(contracted("matmul").map(lambda a: (a[0][::-1], {})), "sum"),
+    "__bool__": Case(called(arrays(ALL, ()))),
+    "__int__": Case(called(arrays(ALL, ()))),
+    "__index__": Case(called(arrays(ALL, ()))),
+    "__float__": Case(called(arrays(ALL, (), False))),
+    "__complex__": Case(called(arrays(ALL, (), False))),
+    "__getitem__": Case(got()),
+    "__setitem__": Case(set_to()),
+    "T": Case(st.one_of(unary(), called(arrays(ALL, (2, 3))))),
+    **{n: Case(unary()) for n in ("mT", "dtype", "ndim", "shape", "size")},
+}

@@ -263,6 +263,8 @@ def test_E8_negative_integer_powers_raise(dtype: DType) -> None:
     assert [(x**x).tolist() for _ in range(2)] == [[4, 27]] * 2
     with pytest.raises(InvalidArgument, match="negative integer powers"):
         x**negative
+    nothing = np.ones((0, 2), dtype) ** negative
+    assert (nothing.shape, nothing.dtype) == ((0, 2), dtype)
 
 
 def test_E8_powers_of_unsigned_integers_and_zero() -> None:

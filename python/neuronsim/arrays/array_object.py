@@ -980,7 +980,8 @@ def _elementwise(name: str, *operands: Any) -> Array:
         shapes = ", ".join(str(a.shape) for a in values)
         raise InvalidArgument(f"{name}: the shapes {shapes} do not broadcast") from error
     ops.check_elementwise(op, common, common)
-    if name == "power" and common.kind == "signed" and (np.asarray(values[1]) < 0).any():
+    is_integer_power = name == "power" and common.kind == "signed" and 0 not in dims
+    if is_integer_power and (np.asarray(values[1]) < 0).any():
         raise InvalidArgument("integers to negative integer powers are not integers: use a float type")
     bits = [ops.Bits(np.broadcast_to(a.bits.data, dims), a.dtype) for a in values]
     like = [
