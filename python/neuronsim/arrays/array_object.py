@@ -61,7 +61,7 @@ def default_complex() -> DType:
     return dtypes.complex128 if _default_float is dtypes.float64 else dtypes.complex64
 
 
-_Operator = Callable[["Array", Any], Any]
+_Operator = Callable[["Array", Any], "Array"]
 
 
 def _operators(symbol: str) -> tuple[_Operator, _Operator, _Operator]:
@@ -543,23 +543,23 @@ class Array(FunctionMethods):
     __and__, __rand__, __iand__ = _operators("&")
     __or__, __ror__, __ior__ = _operators("|")
     __xor__, __rxor__, __ixor__ = _operators("^")
-    __eq__ = _operators("==")[0]
-    __ne__ = _operators("!=")[0]
+    __eq__ = _operators("==")[0]  # type: ignore[assignment]  # elementwise
+    __ne__ = _operators("!=")[0]  # type: ignore[assignment]
     __lt__ = _operators("<")[0]
     __le__ = _operators("<=")[0]
     __gt__ = _operators(">")[0]
     __ge__ = _operators(">=")[0]
 
-    def __rshift__(self, other: Any) -> Any:
+    def __rshift__(self, other: Any) -> Array:
         return function_named("right_shift")(self, other) if _is_operand(other) else NotImplemented
 
-    def __rrshift__(self, other: Any) -> Any:
+    def __rrshift__(self, other: Any) -> Array:
         return function_named("right_shift")(other, self) if _is_operand(other) else NotImplemented
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: Any) -> Array:
         return function_named("matmul")(self, other) if _is_operand(other) else NotImplemented
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: Any) -> Array:
         return function_named("matmul")(other, self) if _is_operand(other) else NotImplemented
 
     __irshift__ = _in_place(__rshift__)

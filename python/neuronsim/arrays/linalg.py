@@ -17,7 +17,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.linalg import LinAlgError  # noqa: F401
+from numpy.linalg import LinAlgError as LinAlgError
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays import products, reductions
@@ -34,7 +34,11 @@ from neuronsim.arrays.array_object import (
 )
 from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
 from neuronsim.arrays.host import InvalidMatrix, complex_type, host_operand, on_host, real_type, rounded
-from neuronsim.arrays.products import matmul, matrix_transpose, tensordot, vecdot, widened  # noqa: F401
+from neuronsim.arrays.products import matmul as matmul
+from neuronsim.arrays.products import matrix_transpose as matrix_transpose
+from neuronsim.arrays.products import tensordot as tensordot
+from neuronsim.arrays.products import vecdot as vecdot
+from neuronsim.arrays.products import widened
 from neuronsim.arrays.types import finfo
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import InvalidArgument

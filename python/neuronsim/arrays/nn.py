@@ -5,8 +5,6 @@
 Array([0.5, 0.5], dtype=bfloat16)
 """
 
-from typing import TYPE_CHECKING
-
 from neuronsim.arrays import activations, convolution, layers, losses, normalization, pooling
 from neuronsim.arrays.absent_names import refuse
 from neuronsim.arrays.activations import *  # noqa: F403
@@ -22,5 +20,4 @@ __all__ = [
     for name in chapter.__all__
 ]
 
-if not TYPE_CHECKING:
-    __getattr__ = refuse("numpy.nn", __all__)
+__getattr__ = refuse("numpy.nn", __all__)

@@ -17,7 +17,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.random import BitGenerator
+from numpy.random import MT19937 as MT19937
+from numpy.random import PCG64 as PCG64
+from numpy.random import PCG64DXSM as PCG64DXSM
+from numpy.random import SFC64 as SFC64
+from numpy.random import BitGenerator as BitGenerator
+from numpy.random import Philox as Philox
+from numpy.random import SeedSequence as SeedSequence
 
 from neuronsim import ops
 from neuronsim.arrays.absent_names import refuse
@@ -99,6 +105,10 @@ class _Draws:
     """What Generator and RandomState share: NumPy's object, which draws, and the order of arrays."""
 
     _source: Any
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Array]: ...  # the distributions
 
     def bytes(self, length: int) -> bytes:
         """Random bytes."""
@@ -248,7 +258,6 @@ globals().update({name: getattr(_SHARED, name) for name in _SHARED_NAMES})
 
 # NumPy's sources of bits, as they are.
 _SOURCES = ("BitGenerator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence")
-globals().update({name: getattr(np.random, name) for name in _SOURCES})
 
 __all__ = [
     *_SHARED_NAMES,
@@ -256,5 +265,9 @@ __all__ = [
     *("Generator", "RandomState", "default_rng"),
 ]
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Array]: ...  # the functions of _SHARED_NAMES
+
+else:
     __getattr__ = refuse("numpy.random", __all__)

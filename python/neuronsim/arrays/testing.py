@@ -188,5 +188,9 @@ __all__ = [
     *("assert_max_ulp", "ulp_diff"),
 ]
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Any]: ...  # NumPy's assertions
+
+else:
     __getattr__ = refuse("numpy.testing", __all__)
