@@ -48,7 +48,7 @@ FUNCTIONS: dict[str, Call] = {
     "sqrt": lambda np, x, i: np.sqrt(x),
     "tanh": lambda np, x, i: np.tanh(x),
     "abs": lambda np, x, i: np.abs(x),
-    "where": lambda np, x, i: np.where(x, x, x),
+    "where": lambda np, x, i: np.where(x < 0.5, x, x),
     "clip": lambda np, x, i: np.clip(x, 0.25, 0.75),
     "sum": lambda np, x, i: np.sum(x),
     "max": lambda np, x, i: np.max(x),

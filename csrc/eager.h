@@ -5,7 +5,7 @@
 
 namespace neuronsim {
 
-// Adds ArrayBase, run_dense and run_binary to the module.
+// Adds BitsBase, ArrayBase, Elementwise, ElementwiseMethod and run_dense to the module.
 void add_eager(pybind11::module_& m);
 
 }  // namespace neuronsim

@@ -261,7 +261,7 @@ def check_seed(seed: Any) -> int:
 
 
 _DEFAULT = _profile_of_environment()
-_current: ContextVar[Profile] = ContextVar("neuronsim_profile", default=_DEFAULT)
+profile_variable: ContextVar[Profile] = ContextVar("neuronsim_profile", default=_DEFAULT)
 _rounding: ContextVar[RoundingState] = ContextVar("neuronsim_rounding")
 
 
@@ -297,18 +297,18 @@ def default_profile() -> Profile:
 
 def current_profile() -> Profile:
     """The profile that eager arrays use in this context."""
-    return _current.get()
+    return profile_variable.get()
 
 
 @contextmanager
 def in_force(profile: Profile) -> Iterator[Profile]:
     """Eager arrays use this profile inside the `with` block (in this thread or task only)."""
-    token = _current.set(_handled(profile, _current.get().handling))
+    token = profile_variable.set(_handled(profile, profile_variable.get().handling))
     try:
-        yield _current.get()
+        yield profile_variable.get()
     finally:
-        handling = _current.get().handling
-        _current.reset(token)
+        handling = profile_variable.get().handling
+        profile_variable.reset(token)
         set_exception_handling(handling)
 
 
@@ -379,15 +379,15 @@ def _handled(profile: Profile, handling: ExceptionHandling | None) -> Profile:
 
 def exception_handling() -> ExceptionHandling:
     """What eager operations of this context do about exceptions."""
-    return _current.get().handling or ExceptionHandling()
+    return profile_variable.get().handling or ExceptionHandling()
 
 
 def set_exception_handling(handling: ExceptionHandling | None) -> None:
     """Change what eager operations of this context do about exceptions, whatever the profile is."""
     wanted = None if handling == ExceptionHandling() else handling
-    profile = _current.get()
+    profile = profile_variable.get()
     if profile.handling != wanted:
-        _current.set(_handled(profile, wanted))
+        profile_variable.set(_handled(profile, wanted))
 
 
 def exception_receiver() -> Any:

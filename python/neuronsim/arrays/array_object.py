@@ -9,6 +9,7 @@ Array([2.   , 3.5  , 1.336], dtype=bfloat16)
 
 from __future__ import annotations
 
+import functools
 import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
@@ -24,7 +25,7 @@ from neuronsim.arrays.device import TRN1, Device, check_device
 from neuronsim.arrays.methods import FunctionMethods, function_named
 from neuronsim.dtypes import Casting, DType, DTypeLike, as_dtype, can_cast, result_type
 from neuronsim.errors import IntegerOverflow, InvalidArgument, InvalidIndex, UnsupportedType
-from neuronsim.profiles import Profile, current_profile
+from neuronsim.profiles import Profile, current_profile, profile_variable
 from neuronsim.reference.formats import exact as exact_number
 from neuronsim.reference.formats import round_number
 
@@ -70,17 +71,23 @@ def _operators(symbol: str) -> tuple[_Operator, _Operator, _Operator]:
     name = row.name
 
     def method(self: Array, other: Any) -> Any:
-        # The short way, for two arrays of one type and shape: small arrays feel every step of it.
-        if type(other) is Array:
-            result = _run_binary(current_profile().derived.get(name), self, other)
-            if result is not None:
-                return result
         return _elementwise(name, self, other) if _is_operand(other) else NotImplemented
 
     def reflected(self: Array, other: Any) -> Any:
         return apply_elementwise(name, other, self) if _is_operand(other) else NotImplemented
 
-    return method, reflected, _in_place(method)
+    short = _core.ElementwiseMethod(name, profile_variable, method)
+    return functools.update_wrapper(short, method), reflected, _in_place(short)
+
+
+def _unary(name: str) -> Callable[[Array], Array]:
+    """The method of an operator of one array."""
+
+    def method(self: Array) -> Array:
+        return _elementwise(name, self)
+
+    short = _core.ElementwiseMethod(name, profile_variable, method)
+    return functools.update_wrapper(short, method)
 
 
 def _in_place(method: _Operator) -> _Operator:
@@ -100,22 +107,35 @@ def _in_place(method: _Operator) -> _Operator:
     return in_place
 
 
-def _remember(name: str, dtype: DType, result: DType, profile: Profile) -> None:
-    """Keeps the program of a binary operation for the short way, which says nothing of errors."""
+def _remember(name: str, types: tuple[DType, ...], result: DType, profile: Profile) -> None:
+    """Keeps the program of an operation for the short way (`_core.Elementwise`), which says nothing of
+    errors: what the operands are, and how Python numbers are rounded to their type (C1, C8).
+    """
+    op, dtype = ops.by_name(name), types[-1]
     known = profile.derived.setdefault(name, {})
-    truncates = profile.int64 == "truncate" and dtype in (dtypes.int64, dtypes.uint64)
-    is_handled = profile.handling is not None or profile.rounding == "stochastic"
-    if is_handled or not dtype.device or truncates or dtype in known:
+    truncates = profile.int64 == "truncate" and {*types, result} & {dtypes.int64, dtypes.uint64}
+    speaks = profile.handling is not None or ops.has_input_range(op, profile)
+    checks = name == "power" and dtype.kind == "signed"
+    draws = profile.rounding == "stochastic"
+    if truncates or speaks or checks or draws or not dtype.device or dtype in known:
         return
-    program, _ = ops.elementwise_program(ops.by_name(name), {}, (dtype, dtype), result, profile)
-    known[dtype] = (program, result)
+    program, _ = ops.elementwise_program(op, {}, types, result, profile)
+    takes_floats = dtype.exponent_bits > 0 and profile.scalar == "dtype"
+    takes_integers = dtype.kind in ("signed", "unsigned") or takes_floats
+    numbers = [
+        conversion_program(t, dtype, profile) if takes else None
+        for t, takes in ((dtypes.float64, takes_floats), (dtypes.int64, takes_integers))
+    ]
+    known[dtype] = (Array, result, program, types, *numbers)
+
+
+def conversion_program(source: DType, target: DType, profile: Profile) -> _core.TileProgram:
+    """The program that rounds one type to another (C1)."""
+    return ops.elementwise_program(ops.by_name("convert"), {}, (source,), target, profile)[0]
 
 
 def _is_operand(x: Any) -> bool:
     return isinstance(x, Array | np.ndarray | np.generic | int | float | complex | list | tuple)
-
-
-_run_binary = _core.run_binary
 
 
 class Array(FunctionMethods):
@@ -125,10 +145,6 @@ class Array(FunctionMethods):
     _dtype: DType
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
-
-    def __init__(self, bits: ops.Bits) -> None:
-        self._data = bits.data
-        self._dtype = bits.dtype
 
     def _like(self, data: npt.NDArray[Any]) -> Array:
         """Storage bits of this array's type, by the shortest way: indices come here."""
@@ -511,17 +527,8 @@ class Array(FunctionMethods):
 
     # ---- operators ----
 
-    def __neg__(self) -> Array:
-        return apply_elementwise("negative", self)
-
     def __pos__(self) -> Array:
         return self.copy("K")
-
-    def __abs__(self) -> Array:
-        return apply_elementwise("abs", self)
-
-    def __invert__(self) -> Array:
-        return apply_elementwise("bitwise_invert", self)
 
     def __divmod__(self, other: Any) -> Any:
         return (self // other, self % other) if _is_operand(other) else NotImplemented
@@ -532,6 +539,7 @@ class Array(FunctionMethods):
     def __round__(self, ndigits: int | None = None) -> Array:
         return self.round(ndigits or 0)
 
+    __neg__, __abs__, __invert__ = map(_unary, ("negative", "abs", "bitwise_invert"))
     __add__, __radd__, __iadd__ = _operators("+")
     __sub__, __rsub__, __isub__ = _operators("-")
     __mul__, __rmul__, __imul__ = _operators("*")
@@ -936,11 +944,18 @@ def _mask(where: Any) -> npt.NDArray[np.bool]:
 
 def apply_elementwise(name: str, *operands: Any) -> Array:
     """Evaluate an elementwise row of `ops` on arrays and numbers, broadcast, in their common type."""
-    if len(operands) == 2 and type(operands[0]) is Array and type(operands[1]) is Array:
-        known: Array | None = _run_binary(current_profile().derived.get(name), *operands)
-        if known is not None:
-            return known
-    return _elementwise(name, *operands)
+    return elementwise_function(name)(*operands)  # type: ignore[no-any-return]
+
+
+@functools.cache
+def elementwise_function(name: str) -> _core.Elementwise:
+    """An elementwise row of `ops` as a function of arrays and numbers."""
+    ops.by_name(name)
+
+    def otherwise(*operands: Any) -> Array:
+        return _elementwise(name, *operands)
+
+    return _core.Elementwise(name, profile_variable, otherwise)
 
 
 # What gives floats for integers, as NumPy's functions and its true division do.
@@ -958,8 +973,7 @@ def _elementwise(name: str, *operands: Any) -> Array:
     is_plain = type(first) is Array and (first.dtype.exponent_bits or name not in _NOT_PLAIN)
     if is_plain and first.dtype.device and not _unlike(first, operands):
         result: ops.Bits = ops.apply(name, [x.bits for x in operands])
-        if len(operands) == 2:
-            _remember(name, first.dtype, result.dtype, profile)
+        _remember(name, (first.dtype,) * len(operands), result.dtype, profile)
         return Array(result)
     condition = [asarray(x) for x in operands[:1]] if name == "select" else []
     arrays, common = _typed(operands[len(condition) :])
@@ -987,7 +1001,10 @@ def _elementwise(name: str, *operands: Any) -> Array:
     like = [
         ops.ArrayType(v.dtype if i < len(condition) else common, dims) for i, v in enumerate(values)
     ]
-    return Array(ops.apply(name, bits, result=op.infer_array(like, {})))
+    found = Array(ops.apply(name, bits, result=op.infer_array(like, {})))
+    if all(b.dtype is common for b in bits[len(condition) :]):
+        _remember(name, tuple(b.dtype for b in bits), found.dtype, profile)
+    return found
 
 
 def _unlike(first: Array, operands: Sequence[Any]) -> bool:

@@ -6,7 +6,6 @@ Array([1.  , 2.72], dtype=bfloat16)
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 import operator
@@ -25,6 +24,7 @@ from neuronsim.arrays.array_object import (
     common_arrays,
     convert,
     default_dtype,
+    elementwise_function,
     float_array,
     is_weak,
     write,
@@ -109,9 +109,10 @@ def _by_kind(name: str, own: Mapping[str, Callable[[Array], Array]]) -> Callable
 
 
 def _function_of_row(row: ops.Op) -> Ufunc:
-    compute: Callable[..., Any] = functools.partial(apply_elementwise, row.name)
-    if row.name in _BY_KIND:
-        compute = _by_kind(row.name, _BY_KIND[row.name])
+    compute: Callable[..., Any] = elementwise_function(row.name)
+    by_kind = _BY_KIND.get(row.name, {})
+    if by_kind:
+        compute = _by_kind(row.name, by_kind)
     names = ("x",) if row.arity == 1 else tuple(f"x{n + 1}" for n in range(row.arity))
     scalar = ops.ArrayType(dtypes.float32, ())
     result = row.infer_array([scalar] * row.arity, {})
@@ -123,7 +124,8 @@ def _function_of_row(row: ops.Op) -> Ufunc:
         f"Elementwise {row.name}{f' (HLO `{row.opcode}`)' if row.opcode else ''} of {of}"
         f"{_FORMULAS.get(row.name, '')}, broadcast, in the common type, {rounding}."
     )
-    return Ufunc(row.name, compute, names, doc, predicate=result.dtype is dtypes.boolean)
+    own = None if "float" in by_kind else row.name
+    return Ufunc(row.name, compute, names, doc, predicate=result.dtype is dtypes.boolean, row=own)
 
 
 ELEMENTWISE = {

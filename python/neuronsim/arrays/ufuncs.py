@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuronsim import dtypes, ops
+from neuronsim import _core, dtypes, ops
 from neuronsim.arrays.array_object import (
     Array,
     apply_elementwise,
@@ -26,6 +26,7 @@ from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
 from neuronsim.arrays.methods import function_named
 from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast
 from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType, nearest
+from neuronsim.profiles import profile_variable
 
 # The reductions and cumulative functions that are functions of their own.
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
@@ -54,7 +55,7 @@ _EXACT = frozenset(
 )
 
 
-class Ufunc:
+class Ufunc(_core.Elementwise):
     """An elementwise function of `nin` arrays that gives `nout`.
 
     >>> x = Array(ops.Bits(np.float32([1, 2, 4]), dtypes.float32))
@@ -77,7 +78,10 @@ class Ufunc:
         *,
         nout: int = 1,
         predicate: bool = False,
+        row: str | None = None,
     ) -> None:
+        # On device types it is the row of that name, whose programs are tried first.
+        super().__init__(row, profile_variable, self._evaluate)
         self.__name__ = self.__qualname__ = name
         self.__doc__ = doc
         self.nin, self.nout = len(parameters), nout
@@ -90,10 +94,13 @@ class Ufunc:
         operands = [inspect.Parameter(p, only) for p in parameters]
         self.__signature__ = inspect.Signature([*operands, *keywords])
 
-    # A tuple of Arrays where nout is not 1: the few who call those unpack it.
-    def __call__(self, /, *operands: Any, **keywords: Any) -> Array:
+    if TYPE_CHECKING:
+        # A tuple of Arrays where nout is not 1: the few who call those unpack it.
+        def __call__(self, /, *operands: Any, **keywords: Any) -> Array: ...
+
+    def _evaluate(self, /, *operands: Any, **keywords: Any) -> Any:
         if keywords or len(operands) != self.nin:
-            return self._call(*operands, **keywords)  # type: ignore[no-any-return]
+            return self._call(*operands, **keywords)
         return self._compute(*operands)
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
+from neuronsim import _core
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, nearest
 from neuronsim.profiles import Profile
@@ -31,12 +32,15 @@ class ArrayType(NamedTuple):
         return f"{self.dtype.name}[{','.join(map(str, self.dims))}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Bits:
+class Bits(_core.BitsBase):
     """One array as the evaluators see it: an ndarray of storage bits and what they mean."""
 
+    __slots__ = ()
     data: BitsArray
     dtype: DType
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Bits, (self.data, self.dtype)
 
     @property
     def type(self) -> ArrayType:
