@@ -139,6 +139,36 @@ int initialise_array(PyObject* self, PyObject* args, PyObject* keywords) {
     return 0;
 }
 
+// Integers, slices, ... and newaxis, which only move through the array.
+bool is_basic_index(PyObject* key) {
+    return PyLong_CheckExact(key) || PySlice_Check(key) || key == Py_Ellipsis || key == Py_None;
+}
+
+// x[key]; `_at` is the method for what NumPy does not take as it is, and says what is wrong with it.
+PyObject* subscript(PyObject* self, PyObject* key) {
+    static PyObject* const at = PyUnicode_InternFromString("_at");
+    const auto* array = reinterpret_cast<ArrayObject*>(self);
+    bool is_basic = is_basic_index(key);
+    if (PyTuple_CheckExact(key)) {
+        PyObject** const items = &PyTuple_GET_ITEM(key, 0);
+        is_basic = std::all_of(items, items + PyTuple_GET_SIZE(key), is_basic_index);
+    }
+    if (!is_basic || array->data == nullptr) return PyObject_CallMethodOneArg(self, at, key);
+    // Owned, since an index may run Python's code.
+    const auto whole = py::reinterpret_borrow<py::object>(array->data);
+    PyObject* data = PyObject_GetItem(whole.ptr(), key);
+    auto& api = py::detail::npy_api::get();
+    if (data != nullptr && !api.PyArray_Check_(data))  // a scalar
+        Py_SETREF(data, api.PyArray_FromAny_(data, nullptr, 0, 0, 0, nullptr));
+    if (data == nullptr) {
+        PyErr_Clear();
+        return PyObject_CallMethodOneArg(self, at, key);
+    }
+    PyObject* const found = make(Py_TYPE(self), data, array->dtype);
+    Py_DECREF(data);
+    return found;
+}
+
 // The buffer protocol, which Python has before 3.12 only in C.
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     PyObject* const memory = PyObject_CallMethod(self, "__buffer__", "i", flags);
@@ -222,7 +252,8 @@ bool read_number(PyObject* x, const Remembered& known, DType type, uint64_t* ele
     if (is_device_float(type) && (number > exact || number < -exact)) return false;
     const int spare = 64 - 8 * storage_bytes(type);
     if (is_signed_integer(type) && (number << spare) >> spare != number) return false;
-    if (is_unsigned_integer(type) && (number < 0 || (number << spare) >> spare != number)) return false;
+    const auto word = static_cast<uint64_t>(number);
+    if (is_unsigned_integer(type) && (number < 0 || (word << spare) >> spare != word)) return false;
     return convert(known.of_integer(), &number);
 }
 
@@ -438,6 +469,7 @@ PyType_Slot array_slots[] = {
     {Py_tp_init, reinterpret_cast<void*>(&initialise_array)},
     {Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)},
     {Py_tp_members, array_members},
+    {Py_mp_subscript, reinterpret_cast<void*>(&subscript)},
     {Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
     {0, nullptr},
 };

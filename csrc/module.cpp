@@ -148,6 +148,24 @@ void run_scatter(const TileProgram& computation, const py::array& places,
     scatter(computation, places.size(), first, sources, outputs);
 }
 
+py::array keys_in_order(const py::array& array, int code) {
+    const DType dtype = dtype_code(code);
+    if (!is_device_float(dtype) && dtype != DType::float64)
+        throw std::invalid_argument("keys are made of floats");
+    check_itemsize(array, dtype);
+    if ((array.flags() & py::array::c_style) == 0)
+        throw std::invalid_argument("the array is not dense");
+    constexpr DType integers[] = {DType::int8, DType::int16, DType::int32, DType::int64};
+    const int log = __builtin_ctz(static_cast<unsigned>(storage_bytes(dtype)));
+    py::array keys = empty_array(integers[log], static_cast<int>(array.ndim()), array.shape());
+    auto* const output = static_cast<char*>(keys.mutable_data());
+    const auto* const input = static_cast<const char*>(array.data());
+    const int64_t n = array.size();
+    const py::gil_scoped_release released;
+    order_keys(dtype, input, n, output);
+    return keys;
+}
+
 py::array run_sort(const TileProgram& comparator, const std::vector<py::array>& operands) {
     if (operands.empty()) throw std::invalid_argument("sort takes at least one operand");
     const std::vector<int64_t> shape = shape_of(operands[0]);
@@ -279,6 +297,7 @@ PYBIND11_MODULE(_core, m) {
           py::arg("places"));
     m.def("scatter", &run_scatter, py::arg("computation"), py::arg("places"), py::arg("updates"),
           py::arg("targets"));
+    m.def("order_keys", &keys_in_order, py::arg("array"), py::arg("dtype"));
     m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));
     py::class_<PackedColumns>(m, "PackedColumns")
         .def_property_readonly("nbytes", &PackedColumns::bytes)

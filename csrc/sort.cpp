@@ -1,5 +1,6 @@
 #include "sort.h"
 
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 
@@ -74,6 +75,29 @@ private:
     const TileProgram& comparator_;
 };
 
+template <class Word>
+void keys_of(DType dtype, const char* floats, int64_t n, char* keys) {
+    const bool is_device = is_device_float(dtype);
+    const Format& f = formats[is_device ? static_cast<int>(dtype) : 0];
+    constexpr int sign = 8 * sizeof(Word) - 1;
+    constexpr Word largest = static_cast<Word>(~(uint64_t{1} << sign));
+    const auto infinity = static_cast<Word>(is_device ? ((uint64_t{1} << f.exponent_bits) - 1)
+                                                            << (f.mantissa_bits + storage_shift(f))
+                                                      : uint64_t{0x7FF} << 52);
+    const auto nan = static_cast<Word>(f.nan_bits);
+    const bool has_inf = !is_device || f.has_inf;
+    for (int64_t i = 0; i < n; ++i) {
+        Word word;
+        std::memcpy(&word, floats + i * static_cast<int64_t>(sizeof word), sizeof word);
+        const auto magnitude = static_cast<Word>(word & largest);
+        const bool is_nan = has_inf ? magnitude > infinity : magnitude == nan;
+        Word key = word < 0 ? static_cast<Word>(word ^ largest) : word;
+        if (magnitude == 0) key = 0;
+        if (is_nan) key = largest;
+        std::memcpy(keys + i * static_cast<int64_t>(sizeof key), &key, sizeof key);
+    }
+}
+
 }  // namespace
 
 void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
@@ -114,6 +138,25 @@ void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
         from = merged;
     }
     if (from != order) __builtin_memcpy(order, from, static_cast<size_t>(total) * sizeof(int64_t));
+}
+
+void order_keys(DType dtype, const char* floats, int64_t n, char* keys) {
+    parallel_for(n, int64_t{1} << 16, [&](int64_t begin, int64_t end) {
+        const int64_t at = begin * storage_bytes(dtype);
+        const auto run = [&](auto word) {
+            keys_of<decltype(word)>(dtype, floats + at, end - begin, keys + at);
+        };
+        switch (storage_bytes(dtype)) {
+            case 1:
+                return run(int8_t{});
+            case 2:
+                return run(int16_t{});
+            case 4:
+                return run(int32_t{});
+            default:
+                return run(int64_t{});
+        }
+    });
 }
 
 }  // namespace neuronsim

@@ -1,4 +1,4 @@
-// The stable bottom-up merge sort of rule E10, with any comparator.
+// Rule E10: keys of the order of arrays, and the stable bottom-up merge sort with any comparator.
 #pragma once
 
 #include <cstdint>
@@ -15,5 +15,9 @@ namespace neuronsim {
 // there. A merge takes the right element iff comparator(right, left).
 void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
           const TileProgram& comparator, int64_t* order);
+
+// Integers in the order of n floats, as wide as these: -0 equals +0, and every NaN is the same and the
+// largest.
+void order_keys(DType dtype, const char* floats, int64_t n, char* keys);
 
 }  // namespace neuronsim

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from numbers import Real
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,8 @@ _default_float = dtypes.float32
 
 def array_type(dtype: DTypeLike) -> DType:
     """The DType of arrays that `dtype` stands for; raises UnsupportedType for open formats too."""
-    found = as_dtype(dtype)
-    if found.is_open:
+    found = dtype if type(dtype) is DType else as_dtype(dtype)
+    if found.code is None and found.is_open:
         raise UnsupportedType(
             f"there are no arrays of {found.name}: a plan rounds float32 values to open formats (C9); "
             f"for arrays take {', '.join(t.name for t in dtypes.DTYPES.values() if t.exponent_bits)}"
@@ -113,23 +113,25 @@ def _remember(name: str, types: tuple[DType, ...], result: DType, profile: Profi
     """
     op, dtype = ops.by_name(name), types[-1]
     known = profile.derived.setdefault(name, {})
-    truncates = profile.int64 == "truncate" and {*types, result} & {dtypes.int64, dtypes.uint64}
-    speaks = profile.handling is not None or ops.has_input_range(op, profile)
-    checks = name == "power" and dtype.kind == "signed"
-    draws = profile.rounding == "stochastic"
-    if truncates or speaks or checks or draws or not dtype.device or dtype in known:
+    checks = ops.has_input_range(op, profile) or (name == "power" and dtype.kind == "signed")
+    if checks or not has_short_way(profile) or not dtype.device or dtype in known:
         return
     program, _ = ops.elementwise_program(op, {}, types, result, profile)
     takes_floats = dtype.exponent_bits > 0 and profile.scalar == "dtype"
     takes_integers = dtype.kind in ("signed", "unsigned") or takes_floats
     numbers = [
-        conversion_program(t, dtype, profile) if takes else None
+        _conversion_program(t, dtype, profile) if takes else None
         for t, takes in ((dtypes.float64, takes_floats), (dtypes.int64, takes_integers))
     ]
     known[dtype] = (Array, result, program, types, *numbers)
 
 
-def conversion_program(source: DType, target: DType, profile: Profile) -> _core.TileProgram:
+def has_short_way(profile: Profile) -> bool:
+    """Whether an operation is what its program gives: nothing is drawn, truncated or said."""
+    return profile.rounding == "nearest_even" and profile.int64 == "keep" and profile.handling is None
+
+
+def _conversion_program(source: DType, target: DType, profile: Profile) -> _core.TileProgram:
     """The program that rounds one type to another (C1)."""
     return ops.elementwise_program(ops.by_name("convert"), {}, (source,), target, profile)[0]
 
@@ -297,11 +299,14 @@ class Array(FunctionMethods):
         self, *shape: int | Sequence[int], order: Literal["C", "F", "A"] = "C", copy: bool | None = None
     ) -> Array:
         """The same elements in another shape, a view where that can be; one length may be -1."""
-        dims = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        if len(shape) == 1 and not isinstance(shape[0], int) and isinstance(shape[0], Sequence):
+            shape = tuple(shape[0])
         try:
-            return self._like(np.reshape(self._data, dims, order=order, copy=copy))  # type: ignore[arg-type]
+            if copy is None:
+                return self._like(self._data.reshape(shape, order=order))  # type: ignore[arg-type]
+            return self._like(np.reshape(self._data, shape, order=order, copy=copy))  # type: ignore[arg-type]
         except ValueError as error:
-            raise InvalidArgument(f"{self.bits.type} cannot take the shape {dims}") from error
+            raise InvalidArgument(f"{self.bits.type} cannot take the shape {shape}") from error
 
     def transpose(self, *axes: Any) -> Array:
         """A view with the axes in the order `axes`, a tuple or integers; reversed without them."""
@@ -337,8 +342,12 @@ class Array(FunctionMethods):
         stays.
         """
         target = array_type(dtype)
-        check_cast(self._dtype, target, casting)
-        return asarray(convert(self, target), order=order, copy=copy and target is self._dtype)
+        if casting != "unsafe":
+            check_cast(self._dtype, target, casting)
+        found = convert(self, target)
+        if found is not self and order in ("C", "K"):
+            return found  # of its own, and row-major
+        return asarray(found, order=order, copy=copy and found is self)
 
     def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Array:
         """The elements, or along `axis` the subarrays, where `condition` holds."""
@@ -374,7 +383,12 @@ class Array(FunctionMethods):
 
     # ---- elements ----
 
-    def __getitem__(self, key: Any) -> Array:
+    if TYPE_CHECKING:
+
+        def __getitem__(self, key: Any, /) -> Array: ...  # the core's, which calls _at
+
+    def _at(self, key: Any) -> Array:
+        """`self[key]`, for what is no tuple of integers and slices, or no index at all."""
         try:
             return self._like(np.asarray(self._data[_index(key)]))
         except IndexError as error:
@@ -675,6 +689,8 @@ def asarray(
         if type(obj) is np.ndarray:
             return _of_ndarray(obj, copy)
     target = None if dtype is None else array_type(dtype)
+    if type(obj) is float and copy is not False:
+        return convert(Array(ops.Bits(np.asarray(obj), dtypes.float64)), target or _default_float)
     source = obj if isinstance(obj, Array) else _of_memory(obj, copy)
     if source is None:
         if copy is False:
@@ -735,7 +751,7 @@ def _of_ndarray(array: npt.NDArray[Any], copy: bool | None) -> Array:
         if copy is False:
             raise InvalidArgument("asarray: swapped or unaligned bytes need a copy")
         array = array.astype(dtype.numpy)
-    return Array(ops.Bits(array.view(dtype.storage), dtype))
+    return Array(ops.Bits(array if array.dtype == dtype.storage else array.view(dtype.storage), dtype))
 
 
 def _strong_leaves(x: Any) -> Iterator[Any]:
@@ -752,7 +768,7 @@ def _of_numbers(obj: Any, target: DType | None) -> Array:
     """Python numbers and nested sequences of them, perhaps with arrays in them: their common type, or
     `target`; each element is rounded once (C1).
     """
-    if isinstance(obj, Sequence) and not isinstance(obj, list | tuple):
+    if not isinstance(obj, (list, tuple, *_NUMBERS)) and isinstance(obj, Sequence):
         obj = list(obj)
     strong = [asarray(leaf) for leaf in _strong_leaves(obj)] if isinstance(obj, list | tuple) else []
     if not strong:
@@ -826,14 +842,22 @@ def _check_range(x: npt.NDArray[Any], target: DType) -> None:
 
 def convert(x: Array, dtype: DType) -> Array:
     """`x` in another type by rules C; complex and float64 to and from each other by NumPy (H1)."""
-    if dtype is x.dtype:
+    if dtype is x._dtype:
         return x
+    known = current_profile().derived.get((x._dtype, dtype))
+    if known is not None:
+        data = _core.run_dense(known, x._data)
+        if data is not None:
+            return Array(ops.Bits(data, dtype))
     if "complex" in (dtype.kind, x.dtype.kind):
         if x.dtype.kind == "complex" and dtype.kind != "complex":
             raise UnsupportedType(f"{x.dtype.name} to {dtype.name} (C6): take the real part first")
         data = x.bits.data if x.dtype.kind == "complex" else convert(x, dtypes.float64).bits.data
         return Array(ops.Bits(data.astype(dtype.numpy), dtype))
     result: ops.Bits = ops.apply("convert", [x.bits], dtype=dtype)
+    profile = current_profile()
+    if has_short_way(profile):
+        profile.derived[x._dtype, dtype] = _conversion_program(x._dtype, dtype, profile)
     return Array(result)
 
 
@@ -915,18 +939,19 @@ def write(out: Any, value: Any, where: Any = True, casting: Casting = "same_kind
     """
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
-    if not isinstance(out, Array | np.ndarray):
+    if type(out) is not Array and not isinstance(out, Array | np.ndarray):
         raise UnsupportedType(f"out is an array, not {type(out).__name__}")
     given: Any = out
     target = out if type(out) is Array else asarray(out, copy=False)
-    source = asarray(value)
-    check_cast(source.dtype, target.dtype, casting)
-    chosen = where if isinstance(where, bool) else _mask(where)
-    data = target.bits.data
+    source = value if type(value) is Array else asarray(value)
+    if source._dtype is not target._dtype:
+        check_cast(source._dtype, target._dtype, casting)
+    chosen = where if where is True or isinstance(where, bool) else _mask(where)
+    data = target._data
     if not data.flags.writeable:
         raise InvalidArgument(f"the array {target.bits.type} is read-only: write into a copy of it")
     try:
-        np.copyto(data, convert(source, target.dtype).bits.data, where=chosen)
+        np.copyto(data, convert(source, target._dtype)._data, where=chosen)
     except ValueError as error:
         raise InvalidArgument(
             f"{source.bits.type}, where {np.shape(chosen)}, does not broadcast into {target.bits.type}"

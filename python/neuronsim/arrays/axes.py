@@ -41,7 +41,7 @@ def kept_shape(x: Array, reduced: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def one_axis(x: Array, axis: int) -> int:
-    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+    if type(axis) is not int and (isinstance(axis, bool) or not isinstance(axis, int | np.integer)):
         raise InvalidArgument(f"the axis is an integer, not {axis!r}")
     if not -x.ndim <= axis < x.ndim:
         raise InvalidIndex(f"axis {axis} is not one of {x.ndim} axes")
@@ -50,6 +50,10 @@ def one_axis(x: Array, axis: int) -> int:
 
 def integers(what: str, value: Any) -> tuple[int, ...]:
     """An integer, or a sequence of them, as a tuple; raises UnsupportedType for anything else."""
+    if type(value) is int:
+        return (value,)
+    if type(value) is tuple and all(type(n) is int for n in value):
+        return value
     try:
         return tuple(map(operator.index, value if np.iterable(value) else (value,)))
     except TypeError as error:
@@ -59,6 +63,6 @@ def integers(what: str, value: Any) -> tuple[int, ...]:
 def lengths(shape: Any) -> tuple[int, ...]:
     """The length of each axis: `shape` is an integer or a sequence of them, not negative."""
     dims = integers("a shape", shape)
-    if any(n < 0 for n in dims):
+    if dims and min(dims) < 0:
         raise InvalidArgument(f"a shape has no negative lengths: {dims}")
     return dims

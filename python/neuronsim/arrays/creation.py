@@ -203,7 +203,8 @@ def _allocated(make: Callable[[], npt.NDArray[Any]], dims: tuple[int, ...]) -> n
 
 def _chosen_type(dtype: DTypeLike | None, device: Any) -> DType:
     """What `dtype=` names, the default float type if None; checks `device=`."""
-    check_device(device)
+    if device is not None:
+        check_device(device)
     return default_dtype() if dtype is None else array_type(dtype)
 
 

@@ -95,7 +95,9 @@ def reshape(
     """
     a = asarray(x)
     dims = integers("a shape", shape)
-    found = move_bits(np.reshape, a, dims, order=order)
+    found = a.reshape(dims, order=order)
+    if copy is None:
+        return found
     shared = np.may_share_memory(found.bits.data, a.bits.data)
     if copy is False and a.size and not shared:
         raise InvalidArgument(f"reshape of {a.bits.type} to {found.shape} needs a copy")
@@ -355,6 +357,8 @@ def _operands(arrays: Any, dtype: DTypeLike | None, casting: Casting, what: str)
     given = list(arrays)
     if not given:
         raise InvalidArgument(f"{what} needs at least one array")
+    if dtype is None and all(type(x) is Array and x._dtype is given[0]._dtype for x in given):
+        return given
     if dtype is None:
         return common_arrays(*given)
     found, target = [asarray(x) for x in given], array_type(dtype)
@@ -388,8 +392,7 @@ def concat(
     values = _operands(arrays, dtype, casting, "concat")
     if axis is None:
         values, axis = [ravel(v) for v in values], 0
-    at = one_axis(values[0], axis)
-    found = Array(ops.apply("concatenate", [v.bits for v in values], dimensions=(at,)))
+    found = _joined("concatenate", values, axis=one_axis(values[0], axis))
     return found if out is None else write(out, found, casting=casting)
 
 

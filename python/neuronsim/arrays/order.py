@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from neuronsim import ops
+from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array, asarray, common_arrays, write
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.reductions import is_not_nan
@@ -40,7 +40,9 @@ def argmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: boo
 def _argument(name: str, x: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
     source = x.reshape(-1) if axis is None else x
     at = 0 if axis is None else one_axis(x, axis)
-    found = Array(ops.apply(name, [source.bits], axis=at))
+    rest = source.shape[:at] + source.shape[at + 1 :]
+    known = {"result": ops.ArrayType(dtypes.int64, rest)} if source.shape[at] else {}
+    found = Array(ops.apply(name, [source.bits], axis=at, **known))
     if keepdims:
         kept = tuple(1 if axis is None or d == at else n for d, n in enumerate(x.shape))
         found = found.reshape(kept)
@@ -99,7 +101,8 @@ def _check_order(order: Any) -> None:
 def _argsort(x: Array, axis: int | None, descending: bool = False) -> npt.NDArray[np.int64]:
     at = 0 if axis is None else one_axis(x, axis)
     if not descending:
-        ascending: npt.NDArray[np.int64] = ops.apply("argsort", [x.bits], axis=at).data
+        result = ops.ArrayType(dtypes.int64, x.shape)
+        ascending: npt.NDArray[np.int64] = ops.apply("argsort", [x.bits], axis=at, result=result).data
         return ascending
     # Equal elements keep their order: sort the reversed array, and reverse the result.
     last = ops.Bits(np.flip(x.bits.data, at), x.dtype)
@@ -127,7 +130,8 @@ def sort(
     a = asarray(x).reshape(-1) if axis is None else asarray(x)
     indices = _argsort(a, axis, descending)
     at = 0 if axis is None else one_axis(a, axis)
-    return Array(ops.Bits(np.take_along_axis(a.bits.data, indices, at), a.dtype))
+    data = a._data[indices] if a.ndim == 1 else np.take_along_axis(a._data, indices, at)
+    return Array(ops.Bits(data, a._dtype))
 
 
 def partition(

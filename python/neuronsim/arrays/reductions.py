@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuronsim import dtypes, ops
+from neuronsim import _core, dtypes, ops
 from neuronsim.arrays.array_object import (
     Array,
     apply_elementwise,
@@ -23,6 +23,7 @@ from neuronsim.arrays.array_object import (
     common_arrays,
     convert,
     float_array,
+    has_short_way,
     number,
     write,
 )
@@ -31,6 +32,8 @@ from neuronsim.arrays.manipulation import broadcast_to, concat, truth
 from neuronsim.arrays.steps import in_float32
 from neuronsim.dtypes import DType, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType, warn
+from neuronsim.processor import check_environment
+from neuronsim.profiles import current_profile
 
 __all__ = [
     *("all", "amax", "amin", "any", "count_nonzero", "cumprod", "cumsum", "cumulative_prod"),
@@ -49,6 +52,10 @@ def _reduce(
     initial: Any = None,
     where: Any = True,
 ) -> Array:
+    if initial is None and where is True and not keepdims and out is None:
+        found = _reduce_by_short_way(reducer, x, axis)
+        if found is not None:
+            return found
     reduced = reduced_axes(x, axis)
     start = _identity(reducer, x, reduced, where) if initial is None else _initial(initial, x.dtype)
     if where is not True:
@@ -57,6 +64,31 @@ def _reduce(
     if keepdims:
         result = result.reshape(kept_shape(x, reduced))
     return result if out is None else write(out, result)
+
+
+def _reduce_by_short_way(reducer: str, x: Array, axis: Axis) -> Array | None:
+    """A reduction over all elements or one axis by what its profile remembers; None where there is
+    nothing to reduce, or the ordinary way is to say something.
+    """
+    profile, dtype, rank = current_profile(), x._dtype, x._data.ndim
+    is_one_axis = type(axis) is int and -rank <= axis < rank
+    if not (axis is None or is_one_axis) or not x._data.size:
+        return None
+    known = profile.derived.get((reducer, dtype))
+    if known is None:
+        if not has_short_way(profile) or not dtype.device:
+            return None
+        check_environment()
+        op, setting = ops.by_name(reducer), ops.Setting(profile)
+        settled, start = ops.reduction(op, dtype, {}, 0, setting), identity(reducer, dtype)._data
+        known = profile.derived[reducer, dtype] = (ops.core_code(dtype, reducer), settled, start)
+    code, settled, start = known
+    # R2: the last axis is the fastest, of all of them too.
+    data = x._data if axis is None else np.moveaxis(x._data, axis, -1)
+    kept = 0 if axis is None else rank - 1
+    output = _core.empty(code, data.shape[:kept])
+    _core.reduce(settled, data, kept, start, output)
+    return Array(ops.Bits(output, dtype))
 
 
 def _identity(reducer: str, x: Array, axes: Sequence[int], where: Any) -> Array:
@@ -116,9 +148,10 @@ def _summable(x: Any, dtype: DTypeLike | None) -> Array:
     a = asarray(x)
     if dtype is not None:
         return convert(a, array_type(dtype))
-    if a.dtype.kind in ("signed", "bool"):
+    kind = a._dtype.kind
+    if kind in ("signed", "bool"):
         return convert(a, dtypes.int64)
-    return convert(a, dtypes.uint64) if a.dtype.kind == "unsigned" else a
+    return convert(a, dtypes.uint64) if kind == "unsigned" else a
 
 
 def sum(  # noqa: A001
@@ -228,7 +261,9 @@ def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) 
     """A composite that gives one element for those of `axis` (R7)."""
     a = float_array(x)
     reduced = reduced_axes(a, axis)
-    result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes))
+    kept = tuple([n for d, n in enumerate(a.shape) if d not in reduced])
+    known = {"result": ops.ArrayType(a._dtype, kept)} if a.dtype.device else {}
+    result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes, **known))
     return result.reshape(kept_shape(a, reduced)) if keepdims else result
 
 

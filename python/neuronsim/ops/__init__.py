@@ -73,7 +73,7 @@ from neuronsim.ops.programs import (
     step_tiles,
     tile_program,
 )
-from neuronsim.ops.reductions import record_reduce
+from neuronsim.ops.reductions import record_reduce, reduction
 from neuronsim.ops.rows import (
     ALONE,
     MAX_ELEMENTS,
@@ -180,6 +180,7 @@ __all__ = [
     "record_product",
     "record_reduce",
     "record_reduce_window",
+    "reduction",
     "relayout_type",
     "rounds_sums",
     "run_tile_program",

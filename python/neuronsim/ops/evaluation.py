@@ -52,9 +52,11 @@ def evaluate_all(
     if result is None:
         result = op.infer([x.type for x in operands], attributes)
     data = op.evaluate(op, operands, attributes, result, setting)
+    # Of an array without dimensions NumPy's indexing makes a scalar.
+    if isinstance(result, ArrayType) and not isinstance(data, tuple):
+        return (Bits(np.asarray(data), result.dtype),)
     types = (result,) if isinstance(result, ArrayType) else result
     arrays = data if isinstance(data, tuple) else (data,)
-    # Of an array without dimensions NumPy's indexing makes a scalar.
     return tuple(Bits(np.asarray(a), t.dtype) for a, t in zip(arrays, types, strict=True))
 
 
@@ -80,15 +82,14 @@ def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
     """
     op = by_name(name)
     for x in operands:
-        record = getattr(x, "__neuronsim_apply__", None)
-        if record is not None:
+        if type(x) is not Bits and (record := getattr(x, "__neuronsim_apply__", None)) is not None:
             return record(op, operands, attributes)
     profile = current_profile()
     if profile.activation == "neuron_range":
         outside = count_outside_range(op, operands, profile)
         if outside:
             warn(outside_range_warning(name, outside))
-    setting = Setting(profile)
+    setting = profile.derived.get("setting") or profile.derived.setdefault("setting", Setting(profile))
     result = attributes.get("result")
     if profile.rounding == "nearest_even" and profile.int64 == "keep":
         value = evaluate(op, operands, attributes, setting, result)

@@ -86,21 +86,14 @@ def order_keys(x: Bits, *, nan_last: bool = True) -> BitsArray:
     t = x.dtype
     if t.kind != "float":
         return x.data
+    assert t.code is not None  # as every float has that an array has
+    if nan_last:
+        return _core.order_keys(np.asarray(x.data, order="C"), t.code)
     word = np.dtype(f"i{t.itemsize}")
     bits = np.ascontiguousarray(x.data).reshape(x.data.shape).view(word)
     positive = word.type(np.iinfo(word).max)
     key: BitsArray = bits ^ ((bits >> (8 * t.itemsize - 1)) & positive)
-    if not nan_last:
-        return key
-    magnitude = bits & positive
-    if t.exponent_bits:
-        shift = 8 * t.itemsize - t.bits
-        top = ((1 << t.exponent_bits) - 1) << (t.mantissa_bits + shift)
-        is_nan = magnitude > top if t.has_inf else magnitude == t.nan_bits
-    else:
-        is_nan = magnitude > np.array(np.inf, t.numpy).view(word)
-    key = np.where(magnitude == 0, word.type(0), key)
-    return np.where(is_nan, positive, key)
+    return key
 
 
 def evaluate_argument(

@@ -229,7 +229,20 @@ def step_tiles(steps: Sequence[ProgramStep]) -> list[str]:
 def elementwise_program(
     op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
 ) -> tuple[_core.TileProgram, tuple[ProgramStep, ...]]:
-    """The tile program of one operation, and its steps."""
+    """The tile program of one operation, and its steps; those of a profile are lowered once."""
+    if op.name == "reduce_precision":  # the only one whose attributes decide its steps
+        return _lowered(op, attributes, operands, result, profile)
+    known = profile.derived.setdefault("elementwise", {})
+    key = (op.name, operands, result)
+    found: tuple[_core.TileProgram, tuple[ProgramStep, ...]] | None = known.get(key)
+    if found is None:
+        found = known[key] = _lowered(op, attributes, operands, result, profile)
+    return found
+
+
+def _lowered(
+    op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
+) -> tuple[_core.TileProgram, tuple[ProgramStep, ...]]:
     steps: list[ProgramStep] = []
 
     def push(step: ProgramStep) -> int:

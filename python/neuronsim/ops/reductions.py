@@ -133,6 +133,20 @@ def reduction(
 ) -> _core.Reduction:
     """Rules R1-R3 as the core takes them; `accumulate` is the plan's type of every step (R1)."""
     profile = setting.profile
+    if profile.rounding == "stochastic" or "accumulate" in attributes:
+        return _settled(reducer, dtype, attributes, depth, setting)
+    known = profile.derived.setdefault("reductions", {})
+    key = (reducer.name, dtype)
+    found: _core.Reduction | None = known.get(key)
+    if found is None:
+        found = known[key] = _settled(reducer, dtype, attributes, depth, setting)
+    return found
+
+
+def _settled(
+    reducer: Op, dtype: DType, attributes: Attributes, depth: int, setting: Setting
+) -> _core.Reduction:
+    profile = setting.profile
     accumulate: DType = attributes.get("accumulate", dtypes.float32)
     stochastic = profile.rounding == "stochastic"
     if stochastic and accumulate is not dtypes.float32:
