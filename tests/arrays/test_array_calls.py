@@ -1,0 +1,646 @@
+"""The short ways of calls on small arrays: the bits, types and errors of the long ones, which they take
+only where nothing shows it.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import pickle
+import threading
+import tracemalloc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import neuronsim as np
+from neuronsim import _core, ops
+from neuronsim.arrays import array_object, order, products, reductions
+from neuronsim.arrays.array_object import apply_elementwise
+from neuronsim.dtypes import DTYPES, DType
+from neuronsim.errors import (
+    IntegerOverflow,
+    InvalidArgument,
+    InvalidIndex,
+    NeuronSimError,
+    UnsupportedType,
+)
+from neuronsim.ops import Bits
+from neuronsim.profiles import Profile
+from neuronsim.reference.formats import exact, round_number
+
+pytestmark = pytest.mark.isa_independent
+
+DEVICE = [t for t in DTYPES.values() if t.device]
+FLOATS = [t for t in DEVICE if t.exponent_bits]
+INTEGERS = [t for t in DEVICE if t.kind in ("signed", "unsigned")]
+ROWS = [row for row in ops.OPS.values() if row.core is not None]
+SHAPES: list[tuple[int, ...]] = [(3, 4), (4,), (3, 1), (), (1,), (2, 3, 4), (0, 4), (0, 1)]
+
+
+@pytest.fixture(autouse=True)
+def fresh_profile() -> Iterator[Profile]:
+    """A profile that remembers nothing."""
+    with np.use_profile() as profile:
+        profile.derived.clear()
+        yield profile
+
+
+class Count:
+    """How often the long way of elementwise functions was taken."""
+
+    long = 0
+
+
+@pytest.fixture
+def count(monkeypatch: pytest.MonkeyPatch) -> Count:
+    counted, run = Count(), array_object._elementwise
+
+    def counting(*arguments: Any) -> Any:
+        counted.long += 1
+        return run(*arguments)
+
+    monkeypatch.setattr(array_object, "_elementwise", counting)
+    return counted
+
+
+def drawn(dtype: DType, shape: tuple[int, ...], seed: int = 0) -> np.Array:
+    """Random encodings of a type: every one that has a value, or NaN."""
+    rng = numpy.random.default_rng([83, seed])
+    word = numpy.dtype(f"u{dtype.itemsize}")
+    bits = rng.integers(0, 1 if dtype is np.bool else numpy.iinfo(word).max, shape, word, endpoint=True)
+    unused = 8 * dtype.itemsize - dtype.bits if dtype.exponent_bits else 0
+    bits = numpy.asarray(bits >> unused << unused, word)
+    return np.Array(Bits(bits.view(dtype.storage), dtype))
+
+
+def same(found: np.Array, expected: np.Array) -> None:
+    assert type(found) is np.Array
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert found.tobytes() == expected.tobytes()
+
+
+def evaluated(name: str, *operands: np.Array, **attributes: Any) -> np.Array:
+    """A row on bits, as a graph evaluates it."""
+    setting = ops.Setting(np.profiles.current_profile())
+    return np.Array(ops.evaluate(ops.by_name(name), [x.bits for x in operands], attributes, setting))
+
+
+# ---- elementwise -----------------------------------------------------------------------------------
+
+
+def types_of(row: ops.Op) -> list[DType]:
+    def has(t: DType) -> bool:
+        try:
+            ops.check_elementwise(row, t, t)
+        except UnsupportedType:
+            return False
+        return True
+
+    return [t for t in DEVICE if has(t)]
+
+
+def cases(row: ops.Op, dtype: DType) -> list[list[Any]]:
+    """Operands that broadcast, lie anyhow in memory, or are Python numbers."""
+    first = np.bool if row.name == "select" else dtype
+    shaped = []
+    for n, shape in enumerate(SHAPES):
+        shapes = [shape, *[SHAPES[(n * k + k) % 5] for k in range(1, row.arity)]]
+        shaped.append([drawn(first if k == 0 else dtype, s, k) for k, s in enumerate(shapes)])
+    x = drawn(dtype, (6, 8))
+    views = [x[::2, ::-2], x.T[:4, :3].T, np.broadcast_to(x[0, :4], (3, 4)), x[1:4, 2:6]]
+    strided = [
+        [v if k or first is dtype else v.astype(np.bool) for k in range(row.arity)] for v in views
+    ]
+    if row.arity == 1:
+        return shaped + strided
+    numbers = [[*pair[:-1], value] for pair in shaped for value in (1, True, 0.3, -2)]
+    if row.name == "power" and dtype.kind == "signed":
+        numbers = [n for n in numbers if n[-1] != -2]
+    if row.arity == 2:
+        numbers += [pair[::-1] for pair in numbers]
+    return shaped + strided + numbers
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_every_row_gives_the_bits_of_the_long_way(row: ops.Op) -> None:
+    for dtype in types_of(row):
+        for operands in cases(row, dtype):
+            try:
+                expected = array_object._elementwise(row.name, *operands)
+            except NeuronSimError as error:
+                with pytest.raises(type(error)):
+                    apply_elementwise(row.name, *operands)
+                continue
+            same(apply_elementwise(row.name, *operands), expected)
+
+
+@pytest.mark.parametrize("dtype", DEVICE, ids=lambda t: t.name)
+def test_the_short_way_is_taken(dtype: DType, count: Count) -> None:
+    """Once one call remembered the program, whatever the shapes are."""
+    x, line, scalar = (
+        drawn(dtype, (3, 4)),
+        drawn(dtype, (4,), 1),
+        drawn(dtype, ()),
+    )
+    mask = drawn(np.bool, (3, 1), 2)
+    np.maximum(x, x)
+    np.where(mask, x, x)
+    before = count.long
+    for a, b in ((x, x), (x, line), (scalar, x), (x.T[::-1], x[:1].T), (x[:0], x[:1])):
+        np.maximum(a, b)
+        np.where(mask[:1], a, b)
+    assert count.long == before
+    if dtype is not np.bool:
+        np.maximum(x, 1)
+        np.maximum(True, x)
+        np.where(mask, 0, x)
+        assert count.long == before
+    if dtype.kind == "float":
+        np.maximum(x, 0.1)
+        assert count.long == before
+    else:
+        np.maximum(x, 0.5)  # a float beside integers: the default float type
+        assert count.long > before
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_C8_python_numbers_are_rounded_once(dtype: DType, count: Count) -> None:
+    """As the exact reference rounds them: to the type itself, not by way of float32."""
+    zero = np.zeros(1, dtype)
+    numbers = [
+        0.1,
+        1 + 2**-8 + 2**-40,
+        1 + 2**-11 + 2**-40,
+        1e30,
+        -1e-30,
+        2.0**-24 + 2.0**-60,
+        -7,
+        True,
+    ]
+    for _ in range(2):
+        for number in numbers:
+            found = np.maximum(np.where(np.asarray([True]), number, zero), np.asarray(-math.inf, dtype))
+            word = round_number(dtype.name, exact(number))
+            assert int(found.bits.data.view(f"u{dtype.itemsize}")[0]) == word, number
+    assert count.long <= 2  # the first call of either function
+
+
+def test_C8_integers_are_range_checked(count: Count) -> None:
+    for dtype in INTEGERS:
+        x = np.zeros(2, dtype)
+        info = numpy.iinfo(dtype.numpy)
+        x + x
+        before = count.long
+        for value in (info.min, info.max):
+            assert (x + int(value)).tolist() == [value, value]
+        for value in (int(info.min) - 1, int(info.max) + 1):
+            with pytest.raises(IntegerOverflow):
+                x + value
+        # uint64 holds more than the short way reads.
+        assert count.long == before + 2 + (dtype is np.uint64)
+    half = np.zeros(2, np.float16)
+    big = 2**64 + 2**12
+    assert (half + big).tolist() == [math.inf, math.inf]
+    single = np.zeros(1)
+    assert (single + (2**60 + 2**36 + 1)).tolist() == [float(2**60 + 2**37)]  # exact, then rounded
+
+
+def test_C8_other_kinds_of_numbers_take_the_long_way(count: Count) -> None:
+    x = np.ones(2, np.bfloat16)
+    x * x
+    before = count.long
+    assert (x * 1j).dtype is np.complex64
+    assert (x * numpy.float32(2)).dtype is np.float32  # NumPy's scalars have a type
+    assert (x * numpy.float64(2)).dtype is np.float64
+    assert (x * [2.0]).dtype is np.float32
+    assert (np.ones(2, np.bool) + 2).dtype is np.int64
+    assert (np.ones(2, np.int8) * 0.5).dtype is np.float32
+    assert count.long >= before + 6
+    with pytest.raises(TypeError):
+        x * "2"
+    with pytest.raises(TypeError):
+        np.multiply(x)
+    with pytest.raises(TypeError):
+        np.multiply(x, x, unknown=1)
+
+
+def test_the_scalars_of_a_profile_are_seen() -> None:
+    """C8: an immediate is float32, not the type of the array."""
+    x = np.asarray([3.0], np.bfloat16)
+    plain = [x * 0.3 for _ in range(2)][1]
+    with np.use_profile(scalar="float32_immediate"):
+        immediate = [x * 0.3 for _ in range(2)]
+        assert immediate[0].tobytes() == immediate[1].tobytes()
+        assert (x * 2).tolist() == [6.0]
+    exact_product = 3.0 * float(numpy.float32(0.3))
+    assert int(immediate[0].bits.data[0]) == round_number("bfloat16", exact(exact_product))
+    assert immediate[0].tobytes() != plain.tobytes()
+    same(x * 0.3, plain)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "dtype", "number"),
+    [
+        ("fp8_overflow", "saturate", np.float8_e4m3, 1e9),
+        ("fp8_overflow", "nan", np.float8_e5m2, 1e9),
+        ("subnormals", "flush", np.bfloat16, 1e-40),
+        ("int_to_float", "exact", np.float16, 2**24 + 1),
+    ],
+)
+def test_numbers_are_rounded_as_the_profile_says(
+    field: str, value: str, dtype: DType, number: Any
+) -> None:
+    x = np.asarray([1.0, -1.0], dtype)
+    for fields in ({}, {field: value}, {}):
+        with np.use_profile(**fields):
+            expected = evaluated("multiply", x, np.full(2, number, dtype))
+            for _ in range(2):
+                same(x * number, expected)
+                same(np.multiply(number, x), expected)
+
+
+# ---- what takes the long way ------------------------------------------------------------------------
+
+
+def test_errstate_is_seen_at_every_call() -> None:
+    """Also where the calls before it met nothing, and so gave no reason to take the long way."""
+    calls: list[Callable[[np.Array], Any]] = [
+        lambda x: x * 2.0,
+        lambda x: x + x,
+        lambda x: np.add(x, x),
+        lambda x: np.square(x),
+        np.sum,
+        np.prod,
+        lambda x: np.matmul(x, x),
+        lambda x: (x.astype(np.float32) * 2).astype(np.float16),
+    ]
+    large, small = np.full(2, 65504.0, np.float16), np.ones(2, np.float16)
+    for call in calls:
+        for _ in range(2):
+            assert numpy.isinf(numpy.asarray(call(large), numpy.float64)).all()
+        with np.errstate(over="raise"):
+            for x in (small, small, large, small, large):
+                if x is small:
+                    call(x)
+                    continue
+                with pytest.raises(FloatingPointError):
+                    call(x)
+        call(large)
+
+
+def test_E3_neuron_range_warns_at_every_call() -> None:
+    x = np.asarray([4.0])
+    assert numpy.isfinite(numpy.asarray([np.sin(x) for _ in range(2)])).all()
+    with np.use_profile(activation="neuron_range"):
+        for _ in range(3):
+            with pytest.warns(RuntimeWarning, match="sin: 1 element outside"):
+                np.sin(x)
+        for _ in range(2):
+            assert (x + x).tolist() == [8.0]
+
+
+def test_C7_truncate_is_seen_after_a_short_call() -> None:
+    x = np.asarray([2**40 + 5, 7])
+    for _ in range(2):
+        assert (x + 1).tolist() == [2**40 + 6, 8]
+        assert int(np.sum(x)) == 2**40 + 12
+        assert x.astype(np.float32).tolist() == [2.0**40, 7.0]
+    with np.use_profile(int64="truncate"):
+        for _ in range(2):
+            with pytest.warns(RuntimeWarning, match="64 bits"):
+                assert (x + x).tolist() == [10, 14]
+            with pytest.warns(RuntimeWarning, match="64 bits"):
+                assert int(np.sum(x)) == 12
+            with pytest.warns(RuntimeWarning, match="64 bits"):
+                assert x.astype(np.float32).tolist() == [5.0, 7.0]
+
+
+def test_S2_stochastic_rounding_draws_at_every_call() -> None:
+    x, y = np.full(400, 1.0, np.bfloat16), np.full(400, 2.0**-9, np.bfloat16)
+    single = np.asarray(numpy.linspace(1, 2, 400), np.float32)
+    calls: list[Callable[[], np.Array]] = [
+        lambda: x + y,
+        lambda: single.astype(np.bfloat16) * 1.75,
+        lambda: single.astype(np.bfloat16),
+        lambda: np.sum(np.asarray(single.reshape(20, 20), np.bfloat16), axis=0),
+    ]
+    for call in calls:
+        nearest = [call() for _ in range(2)][1]
+        with np.use_profile(rounding="stochastic", seed=3):
+            drawings = {call().tobytes() for _ in range(3)}
+            assert len(drawings - {nearest.tobytes()}) == 3
+        same(call(), nearest)
+
+
+def test_E8_signed_powers_are_checked_at_every_call() -> None:
+    x = np.asarray([2, 3])
+    for _ in range(2):
+        assert (x**2).tolist() == [4, 9]
+        with pytest.raises(InvalidArgument, match="negative integer powers"):
+            x**-1
+        with pytest.raises(InvalidArgument, match="negative integer powers"):
+            x ** np.asarray([1, -1])
+
+
+def test_another_threads_profile_is_its_own() -> None:
+    x = np.asarray([200.0], np.float8_e4m3)
+    found: list[list[float]] = []
+
+    def add() -> None:
+        found.append((x + x).tolist())
+        with np.use_profile(fp8_overflow="saturate"):
+            found.extend((x + x).tolist() for _ in range(2))
+            found.append((x * 2.0).tolist())
+        found.append((x + x).tolist())
+
+    with np.use_profile(fp8_overflow="nan"):
+        for _ in range(2):
+            assert numpy.isnan((x + x).tolist()).all()
+        thread = threading.Thread(target=add)
+        thread.start()
+        thread.join()
+        assert numpy.isnan((x + x).tolist()).all()
+    assert found == [[math.inf], [240.0], [240.0], [240.0], [math.inf]]
+
+
+def test_sign_of_minus_zero_is_the_function_s_own_E9() -> None:
+    """The row has -0, the array function +0; neither takes the other's program."""
+    x = np.asarray([-0.0, -2.0])
+    for _ in range(2):
+        assert math.copysign(1, np.sign(x).tolist()[0]) == 1
+        assert math.copysign(1, apply_elementwise("sign", x).tolist()[0]) == -1
+        assert math.copysign(1, np.sign(x).tolist()[0]) == 1
+
+
+def test_subclasses_and_objects_that_record_take_the_long_way() -> None:
+    class Mine(np.Array):
+        __slots__ = ()
+
+    class Recorder:
+        def __neuronsim_apply__(self, op: ops.Op, operands: Any, attributes: Any) -> str:
+            return f"recorded {op.name}"
+
+    x = np.asarray([1.0, 2.0])
+    for _ in range(2):
+        assert (x + x).tolist() == [2.0, 4.0]
+        assert type(Mine(x.bits) + Mine(x.bits)) is np.Array
+        assert type(np.add(Mine(x.bits), x)) is np.Array
+        assert np.add(x, Recorder()) == "recorded add"
+        assert np.exp(Recorder()) == "recorded exp"
+
+
+def test_shapes_that_do_not_broadcast_are_an_error() -> None:
+    x, y = np.ones((2, 3)), np.ones((3, 2))
+    x + x
+    for call in (lambda: x + y, lambda: np.add(x, y), lambda: np.where(x < 1, x, y)):
+        with pytest.raises(InvalidArgument, match="do not broadcast"):
+            call()
+    huge = np.broadcast_to(np.ones(()), (2**31, 1, 1)), np.broadcast_to(np.ones(()), (1, 2**31, 4))
+    with pytest.raises((InvalidArgument, MemoryError)):
+        huge[0] + huge[1]
+
+
+# ---- reductions, products, order --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reducer", ["add", "multiply", "maximum", "minimum"])
+@pytest.mark.parametrize(
+    "field", [{}, {"mixed_precision_accumulation": "off"}, {"subnormals": "flush"}]
+)
+def test_reductions_give_the_bits_of_the_table(reducer: str, field: dict[str, str]) -> None:
+    for dtype in DEVICE:
+        x = drawn(dtype, (7, 5, 300), 1)
+        views = [x[0, 0], x[0, 0, 0], x[..., :3], x[:, ::2, 1], x.T[:9, :, 0], x[:1, :1, :600:2], x[0]]
+        with np.use_profile(**field):
+            for v in views:
+                for axis in (None, *range(-v.ndim, v.ndim)):
+                    axes = tuple(range(v.ndim)) if axis is None else (axis % v.ndim,)
+                    start = reductions.identity(reducer, dtype)
+                    expected = evaluated("reduce", v, start, dimensions=axes, reducer=reducer)
+                    for _ in range(2):
+                        same(reductions._reduce(reducer, v, axis, False), expected)
+
+
+def test_reductions_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.ones((3, 4))
+    first = np.sum(x, axis=1)
+    monkeypatch.setattr(ops, "apply", lambda *args, **attributes: pytest.fail("the long way"))
+    same(np.sum(x, axis=1), first)
+    assert float(np.sum(x)) == 12.0
+    with pytest.raises(pytest.fail.Exception):
+        np.sum(x, keepdims=True)
+
+
+def test_reductions_keep_their_errors() -> None:
+    x = np.ones((2, 3))
+    for _ in range(2):
+        np.max(x)
+        with pytest.raises(InvalidIndex):
+            np.sum(x, axis=2)
+        with pytest.raises(InvalidArgument):
+            np.sum(x, axis=1.0)
+        with pytest.raises(InvalidArgument):
+            np.max(x[:0])
+        assert float(np.sum(x[:0])) == 0.0
+        with pytest.raises(UnsupportedType):
+            np.max(np.zeros(2, "float8_e4m3fn"))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+@pytest.mark.parametrize("accumulate", ["psum128", "sequential", "exact"])
+def test_M2_small_products_give_the_bits_of_the_table(dtype: DType, accumulate: str) -> None:
+    shapes = [((4,), (4,)), ((3, 300), (300,)), ((300,), (300, 5)), ((2, 9), (9, 3)), ((2, 0), (0, 3))]
+    with np.use_profile(accumulate=accumulate):
+        for left, right in shapes:
+            x, y = drawn(dtype, left[::-1], 2).T, drawn(dtype, right, 3)
+            axes = ops.DotDimensions((len(left) - 1,), (0,))
+            expected = evaluated("dot", x, y, dot_dimensions=axes)
+            for _ in range(2):
+                same(np.matmul(x, y), expected)
+                same(x @ y, expected)
+    short = products._matmul_by_short_way(np.ones(3).bits.data, np.ones(3).bits.data, np.float32)
+    assert short is not None
+    assert short.tolist() == 3.0
+
+
+def test_products_keep_their_errors() -> None:
+    x = np.ones((2, 3))
+    for _ in range(2):
+        np.matmul(x, x.T)
+        with pytest.raises(InvalidArgument, match="do not contract"):
+            np.matmul(x, x)
+        with pytest.raises(InvalidArgument, match="at least one axis"):
+            np.matmul(x, np.asarray(1.0))
+        with pytest.raises(UnsupportedType):
+            np.matmul(np.zeros(2, "float8_e4m3fn"), np.zeros(2, "float8_e4m3fn"))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.float8_e4m3fn, np.float64], ids=lambda t: t.name)
+def test_E10_keys_order_as_the_values_do(dtype: DType) -> None:
+    """By NumPy's order of the exact values in float64; every pattern of the narrow types."""
+    word = numpy.dtype(f"u{dtype.itemsize}")
+    if dtype.bits <= 16:
+        patterns = numpy.arange(1 << dtype.bits).astype(word)
+        x = np.Array(Bits(patterns.view(dtype.storage), dtype))
+    else:
+        special = [0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan, 1e-45, -1e-45, 5e-324]
+        x = (
+            np.concat([drawn(dtype, (5000,)), np.asarray(special, dtype)])
+            if dtype.exponent_bits
+            else (np.asarray(numpy.array([*special, *numpy.random.default_rng(1).normal(size=500)])))
+        )
+    values = numpy.array(x.tolist())
+    expected = numpy.argsort(values, kind="stable")
+    assert np.argsort(x).tolist() == expected.tolist()
+    assert np.sort(x).tobytes() == x.bits.data[expected].tobytes()
+    keys = ops.order_keys(x.bits)
+    assert keys.dtype == numpy.dtype(f"i{dtype.itemsize}")
+    numbers = ~numpy.isnan(values)
+    assert (numpy.diff(keys[expected][numbers[expected]]) == 0).tolist() == (
+        values[expected][numbers[expected]][1:] == values[expected][numbers[expected]][:-1]
+    ).tolist()
+    assert set(keys[~numbers].tolist()) <= {numpy.iinfo(keys.dtype).max}
+    assert int(np.argmax(x)) == int(numpy.argmax(values))
+    assert int(np.argmin(x)) == int(numpy.argmin(values))
+
+
+def test_E10_keys_of_views_are_those_of_their_elements() -> None:
+    x = drawn(np.bfloat16, (6, 8))
+    for v in (x.T, x[::2, ::-3], x[3, 4], x[:0], np.broadcast_to(x[0], (2, 8))):
+        dense = Bits(numpy.array(v.bits.data, order="C"), v.dtype)
+        found = ops.order_keys(v.bits)
+        assert found.shape == v.shape
+        assert found.tolist() == ops.order_keys(dense).tolist()
+    with pytest.raises(ValueError, match="floats"):
+        _core.order_keys(numpy.zeros(2, numpy.int32), _core.DTYPES.index("int32"))
+    assert order.argmax(x[0, :1]).shape == ()
+
+
+# ---- indices, numbers, memory -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.bfloat16, np.float8_e4m3, np.bool, np.complex64])
+def test_indices_are_numpys_on_the_bits(dtype: DType) -> None:
+    x = np.asarray(numpy.arange(60).reshape(3, 4, 5) % 7).astype(dtype)
+    keys: list[Any] = [
+        *(
+            0,
+            -1,
+            slice(1, None),
+            slice(None, None, -2),
+            ...,
+            None,
+            (),
+            (0, 1, 2),
+            (1, slice(0, 2)),
+            True,
+        ),
+        *((..., 0), (None, 2, ..., slice(3)), (0, 0, 0, None), (slice(5, 9),), [0, 2], (0, [1, 2])),
+        *(numpy.int64(1), numpy.array([0, 1]), (slice(None), numpy.array([True, False, True, False]))),
+    ]
+    for key in keys:
+        expected = numpy.asarray(x.bits.data[key])
+        found = x[key]
+        assert type(found) is np.Array
+        assert found.dtype is dtype
+        assert found.shape == expected.shape
+        assert found.tobytes() == expected.tobytes()
+    assert x[np.asarray([0, 2])].tobytes() == x.bits.data[[0, 2]].tobytes()
+    assert x[np.asarray(1), np.asarray([True, False, True, True])].shape == (3, 5)
+    part = x[1, 2:]
+    part[0, 0] = 1
+    assert complex(x[1, 2, 0]) == 1  # a view
+    element = x[0, 0, 0]
+    element[...] = 1
+    assert complex(x[0, 0, 0]) == 0  # a number of its own, as NumPy's is
+    for key in (3, (0, 4), (0, 0, 0, 0), slice(None, None, 0), "a", 1.0, np.asarray([0.5])):
+        with pytest.raises((IndexError, ValueError)):
+            x[key]
+    with pytest.raises(InvalidIndex, match=r"\[3\]"):
+        x[3]
+
+
+@pytest.mark.parametrize("dtype", DEVICE, ids=lambda t: t.name)
+def test_C1_python_floats_and_conversions_are_the_tables(dtype: DType) -> None:
+    for value in (0.1, -2.5, 1e30, math.inf, 3.0):
+        wide = np.Array(Bits(numpy.asarray(value), np.float64))
+        expected = evaluated("convert", wide, dtype=dtype)
+        for _ in range(2):
+            same(np.asarray(value, dtype), expected)
+            same(wide.astype(dtype), expected)
+    for source in DEVICE:
+        x = drawn(source, (4, 6), 5)
+        for v in (x, x.T[::2], x[0, 0], x[:0]):
+            expected = evaluated("convert", v, dtype=dtype)
+            for _ in range(2):
+                same(v.astype(dtype), expected)
+    assert not numpy.shares_memory(x.astype(x.dtype).bits.data, x.bits.data)
+
+
+def test_an_array_takes_few_bytes_beside_its_elements() -> None:
+    data = numpy.ones(16, numpy.float32)
+    made: list[Callable[[], np.Array]] = [
+        lambda: np.asarray(data.copy()),
+        lambda: np.zeros(16),
+        lambda: np.exp(shared),
+    ]
+    shared = np.asarray(data)
+    for make in made:
+        kept: list[Any] = [None] * 500
+        make()
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for n in range(len(kept)):
+            kept[n] = make()
+        each = (tracemalloc.get_traced_memory()[0] - before) / len(kept)
+        tracemalloc.stop()
+        assert each - data.nbytes < 200
+    shared[0] = 7
+    assert data[0] == 7  # one memory
+
+
+def test_bits_are_not_changed_and_are_pickled() -> None:
+    x = drawn(np.bfloat16, (3,)).bits
+    with pytest.raises(AttributeError):
+        x.dtype = np.float16
+    found = pickle.loads(pickle.dumps(x))
+    assert (found.dtype, found.data.tobytes()) == (x.dtype, x.data.tobytes())
+    for wrong in ((), (x.data,), (x.data, x.dtype, 1)):
+        with pytest.raises(TypeError):
+            Bits(*wrong)
+    for wrong in ((), (x.data,), (x, x)):
+        with pytest.raises(TypeError):
+            np.Array(*wrong)
+
+
+def test_functions_and_methods_are_called_as_pythons_are() -> None:
+    """Bound, unbound, with keywords, and not bound where a class holds them."""
+    x = np.asarray([1.0, 4.0])
+
+    class Layer:
+        activation = np.sqrt
+
+    assert Layer().activation(x).tolist() == [1.0, 2.0]
+    assert np.Array.__add__(x, x).tolist() == x.__add__(x).tolist() == [2.0, 8.0]
+    assert x.__add__("a") is NotImplemented
+    assert np.add(x, x, out=x).tolist() == [2.0, 8.0]
+    assert (-x).tolist() == abs(-x).__neg__().tolist() == [-2.0, -8.0]
+    with pytest.raises(TypeError):
+        _core.Elementwise("add", "no context variable", print)
+    with pytest.raises(TypeError):
+        _core.Elementwise.__new__(_core.Elementwise)(x)
+
+
+def test_functions_are_freed_with_what_they_refer_to() -> None:
+    made = np.Ufunc if hasattr(np, "Ufunc") else type(np.add)
+    function = made("mine", lambda x: x, ("x",), "The array itself.")
+    assert function(1) == 1
+    watched = weakref.ref(function)
+    del function
+    gc.collect()
+    assert watched() is None
