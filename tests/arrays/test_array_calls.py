@@ -425,6 +425,37 @@ def test_reductions_give_the_bits_of_the_table(reducer: str, field: dict[str, st
                         same(reductions._reduce(reducer, v, axis, False), expected)
 
 
+STATISTICS = [("mean", {}), ("var", {"correction": 0}), ("std", {"correction": 1.5})]
+
+
+@pytest.mark.parametrize(("name", "attributes"), STATISTICS)
+@pytest.mark.parametrize(
+    "field", [{}, {"subnormals": "flush"}, {"divide": "reciprocal_multiply"}, {"fp8_overflow": "nan"}]
+)
+def test_R7_statistics_give_the_bits_of_the_table(
+    name: str, attributes: dict[str, Any], field: dict[str, str]
+) -> None:
+    function = {"mean": np.mean, "var": np.var, "std": np.std}[name]
+    for dtype in FLOATS:
+        x = drawn(dtype, (7, 300), 1)
+        with np.use_profile(**field):
+            for v in (x, x[0], x.T[::-2, 1], x[0, 0], x[:, 1:2], np.broadcast_to(x[:, :1], (7, 9))):
+                dimensions = tuple(range(v.ndim))
+                expected = evaluated(name, v, dimensions=dimensions, **attributes)
+                for _ in range(2):
+                    same(function(v, **attributes), expected)
+
+
+def test_R7_statistics_of_nothing_and_of_few() -> None:
+    for _ in range(2):
+        assert numpy.isnan(np.mean(np.ones((0, 3))).tolist())
+        assert np.mean(np.ones(3)).tolist() == 1.0
+        # A divisor that is not positive is 0.
+        assert numpy.isnan(np.var(np.ones(2), correction=3).tolist())
+        assert np.mean(np.asarray([1, 2])).dtype is np.float32
+        assert np.mean(np.asarray(numpy.array([1.0, 2.0]))).dtype is np.float64
+
+
 def test_reductions_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.ones((3, 4))
     first = np.sum(x, axis=1)

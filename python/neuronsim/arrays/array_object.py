@@ -299,7 +299,7 @@ class Array(FunctionMethods):
         self, *shape: int | Sequence[int], order: Literal["C", "F", "A"] = "C", copy: bool | None = None
     ) -> Array:
         """The same elements in another shape, a view where that can be; one length may be -1."""
-        if len(shape) == 1 and not isinstance(shape[0], int) and isinstance(shape[0], Sequence):
+        if len(shape) == 1 and not isinstance(shape[0], int) and isinstance(shape[0], tuple | Sequence):
             shape = tuple(shape[0])
         try:
             if copy is None:
@@ -390,7 +390,8 @@ class Array(FunctionMethods):
     def _at(self, key: Any) -> Array:
         """`self[key]`, for what is no tuple of integers and slices, or no index at all."""
         try:
-            return self._like(np.asarray(self._data[_index(key)]))
+            data = self._data[_index_array(key) if type(key) is Array else _index(key)]
+            return Array(ops.Bits(np.asarray(data), self._dtype))
         except IndexError as error:
             raise InvalidIndex(f"{self.bits.type}[{_shown(key)}]: {error}") from error
 

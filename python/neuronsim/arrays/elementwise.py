@@ -611,6 +611,8 @@ def clip(
 
 def _bounds(bound: Any, target: dtypes.DType) -> bool:
     """Whether a bound of `clip` has the kind of its array: a Python integer has that of floats too."""
+    if type(bound) is float:
+        return target.kind == "float"
     kind = asarray(bound).dtype.kind
     if is_weak(bound) and kind == "signed":
         return target.kind != "bool"

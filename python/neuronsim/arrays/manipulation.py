@@ -352,7 +352,7 @@ def truth(x: Array) -> npt.NDArray[np.bool_]:
 
 def _operands(arrays: Any, dtype: DTypeLike | None, casting: Casting, what: str) -> list[Array]:
     """The arrays of a sequence in their common type, or in `dtype` where `casting` allows it."""
-    if not np.iterable(arrays):
+    if not isinstance(arrays, list | tuple) and not np.iterable(arrays):
         raise UnsupportedType(f"{what} takes a sequence of arrays, not {type(arrays).__name__}")
     given = list(arrays)
     if not given:
@@ -371,7 +371,7 @@ def _operands(arrays: Any, dtype: DTypeLike | None, casting: Casting, what: str)
 def _joined(name: str, arrays: Sequence[Array], **axis: int) -> Array:
     """NumPy's function of that name on the bits of arrays of one type."""
     try:
-        data = getattr(np, name)([a.bits.data for a in arrays], **axis)
+        data = getattr(np, name)([a._data for a in arrays], **axis)
     except (ValueError, IndexError) as error:
         raise refusal(f"{name} of {', '.join(str(a.bits.type) for a in arrays)}", error) from error
     return Array(ops.Bits(data, arrays[0].dtype))

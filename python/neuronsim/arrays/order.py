@@ -38,7 +38,7 @@ def argmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: boo
 
 
 def _argument(name: str, x: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
-    source = x.reshape(-1) if axis is None else x
+    source = x if axis is not None or x.ndim == 1 else x.reshape(-1)
     at = 0 if axis is None else one_axis(x, axis)
     rest = source.shape[:at] + source.shape[at + 1 :]
     known = {"result": ops.ArrayType(dtypes.int64, rest)} if source.shape[at] else {}

@@ -84,7 +84,7 @@ def _reduce_by_short_way(reducer: str, x: Array, axis: Axis) -> Array | None:
         known = profile.derived[reducer, dtype] = (ops.core_code(dtype, reducer), settled, start)
     code, settled, start = known
     # R2: the last axis is the fastest, of all of them too.
-    data = x._data if axis is None else np.moveaxis(x._data, axis, -1)
+    data = x._data if axis is None or axis in (-1, rank - 1) else np.moveaxis(x._data, axis, -1)
     kept = 0 if axis is None else rank - 1
     output = _core.empty(code, data.shape[:kept])
     _core.reduce(settled, data, kept, start, output)
@@ -260,11 +260,34 @@ def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Ar
 def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) -> Array:
     """A composite that gives one element for those of `axis` (R7)."""
     a = float_array(x)
+    if axis is None and not keepdims and name in ("mean", "var", "std"):
+        found = _statistic_by_short_way(name, a, **attributes)
+        if found is not None:
+            return found
     reduced = reduced_axes(a, axis)
     kept = tuple([n for d, n in enumerate(a.shape) if d not in reduced])
     known = {"result": ops.ArrayType(a._dtype, kept)} if a.dtype.device else {}
     result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes, **known))
     return result.reshape(kept_shape(a, reduced)) if keepdims else result
+
+
+def _statistic_by_short_way(name: str, x: Array, correction: float = 0) -> Array | None:
+    """A statistic of all elements by the core; None of many, and where the ordinary way is to speak."""
+    profile, dtype, size = current_profile(), x._dtype, x._data.size
+    if not 0 < size <= ops.LONGEST_ROW:
+        return None
+    known = profile.derived.get(("statistics", dtype))
+    if known is None:
+        is_float = dtype.device and dtype.kind == "float"
+        if not is_float or not has_short_way(profile) or not ops.composes_in_core(profile):
+            return None
+        check_environment()
+        known = profile.derived["statistics", dtype] = ops.core_code(dtype, name), profile.reduce_tile
+    code, tile = known
+    output = _core.empty(code, ())
+    divisor = size - correction if size > correction else 0.0
+    _core.compose(name, code, tile, x._data, 0, output, divisor=divisor)
+    return Array(ops.Bits(output, dtype))
 
 
 def _averaged(x: Any, dtype: DTypeLike | None) -> Array:

@@ -9,6 +9,7 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 """
 
 from neuronsim.ops.collectives import COLLECTIVES, with_groups
+from neuronsim.ops.composites import LONGEST_ROW, composes_in_core
 from neuronsim.ops.computations import ScalarComputation, ScalarStep, computation_program
 from neuronsim.ops.custom_calls import custom_call_attributes
 from neuronsim.ops.elementwise import check_elementwise
@@ -109,6 +110,7 @@ __all__ = [
     "CONVERT",
     "EVENTS",
     "FUNCTIONS_OF_FLOATS",
+    "LONGEST_ROW",
     "MAX_ELEMENTS",
     "MAX_PROGRAMS",
     "MAX_WINDOW",
@@ -149,6 +151,7 @@ __all__ = [
     "by_name",
     "by_opcode",
     "check_elementwise",
+    "composes_in_core",
     "computation_program",
     "constant_step",
     "core_code",

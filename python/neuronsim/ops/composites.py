@@ -15,6 +15,7 @@ from neuronsim.errors import InvalidArgument, UnsupportedType, warn
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.programs import core_code, count_outside_range, empty, is_host, outside_range_warning
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting, by_name, check_axes
+from neuronsim.profiles import Profile
 
 # What a composite takes beside x: terms as long as a row, or statistics of each channel and such terms.
 _TERMS = ("weight", "bias")
@@ -123,7 +124,18 @@ def evaluate_formula(
     return converted(Bits(found.data.reshape(result.dims), found.dtype), result.dtype, setting).data
 
 
-_LONGEST_ROW, _LONGEST_COLUMN = 1 << 16, 1 << 12
+LONGEST_ROW, _LONGEST_COLUMN = 1 << 16, 1 << 12
+
+
+def composes_in_core(profile: Profile) -> bool:
+    """Whether the core's kernels round as the profile says."""
+    return (
+        profile.rounding == "nearest_even"
+        and profile.subnormals == "keep"
+        and profile.divide == "ieee"
+        and profile.fp8_overflow == "inf"
+        and profile.activation == "exact"
+    )
 
 
 def evaluate_composite(
@@ -131,19 +143,12 @@ def evaluate_composite(
 ) -> BitsArray:
     x, *terms = operands
     profile = setting.profile
-    is_plain = (
-        profile.rounding == "nearest_even"
-        and profile.subnormals == "keep"
-        and profile.divide == "ieee"
-        and profile.fp8_overflow == "inf"
-        and profile.activation == "exact"
-    )
     axes = sorted(attributes["dimensions"])
     row = math.prod(x.data.shape[d] for d in axes)
     # Rows that fit the kernel's blocks; reductions are quicker along others.
     follows = axes == list(range(x.data.ndim - len(axes), x.data.ndim))
-    fits = row <= (_LONGEST_ROW if follows else _LONGEST_COLUMN)
-    if is_host(x.dtype) or not is_plain or attributes.get("ord", 2) != 2 or not fits:
+    fits = row <= (LONGEST_ROW if follows else _LONGEST_COLUMN)
+    if is_host(x.dtype) or not composes_in_core(profile) or attributes.get("ord", 2) != 2 or not fits:
         return evaluate_formula(op, operands, attributes, result, setting)
     order = [*(d for d in range(x.data.ndim) if d not in axes), *axes]
     moved, kept = x.data.transpose(order), x.data.ndim - len(axes)

@@ -103,15 +103,14 @@ def evaluate_argument(
     if op.name == "argmin" and operands[0].dtype.kind == "float":
         # The first NaN wins here too: it becomes the smallest key.
         key = np.where(key == np.iinfo(key.dtype).max, np.iinfo(key.dtype).min, key)
-    find = np.argmax if op.name == "argmax" else np.argmin
-    return np.asarray(find(key, axis=attributes["axis"])).astype(result.dtype.storage)
+    find = key.argmax if op.name == "argmax" else key.argmin
+    return np.asarray(find(axis=attributes["axis"]), result.dtype.storage)
 
 
 def evaluate_argsort(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    order = np.argsort(order_keys(operands[0]), axis=attributes["axis"], kind="stable")
-    return np.asarray(order, np.int64)
+    return order_keys(operands[0]).argsort(axis=attributes["axis"], kind="stable")
 
 
 def _first_indices(x: Bits, k: int, *, largest: bool) -> BitsArray:
