@@ -137,6 +137,13 @@ def same_bits(a: Any, b: Any) -> bool:
     return bool((nan | ((a == b) & (numpy.signbit(a) == numpy.signbit(b)))).all())
 
 
+def with_plain_zeros(value: Any) -> Any:
+    """Arrays, or a list of them, whose zeros are +0."""
+    if isinstance(value, list):
+        return [with_plain_zeros(v) for v in value]
+    return numpy.where(value == 0, numpy.zeros_like(value), value)
+
+
 def arrays_in(arguments: Any) -> list[Any]:
     return [numpy.asarray(a) for a in arguments[0] if not isinstance(a, Name | str | list | tuple)]
 
@@ -267,7 +274,7 @@ def compare(space: str, name: str, examples: int) -> None:
             finite = numpy.all([numpy.isfinite(x) for x in operands], axis=0)
             theirs = numpy.where(finite, theirs, ours)
         if allowed("zeros", name, arguments):
-            ours, theirs = ours + 0, theirs + 0
+            ours, theirs = with_plain_zeros(ours), with_plain_zeros(theirs)
         ordered = (arguments[0][::-1], {}) if name in REFLECTED else arguments
         check(FUNCTION_OF.get(name, name), ours, theirs, case, ordered)
 
