@@ -248,7 +248,7 @@ def as_dtype(x: DTypeLike) -> DType:
     if x is not None and not isinstance(x, str):
         try:
             found = _BY_NUMPY.get(np.dtype(x))
-        except TypeError:
+        except (RecursionError, TypeError, ValueError):
             found = None
         if found is not None:
             return found

@@ -86,7 +86,32 @@ class DivergentReplicas(NeuronSimError):
     """Replicas wait for each other at different collectives, or for one that has ended."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+# What NumPy raises for arguments that it does not take.
+REFUSALS = (
+    *(AttributeError, IndexError, MemoryError, OverflowError, RecursionError, TypeError, ValueError),
+)
+
+_STAND_INS = {
+    IndexError: InvalidIndex,
+    MemoryError: OutOfMemory,
+    OverflowError: IntegerOverflow,
+    TypeError: UnsupportedType,
+}
+
+
+def refusal(what: str, error: Exception) -> NeuronSimError:
+    """The error of ours, of the same class, that stands for one of NumPy's and says where.
+
+    >>> refusal("take", IndexError("7 is out of bounds"))
+    InvalidIndex('take: 7 is out of bounds')
+    """
+    if isinstance(error, NeuronSimError):
+        return error
+    kind = next((k for e, k in _STAND_INS.items() if isinstance(error, e)), InvalidArgument)
+    return kind(f"{what}: {error}")
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
     """A clause that names the closest known spelling, whatever the case, or nothing.
 
     >>> nearest("matmull", ["matmult", "all"])
@@ -95,7 +120,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     " (did you mean 'fp16'?)"
     """
     spellings = {k.lower(): k for k in known}
-    close = difflib.get_close_matches(name.lower(), spellings, n=1)
+    close = difflib.get_close_matches(str(name).lower(), spellings, n=1)
     return f" (did you mean {spellings[close[0]]!r}?)" if close else ""
 
 

@@ -24,7 +24,13 @@ from neuronsim import _core, dtypes, ops
 from neuronsim.arrays.device import TRN1, Device, check_device
 from neuronsim.arrays.methods import FunctionMethods, function_named
 from neuronsim.dtypes import Casting, DType, DTypeLike, as_dtype, can_cast, result_type
-from neuronsim.errors import IntegerOverflow, InvalidArgument, InvalidIndex, UnsupportedType
+from neuronsim.errors import (
+    IntegerOverflow,
+    InvalidArgument,
+    InvalidIndex,
+    OutOfMemory,
+    UnsupportedType,
+)
 from neuronsim.profiles import Profile, current_profile, profile_variable
 from neuronsim.reference.formats import exact as exact_number
 from neuronsim.reference.formats import round_number
@@ -324,10 +330,12 @@ class Array(FunctionMethods):
 
     def copy(self, order: Literal["K", "A", "C", "F"] = "C") -> Array:
         """A copy with memory of its own."""
+        _check_order(order)
         return self._like(np.array(self._data, order=order))
 
     def flatten(self, order: Literal["K", "A", "C", "F"] = "C") -> Array:
         """A copy of one axis."""
+        _check_order(order)
         return self._like(self._data.flatten(order))
 
     def astype(
@@ -392,7 +400,7 @@ class Array(FunctionMethods):
         try:
             data = self._data[_index_array(key) if type(key) is Array else _index(key)]
             return Array(ops.Bits(np.asarray(data), self._dtype))
-        except IndexError as error:
+        except (IndexError, ValueError) as error:
             raise InvalidIndex(f"{self.bits.type}[{_shown(key)}]: {error}") from error
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -420,6 +428,7 @@ class Array(FunctionMethods):
 
     def tobytes(self, order: Literal["C", "F", "A"] = "C") -> bytes:
         """The storage bits, row-major."""
+        _check_order(order)
         return self._data.tobytes(order)
 
     def tolist(self) -> Any:
@@ -707,10 +716,17 @@ def asarray(
         result = convert(source, target)
     if order is None and not copy:
         return result
+    if order is not None:
+        _check_order(order)
     data = np.asarray(result.bits.data, order=order)
     if copy and source is not None and data is source.bits.data:
         data = np.array(data, order=order or "K")
     return result if data is result.bits.data else Array(ops.Bits(data, result.dtype))
+
+
+def _check_order(order: Any) -> None:
+    if order not in ("K", "A", "C", "F"):
+        raise InvalidArgument(f"order is 'K', 'A', 'C' or 'F', not {order!r}")
 
 
 _NUMBERS = (bool, int, float, complex)
@@ -770,8 +786,11 @@ def _of_numbers(obj: Any, target: DType | None) -> Array:
     `target`; each element is rounded once (C1).
     """
     if not isinstance(obj, (list, tuple, *_NUMBERS)) and isinstance(obj, Sequence):
-        obj = list(obj)
-    strong = [asarray(leaf) for leaf in _strong_leaves(obj)] if isinstance(obj, list | tuple) else []
+        obj = _listed(obj)
+    try:
+        strong = list(map(asarray, _strong_leaves(obj))) if isinstance(obj, list | tuple) else []
+    except RecursionError as error:
+        raise InvalidArgument("asarray: the sequences are nested beyond any axes") from error
     if not strong:
         return _of_python_numbers(obj, target)
     common = target or reduce(result_type, (x.dtype for x in strong))
@@ -782,6 +801,15 @@ def _of_numbers(obj: Any, target: DType | None) -> Array:
         return asarray(x, common).bits.data
 
     return Array(ops.Bits(_regular(nested(obj), common.storage), common))
+
+
+def _listed(x: Sequence[Any]) -> list[Any]:
+    """The elements of a sequence, of which a range may promise more than there is memory."""
+    try:
+        np.empty(len(x), object)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise OutOfMemory(f"asarray: {x!r} does not fit in memory") from error
+    return list(x)
 
 
 def _regular(x: Any, dtype: Any = None) -> npt.NDArray[Any]:

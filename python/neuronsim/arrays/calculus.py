@@ -43,6 +43,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     >>> interp([1.5, 9.0], [1.0, 2.0, 4.0], [10.0, 20.0, 0.0])
     Array([15.,  0.], dtype=float32)
     """
+    if any(v is None for v in (x, xp, fp)):
+        raise InvalidArgument("interp needs x, xp and fp: None is no array")
     if x.dtype.kind == "complex":
         raise UnsupportedType("interp of complex numbers: take the real and the imaginary part")
     if xp.ndim != 1 or xp.shape != fp.shape or xp.size == 0:
@@ -104,6 +106,8 @@ def _listed_axes(x: Array, axis: Axis) -> tuple[int, ...]:
 
 @in_float32("f", "spacing")
 def _derivative(f: Any, spacing: Any, axis: int, edge_order: int) -> Array:
+    if spacing is None:
+        raise InvalidArgument("gradient: a spacing is a number or coordinates, not None")
     f = moveaxis(f, axis, 0)
     n = f.shape[0]
     if n <= edge_order:

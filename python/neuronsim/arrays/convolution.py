@@ -85,7 +85,10 @@ def conv(
 def _frozen(value: Any) -> Any:
     """A value of `conv` for each axis as something that can be looked up."""
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return tuple(_frozen(v) for v in value)
+        try:
+            return tuple(_frozen(v) for v in value)
+        except RecursionError as error:
+            raise InvalidArgument(f"a list in itself is no value for each axis: {value!r}") from error
     return value
 
 

@@ -41,7 +41,7 @@ from neuronsim.arrays.progressions import (
     write_negative_zero,
 )
 from neuronsim.dtypes import DType, DTypeLike, result_type
-from neuronsim.errors import InvalidArgument, OutOfMemory, UnsupportedType, nearest
+from neuronsim.errors import REFUSALS, InvalidArgument, UnsupportedType, nearest, refusal
 
 __all__ = [
     *("arange", "array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "copy"),
@@ -71,7 +71,9 @@ def array(
 ) -> Array:
     """An Array of a copy of `object` with at least `ndmin` axes; see `asarray`."""
     found = asarray(object, dtype, order, device=device, copy=copy)
-    missing = ndmin - found.ndim
+    missing = whole("ndmin", ndmin) - found.ndim
+    if missing > 64:
+        raise InvalidArgument(f"an array has at most 64 axes, not {ndmin}")
     return found if missing <= 0 else found[(np.newaxis,) * missing]
 
 
@@ -125,7 +127,7 @@ def require(
     True
     """
     listed = [requirements] if isinstance(requirements, str) else [*(requirements or ())]
-    unknown = [r for r in listed if r.upper() not in _REQUIREMENTS]
+    unknown = [r for r in listed if str(r).upper() not in _REQUIREMENTS]
     if unknown:
         raise InvalidArgument(f"require: {unknown[0]!r}{nearest(unknown[0], _REQUIREMENTS)}")
     wanted = {_REQUIREMENTS[r.upper()] for r in listed}
@@ -157,8 +159,8 @@ def frombuffer(
     words = np.dtype(f"u{target.itemsize}") if target.kind != "complex" else target.storage
     try:
         data = np.frombuffer(buffer, words, count, offset)
-    except (BufferError, ValueError) as error:
-        raise InvalidArgument(f"frombuffer of {target.name}: {error}") from error
+    except (BufferError, *REFUSALS) as error:
+        raise refusal(f"frombuffer of {target.name}", error) from error
     excluded = {dtypes.tfloat32: 0x1FFF, dtypes.boolean: 0xFE}.get(target, 0)
     if excluded and (data & excluded).any():
         raise InvalidArgument(f"frombuffer: not all of the bytes are values of {target.name}")
@@ -167,7 +169,10 @@ def frombuffer(
 
 def fromiter(iter: Iterable[Any], dtype: DTypeLike, count: int = -1, *, like: Any = None) -> Array:  # noqa: A002
     """An axis of what `iter` gives: the first `count` numbers, or all if it is -1."""
-    values = list(iter if count < 0 else itertools.islice(iter, count))
+    try:
+        values = list(iter if count < 0 else itertools.islice(iter, count))
+    except REFUSALS as error:
+        raise refusal("fromiter", error) from error
     if len(values) < count:
         raise InvalidArgument(f"fromiter: {len(values)} numbers, not {count}")
     return asarray(values, dtype)
@@ -195,10 +200,8 @@ def fromfunction(
 def _allocated(make: Callable[[], npt.NDArray[Any]], dims: tuple[int, ...]) -> npt.NDArray[Any]:
     try:
         return make()
-    except MemoryError as error:
-        raise OutOfMemory(f"an array of the shape {dims}: {error}") from error
-    except ValueError as error:
-        raise InvalidArgument(f"no array has the shape {dims}: {error}") from error
+    except REFUSALS as error:
+        raise refusal(f"an array of the shape {dims}", error) from error
 
 
 def _chosen_type(dtype: DTypeLike | None, device: Any) -> DType:
@@ -522,8 +525,8 @@ def geomspace(
     if wide is not dtypes.float32:
         try:
             values = np.geomspace(_on_host(ends[0]), _on_host(ends[1]), count, endpoint, axis=axis)
-        except ValueError as error:
-            raise InvalidArgument(f"geomspace: {error}") from error
+        except REFUSALS as error:
+            raise refusal("geomspace", error) from error
         return convert(asarray(values), target)
     a, b = (convert(x, wide) for x in ends)
     if not (apply_elementwise("sign", a).bits.data * apply_elementwise("sign", b).bits.data > 0).all():
@@ -565,7 +568,7 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike = dtypes.int64, sparse: 
     dims = lengths(dimensions)
     if sparse:
         return tuple(asarray(x, target) for x in np.indices(dims, sparse=True))
-    return asarray(np.indices(dims), target)
+    return asarray(_allocated(lambda: np.indices(dims), dims), target)
 
 
 class Grid:
@@ -735,8 +738,11 @@ def vander(
     wide = dtypes.int64 if wide is dtypes.boolean else wide
     base = convert(a, wide)
     columns = [ones_like(base)]
-    while len(columns) < (a.size if N is None else whole("N", N)):
+    width = a.size if N is None else whole("N", N)
+    dims = (a.size, width)
+    _allocated(lambda: np.empty(dims, wide.storage), dims)
+    while len(columns) < width:
         columns.append(apply_elementwise("multiply", columns[-1], base))
-    chosen = columns[: a.size if N is None else N]
+    chosen = columns[:width]
     found = stack([*(chosen if increasing else reversed(chosen))], -1) if chosen else zeros((a.size, 0))
     return convert(found, a.dtype if a.dtype is not dtypes.boolean else wide)

@@ -29,7 +29,7 @@ from neuronsim.arrays.array_object import (
     is_weak,
     write,
 )
-from neuronsim.arrays.manipulation import broadcast_to
+from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to
 from neuronsim.arrays.steps import in_float32
 from neuronsim.arrays.ufuncs import Ufunc
 from neuronsim.dtypes import Casting, DTypeLike
@@ -481,6 +481,7 @@ def ldexp(x1: Any, x2: Any, /) -> Array:
     a, n = _real_float("ldexp", x1), asarray(x2)
     if n.dtype.kind not in _INTEGRAL:
         raise UnsupportedType(f"ldexp by {n.dtype.name}: the exponent is an integer")
+    broadcast_shapes(a.shape, n.shape)  # which refuses others
     steps = np.clip(n.bits.data, 0 if n.dtype.kind == "unsigned" else -5000, 5000).astype(np.int64)
     if a.dtype is dtypes.float64:
         with np.errstate(all="ignore"):

@@ -18,7 +18,7 @@ import numpy as np
 from neuronsim import ops
 from neuronsim.arrays.absent_names import refuse
 from neuronsim.arrays.array_object import Array, array_type, asarray, default_dtype, number, write
-from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.axes import integers, one_axis
 from neuronsim.arrays.device import check_device
 from neuronsim.arrays.host import complex_type, host_operand, on_host, real_type, rounded
 from neuronsim.dtypes import DTypeLike
@@ -163,7 +163,7 @@ def _frequencies(name: str, n: Any, d: Any, dtype: DTypeLike | None, device: Any
     spacing = number(f"{name}: d", d)
     if count < 1 or spacing == 0:
         raise InvalidArgument(f"{name}: n is positive and d is not 0, not {n!r} and {d!r}")
-    return rounded(getattr(np.fft, name)(count, spacing), target)
+    return rounded(on_host(name, lambda: getattr(np.fft, name)(count, spacing)), target)
 
 
 def fftshift(x: Any, /, axes: int | Sequence[int] | None = None) -> Array:
@@ -182,6 +182,5 @@ def ifftshift(x: Any, /, axes: int | Sequence[int] | None = None) -> Array:
 
 def _rolled(roll: Callable[..., Any], x: Any, axes: int | Sequence[int] | None) -> Array:
     a = asarray(x)
-    listed = range(a.ndim) if axes is None else axes if isinstance(axes, Sequence) else (axes,)
-    at = tuple(one_axis(a, axis) for axis in listed)
-    return Array(ops.Bits(roll(a.bits.data, at), a.dtype))
+    at = tuple(one_axis(a, d) for d in (range(a.ndim) if axes is None else integers("axes", axes)))
+    return Array(ops.Bits(roll(a.bits.data, at), a.dtype)) if at else a.copy()

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array, convert, float_array
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import REFUSALS, InvalidArgument, UnsupportedType, refusal
 
 
 class InvalidMatrix(InvalidArgument, np.linalg.LinAlgError):
@@ -50,7 +50,7 @@ def complex_type(dtype: DType) -> DType:
 def on_host(what: str, function: Callable[..., Any], *operands: Array, **options: Any) -> Any:
     """What NumPy's function gives for the operands in float64 or complex128, which hold them exactly.
 
-    Raises InvalidMatrix for NumPy's LinAlgError and InvalidArgument for its other errors.
+    Raises InvalidMatrix for NumPy's LinAlgError and ours of the same class for its other errors.
     """
     exact = [
         convert(x, dtypes.complex128 if x.dtype.kind == "complex" else dtypes.float64) for x in operands
@@ -61,8 +61,8 @@ def on_host(what: str, function: Callable[..., Any], *operands: Array, **options
             return function(*(x.bits.data for x in exact), **options)
     except np.linalg.LinAlgError as error:
         raise InvalidMatrix(f"{what} of {shapes}: {error}") from error
-    except (ValueError, IndexError) as error:
-        raise InvalidArgument(f"{what} of {shapes}: {error}") from error
+    except REFUSALS as error:
+        raise refusal(f"{what} of {shapes}", error) from error
 
 
 def rounded(found: npt.NDArray[Any], dtype: DType) -> Array:

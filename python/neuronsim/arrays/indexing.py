@@ -16,8 +16,8 @@ import numpy.typing as npt
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array, asarray, common_arrays, write
 from neuronsim.arrays.axes import lengths
-from neuronsim.arrays.manipulation import broadcast_shapes, move_bits, refusal, truth
-from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
+from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to, move_bits, truth
+from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, refusal
 
 __all__ = [
     *("argwhere", "choose", "compress", "diag_indices", "diag_indices_from", "extract"),
@@ -54,7 +54,7 @@ def _written(name: str, x: Any, *arguments: Any, **keywords: Any) -> None:
         raise InvalidArgument(f"{name}: the array is read-only: write into a copy of it")
     try:
         getattr(np, name)(data, *arguments, **keywords)
-    except (ValueError, IndexError) as error:
+    except (*REFUSALS, SystemError) as error:  # NumPy's, of a mode that is none
         raise refusal(f"{name} of {asarray(x).bits.type}", error) from error
 
 
@@ -88,7 +88,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     a = asarray(a)
     try:
         data = np.compress(truth(asarray(condition)), a.bits.data, axis)
-    except (ValueError, IndexError) as error:
+    except REFUSALS as error:
         raise refusal(f"compress of {a.bits.type}", error) from error
     found = Array(ops.Bits(data, a.dtype))
     return found if out is None else write(out, found)
@@ -104,7 +104,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: Mode = "raise") -> Array
     values = common_arrays(*choices)
     try:
         data = np.choose(_indices("choose", a), [v.bits.data for v in values], mode=mode)
-    except (ValueError, IndexError) as error:
+    except REFUSALS as error:
         raise refusal("choose", error) from error
     found = Array(ops.Bits(np.asarray(data), values[0].dtype))
     return found if out is None else write(out, found)
@@ -143,8 +143,9 @@ def piecewise(
     The result has the type of `x` (C).
     """
     a = asarray(x)
-    given = condlist if isinstance(condlist, list | tuple) and np.ndim(condlist[0]) else [condlist]
-    masks = [np.broadcast_to(truth(asarray(c)), a.shape) for c in given]
+    is_list = isinstance(condlist, list | tuple) and len(condlist) > 0 and asarray(condlist[0]).ndim
+    given = condlist if is_list else [condlist]
+    masks = [broadcast_to(asarray(truth(asarray(c))), a.shape).bits.data for c in given]
     if len(funclist) == len(masks) + 1:
         masks.append(~np.logical_or.reduce(masks))
     if len(funclist) != len(masks):
@@ -239,7 +240,7 @@ def unravel_index(indices: Any, shape: Any, order: Literal["C", "F"] = "C") -> t
     """
     try:
         found = np.unravel_index(_indices("unravel_index", indices), lengths(shape), order)
-    except ValueError as error:
+    except REFUSALS as error:
         raise refusal("unravel_index", error) from error
     return _all_int64(found)
 
@@ -254,13 +255,21 @@ def ravel_multi_index(
     places = tuple(_indices("ravel_multi_index", i) for i in multi_index)
     try:
         return _int64(np.ravel_multi_index(places, lengths(dims), mode, order))
-    except ValueError as error:
+    except REFUSALS as error:
         raise refusal("ravel_multi_index", error) from error
+
+
+def _found_indices(function: Callable[..., Any], *args: Any) -> tuple[Array, ...]:
+    """NumPy's indices for counts of rows and columns."""
+    try:
+        return _all_int64(function(*args))
+    except REFUSALS as error:
+        raise refusal(function.__name__, error) from error
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The indices of the diagonal of an array of `ndim` axes of length n."""
-    return _all_int64(np.diag_indices(n, ndim))
+    return _found_indices(np.diag_indices, n, ndim)
 
 
 def diag_indices_from(arr: Any) -> tuple[Array, ...]:
@@ -273,12 +282,12 @@ def diag_indices_from(arr: Any) -> tuple[Array, ...]:
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     """The indices of the elements at and below the diagonal k of a matrix of n rows and m columns."""
-    return _all_int64(np.tril_indices(n, k, m))
+    return _found_indices(np.tril_indices, n, k, m)
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, ...]:
     """The indices of the elements at and above the diagonal k of a matrix of n rows and m columns."""
-    return _all_int64(np.triu_indices(n, k, m))
+    return _found_indices(np.triu_indices, n, k, m)
 
 
 def mask_indices(n: int, mask_func: Callable[[Any, Any], Any], k: Any = 0) -> tuple[Array, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,14 @@ from neuronsim import _core, dtypes, ops
 from neuronsim.arrays.array_object import Array, asarray
 from neuronsim.arrays.device import check_device
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument, UnsupportedBuffer, UnsupportedType, nearest
+from neuronsim.errors import (
+    REFUSALS,
+    InvalidArgument,
+    UnsupportedBuffer,
+    UnsupportedType,
+    nearest,
+    refusal,
+)
 
 __all__ = ["from_dlpack", "may_share_memory", "shares_memory"]
 
@@ -53,6 +60,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         capsule = x.__dlpack__(max_version=(1, 0), copy=copy)
     except TypeError:  # an exporter of before 2023.12
         capsule = x.__dlpack__()
+    except BufferError as error:
+        raise UnsupportedBuffer(f"from_dlpack of {type(x).__name__}: {error}") from error
     elements, code, bits = _core.dlpack_array(capsule)
     dtype = _BY_DLPACK.get((code, bits))
     if dtype is None:
@@ -107,7 +116,7 @@ def buffer(x: Array) -> memoryview:
 
 def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
     """Whether the ranges of memory of two arrays overlap: whether they could share elements."""
-    return np.may_share_memory(asarray(a).bits.data, asarray(b).bits.data, max_work)
+    return _share(np.may_share_memory, a, b, max_work)
 
 
 def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
@@ -117,7 +126,14 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
     >>> shares_memory(x, x[::2]), shares_memory(x[::2], x[1::2]), may_share_memory(x[::2], x[1::2])
     (True, False, True)
     """
-    return np.shares_memory(asarray(a).bits.data, asarray(b).bits.data, max_work)
+    return _share(np.shares_memory, a, b, max_work)
+
+
+def _share(function: Callable[..., bool], a: Any, b: Any, max_work: Any) -> bool:
+    try:
+        return function(asarray(a).bits.data, asarray(b).bits.data, max_work)
+    except REFUSALS as error:
+        raise refusal(function.__name__, error) from error
 
 
 def array_function(

@@ -25,7 +25,13 @@ from neuronsim.arrays.array_object import (
 )
 from neuronsim.arrays.axes import Axis, integers, lengths, one_axis, reduced_axes
 from neuronsim.dtypes import Casting, DTypeLike, can_cast
-from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
+from neuronsim.errors import (
+    REFUSALS,
+    InvalidArgument,
+    InvalidIndex,
+    UnsupportedType,
+    refusal,
+)
 from neuronsim.profiles import current_profile
 
 __all__ = [
@@ -44,20 +50,14 @@ Order = Literal["A", "C", "F"]
 def move_bits(function: Callable[..., Any], x: Any, *args: Any, **kwargs: Any) -> Array:
     """NumPy's `function` on the storage bits of `x`: for functions that only move them (E6).
 
-    Raises InvalidIndex and InvalidArgument in the place of NumPy's IndexError and ValueError.
+    Raises InvalidIndex, InvalidArgument and so on in the place of NumPy's IndexError and ValueError.
     """
     a = asarray(x)
     try:
         moved = function(a.bits.data, *args, **kwargs)
-    except (ValueError, IndexError) as error:
+    except REFUSALS as error:
         raise refusal(f"{function.__name__} of {a.bits.type}", error) from error
     return Array(ops.Bits(np.asarray(moved), a.dtype))
-
-
-def refusal(what: str, error: Exception) -> InvalidArgument:
-    """The error that stands for NumPy's, which says why."""
-    kind = InvalidIndex if isinstance(error, IndexError) else InvalidArgument
-    return kind(f"{what}: {error}")
 
 
 # ---- shapes ----------------------------------------------------------------------------------------
@@ -224,6 +224,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     """The array with `axis` moved before the axis `start`."""
     a = asarray(a)
     at = one_axis(a, axis)
+    (start,) = integers("start", (start,))
     if not -a.ndim <= start <= a.ndim:
         raise InvalidIndex(f"rollaxis before axis {start} of {a.bits.type}")
     place = start + a.ndim if start < 0 else start
@@ -277,8 +278,12 @@ def repeat(x: Any, /, repeats: Any, axis: int | None = None) -> Array:
     counts = asarray(repeats)
     if counts.dtype.kind not in ("signed", "unsigned", "bool"):
         raise UnsupportedType(f"repeat: the counts are integers, not {counts.dtype.name}")
+    a = asarray(x)
+    elements = counts.bits.data.sum(dtype=np.float64) * a.size / max(counts.size, 1)
+    if elements >= 2.0**59:  # which NumPy does not count
+        raise InvalidArgument(f"repeat of {a.bits.type}: {elements:.0f} elements are too many")
     # Beyond int64 a count becomes negative, and is refused.
-    return move_bits(np.repeat, x, counts.bits.data.astype(np.int64), axis)
+    return move_bits(np.repeat, a, counts.bits.data.astype(np.int64), axis)
 
 
 def tile(x: Any, /, reps: int | Sequence[int]) -> Array:
@@ -293,7 +298,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Axis = None) -> Array:
     [1.0, 0.0, 2.0]
     """
     a = asarray(filt)
-    ends = trim.lower()
+    ends = str(trim).lower()
     if ends not in ("f", "b", "fb", "bf"):
         raise InvalidArgument(f"trim_zeros: trim is 'f', 'b' or both, not {trim!r}")
     mask = truth(a)
@@ -372,7 +377,7 @@ def _joined(name: str, arrays: Sequence[Array], **axis: int) -> Array:
     """NumPy's function of that name on the bits of arrays of one type."""
     try:
         data = getattr(np, name)([a._data for a in arrays], **axis)
-    except (ValueError, IndexError) as error:
+    except REFUSALS as error:
         raise refusal(f"{name} of {', '.join(str(a.bits.type) for a in arrays)}", error) from error
     return Array(ops.Bits(data, arrays[0].dtype))
 
@@ -451,7 +456,10 @@ def block(arrays: Any) -> Array:
         leaves.append(x)
         return len(leaves) - 1
 
-    places = place(arrays)
+    try:
+        places = place(arrays)
+    except RecursionError as error:
+        raise InvalidArgument("block: a list in itself is no array") from error
     if not leaves:
         raise InvalidArgument("block needs at least one array")
     values = common_arrays(*leaves)
@@ -461,7 +469,7 @@ def block(arrays: Any) -> Array:
 
     try:
         data = np.block(filled(places))
-    except (ValueError, IndexError) as error:
+    except REFUSALS as error:
         raise refusal("block", error) from error
     return Array(ops.Bits(data, values[0].dtype))
 
@@ -503,7 +511,7 @@ def _parts(name: str, x: Any, indices_or_sections: Any, **axis: int) -> list[Arr
     cuts: Any = integers(name, given) if np.iterable(given) else integers(name, given)[0]
     try:
         parts = getattr(np, name)(a.bits.data, cuts, **axis)
-    except (ValueError, IndexError, ZeroDivisionError) as error:
+    except (*REFUSALS, ZeroDivisionError) as error:
         raise refusal(f"{name} of {a.bits.type}", error) from error
     return [Array(ops.Bits(p, a.dtype)) for p in parts]
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array, asarray, common_arrays, write
-from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.axes import integers, one_axis
 from neuronsim.arrays.reductions import is_not_nan
 from neuronsim.errors import InvalidArgument, UnsupportedType
 
@@ -160,8 +160,11 @@ def argpartition(
 
 def _check_kth(x: Array, kth: Any, axis: int | None) -> None:
     length = x.size if axis is None else x.shape[one_axis(x, axis)]
-    places = np.atleast_1d(np.asarray(kth))
-    if places.dtype.kind not in "iu" or not all(-length <= k < length for k in places.tolist()):
+    try:
+        places = integers("kth", kth)
+    except UnsupportedType as error:
+        raise InvalidArgument(f"kth={kth!r} is no place among {length} elements") from error
+    if not all(-length <= k < length for k in places):
         raise InvalidArgument(f"kth={kth!r} is no place among {length} elements")
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array, asarray, exact_values
 from neuronsim.dtypes import DType
+from neuronsim.errors import REFUSALS, InvalidArgument, refusal
 
 __all__ = [
     *("array2string", "array_repr", "array_str", "base_repr", "binary_repr"),
@@ -100,7 +101,10 @@ def array2string(
         options["threshold"] = 0
     exact = chosen["formatter"] or chosen["floatmode"] == "fixed"
     layout = (max_line_width, precision, suppress_small, separator, prefix)
-    return np.array2string(exact_values(x) if exact else _printed(x), *layout, **options)
+    try:
+        return np.array2string(exact_values(x) if exact else _printed(x), *layout, **options)
+    except REFUSALS as error:
+        raise refusal(f"the text of {x.bits.type}", error) from error
 
 
 def array_repr(
@@ -145,6 +149,8 @@ def array_str(
 def _number(x: Any, unique: bool) -> Any:
     """A NumPy number with the digits that a format_float function writes."""
     a = asarray(x, dtypes.float64) if isinstance(x, float | int) else asarray(x)
+    if a.size != 1:
+        raise InvalidArgument(f"the text of one number, not of {a.bits.type}")
     return (_printed(a) if unique else exact_values(a)).reshape(())[()]
 
 

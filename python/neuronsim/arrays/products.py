@@ -27,7 +27,7 @@ from neuronsim.arrays.array_object import (
 )
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.elementwise import conj
-from neuronsim.arrays.manipulation import swapaxes
+from neuronsim.arrays.manipulation import move_bits, swapaxes
 from neuronsim.arrays.reductions import sum as sum_of
 from neuronsim.arrays.steps import step_type
 from neuronsim.dtypes import DType, DTypeLike, result_type
@@ -207,7 +207,9 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
 
 
 def _is_scalar(x: Any) -> bool:
-    return np.ndim(x.bits.data if isinstance(x, Array) else x) == 0
+    if isinstance(x, Array | np.ndarray | np.generic):
+        return x.ndim == 0
+    return not isinstance(x, list | tuple) and np.ndim(x) == 0
 
 
 def dot(a: Any, b: Any, out: Any = None) -> Array:
@@ -354,7 +356,7 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Arra
     first, second = one_axis(a, axis1), one_axis(a, axis2)
     if first == second:
         raise InvalidArgument(f"diagonal of {a.bits.type}: axis1 and axis2 are the same")
-    return Array(ops.Bits(a._data.diagonal(offset, first, second), a.dtype))
+    return move_bits(np.diagonal, a, offset, first, second)
 
 
 def trace(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array, asarray, convert
 from neuronsim.dtypes import DType
-from neuronsim.errors import IntegerOverflow, InvalidArgument, UnsupportedType
+from neuronsim.errors import IntegerOverflow, InvalidArgument, OutOfMemory, UnsupportedType
 
 
 def exact_fraction(what: str, x: Any) -> Fraction:
@@ -43,11 +43,16 @@ def progression(
     integer: Callable[[Fraction], int] = math.trunc,
 ) -> Array:
     """`first + i * step` for i = 0 ... count - 1, in one axis; `integer` makes the values of an integer
-    type. Raises IntegerOverflow for integers outside the type (C8).
+    type. Raises IntegerOverflow for integers outside the type (C8), and
+    OutOfMemory.
 
     >>> progression(Fraction(1), Fraction(1, 3), 3, dtypes.bfloat16).tolist()
     [1.0, 1.3359375, 1.6640625]
     """
+    try:
+        np.empty(count, dtype.storage)
+    except (MemoryError, ValueError) as error:
+        raise OutOfMemory(f"{count} values of {dtype.name}: {error}") from error
     over = math.lcm(first.denominator, step.denominator)
     start, stride = int(first * over), int(step * over)
     if dtype.kind in ("signed", "unsigned"):

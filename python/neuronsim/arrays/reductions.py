@@ -522,7 +522,8 @@ def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
 
 def _differences(x: Array, n: int, axis: int, operation: str) -> Array:
     before = (slice(None),) * axis
-    for _ in range(n):
+    length = x.shape[axis]
+    for _ in range(n if n < length else length):  # then nothing is left
         x = apply_elementwise(operation, x[(*before, slice(1, None))], x[(*before, slice(-1))])
     return x
 

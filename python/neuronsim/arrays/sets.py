@@ -170,7 +170,7 @@ def isin(
     """
     a, among = common_arrays(x1, x2)
     known = ops.order_keys(among.bits)[is_not_nan(among)]
-    return asarray(np.asarray((np.isin(ops.order_keys(a.bits), known) & is_not_nan(a)) != invert))
+    return asarray(np.asarray((np.isin(ops.order_keys(a.bits), known) & is_not_nan(a)) != bool(invert)))
 
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:

@@ -33,11 +33,12 @@ from neuronsim.arrays.indexing import take_along_axis
 from neuronsim.arrays.manipulation import atleast_2d, broadcast_to, concat, flip, moveaxis
 from neuronsim.arrays.order import searchsorted, sort
 from neuronsim.arrays.products import matmul
+from neuronsim.arrays.progressions import whole
 from neuronsim.arrays.reductions import all as all_of
 from neuronsim.arrays.reductions import diff, is_not_nan, max, mean, min, sum  # noqa: A004
 from neuronsim.arrays.steps import in_float32, step_type
 from neuronsim.dtypes import DTypeLike
-from neuronsim.errors import InvalidArgument, UnsupportedType, nearest, warn
+from neuronsim.errors import REFUSALS, InvalidArgument, UnsupportedType, nearest, refusal, warn
 
 __all__ = [
     *("average", "bincount", "corrcoef", "cov", "digitize", "histogram", "histogram2d"),
@@ -319,10 +320,14 @@ def histogram_bin_edges(
     if given.ndim == 1:
         if not _ascends(given):
             raise InvalidArgument("the edges of bins ascend")
+        if given.size == 0:
+            raise InvalidArgument("the bins have no edges")
         return given
     if given.ndim or given.dtype.kind not in ("signed", "unsigned") or int(given) < 1:
         raise InvalidArgument(f"bins is a number, 1 or more, or an array of edges, not {bins!r}")
     if range is not None:
+        if not isinstance(range, Sequence) or len(range) != 2:
+            raise InvalidArgument(f"the range is a pair of numbers, not {range!r}")
         low, high = (number("an end of the range", v) for v in range)
     else:
         low, high = (min(a).tolist(), max(a).tolist()) if a.size else (0, 1)
@@ -414,6 +419,8 @@ def histogramdd(
     places, insides = zip(*map(_bins, lines, edges), strict=True)
     dims = tuple(e.size - 1 for e in edges)
     inside = np.logical_and.reduce(insides)
+    if 0 in dims:
+        raise InvalidArgument(f"histogramdd: bins along each axis, not {dims}")
     place = np.ravel_multi_index([np.where(inside, p, 0) for p in places], dims)
     w = None if weights is None else asarray(weights)
     if w is not None and w.shape != lines[0].shape:
@@ -485,7 +492,10 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
     place = a.bits.data.astype(np.int64)
     if place.size and place.min() < 0:
         raise InvalidArgument(f"bincount of integers from 0, not of {place.min()}")
-    sizes = np.bincount(place, minlength=minlength)
+    try:
+        sizes = np.bincount(place, minlength=whole("minlength", minlength))
+    except REFUSALS as error:
+        raise refusal(f"bincount of {a.bits.type}", error) from error
     if weights is None:
         return asarray(sizes.astype(np.int64))
     w = float_array(weights)

@@ -351,12 +351,17 @@ def _keywords(
 def _written(out: Any, result: Array, where: Any = True, casting: Casting = "same_kind") -> Array:
     """The result in `out`, where there is one; without it, zeros where `where` does not hold."""
     if isinstance(out, tuple):
+        if len(out) != 1:
+            raise InvalidArgument(f"out is one array, not a tuple of {len(out)}")
         (out,) = out
     if out is None:
         if where is True:
             return result
         chosen = asarray(where)
-        dims = np.broadcast_shapes(result.shape, chosen.shape)
+        try:
+            dims = np.broadcast_shapes(result.shape, chosen.shape)
+        except ValueError as error:
+            raise InvalidArgument(f"{result.bits.type}, where {chosen.shape}: {error}") from error
         out = Array(ops.Bits(np.zeros(dims, result.dtype.storage), result.dtype))
     write(out, result, where, casting)
     return out  # type: ignore[no-any-return]

@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from neuronsim.arrays.array_object import Array, asarray, default_dtype, number
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, refusal
 
 __all__ = ["bartlett", "blackman", "hamming", "hanning", "i0", "kaiser"]
 
 
 def _length(value: Any) -> int:
     try:
-        return operator.index(value)
-    except TypeError as error:
-        raise InvalidArgument(f"the number of points is an integer, not {value!r}") from error
+        count = operator.index(value)
+        np.empty(max(count, 0))
+    except (MemoryError, TypeError, ValueError) as error:
+        raise refusal(f"the number of points, {value!r}", error) from error
+    return max(count, 0)
 
 
 def bartlett(M: int) -> Array:  # noqa: N803 (NumPy's name)
