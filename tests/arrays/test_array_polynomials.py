@@ -60,6 +60,8 @@ def test_unwrap_takes_numpys_arguments() -> None:
         found = np.unwrap(np.asarray(p), **options)
         numpy.testing.assert_allclose(numpy.asarray(found), numpy.unwrap(p, **options), rtol=1e-12)
     assert np.unwrap([0, 1, 5], period=4).tolist() == numpy.unwrap([0, 1, 5], period=4).tolist()
+    for p in ([0.0, 2.0, 0.0], [0.0, -2.0, 0.0, 2.0]):  # steps of half a period keep their sign
+        assert np.unwrap(p, period=4).tolist() == numpy.unwrap(p, period=4).tolist()
     assert np.unwrap([3.0]).tolist() == [3]
 
 
