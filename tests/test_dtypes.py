@@ -92,7 +92,22 @@ def test_as_dtype_takes_pythons_types() -> None:
 @pytest.mark.parametrize(
     "x",
     [
-        *("float31", ">f4", "f3", "", np.longdouble, "longdouble", "g", "U3", "S", "a", "O", object),
+        *(
+            "float31",
+            ">f4",
+            "f3",
+            "",
+            np.longdouble,
+            "longdouble",
+            "g",
+            "U3",
+            "S",
+            "a",
+            "O",
+            object,
+            "V2",
+            "<V1",
+        ),
         *("datetime64[s]", "f4,f4", np.dtype(">f4"), np.dtype("f4,f4"), 3, None),
     ],
 )
