@@ -424,7 +424,7 @@ class Array(FunctionMethods):
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self == value).bits.data.any())
+        return _is_operand(value) and bool((self == value).bits.data.any())
 
     def tobytes(self, order: Literal["C", "F", "A"] = "C") -> bytes:
         """The storage bits, row-major."""
@@ -618,6 +618,11 @@ class Flat:
     def __setitem__(self, key: Any, value: Any) -> None:
         places = np.arange(len(self))[_index(key)]
         where = np.unravel_index(places, self._array.shape)
+        if not is_weak(value):
+            value = asarray(value, self._array.dtype)
+            if value.size == 0 != places.size:
+                raise InvalidArgument(f"flat[{_shown(key)}]: no values for {places.size} elements")
+            value = self._array._like(np.resize(value._data, places.shape))  # again and again
         self._array[where] = value
 
 
@@ -972,7 +977,9 @@ def write(out: Any, value: Any, where: Any = True, casting: Casting = "same_kind
         raise UnsupportedType(f"out is an array, not {type(out).__name__}")
     given: Any = out
     target = out if type(out) is Array else asarray(out, copy=False)
-    source = value if type(value) is Array else asarray(value)
+    # A Python number is rounded once, and has neither width nor, as an integer, a sign (C1, C8).
+    number_type = weak_type(value, target._dtype) if is_weak(value) else None
+    source = value if type(value) is Array else asarray(value, number_type)
     if source._dtype is not target._dtype:
         check_cast(source._dtype, target._dtype, casting)
     chosen = where if where is True or isinstance(where, bool) else _mask(where)

@@ -510,7 +510,8 @@ def geomspace(
     axis: int = 0,
 ) -> Array:
     """`num` values of one ratio from `start` to `stop`: start * (stop / start) ** (i / intervals), in
-    float32 steps, rounded once (R7); the ends are exact. float64 and complex: NumPy's (H1).
+    float32 steps, rounded once (R7); the ends are exact. Where stop / start is beyond float32 it is
+    start ** (1 - i / intervals) * stop ** (i / intervals). float64 and complex: NumPy's (H1).
 
     Raises InvalidArgument for a zero and for real ends of different signs.
 
@@ -533,10 +534,16 @@ def geomspace(
         raise InvalidArgument("geomspace: the ends are of one sign, and not 0")
     intervals = count - 1 if endpoint else count
     exponents = progression(Fraction(0), Fraction(1, max(intervals, 1)), count, wide)
-    ratios = apply_elementwise(
-        "power", apply_elementwise("divide", b, a), exponents.reshape((count, *(1,) * a.ndim))
-    )
-    found = convert(apply_elementwise("multiply", a, ratios), target).bits.data
+    exponents = exponents.reshape((count, *(1,) * a.ndim))
+    ratio = apply_elementwise("divide", b, a)
+    line = apply_elementwise("multiply", a, apply_elementwise("power", ratio, exponents))
+    beyond = ~elementwise.isfinite(ratio) | (ratio == 0)
+    if beyond.bits.data.any():
+        sizes = [apply_elementwise("abs", x) for x in (a, b)]
+        powers = map(apply_elementwise, ("power",) * 2, sizes, (1 - exponents, exponents))
+        size = apply_elementwise("multiply", *powers)
+        line = elementwise.where(beyond, apply_elementwise("copysign", size, a), line)
+    found = convert(line, target).bits.data
     found[:1] = convert(ends[0], target).bits.data
     if endpoint and count > 1:
         found[-1:] = convert(ends[1], target).bits.data

@@ -604,7 +604,8 @@ def clip(
                     f"clip of {target.name} by {bound!r}: x and bounds are all integers or all floats"
                 )
             found = apply_elementwise(name, found, bound)
-    found = _itself(found) if bounds == {"maximum": None, "minimum": None} else convert(found, target)
+    acts = any(bound is not None for bound in bounds.values())
+    found = convert(found, target) if acts else _itself(found)
     if out is None and where is True:
         return found
     return positive(found, out=out, where=where, casting=casting)

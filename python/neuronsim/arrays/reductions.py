@@ -59,7 +59,7 @@ def _reduce(
     reduced = reduced_axes(x, axis)
     start = _identity(reducer, x, reduced, where) if initial is None else _initial(initial, x.dtype)
     if where is not True:
-        x = _or_else(x, _chosen(x, where), identity(reducer, x.dtype))
+        x = _or_else(x, chosen(x, where), identity(reducer, x.dtype))
     result = Array(ops.apply("reduce", [x.bits, start.bits], dimensions=reduced, reducer=reducer))
     if keepdims:
         result = result.reshape(kept_shape(x, reduced))
@@ -130,7 +130,7 @@ def identity(reducer: str, dtype: DType) -> Array:
     return asarray(value, dtype)
 
 
-def _chosen(x: Array, where: Any) -> npt.NDArray[np.bool_]:
+def chosen(x: Array, where: Any) -> npt.NDArray[np.bool_]:
     """`where` as a mask of the shape of `x`."""
     mask = asarray(where)
     if mask.dtype is not dtypes.boolean:
@@ -340,7 +340,7 @@ def _count(x: Array, axes: tuple[int, ...], where: Any) -> npt.NDArray[np.float6
     """How many elements are chosen, with axes of length 1 for the reduced ones."""
     if where is True:
         return np.full(kept_shape(x, axes), float(math.prod(x.shape[a] for a in axes)))
-    return np.count_nonzero(_chosen(x, where), axis=axes, keepdims=True).astype(np.float64)
+    return np.count_nonzero(chosen(x, where), axis=axes, keepdims=True).astype(np.float64)
 
 
 def var(
@@ -543,7 +543,7 @@ def is_not_nan(x: Array) -> npt.NDArray[np.bool_]:
 
 def _numbers(x: Array, where: Any) -> npt.NDArray[np.bool_]:
     """Which of the chosen elements are numbers."""
-    return is_not_nan(x) if where is True else is_not_nan(x) & _chosen(x, where)
+    return is_not_nan(x) if where is True else is_not_nan(x) & chosen(x, where)
 
 
 def nansum(

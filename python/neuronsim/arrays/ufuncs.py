@@ -14,7 +14,6 @@ import numpy.typing as npt
 from neuronsim import _core, dtypes, ops
 from neuronsim.arrays.array_object import (
     Array,
-    apply_elementwise,
     array_type,
     asarray,
     convert,
@@ -24,6 +23,7 @@ from neuronsim.arrays.array_object import (
 )
 from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
 from neuronsim.arrays.methods import function_named
+from neuronsim.arrays.reductions import chosen
 from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast
 from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType, nearest
 from neuronsim.profiles import profile_variable
@@ -58,6 +58,7 @@ _EXACT = frozenset(
 class Ufunc(_core.Elementwise):
     """An elementwise function of `nin` arrays that gives `nout`.
 
+    >>> from neuronsim.arrays.array_object import apply_elementwise
     >>> x = Array(ops.Bits(np.float32([1, 2, 4]), dtypes.float32))
     >>> add = Ufunc("add", lambda x1, x2: apply_elementwise("add", x1, x2), ("x1", "x2"), "The sum.")
     >>> add(x, 1, where=[True, False, True])
@@ -173,9 +174,13 @@ class Ufunc(_core.Elementwise):
     ) -> Array:
         """The elements along `axis` combined: add, multiply, maximum and minimum by rule R2, all others
         from `initial`, else the identity, else the first element to the last (of several axes the last
-        is the fastest), one rounding a step. Elements outside `where` count as what it starts from.
+        is the fastest), one rounding a step. Elements outside `where` are left out; a scalar has the
+        axis 0, as in NumPy.
         """
         self._check_pairs("reduce")
+        x = asarray(x)
+        if x.ndim == 0 and axis in (0, -1):
+            axis = ()
         if self.__name__ in _REDUCTIONS:
             options = {"dtype": dtype, "out": out, "initial": initial}
             given = {k: v for k, v in options.items() if v is not None}
@@ -188,20 +193,31 @@ class Ufunc(_core.Elementwise):
         start = None if initial is None else asarray(initial, a.dtype)
         if start is None and self.identity is not None:
             start = convert(asarray(self.identity), a.dtype)
-        if where is not True:
-            if start is None:
-                raise InvalidArgument(f"{self.__name__}.reduce has no identity: where= needs initial=")
-            a = apply_elementwise("select", where, a, start)
+        if where is not True and start is None:
+            raise InvalidArgument(f"{self.__name__}.reduce has no identity: where= needs initial=")
         kept = [d for d in range(a.ndim) if d not in reduced]
-        lines = a.bits.data.transpose(*reduced, *kept)
-        lines = lines.reshape(-1, *lines.shape[len(reduced) :])
-        elements = Array(ops.Bits(lines, a.dtype))
+
+        def in_lines(data: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            moved = data.transpose(*reduced, *kept)
+            return moved.reshape(-1, *moved.shape[len(reduced) :])
+
+        lines, mask = in_lines(a.bits.data), None
         if start is not None:
             first = np.broadcast_to(start.bits.data, (1, *lines.shape[1:]))
-            elements = Array(ops.Bits(np.concatenate([first, lines]), a.dtype))
+            lines = np.concatenate([first, lines])
         elif not len(lines):
             raise InvalidArgument(f"{self.__name__}.reduce of no elements has no value")
-        found = self._halved(elements) if self.__name__ in _EXACT else self._folded(elements)[-1]
+        if where is not True:
+            first = np.ones((1, *lines.shape[1:]), np.bool_)
+            mask = np.concatenate([first, in_lines(chosen(a, where))])
+        if self.__name__ in _EXACT:
+            if mask is not None and start is not None:
+                # What changes nothing: the identity; without one, what it starts from (fmax, fmin).
+                idle = start if self.identity is None else convert(asarray(self.identity), a.dtype)
+                lines = np.where(mask, lines, idle.bits.data)
+            found = self._halved(Array(ops.Bits(lines, a.dtype)))
+        else:
+            found = self._folded(Array(ops.Bits(lines, a.dtype)), mask)[-1]
         if keepdims:
             found = found.reshape(kept_shape(a, reduced))
         return _written(out, found)
@@ -248,16 +264,17 @@ class Ufunc(_core.Elementwise):
         if b is not None:
             other = asarray(b, weak_type(b, target.dtype)) if is_weak(b) else asarray(b)
             try:
-                values = np.broadcast_to(other.bits.data, places.shape).ravel()
+                # A copy: `b` may be of the memory that is written into.
+                values = np.broadcast_to(other.bits.data, places.shape).flatten()
             except ValueError as error:
                 raise InvalidArgument(
                     f"{self.__name__}.at: {other.shape} does not broadcast to {places.shape} places"
                 ) from error
             operands = [Array(ops.Bits(values, other.dtype))]
-        for chosen in _rounds(places.ravel()):
-            where = places.ravel()[chosen]
+        for turn in _rounds(places.ravel()):
+            where = places.ravel()[turn]
             old = Array(ops.Bits(data.flat[where], target.dtype))
-            new = self._compute(old, *(Array(ops.Bits(v.bits.data[chosen], v.dtype)) for v in operands))
+            new = self._compute(old, *(Array(ops.Bits(v.bits.data[turn], v.dtype)) for v in operands))
             if not can_cast(new.dtype, target.dtype, "same_kind"):
                 raise UnsupportedType(
                     f"{self.__name__}.at gives {new.dtype.name}, which an array of {target.dtype.name} "
@@ -309,13 +326,17 @@ class Ufunc(_core.Elementwise):
         step: DType = self._compute(none, none).dtype
         return convert(a, step)
 
-    def _folded(self, x: Array) -> Array:
-        """Along the first axis: element j is f(element j - 1, x[j])."""
+    def _folded(self, x: Array, mask: npt.NDArray[np.bool_] | None = None) -> Array:
+        """Along the first axis: element j is f(element j - 1, x[j]), or element j - 1 where the mask
+        does not hold.
+        """
         found = np.empty_like(x.bits.data)
         found[:1] = x.bits.data[:1]
         for j in range(1, len(x)):
             pair = found[j - 1 : j], x.bits.data[j : j + 1]
             found[j : j + 1] = self._compute(*(Array(ops.Bits(v, x.dtype)) for v in pair)).bits.data
+            if mask is not None:
+                found[j] = np.where(mask[j], found[j], found[j - 1])
         return Array(ops.Bits(found, x.dtype))
 
     def _halved(self, x: Array) -> Array:
@@ -401,6 +422,9 @@ def array_ufunc(
             f"neuronsim has no numpy.{what}{nearest(name, arrays.FUNCTIONS)}: numpy.asarray the arrays "
             "first to use the host's numerics"
         )
+    if "axes" in keywords and all(a == tuple(range(-len(a), 0)) for a in keywords["axes"]):
+        # As ndarray's @= says it: the last axes, which are ours anyhow.
+        keywords = {key: value for key, value in keywords.items() if key != "axes"}
     found = (own if method == "__call__" else getattr(own, method))(*operands, **keywords)
     # NumPy's own arrays that were written into are what the caller gets back.
     out = keywords.get("out", ())
