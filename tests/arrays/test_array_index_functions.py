@@ -114,18 +114,20 @@ def test_conditions_are_the_truth_of_any_type_C6() -> None:
     [
         (lambda x: [x < 0, x >= 0], [lambda v: -v, lambda v: v * 2]),
         (lambda x: [x < 0], [7, lambda v: v + 1]),
-        (lambda x: x < 0, [5]),
+        (lambda x: numpy.asarray([x < 0, x > 1]), [5, 6, 7]),
         (lambda x: [x > 99], [lambda v: v / 0]),
     ],
 )
 def test_piecewise_is_numpys_on_exact_values(conditions: Any, functions: Any) -> None:
-    for values in ([-2.0, -0.5, 0.0, 3.0], [[-1.0], [2.0]]):
+    for values in ([-2.0, -0.5, 0.0, 3.0], [[-1.0, 2.0]]):
         x = numpy.asarray(values, numpy.float32)
         for dtype in ("float32", "bfloat16", "tfloat32"):
             y = np.asarray(values, dtype)
             found = np.piecewise(y, conditions(y), functions)
             assert found.dtype.name == dtype
             assert found.tolist() == numpy.piecewise(x, conditions(x), functions).tolist()
+    line = np.asarray([-1.0, 2.0])
+    assert np.piecewise(line, line < 0, [5]).tolist() == [5, 0]
     assert np.piecewise([], [[]], [5]).tolist() == []
     with pytest.raises(ValueError, match="piecewise"):
         np.piecewise(np.ones(2), [[True, False]], [1, 2, 3])

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import Array, asarray, common_arrays, write
+from neuronsim.arrays.array_object import Array, asarray, common_arrays, is_weak, write
 from neuronsim.arrays.axes import lengths
 from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to, move_bits, truth
 from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, refusal
@@ -139,12 +139,12 @@ def piecewise(
     x: Any, condlist: Any, funclist: Sequence[Callable[..., Any] | Any], *args: Any, **kw: Any
 ) -> Array:
     """Each function of the elements for which its condition holds, the last one to hold counting; one
-    more function is for those for which none does, else they are 0. A number stands for a constant.
-    The result has the type of `x` (C).
+    more function is for those for which none does, else they are 0. A line of bools is one condition,
+    a number a constant. The result has the type of `x` (C).
     """
     a = asarray(x)
-    is_list = isinstance(condlist, list | tuple) and len(condlist) > 0 and asarray(condlist[0]).ndim
-    given = condlist if is_list else [condlist]
+    is_one = is_weak(condlist) or (a.ndim > 0 and not np.ndim(condlist[0]))
+    given = [condlist] if is_one else condlist
     masks = [broadcast_to(asarray(truth(asarray(c))), a.shape).bits.data for c in given]
     if len(funclist) == len(masks) + 1:
         masks.append(~np.logical_or.reduce(masks))
