@@ -8,10 +8,10 @@ True
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from types import FrameType
 
 
@@ -124,7 +124,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {spellings[close[0]]!r}?)" if close else ""
 
 
-_PACKAGE = str(Path(__file__).parent) + "/"
+_PACKAGE = os.path.dirname(__file__) + "/"
 
 
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:

@@ -55,6 +55,21 @@ _EXACT = frozenset(
 )
 
 
+def _keywords(
+    out: Any = None,
+    *,
+    where: Any = True,
+    dtype: Any = None,
+    casting: Casting = "same_kind",
+    order: str = "K",
+    subok: bool = True,
+) -> None:
+    """What every Ufunc takes beside its operands."""
+
+
+_KEYWORDS = inspect.signature(_keywords).parameters
+
+
 class Ufunc(_core.Elementwise):
     """An elementwise function of `nin` arrays that gives `nout`.
 
@@ -91,9 +106,8 @@ class Ufunc(_core.Elementwise):
         self._compute = compute
         self._predicate = predicate
         only = inspect.Parameter.POSITIONAL_ONLY
-        keywords = inspect.signature(_keywords).parameters.values()
         operands = [inspect.Parameter(p, only) for p in parameters]
-        self.__signature__ = inspect.Signature([*operands, *keywords])
+        self.__signature__ = inspect.Signature([*operands, *_KEYWORDS.values()])
 
     if TYPE_CHECKING:
         # A tuple of Arrays where nout is not 1: the few who call those unpack it.
@@ -121,7 +135,7 @@ class Ufunc(_core.Elementwise):
     ) -> Any:
         unknown = [k for k in ignored if k not in ("order", "subok")]
         if unknown:
-            known = nearest(unknown[0], inspect.signature(_keywords).parameters)
+            known = nearest(unknown[0], _KEYWORDS)
             raise TypeError(f"{self.__name__}() has no argument {unknown[0]!r}{known}")
         given, outputs = operands[: self.nin], operands[self.nin :]
         if len(given) < self.nin or len(outputs) > self.nout or (outputs and out is not None):
@@ -355,18 +369,6 @@ class Ufunc(_core.Elementwise):
             data[reach:] = self._compute(*pairs).bits.data
             reach *= 2
         return Array(ops.Bits(data, x.dtype))
-
-
-def _keywords(
-    out: Any = None,
-    *,
-    where: Any = True,
-    dtype: Any = None,
-    casting: Casting = "same_kind",
-    order: str = "K",
-    subok: bool = True,
-) -> None:
-    """What every Ufunc takes beside its operands."""
 
 
 def _written(out: Any, result: Array, where: Any = True, casting: Casting = "same_kind") -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -96,6 +95,8 @@ class Setting(NamedTuple):
 
     def place(self, tile: str = "") -> int:
         """The id of what stands at this place: 8 bytes of a SHA-256 (S2)."""
+        import hashlib  # which takes long to load
+
         digest = hashlib.sha256(f"{self.path}/{tile}".encode()).digest()
         return int.from_bytes(digest[:8], "little")
 
