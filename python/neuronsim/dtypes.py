@@ -252,7 +252,8 @@ def as_dtype(x: DTypeLike) -> DType:
             found = None
         if found is not None:
             return found
-    raise UnsupportedType(f"{x!r} is not an element type of neuronsim{nearest(str(x), DTYPES)}")
+    advice = ": a shape is one tuple" if isinstance(x, int) else nearest(str(x), DTYPES)
+    raise UnsupportedType(f"{x!r} is not an element type of neuronsim{advice}")
 
 
 def _float_pair(a: DType, b: DType) -> DType | None:

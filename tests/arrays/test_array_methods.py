@@ -344,6 +344,9 @@ def test_divmod_round_and_unary_operators() -> None:
     assert (quotient.tolist(), remainder.tolist()) == ([3, -4], [1.5, 0.5])
     assert [v.tolist() for v in divmod(16, x)] == [[2, -3], [1, -6.5]]
     assert round(np.asarray([2.5, 3.5])).tolist() == [2, 4]
+    assert [type(round(v)) for v in (x[0], np.asarray(3), x[:1])] == [int, int, np.Array]
+    assert [round(v) for v in np.asarray([2.5, 3.5], dtype="bfloat16")] == [2, 4]
+    assert round(x[0], 0).dtype is np.float32
     positive = +x
     positive[0] = 0
     assert x[0].item() == 7.5

@@ -560,8 +560,10 @@ class Array(FunctionMethods):
     def __rdivmod__(self, other: Any) -> Any:
         return (other // self, other % self) if _is_operand(other) else NotImplemented
 
-    def __round__(self, ndigits: int | None = None) -> Array:
-        return self.round(ndigits or 0)
+    def __round__(self, ndigits: int | None = None) -> Any:
+        # Python's protocol: without digits a number gives an int.
+        is_number = ndigits is None and not self.ndim
+        return round(self.item()) if is_number else self.round(ndigits or 0)
 
     __neg__, __abs__, __invert__ = map(_unary, ("negative", "abs", "bitwise_invert"))
     __add__, __radd__, __iadd__ = _operators("+")
@@ -750,7 +752,8 @@ def _of_memory(obj: Any, copy: bool | None) -> Array | None:
         return None
     if isinstance(obj, str | bytes):
         raise UnsupportedType(
-            f"{type(obj).__name__} is no array: frombuffer reads the bytes of numbers"
+            f"asarray: {reprlib.repr(obj)} is no number: make numbers of text with int or float, "
+            "of bytes with frombuffer"
         )
     try:
         exported: Any = memoryview(obj)

@@ -181,6 +181,8 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
         from neuronsim import arrays  # nonzero is of a chapter that imports this one
 
         return arrays.FUNCTIONS["nonzero"](condition)
+    if x1 is None or x2 is None:
+        raise TypeError("where() takes a condition alone, or with both x1 and x2")
     return _select(condition, x1, x2)
 
 

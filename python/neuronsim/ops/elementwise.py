@@ -136,7 +136,7 @@ def check_elementwise(op: Op, operand: DType, result: DType) -> None:
         return
     integral = op.core is not None and CORE_KINDS[op.core] == "integral"
     if integral or (operand.kind == "complex" and op.name not in _ON_COMPLEX):
-        raise UnsupportedType(f"{op.label} is not defined for {operand.name}")
+        raise UnsupportedType(f"{op.name} is not defined for {operand.name}")
 
 
 def _sigmoid_on_host(x: BitsArray) -> BitsArray:

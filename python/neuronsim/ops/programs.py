@@ -54,7 +54,8 @@ def core_name(op: Op, operand: DType) -> str:
     if kind in (("integral",) if operand.kind == "float" else _FLOAT_ONLY) or (
         operand is dtypes.boolean and not on_bool
     ):
-        raise UnsupportedType(f"{op.label} is not defined for {operand.name}")
+        takes = "integers" if kind == "integral" else "floats" if kind in _FLOAT_ONLY else "numbers"
+        raise UnsupportedType(f"{op.name} is not defined for {operand.name}: it takes {takes}")
     return name
 
 

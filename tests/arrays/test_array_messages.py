@@ -1,0 +1,31 @@
+"""What a newcomer's mistakes are answered with: what is wrong, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import neuronsim as np
+
+pytestmark = pytest.mark.isa_independent
+
+X = np.asarray([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "text": (lambda: np.array(["1", "2"], dtype=int), TypeError, "'1' is no number.*int or float"),
+    "bytes": (lambda: np.asarray(b"ab"), TypeError, "b'ab' is no number.*frombuffer"),
+    "a shape of two arguments": (lambda: np.zeros(2, 3), TypeError, "3 is not.*a shape is one tuple"),
+    "bits of floats": (lambda: X & 1, TypeError, "bitwise_and is not.*float32: it takes integers"),
+    "a shift of floats": (lambda: X << 1, TypeError, "shift_left is not.*float32: it takes integers"),
+    "a difference of bools": (lambda: (X > 1) - (X > 2), TypeError, "subtract is not.*takes numbers"),
+    "an order of complex numbers": (lambda: X * 1j > 1, TypeError, "greater is not.*complex64"),
+    "one choice of where": (lambda: np.where(X > 1, X), TypeError, "with both x1 and x2"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named_with_what_to_do(name: str) -> None:
+    call, error, message = MISTAKES[name]
+    with pytest.raises(error, match=message):
+        call()
