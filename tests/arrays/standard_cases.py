@@ -232,7 +232,7 @@ def movement(draw: st.DrawFn, name: str) -> Arguments:
         ) or axis % x.ndim != x.ndim - 1 else {}
     assert name == "astype"
     source = x.dtype.name
-    targets = [t for t in ALL if source not in COMPLEX or t in COMPLEX]
+    targets = [t for t in ALL if source not in COMPLEX or t in ("bool", *COMPLEX)]
     if np.dtype(source).kind in "fc":
         # What a value outside the type becomes is no matter of the standard.
         x = np.where(np.isfinite(x) & (np.abs(x) < 100), np.abs(x.real), 1).astype(source)

@@ -186,6 +186,16 @@ def test_reshape_copies_as_it_is_told() -> None:
         np.reshape(x.T, (6,), copy=False)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_C6_complex_to_bool_is_whether_a_number_is_not_zero(dtype: str) -> None:
+    numbers = [0j, complex(-0.0, 0.0), 1j, complex(0, numpy.nan), 2 + 0j, complex(-numpy.inf, 0)]
+    z = np.asarray(numbers, dtype)
+    expected = [False, False, True, True, True, True]
+    for found in (np.astype(z, np.bool), z.astype(bool), np.asarray(numbers, dtype=np.bool)):
+        assert (found.tolist(), found.dtype) == (expected, np.bool)
+    assert np.astype(z[0], np.bool).shape == ()
+
+
 def test_astype_copies_unless_told_otherwise() -> None:
     x = np.ones(2, "bfloat16")
     assert np.astype(x, "bfloat16", copy=False) is x
