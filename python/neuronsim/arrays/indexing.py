@@ -155,10 +155,13 @@ def piecewise(
     found = np.zeros(a.shape, a.dtype.storage)
     for mask, function in zip(masks, funclist, strict=True):
         chosen = Array(ops.Bits(a.bits.data[mask], a.dtype))
-        if not callable(function):
-            found[mask] = _stored(function, a)
-        elif chosen.size:
-            found[mask] = _stored(function(chosen, *args, **kw), a)
+        if callable(function) and not chosen.size:
+            continue
+        values = _stored(function(chosen, *args, **kw) if callable(function) else function, a)
+        try:
+            found[mask] = values
+        except ValueError as error:
+            raise refusal(f"piecewise of {a.bits.type}", error) from error
     return Array(ops.Bits(found, a.dtype))
 
 
@@ -296,7 +299,11 @@ def mask_indices(n: int, mask_func: Callable[[Any, Any], Any], k: Any = 0) -> tu
     >>> [x.tolist() for x in mask_indices(2, lambda x, k: asarray([[0, 1], [0, 0]]))]
     [[0], [1]]
     """
-    return nonzero(mask_func(_int64(np.ones(lengths((n, n)))), k))
+    try:
+        ones = _int64(np.ones(lengths((n, n))))
+    except REFUSALS as error:
+        raise refusal("mask_indices", error) from error
+    return nonzero(mask_func(ones, k))
 
 
 def _matrix_shape(name: str, x: Any) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array, asarray, common_arrays, write
 from neuronsim.arrays.axes import integers, one_axis
 from neuronsim.arrays.reductions import is_not_nan
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import InvalidArgument, UnsupportedType, refusal
 
 __all__ = [
     *("argmax", "argmin", "argpartition", "argsort", "lexsort", "nanargmax", "nanargmin", "partition"),
@@ -202,7 +202,10 @@ def searchsorted(
         indices = asarray(sorter)
         if indices.dtype.kind not in ("signed", "unsigned") or indices.shape != a.shape:
             raise InvalidArgument(f"the sorter has an index for each of {a.size} elements")
-        keys = keys[indices.bits.data]
+        try:
+            keys = keys[indices.bits.data]
+        except IndexError as error:
+            raise refusal("the sorter", error) from error
     return asarray(np.asarray(np.searchsorted(keys, ops.order_keys(values.bits), side), np.int64))
 
 
