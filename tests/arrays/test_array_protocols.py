@@ -80,6 +80,10 @@ def test_functions_that_neuronsim_does_not_compute_are_refused(call: Callable[[]
 def test_refusal_names_the_nearest_and_what_to_do() -> None:
     with pytest.raises(UnsupportedType, match=r"numpy\.busday_count \(did you mean.*numpy\.asarray"):
         numpy.busday_count(X, X)
+    with pytest.raises(UnsupportedType, match=r"numpy\.isnat .*: .* no dates; or numpy\.asarray"):
+        numpy.isnat(X)
+    with pytest.raises(UnsupportedType, match=r"numpy\.isnat\.accumulate .*or numpy\.asarray"):
+        np.arrays.ufuncs.array_ufunc(numpy.isnat, "accumulate", (X,), {})
 
 
 @pytest.mark.parametrize("name", ["sum", "max", "sort", "argmax", "transpose", "where"])

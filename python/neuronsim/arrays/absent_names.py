@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
-from neuronsim.errors import AbsentName
+from neuronsim.errors import AbsentName, UnsupportedType, nearest
 
 # NumPy's namespace, its names, and the reason.
 _ABSENT = (
@@ -85,6 +85,15 @@ REASONS = {f"{space}.{name}": why for space, names, why in _ABSENT for name in n
 def reason(space: str, name: str) -> str | None:
     """Why a name of one of NumPy's namespaces is left out; None of a name that is not NumPy's."""
     return REASONS.get(f"{space}.{name}")
+
+
+def not_computed(space: str, name: str, known: Iterable[str], method: str = "") -> UnsupportedType:
+    """The error of a function of NumPy's, or of a method of one, that was called with Arrays."""
+    why = reason(space, name)
+    return UnsupportedType(
+        f"neuronsim has no {space}.{name}{method}{nearest(name, known)}: {f'{why}; or ' if why else ''}"
+        "numpy.asarray the arrays first to use the host's numerics"
+    )
 
 
 def refuse(space: str, known: Sequence[str]) -> Callable[[str], NoReturn]:

@@ -76,7 +76,7 @@ class vectorize:  # noqa: N801 (NumPy's name)
     ) -> None:
         self.pyfunc = pyfunc
         types: Any = [] if otypes is None else otypes
-        # A string is one type's name here; NumPy's strings of one-letter codes are not known.
+        # A string is one type's name or code here; NumPy's strings of several letters are not known.
         self.otypes = tuple(map(array_type, types if isinstance(types, list | tuple) else [types]))
         self.excluded = frozenset(excluded)
         self.__doc__ = doc or pyfunc.__doc__

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import _core, dtypes, ops
+from neuronsim.arrays.absent_names import not_computed
 from neuronsim.arrays.array_object import Array, asarray
 from neuronsim.arrays.device import check_device
 from neuronsim.dtypes import DType
@@ -16,7 +17,6 @@ from neuronsim.errors import (
     InvalidArgument,
     UnsupportedBuffer,
     UnsupportedType,
-    nearest,
     refusal,
 )
 
@@ -150,8 +150,5 @@ def array_function(
     chapter = getattr(arrays, place, None) if place in ("linalg", "fft") else None
     known = arrays.FUNCTIONS if chapter is None else {n: getattr(chapter, n) for n in chapter.__all__}
     if name not in known or place not in ("", "linalg", "fft"):
-        raise UnsupportedType(
-            f"neuronsim has no {function.__module__}.{name}{nearest(name, known)}: numpy.asarray the "
-            "arrays first to use the host's numerics"
-        )
+        raise not_computed(function.__module__, name, known)
     return known[name](*args, **keywords)

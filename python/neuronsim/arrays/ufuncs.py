@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import _core, dtypes, ops
+from neuronsim.arrays.absent_names import not_computed
 from neuronsim.arrays.array_object import (
     Array,
     array_type,
@@ -419,10 +420,8 @@ def array_ufunc(
     name = ufunc.__name__
     own = arrays.FUNCTIONS.get(name) if getattr(np, name, None) is ufunc else None
     if own is None or not (method == "__call__" or isinstance(own, Ufunc)):
-        what = name if method == "__call__" else f"{name}.{method}"
-        raise UnsupportedType(
-            f"neuronsim has no numpy.{what}{nearest(name, arrays.FUNCTIONS)}: numpy.asarray the arrays "
-            "first to use the host's numerics"
+        raise not_computed(
+            "numpy", name, arrays.FUNCTIONS, "" if method == "__call__" else f".{method}"
         )
     if "axes" in keywords and all(a == tuple(range(-len(a), 0)) for a in keywords["axes"]):
         # As ndarray's @= says it: the last axes, which are ours anyhow.
