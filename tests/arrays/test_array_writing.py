@@ -132,3 +132,35 @@ def test_geomspace_whose_ratio_is_beyond_float32(ends: tuple[float, float]) -> N
     exact = numpy.geomspace(*map(float, numpy.float32(ends)), 9)
     assert all(math.isclose(a, b, rel_tol=2e-5) for a, b in zip(found, exact, strict=True))
     assert found[::8] == [float(numpy.float32(end)) for end in ends]
+
+
+@pytest.mark.parametrize("name", ["fmax", "gcd", "logical_or", "hypot", "subtract"])
+def test_reductions_of_one_element_are_no_views(name: str) -> None:
+    x = np.asarray([[3, 4]], "bool" if name == "logical_or" else None)
+    found = getattr(np, name).reduce(x, axis=0)
+    assert not numpy.shares_memory(found.bits.data, x.bits.data)
+
+
+def test_a_constant_polynomial_is_no_view() -> None:
+    p = np.asarray([2.5], "float32")
+    found = np.polyval(p, np.zeros(2))
+    found[0] = 1
+    assert (found.tolist(), p.tolist()) == ([1, 2.5], [2.5])
+
+
+def test_flat_gives_copies() -> None:
+    x = np.zeros(4, dtype="bfloat16")
+    x.flat[1:3][0] = 5
+    assert x.tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "int8"])
+def test_views_of_einsum_are_written_through(dtype: str) -> None:
+    x, y = np.zeros((2, 3, 2), dtype=dtype), numpy.zeros((2, 3, 2))
+    np.einsum("iji->ji", x)[...] = 1
+    numpy.einsum("iji->ji", y)[...] = 1
+    np.einsum("ijk->kji", x)[1, :, 0] = 2
+    numpy.einsum("ijk->kji", y)[1, :, 0] = 2
+    assert x.tolist() == y.tolist()
+    x.setflags(write=False)
+    assert not np.einsum("iji->ij", x).flags.writeable

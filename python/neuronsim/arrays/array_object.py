@@ -615,7 +615,7 @@ class Flat:
         return iter(self._array.reshape(-1))
 
     def __getitem__(self, key: Any) -> Array:
-        return self._array.reshape(-1)[key]
+        return self._array.reshape(-1)[key].copy()
 
     def __setitem__(self, key: Any, value: Any) -> None:
         places = np.arange(len(self))[_index(key)]

@@ -325,7 +325,7 @@ def roots(p: Any) -> Array:
 def _horner(p: Array, x: Array) -> Array:
     if len(p) == 0:
         return Array(ops.Bits(np.zeros(x.shape, x.dtype.storage), x.dtype))
-    found = broadcast_to(p[0], x.shape)
+    found = broadcast_to(p[0], x.shape).copy()
     for coefficient in p[1:]:
         found = found * x + coefficient
     return found

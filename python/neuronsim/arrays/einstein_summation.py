@@ -184,13 +184,17 @@ def _lengths(labels: Sequence[Sequence[Label]], arrays: Sequence[Array]) -> dict
 
 def _taken(x: Array, labels: list[Label], lengths: dict[Label, int]) -> tuple[Array, list[Label]]:
     """The array broadcast to the lengths, with the diagonal of each label that it repeats."""
-    data = np.broadcast_to(x.bits.data, tuple(lengths[label] for label in labels))
+    data, shape = x.bits.data, tuple(lengths[label] for label in labels)
+    if shape != data.shape:
+        data = np.broadcast_to(data, shape)
+    writeable = data.flags.writeable
     own = list(labels)
     for label in dict.fromkeys(labels):
         while own.count(label) > 1:
             first = own.index(label)
             second = own.index(label, first + 1)
             data = data.diagonal(0, first, second)
+            data.flags.writeable = writeable  # as NumPy's einsum has it
             own = [v for i, v in enumerate(own) if i not in (first, second)] + [label]
     return Array(ops.Bits(data, x.dtype)), own
 

@@ -360,7 +360,7 @@ class Ufunc(_core.Elementwise):
         while (n := len(data)) > 1:
             pairs = [Array(ops.Bits(data[k : n // 2 * 2 : 2], x.dtype)) for k in (0, 1)]
             data = np.concatenate([self._compute(*pairs).bits.data, data[n // 2 * 2 :]])
-        return Array(ops.Bits(np.asarray(data[0]), x.dtype))
+        return Array(ops.Bits(np.array(data[0]), x.dtype))  # not a view of what was reduced
 
     def _scanned(self, x: Array) -> Array:
         """Along the first axis: element j combines the elements 0 to j."""
