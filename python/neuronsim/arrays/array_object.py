@@ -423,6 +423,9 @@ class Array(FunctionMethods):
             raise UnsupportedType("an array without axes has no elements to iterate over: use item()")
         return (self[i] for i in range(len(self)))
 
+    def __reversed__(self) -> Iterator[Array]:
+        return iter(self[::-1])
+
     def __contains__(self, value: Any) -> bool:
         return _is_operand(value) and bool((self == value).bits.data.any())
 
