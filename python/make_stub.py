@@ -86,7 +86,7 @@ def package_stub() -> str:
     imports: dict[str, list[str]] = {"neuronsim.arrays.ufuncs": ["Ufunc"]}
     aliases: list[str] = []
     values: dict[str, list[str]] = {}
-    names = sorted({*neuronsim.__all__, *neuronsim._LAZY_MODULES, "__version__"})
+    names = sorted({*neuronsim.__all__, "bench", "__version__"})
     for name in names:
         value = getattr(neuronsim, name)
         if isinstance(value, ModuleType):

@@ -13,6 +13,9 @@ Array([[3., 3.],
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
+from types import ModuleType
 from typing import Any
 
 from neuronsim.arrays import *  # noqa: F403
@@ -105,11 +108,24 @@ _LAZY = {
     "Release": "neuronsim.targets",
 }
 
-_LAZY_MODULES = {
-    "bench": "neuronsim.bench",
-    "random": "neuronsim.arrays.random",
-    "testing": "neuronsim.arrays.testing",
-}
+
+def _loaded_on_first_use(name: str) -> ModuleType:
+    """A module that runs when the first name is asked of it."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+random = _loaded_on_first_use("neuronsim.arrays.random")
+testing = _loaded_on_first_use("neuronsim.arrays.testing")
+# As NumPy's, the sub-namespaces are imported by their names too: `from neuronsim.linalg import norm`.
+for _name in ("fft", "linalg", "nn", "random", "testing"):
+    sys.modules[f"neuronsim.{_name}"] = globals()[_name]
 
 __all__ = [
     *_functions,
@@ -131,8 +147,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY_MODULES:
-        return importlib.import_module(_LAZY_MODULES[name])
+    if name == "bench":
+        return importlib.import_module("neuronsim.bench")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AbsentName("neuronsim", name, __all__, _reason("numpy", name))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy
@@ -118,3 +120,19 @@ def test_kaiser_and_i0_H1() -> None:
     assert np.i0(x).tobytes() == exact.astype("float16").tobytes()
     with pytest.raises(InvalidArgument):
         np.hanning(2.5)  # type: ignore[arg-type]
+
+
+def test_sub_namespaces_are_imported_by_their_names_and_loaded_on_first_use() -> None:
+    program = """
+import sys
+import neuronsim
+assert "numpy.testing" not in sys.modules
+import neuronsim.linalg
+from neuronsim.random import default_rng
+from neuronsim.testing import assert_allclose
+assert neuronsim.linalg.norm is neuronsim.arrays.linalg.norm
+assert default_rng is neuronsim.random.default_rng
+import neuronsim.arrays.random
+assert neuronsim.arrays.random is neuronsim.random
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
