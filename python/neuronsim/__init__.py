@@ -117,6 +117,7 @@ def _loaded_on_first_use(name: str) -> ModuleType:
     spec.loader = importlib.util.LazyLoader(spec.loader)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
     spec.loader.exec_module(module)
     return module
 
