@@ -164,3 +164,9 @@ def test_views_of_einsum_are_written_through(dtype: str) -> None:
     assert x.tolist() == y.tolist()
     x.setflags(write=False)
     assert not np.einsum("iji->ij", x).flags.writeable
+
+
+def test_every_nan_is_in_one_array_only() -> None:
+    x, y = [2.0, math.nan, 1.0], [1.0, math.nan, math.nan]
+    found, known = np.setxor1d(x, y), numpy.setxor1d(x, y)
+    assert numpy.array_equal(numpy.asarray(found), known, equal_nan=True)

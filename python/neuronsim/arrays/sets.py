@@ -16,6 +16,7 @@ from neuronsim.arrays.array_object import Array, asarray, common_arrays
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.indexing import take
 from neuronsim.arrays.manipulation import concat, moveaxis
+from neuronsim.arrays.order import sort
 from neuronsim.arrays.reductions import is_not_nan
 
 __all__ = [
@@ -203,7 +204,8 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
-    """The distinct elements, ascending, that only one of both has. `assume_unique` changes nothing."""
+    """The distinct elements, ascending, that only one of both has; a NaN of both is
+    two. `assume_unique` changes nothing.
+    """
     a, b = common_arrays(ar1, ar2)
-    joined: Array = unique(concat([setdiff1d(a, b), setdiff1d(b, a)]))
-    return joined
+    return sort(concat([setdiff1d(a, b), setdiff1d(b, a)]))
