@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -43,6 +44,7 @@ class Case:
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.5, math.inf, -math.inf, math.nan, 1e-40, 3e38, 88.9, 1e-8)
 
 
+@cache  # hypothesis validates each new strategy again
 def elements(dtype: str, special: bool = True) -> st.SearchStrategy[Any]:
     """Values of a type: small ones, and the special ones of floats."""
     kind = np.dtype(dtype).kind

@@ -285,7 +285,8 @@ def compare(space: str, name: str, examples: int) -> None:
 
 @pytest.mark.parametrize(("space", "name"), EVERY, ids=lambda v: v or "main")
 def test_agrees_with_array_api_strict(space: str, name: str) -> None:
-    compare(space, name, 30)
+    # Methods are the functions of the main namespace, called in another way.
+    compare(space, name, 10 if space == "array" else 30)
 
 
 @pytest.mark.exhaustive

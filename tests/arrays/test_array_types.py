@@ -36,7 +36,7 @@ def strict() -> Any:
 @cache
 def finite_magnitudes(t: DType) -> frozenset[Fraction]:
     """Of every encoding of a format of 16 bits or fewer, by the slow twin."""
-    numbers = (decode(t.name, w) for w in range(1 << t.bits))
+    numbers = (decode(t.name, w) for w in range(1 << (t.bits - 1)))  # without a sign
     return frozenset(x.magnitude for x in numbers if x.kind == "finite")
 
 
