@@ -149,11 +149,13 @@ def test_write_gives_out_and_keeps_its_type(dtype: DType) -> None:
     whole = np.zeros((4, 3), dtype=dtype)
     out = whole[::2]
     for given in (out, (out,)):
-        assert write(given, [[1], [0]], casting="unsafe") is out
+        assert write(given, [[1], [0]], casting="unsafe", broadcasts=True) is out
         assert out.dtype is dtype
         assert whole.tolist() == [[1] * 3, [0] * 3, [0] * 3, [0] * 3]
     with pytest.raises(InvalidArgument, match="does not broadcast"):
-        write(out, np.zeros((3, 2, 3), dtype=dtype))
+        write(out, np.zeros((3, 2, 3), dtype=dtype), broadcasts=True)
+    with pytest.raises(InvalidArgument, match="the result"):
+        write(out, np.zeros((2, 1), dtype=dtype))
     out.setflags(write=False)
     with pytest.raises(InvalidArgument, match="read-only"):
         write(out, out)

@@ -170,3 +170,23 @@ def test_every_nan_is_in_one_array_only() -> None:
     x, y = [2.0, math.nan, 1.0], [1.0, math.nan, math.nan]
     found, known = np.setxor1d(x, y), numpy.setxor1d(x, y)
     assert numpy.array_equal(numpy.asarray(found), known, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda n, x, out: n.sum(x, out=out),
+        lambda n, x, out: n.max(x, out=out),
+        lambda n, x, out: n.mean(x, out=out),
+        lambda n, x, out: n.median(x, out=out),
+        lambda n, x, out: n.dot(x, x, out=out),
+        lambda n, x, out: n.hypot.reduce(x, out=out),
+        lambda n, x, out: n.einsum("i->", x, out=out),
+    ],
+)
+def test_only_elementwise_results_are_broadcast_into_out(call: Any) -> None:
+    for n, x in ((numpy, numpy.ones(3)), (np, np.ones(3))):
+        call(n, x, n.zeros(()))
+        with pytest.raises(ValueError, match=r"out|Output"):
+            call(n, x, n.zeros(2))
+        assert n.add(x, 1, out=n.zeros((2, 3))).tolist() == [[2, 2, 2], [2, 2, 2]]

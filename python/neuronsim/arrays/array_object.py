@@ -968,9 +968,12 @@ def check_cast(source: DType, target: DType, casting: Casting) -> None:
         )
 
 
-def write(out: Any, value: Any, where: Any = True, casting: Casting = "same_kind") -> Array:
-    """Write `value`, converted by rules C and broadcast, into `out` where `where` holds; gives `out`,
-    an Array or an ndarray of one of its types, or the only one in a tuple.
+def write(
+    out: Any, value: Any, where: Any = True, casting: Casting = "same_kind", *, broadcasts: bool = False
+) -> Array:
+    """Write `value`, converted by rules C, into `out` where `where` holds; gives `out`, an Array or an
+    ndarray of one of its types, or the only one in a tuple. It has the shape of `value`, or one that
+    this broadcasts to if it `broadcasts`, as elementwise functions do.
 
     Raises InvalidArgument if `out` is read-only or of another shape, and UnsupportedType if `casting`
     does not allow the conversion.
@@ -994,6 +997,8 @@ def write(out: Any, value: Any, where: Any = True, casting: Casting = "same_kind
     data = target._data
     if not data.flags.writeable:
         raise InvalidArgument(f"the array {target.bits.type} is read-only: write into a copy of it")
+    if not broadcasts and data.shape != source._data.shape:
+        raise InvalidArgument(f"out is {target.bits.type}, and the result {source.bits.type}")
     try:
         np.copyto(data, convert(source, target._dtype)._data, where=chosen)
     except ValueError as error:

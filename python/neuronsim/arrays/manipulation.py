@@ -499,7 +499,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
 
 def copyto(dst: Any, src: Any, casting: Casting = "same_kind", where: Any = True) -> None:
     """Write `src`, converted by rules C and broadcast, into `dst` where `where` holds."""
-    write(dst, src, where, casting)
+    write(dst, src, where, casting, broadcasts=True)
 
 
 # ---- splitting -------------------------------------------------------------------------------------

@@ -153,7 +153,8 @@ class Ufunc(_core.Elementwise):
                     f"{self.__name__}() gives {self.nout} arrays: out is a tuple of them"
                 )
         outputs = (*outputs, *[None] * (self.nout - len(outputs)))
-        written = tuple(_written(*pair, where, casting) for pair in zip(outputs, results, strict=True))
+        pairs = zip(outputs, results, strict=True)
+        written = tuple(_written(*pair, where, casting, broadcasts=True) for pair in pairs)
         return written if self.nout > 1 else written[0]
 
     def _in_type(
@@ -372,7 +373,14 @@ class Ufunc(_core.Elementwise):
         return Array(ops.Bits(data, x.dtype))
 
 
-def _written(out: Any, result: Array, where: Any = True, casting: Casting = "same_kind") -> Array:
+def _written(
+    out: Any,
+    result: Array,
+    where: Any = True,
+    casting: Casting = "same_kind",
+    *,
+    broadcasts: bool = False,
+) -> Array:
     """The result in `out`, where there is one; without it, zeros where `where` does not hold."""
     if isinstance(out, tuple):
         if len(out) != 1:
@@ -387,7 +395,7 @@ def _written(out: Any, result: Array, where: Any = True, casting: Casting = "sam
         except ValueError as error:
             raise InvalidArgument(f"{result.bits.type}, where {chosen.shape}: {error}") from error
         out = Array(ops.Bits(np.zeros(dims, result.dtype.storage), result.dtype))
-    write(out, result, where, casting)
+    write(out, result, where, casting, broadcasts=broadcasts)
     return out  # type: ignore[no-any-return]
 
 
