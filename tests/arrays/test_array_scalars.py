@@ -172,9 +172,12 @@ def test_where_broadcasts_and_takes_the_common_type() -> None:
     assert np.where(np.asarray(True), 1.5, 2).tolist() == 1.5
 
 
-def test_where_needs_a_bool_condition() -> None:
-    with pytest.raises((InvalidArgument, UnsupportedType)):
-        np.where(np.asarray([1.0]), 1, 2)
+def test_where_takes_the_truth_of_any_condition_C6() -> None:
+    assert np.where([3, 0], [1, 2], 9).tolist() == [1, 9]
+    for dtype in DTYPES.values():
+        assert np.where(np.asarray([0, 1], dtype), 1, 2).tolist() == [2, 1]
+    assert np.where(np.asarray([-0.0, numpy.nan], "bfloat16"), 1, 2).tolist() == [2, 1]
+    assert np.where(np.asarray(1j), 1, 2).shape == np.asarray(1j).astype(bool).bits.data.shape == ()
 
 
 @pytest.mark.parametrize("other", [None, "a", {}], ids=repr)

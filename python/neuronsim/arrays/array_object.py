@@ -891,7 +891,7 @@ def convert(x: Array, dtype: DType) -> Array:
             return Array(ops.Bits(data, dtype))
     if "complex" in (dtype.kind, x.dtype.kind):
         if dtype is dtypes.boolean:
-            return Array(ops.Bits(x.bits.data != 0, dtype))
+            return Array(ops.Bits(np.asarray(x.bits.data != 0), dtype))
         if x.dtype.kind == "complex" and dtype.kind != "complex":
             raise UnsupportedType(f"{x.dtype.name} to {dtype.name} (C6): take the real part first")
         data = x.bits.data if x.dtype.kind == "complex" else convert(x, dtypes.float64).bits.data

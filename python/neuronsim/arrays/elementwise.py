@@ -29,7 +29,7 @@ from neuronsim.arrays.array_object import (
     is_weak,
     write,
 )
-from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to
+from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to, truth
 from neuronsim.arrays.steps import in_float32
 from neuronsim.arrays.ufuncs import Ufunc
 from neuronsim.dtypes import Casting, DTypeLike
@@ -171,8 +171,8 @@ def _integers(name: str, *operands: Any) -> list[Array]:
 
 
 def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
-    """x1 where the bool `condition` holds, x2 elsewhere; moves bits (E6). Of a condition alone the
-    indices where it holds, as `nonzero` gives them.
+    """x1 where `condition` holds or, of another type, is other than zero (C6), x2 elsewhere; moves bits
+    (E6). Of a condition alone the indices where it holds, as `nonzero` gives them.
 
     >>> where(asarray([True, False]), asarray([1.0, 2.0]), 0)
     Array([1., 0.], dtype=float32)
@@ -183,7 +183,7 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
         return arrays.FUNCTIONS["nonzero"](condition)
     if x1 is None or x2 is None:
         raise TypeError("where() takes a condition alone, or with both x1 and x2")
-    return _select(condition, x1, x2)
+    return _select(_truth(condition), x1, x2)
 
 
 def _select(condition: Any, x1: Any, x2: Any) -> Array:
@@ -191,10 +191,8 @@ def _select(condition: Any, x1: Any, x2: Any) -> Array:
 
 
 def _truth(x: Any) -> Array:
-    """Whether elements are not zero (C6); NaN is not."""
-    if type(x) is Array and x.dtype.kind != "complex":
-        return convert(x, dtypes.boolean)
-    return apply_elementwise("not_equal", x, False)
+    """`truth`, of what records operations too."""
+    return apply_elementwise("not_equal", x, False) if hasattr(x, "__neuronsim_apply__") else truth(x)
 
 
 @_ufunc(predicate=True)

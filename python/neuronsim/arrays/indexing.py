@@ -87,7 +87,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     """The slices along `axis`, or elements in a row if it is None, for which the condition holds."""
     a = asarray(a)
     try:
-        data = np.compress(truth(asarray(condition)), a.bits.data, axis)
+        data = np.compress(truth(condition).bits.data, a.bits.data, axis)
     except REFUSALS as error:
         raise refusal(f"compress of {a.bits.type}", error) from error
     found = Array(ops.Bits(data, a.dtype))
@@ -145,7 +145,7 @@ def piecewise(
     a = asarray(x)
     is_one = is_weak(condlist) or (a.ndim > 0 and not np.ndim(condlist[0]))
     given = [condlist] if is_one else condlist
-    masks = [broadcast_to(asarray(truth(asarray(c))), a.shape).bits.data for c in given]
+    masks = [broadcast_to(truth(c), a.shape).bits.data for c in given]
     if len(funclist) == len(masks) + 1:
         masks.append(~np.logical_or.reduce(masks))
     if len(funclist) != len(masks):
@@ -180,12 +180,12 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
 
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """Write `vals`, converted by rules C, one after the other and repeated, where the mask holds."""
-    _written("place", arr, truth(asarray(mask)), _stored(vals, arr).reshape(-1))
+    _written("place", arr, truth(mask).bits.data, _stored(vals, arr).reshape(-1))
 
 
 def putmask(x: Any, /, mask: Any, values: Any) -> None:
     """Write, where the mask holds, what stands there in `values`, converted by rules C and repeated."""
-    _written("putmask", x, truth(asarray(mask)), _stored(values, x))
+    _written("putmask", x, truth(mask).bits.data, _stored(values, x))
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
@@ -211,17 +211,17 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
     a = asarray(x)
     if a.ndim == 0:
         raise InvalidArgument("nonzero of an array without axes: give it one with reshape(-1)")
-    return _all_int64(truth(a).nonzero())
+    return _all_int64(truth(a).bits.data.nonzero())
 
 
 def flatnonzero(a: Any) -> Array:
     """The indices, of all elements in a row, of those other than zero."""
-    return _int64(np.flatnonzero(truth(asarray(a))))
+    return _int64(np.flatnonzero(truth(a).bits.data))
 
 
 def argwhere(a: Any) -> Array:
     """The indices of the elements other than zero, a row for each."""
-    return _int64(np.argwhere(truth(asarray(a))))
+    return _int64(np.argwhere(truth(a).bits.data))
 
 
 def ix_(*args: Any) -> tuple[Array, ...]:
@@ -231,7 +231,7 @@ def ix_(*args: Any) -> tuple[Array, ...]:
     lines = [asarray(x) for x in args]
     if any(x.ndim != 1 for x in lines):
         raise InvalidArgument("ix_ takes vectors")
-    data = [truth(x) if x.dtype is dtypes.boolean else _indices("ix_", x) for x in lines]
+    data = [x.bits.data if x.dtype is dtypes.boolean else _indices("ix_", x) for x in lines]
     return _all_int64(np.ix_(*data))
 
 

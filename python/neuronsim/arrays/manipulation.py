@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import (
@@ -301,7 +300,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Axis = None) -> Array:
     ends = str(trim).lower()
     if ends not in ("f", "b", "fb", "bf"):
         raise InvalidArgument(f"trim_zeros: trim is 'f', 'b' or both, not {trim!r}")
-    mask = truth(a)
+    mask = truth(a).bits.data
     kept = [slice(None)] * a.ndim
     for d in reduced_axes(a, axis):
         places = np.flatnonzero(mask.any(axis=tuple(i for i in range(a.ndim) if i != d)))
@@ -344,12 +343,9 @@ def unpackbits(
     return found
 
 
-def truth(x: Array) -> npt.NDArray[np.bool_]:
+def truth(x: Any) -> Array:
     """Whether each element is other than zero (C6: NaN is, -0 is not)."""
-    if x.dtype.kind == "complex":
-        return x.bits.data.astype(np.bool_)
-    found: npt.NDArray[np.bool_] = convert(x, dtypes.boolean).bits.data
-    return found
+    return convert(asarray(x), dtypes.boolean)
 
 
 # ---- joining ---------------------------------------------------------------------------------------

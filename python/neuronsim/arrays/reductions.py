@@ -227,10 +227,6 @@ def ptp(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> A
     return found if out is None else write(out, found)
 
 
-def _nonzero(x: Any) -> Array:
-    return asarray(truth(asarray(x)))
-
-
 def all(  # noqa: A001
     x: Any, /, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = True
 ) -> Array:
@@ -239,19 +235,19 @@ def all(  # noqa: A001
     >>> all(asarray([[1.0, 0.0], [2.0, 3.0]]), axis=1)
     Array([False,  True], dtype=bool)
     """
-    return _reduce("multiply", _nonzero(x), axis, keepdims, out, where=where)
+    return _reduce("multiply", truth(x), axis, keepdims, out, where=where)
 
 
 def any(  # noqa: A001
     x: Any, /, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = True
 ) -> Array:
     """Whether an element over `axis` is not zero; False of no elements. NaN is not zero."""
-    return _reduce("add", _nonzero(x), axis, keepdims, out, where=where)
+    return _reduce("add", truth(x), axis, keepdims, out, where=where)
 
 
 def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """How many elements over `axis` are not zero, an int64 array."""
-    return sum(_nonzero(x), axis, keepdims=keepdims)
+    return sum(truth(x), axis, keepdims=keepdims)
 
 
 # ---- means -----------------------------------------------------------------------------------------
