@@ -11,8 +11,9 @@ import difflib
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
+from typing import Any
 
 
 class NeuronSimError(Exception):
@@ -135,3 +136,13 @@ def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
         level += 1
         frame = frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def with_warnings_at_the_users_line(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+    """What another library's function gives; what it warns of, `warn` says."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = function(*args, **keywords)
+    for w in caught:
+        warn(str(w.message), w.category)
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -29,3 +31,19 @@ def test_a_mistake_is_named_with_what_to_do(name: str) -> None:
     call, error, message = MISTAKES[name]
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: np.polyfit([1, 1, 1], [1, 2, 3], 2),
+        lambda: np.loadtxt(io.StringIO("")),
+        lambda: np.genfromtxt(io.StringIO("")),
+        lambda: np.nanmax([np.nan]),
+    ],
+)
+def test_a_warning_is_of_the_users_line(call: Callable[[], Any]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    assert [w.filename for w in caught] == [__file__]

@@ -21,7 +21,7 @@ from neuronsim.arrays.order import argsort, searchsorted
 from neuronsim.arrays.products import matmul
 from neuronsim.arrays.reductions import cumulative_sum, diff, sum  # noqa: A004
 from neuronsim.arrays.steps import in_float32
-from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
+from neuronsim.errors import InvalidArgument, UnsupportedType, nearest, with_warnings_at_the_users_line
 
 __all__ = [
     *("convolve", "correlate", "ediff1d", "gradient", "interp", "polyfit", "polyval", "roots"),
@@ -294,7 +294,7 @@ def polyfit(
     options: Any = {"rcond": rcond, "full": full, "cov": cov}
 
     def fit(x: Any, y: Any, w: Any = None) -> Any:
-        return np.polyfit(x, y, deg, w=w, **options)
+        return with_warnings_at_the_users_line(np.polyfit, x, y, deg, w=w, **options)
 
     found = on_host("polyfit", fit, *points)
     dtype, real = points[0].dtype, real_type(points[0].dtype)

@@ -37,7 +37,12 @@ from neuronsim.arrays.array_object import (
     exact_values,
 )
 from neuronsim.dtypes import DType, DTypeLike, as_dtype
-from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
+from neuronsim.errors import (
+    InvalidArgument,
+    InvalidData,
+    NeuronSimError,
+    with_warnings_at_the_users_line,
+)
 
 # `load` is not among them: the package's is api.load, which reads compiled programs too.
 __all__ = ["genfromtxt", "loadtxt", "save", "savetxt", "savez", "savez_compressed"]
@@ -297,7 +302,9 @@ def loadtxt(fname: Any, dtype: DTypeLike | None = None, *args: Any, **options: A
            [3. , 0.1]], dtype=bfloat16)
     """
     target, wide = _parsed(dtype)
-    return convert(asarray(np.loadtxt(fname, wide, *args, **options)), target)
+    return convert(
+        asarray(with_warnings_at_the_users_line(np.loadtxt, fname, wide, *args, **options)), target
+    )
 
 
 def genfromtxt(fname: Any, dtype: DTypeLike | None = None, *args: Any, **options: Any) -> Array:
@@ -307,7 +314,9 @@ def genfromtxt(fname: Any, dtype: DTypeLike | None = None, *args: Any, **options
             "usemask: there are no masked arrays; missing values become filling_values"
         )
     target, wide = _parsed(dtype)
-    return convert(asarray(np.genfromtxt(fname, wide, *args, **options)), target)
+    return convert(
+        asarray(with_warnings_at_the_users_line(np.genfromtxt, fname, wide, *args, **options)), target
+    )
 
 
 def savetxt(fname: Any, X: Any, *args: Any, **options: Any) -> None:  # noqa: N803 (NumPy's name)
