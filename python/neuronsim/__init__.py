@@ -152,7 +152,9 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("neuronsim.bench")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AbsentName("neuronsim", name, __all__, _reason("numpy", name))
+    why = _reason("numpy", name)
+    # A name of NumPy's is nearest to a function of arrays, not to a class of the compiler's.
+    raise AbsentName("neuronsim", name, __all__ if why is None else _functions, why)
 
 
 def __dir__() -> list[str]:
