@@ -148,7 +148,7 @@ def arguments(dtype: Any) -> dict[str, tuple[Any, ...]]:
         "linalg.matrix_power": (x, 2),
         "linalg.solve": (x, v),
         "linalg.outer": (v, v),
-        "linalg.tensorinv": (x,),
+        "linalg.tensorinv": (np.asarray(numpy.eye(4).reshape(2, 2, 2, 2), dtype=dtype),),
         "linalg.tensorsolve": (x, v),
         "packbits": (n,),
         "unpackbits": (n.astype("uint8"),),
@@ -208,10 +208,10 @@ def outcome(function: Callable[..., Any], args: Any) -> Any:
 @pytest.mark.filterwarnings("ignore")  # of numbers that have no logarithm, and NumPy's of old names
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_no_public_function_of_numpy_computes_in_silence(dtype: str) -> None:
-    x = np.asarray(NUMBERS, dtype=dtype)
-    special = arguments(dtype)
     silent, wordless, refused = [], [], set()
     for name, function in public_functions():
+        # Anew, since put, copyto and others write into theirs.
+        x, special = np.asarray(NUMBERS, dtype=dtype), arguments(dtype)
         if name in NOT_ASKED or name in ("save", "savetxt", "savez", "savez_compressed"):
             continue
         calls = (
@@ -225,7 +225,7 @@ def test_no_public_function_of_numpy_computes_in_silence(dtype: str) -> None:
     assert silent == []
     assert wordless == []
     provided = {name for name in refused if name in np.__all__}
-    assert provided == set(), {n: outcome(getattr(numpy, n), special.get(n, (x,))) for n in provided}
+    assert provided == set()
     assert len(refused) < len(public_functions()) / 4
 
 
