@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -53,6 +54,12 @@ def restored() -> Iterator[None]:
     yield
     processor.set_isa(before[0])
     processor.set_num_threads(before[1])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # What a shell starts in the background ignores interrupts, which tests send.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m leaves tests out
