@@ -21,6 +21,8 @@ from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
 from neuronsim.reference import formats
 from neuronsim.reference.elementwise import FLOAT as TWIN
 
+pytestmark = pytest.mark.isa_independent
+
 FLOATS = [t for t in DTYPES.values() if t.exponent_bits]
 INTEGERS = [t for t in DTYPES.values() if t.kind in ("signed", "unsigned")]
 

@@ -10,6 +10,8 @@ import pytest
 import neuronsim as np
 from neuronsim.errors import InvalidArgument, UnsupportedType
 
+pytestmark = pytest.mark.isa_independent
+
 X = numpy.arange(24, dtype=numpy.float32).reshape(2, 3, 4)
 
 

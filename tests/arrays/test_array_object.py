@@ -13,6 +13,8 @@ from neuronsim.arrays.array_object import common_arrays, write
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, UnsupportedType
 
+pytestmark = pytest.mark.isa_independent
+
 X = np.asarray(numpy.arange(24, dtype=numpy.float32).reshape(2, 3, 4))
 
 

@@ -16,6 +16,8 @@ from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference.elementwise import FLOAT
 
+pytestmark = pytest.mark.isa_independent
+
 FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
 
 

@@ -11,6 +11,8 @@ import pytest
 import neuronsim as np
 from neuronsim.errors import NeuronSimError, UnsupportedType
 
+pytestmark = pytest.mark.isa_independent
+
 X = np.asarray([1.5, -2.25, 4.0], dtype="bfloat16")
 Y = np.asarray([0.1, 3.0, -7.0], dtype="bfloat16")
 N = np.asarray([6, 3, 12])

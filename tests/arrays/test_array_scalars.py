@@ -16,6 +16,8 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops import Bits
 from neuronsim.reference import elementwise, formats
 
+pytestmark = pytest.mark.isa_independent
+
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
 DEVICE_FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]

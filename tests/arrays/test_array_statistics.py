@@ -21,6 +21,8 @@ from neuronsim.errors import NeuronSimError
 from neuronsim.reference import sums
 from neuronsim.reference.elementwise import FLOAT
 
+pytestmark = pytest.mark.isa_independent
+
 FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
 INTEGERS = [t for t in DTYPES.values() if t.kind in ("signed", "unsigned")]
 HALF, ONE, TWO = number(0.5), number(1.0), number(2.0)

@@ -12,6 +12,8 @@ from neuronsim.arrays.steps import in_float32, step_type
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import UnsupportedType
 
+pytestmark = pytest.mark.isa_independent
+
 seen: list[str] = []
 
 

@@ -12,6 +12,8 @@ import neuronsim as np
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 
+pytestmark = pytest.mark.isa_independent
+
 FLOATS = [np.float32, np.bfloat16, np.float16]
 
 

@@ -28,6 +28,8 @@ from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 
+pytestmark = pytest.mark.isa_independent
+
 F32, F16, BF16, TF32, S32 = (
     dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32, dtypes.int32,
 )  # fmt: skip

@@ -34,6 +34,8 @@ from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import AutoCast, find_target
 
+pytestmark = pytest.mark.isa_independent
+
 F32, BF16, F16 = dtypes.float32, dtypes.bfloat16, dtypes.float16
 LOWS: tuple[tuple[DType, ...], ...] = (
     *(((t,)) for t in (BF16, F16, dtypes.float8_e4m3, dtypes.float8_e5m2, *OPEN[:2])),

@@ -32,6 +32,8 @@ from neuronsim.hlo.module import Computation, Instruction, Shape
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.profiles import Profile
 
+pytestmark = pytest.mark.isa_independent
+
 F32, S32, PRED = dtypes.float32, dtypes.int32, dtypes.boolean
 ALL_FORMATS = (*FORMATS, *OPEN)
 

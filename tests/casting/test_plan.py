@@ -27,6 +27,8 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape
 
+pytestmark = pytest.mark.isa_independent
+
 F32, BF16, S32 = dtypes.float32, dtypes.bfloat16, dtypes.int32
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
 ModelOf = Callable[..., Module]

@@ -21,6 +21,8 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.module import Instruction, Module, Shape
 from neuronsim.hlo.verify import verify
 
+pytestmark = pytest.mark.isa_independent
+
 F32 = dtypes.float32
 
 LOW = Decision(dtypes.bfloat16, dtypes.bfloat16, dtypes.bfloat16, "by hand")

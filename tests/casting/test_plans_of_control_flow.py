@@ -22,6 +22,8 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.module import TOKEN, Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 
+pytestmark = pytest.mark.isa_independent
+
 F32, BF16, S32, PRED = dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.boolean
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
 STATE = TupleShape((Shape(S32), Shape(F32, (3,)), Shape(F32, (3,))))

@@ -11,6 +11,8 @@ from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.policies.policy import Policy, neuron_policy
 from neuronsim.errors import InvalidFlag
 
+pytestmark = pytest.mark.isa_independent
+
 F32 = dtypes.float32
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
 

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from tests.casting.reading import read_module
@@ -30,6 +31,8 @@ from neuronsim.hlo.module import (
 from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
+
+pytestmark = pytest.mark.isa_independent
 
 F32 = dtypes.float32
 SETTINGS = [("none", "bf16"), *itertools.product(("matmult", "all"), CAST_TYPES)]

@@ -25,6 +25,8 @@ from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction, Shape
 from neuronsim.profiles import Profile
 
+pytestmark = pytest.mark.isa_independent
+
 F32, E4M3FN = dtypes.float32, dtypes.float8_e4m3fn
 ALL = (F32, *FORMATS, E4M3FN, *OPEN)
 
