@@ -21,6 +21,7 @@ from typing import Any
 import numpy
 from bench.networks import table_of
 from rich.console import Console
+from rich.markup import escape
 
 import neuronsim
 
@@ -112,7 +113,7 @@ def main() -> None:
         times = found[name] = seconds(call, peers, options.rounds)
         ratio = times["neuronsim"] / times["numpy"]
         shown = [f"{times[peer] * 1e6:.2f}" for peer in peers]
-        table.add_row(name, *shown, f"{ratio:.2f}")
+        table.add_row(escape(name), *shown, f"{ratio:.2f}")
     ratios = [t["neuronsim"] / t["numpy"] for t in found.values()]
     mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
     console = Console(width=None if sys.stdout.isatty() else 100)
