@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -68,7 +69,8 @@ def percent(part: float) -> str:
 
 
 def main(names: list[str]) -> None:
-    table = Table(title="The same programs with NumPy (float64) and with Trn1's number formats")
+    title = "The same programs with NumPy (float64) and with Trn1's number formats"
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("program", "result", "NumPy gives", "float32 is\noff by", "bfloat16 is\noff by"):
         table.add_column(column, justify="right" if "off" in column else "left", no_wrap=True)
     start = time.perf_counter()
@@ -81,8 +83,8 @@ def main(names: list[str]) -> None:
     console = Console()
     console.print(table)
     console.print(
-        "Off by 1 %: the difference from NumPy's result is a hundredth of it. Red: beyond 10 %,\n"
-        f"something in that program needs float32. All three ways together took "
+        "Off by 1 %: the difference from NumPy's result is a hundredth of it. Red: beyond\n"
+        "10 %, something in that program needs float32. All three ways together took\n"
         f"{time.perf_counter() - start:.1f} s."
     )
 

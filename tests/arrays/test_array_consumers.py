@@ -78,9 +78,10 @@ from scipy import cluster, special, signal, stats, ndimage
 sample, other = x[:, 20:24] + 1, x[:, 30:34] + 1
 own_sample, own_other = np.asarray(sample), np.asarray(other)
 wide, wide_other = sample.astype(float), other.astype(float)
-for name in ("gmean", "hmean", "variation", "skew", "kurtosis", "sem", "zscore", "moment"):
+for name in ("gmean", "hmean", "variation", "skew", "kurtosis", "sem", "zscore"):
     f = getattr(stats, name)
     compare("stats." + name, f(own_sample), f(wide))
+compare("stats.moment", stats.moment(own_sample, 2), stats.moment(wide, 2))
 ours, theirs = stats.ttest_ind(own_sample, own_other), stats.ttest_ind(wide, wide_other)
 compare("stats.ttest_ind", ours.statistic, theirs.statistic)
 for name in ("logsumexp", "softmax", "log_softmax"):
@@ -115,13 +116,13 @@ def test_scikit_learn_estimators_fit_and_predict_within_float32s_tolerance(
     found = {k: v for k, v in differences.items() if k.startswith(ESTIMATORS)}
     assert len(found) == 7
     # Fitted in float64 by NumPy; float32 has 6e-8, and the digits' columns are correlated.
-    assert max(found.values()) < 2e-3, found
+    assert all(v < 2e-3 for v in found.values()), found  # NaN is not
 
 
 def test_scipy_functions_that_dispatch_agree(differences: dict[str, float]) -> None:
     found = {k: v for k, v in differences.items() if not k.startswith(ESTIMATORS)}
     assert len(found) == 15
-    assert max(found.values()) < 1e-4, found
+    assert all(v < 1e-4 for v in found.values()), found
 
 
 def test_array_api_compat_recognises_the_namespace() -> None:
