@@ -70,8 +70,8 @@ def percent(part: float) -> str:
 
 def main(names: list[str]) -> None:
     title = "The same programs with NumPy (float64) and with Trn1's number formats"
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("program", "result", "NumPy gives", "float32 is\noff by", "bfloat16 is\noff by"):
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in ("program", "result", "NumPy gives", "float32\noff by", "bfloat16\noff by"):
         table.add_column(column, justify="right" if "off" in column else "left", no_wrap=True)
     start = time.perf_counter()
     for name in names or PROGRAMS:
