@@ -15,6 +15,7 @@ from typing import Any
 import numpy
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import neuronsim
@@ -55,7 +56,7 @@ def error(found: numpy.ndarray, expected: numpy.ndarray) -> float:
 
 
 def shown(value: numpy.ndarray) -> str:
-    return f"{' x '.join(map(str, value.shape))} numbers" if value.ndim else f"{float(value):.4g}"
+    return f"[{' x '.join(map(str, value.shape))}]" if value.ndim else f"{float(value):.4g}"
 
 
 def percent(part: float) -> str:
@@ -79,7 +80,7 @@ def main(names: list[str]) -> None:
         for i, (key, value) in enumerate(expected.items()):
             errors = (percent(error(found[key], value)) for found in (single, half))
             last = i + 1 == len(expected)
-            table.add_row("" if i else name, key, shown(value), *errors, end_section=last)
+            table.add_row("" if i else name, key, escape(shown(value)), *errors, end_section=last)
     console = Console()
     console.print(table)
     console.print(
