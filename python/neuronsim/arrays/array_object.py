@@ -304,15 +304,21 @@ class Array(FunctionMethods):
     def reshape(
         self, *shape: int | Sequence[int], order: Literal["C", "F", "A"] = "C", copy: bool | None = None
     ) -> Array:
-        """The same elements in another shape, a view where that can be; one length may be -1."""
+        """The same elements in another shape, of which one length may be -1: a view where that can be
+        (`copy=True` never gives one, `copy=False` raises InvalidArgument in the place of a copy).
+        """
         if len(shape) == 1 and not isinstance(shape[0], int) and isinstance(shape[0], tuple | Sequence):
             shape = tuple(shape[0])
         try:
-            if copy is None:
-                return self._like(self._data.reshape(shape, order=order))  # type: ignore[arg-type]
-            return self._like(np.reshape(self._data, shape, order=order, copy=copy))  # type: ignore[arg-type]
+            data = self._data.reshape(shape, order=order)  # type: ignore[arg-type]
         except ValueError as error:
             raise InvalidArgument(f"{self.bits.type} cannot take the shape {shape}") from error
+        if copy is None:
+            return self._like(data)
+        shared = np.may_share_memory(data, self._data)
+        if not (copy or shared) and self.size:
+            raise InvalidArgument(f"reshape of {self.bits.type} to {data.shape} needs a copy")
+        return self._like(data.copy(order) if copy and shared else data)
 
     def transpose(self, *axes: Any) -> Array:
         """A view with the axes in the order `axes`, a tuple or integers; reversed without them."""

@@ -92,15 +92,7 @@ def reshape(
     >>> reshape(asarray([1, 2, 3, 4]), (2, -1)).tolist()
     [[1, 2], [3, 4]]
     """
-    a = asarray(x)
-    dims = integers("a shape", shape)
-    found = a.reshape(dims, order=order)
-    if copy is None:
-        return found
-    shared = np.may_share_memory(found.bits.data, a.bits.data)
-    if copy is False and a.size and not shared:
-        raise InvalidArgument(f"reshape of {a.bits.type} to {found.shape} needs a copy")
-    return Array(ops.Bits(found.bits.data.copy(order), a.dtype)) if copy and shared else found
+    return asarray(x).reshape(integers("a shape", shape), order=order, copy=copy)
 
 
 def ravel(a: Any, order: Order | Literal["K"] = "C") -> Array:
