@@ -199,7 +199,7 @@ def check_close(name: str, found: Any, expected: Any) -> None:
         return
     eps = float(numpy.finfo(found.dtype).eps)
     scale = float(numpy.abs(expected[numpy.isfinite(expected)]).max(initial=1))
-    numpy.testing.assert_allclose(found, expected, rtol=2e3 * eps, atol=2e3 * eps * scale, err_msg=name)
+    numpy.testing.assert_allclose(found, expected, rtol=64 * eps, atol=64 * eps * scale, err_msg=name)
 
 
 def check(name: str, found: Any, expected: Any, case: Case, arguments: Any) -> None:
