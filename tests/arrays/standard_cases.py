@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-# Of "factors", which are not unique, types and shapes are compared; test_array_linalg.py has the values.
+# "factors" are not unique: types and shapes are compared; test_array_linalg.py has the values.
 Rule = Literal["exact", "elementwise", "sum", "product", "close", "factors"]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
