@@ -206,6 +206,33 @@ def test_E8_shift_right_is_the_common_types_own(dtype: DType) -> None:
         assert np.right_shift(v, y).tolist() == [v >> n for n in amounts]
 
 
+@by_name([*INTEGERS, np.bool])
+@pytest.mark.parametrize("other", [*INTEGERS, np.bool], ids=lambda t: t.name)
+def test_E8_shift_right_of_two_types_is_numpys(dtype: DType, other: DType) -> None:
+    """The common type decides, by every name, operator and method: of uint8 and bool it is unsigned."""
+    if dtype is other is np.bool or any({dtype, other} == {np.uint64, t} for t in SIGNED):
+        with pytest.raises(UnsupportedType):  # there is no common type of integers
+            np.asarray([1], dtype=dtype) >> np.asarray([1], dtype=other)
+        return
+    tops = [1 if t is np.bool else int(numpy.iinfo(t.numpy).max) for t in (dtype, other)]
+    x = numpy.array([tops[0], 0, tops[0] // 3], dtype.numpy)
+    y = numpy.array([1, tops[1], 0], other.numpy)
+    expected = numpy.right_shift(x, y)
+    a, b = np.asarray(x), np.asarray(y)
+    scalars = zip(list(a), list(b), expected.tolist(), strict=True)
+    assert all((v >> n).tolist() == e for v, n, e in scalars)
+    for found in (a >> b, np.right_shift(a, b), np.bitwise_right_shift(a, b), numpy.right_shift(a, b)):
+        assert found.dtype.numpy == expected.dtype
+        assert found.tolist() == expected.tolist()
+    assert np.right_shift.outer(a, b).tolist() == numpy.right_shift.outer(x, y).tolist()
+    if expected.dtype == x.dtype:
+        a >>= b
+        assert a.tolist() == expected.tolist()
+        np.right_shift.at(a, [2], b[:1])
+        numpy.right_shift.at(expected, [2], y[:1])
+        assert a.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize(
     ("left", "right", "name"),
     [

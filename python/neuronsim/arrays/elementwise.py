@@ -338,15 +338,14 @@ def spacing(x: Any, /) -> Array:
 
 @_ufunc()
 def right_shift(x1: Any, x2: Any, /) -> Array:
-    """NumPy's >>: arithmetic for signed types, logical for unsigned ones (E8).
+    """NumPy's >>: arithmetic where the common type is signed, logical where it is unsigned (E8).
 
-    >>> right_shift(asarray([-8, 8]), 1)
-    Array([-4,  4], dtype=int64)
+    >>> right_shift(asarray([-8, 8]), 1), right_shift(asarray([255], "uint8"), asarray([True]))
+    (Array([-4,  4], dtype=int64), Array([127], dtype=uint8))
     """
-    typed = [asarray(x) for x in (x1, x2) if not is_weak(x)]
-    unsigned = bool(typed) and all(a.dtype.kind == "unsigned" for a in typed)
-    kind = "logical" if unsigned else "arithmetic"
-    return apply_elementwise(f"shift_right_{kind}", x1, x2)
+    a, b = common_arrays(x1, x2)
+    kind = "logical" if a.dtype.kind == "unsigned" else "arithmetic"
+    return apply_elementwise(f"shift_right_{kind}", a, b)
 
 
 @_ufunc()
