@@ -13,7 +13,7 @@ from float32_steps import Step, number, steps, words
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import InvalidArgument, NeuronSimError
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
 from neuronsim.reference import sums
 
 pytestmark = pytest.mark.isa_independent
@@ -170,6 +170,15 @@ def test_E2_ediff1d_rounds_each_difference_once(dtype: DType) -> None:
     found = np.ediff1d(x, to_begin=[1.0], to_end=np.asarray(2.0))
     one, two = (number(v).to(dtype) for v in (1.0, 2.0))
     assert words(found) == [one, *inner, two]
+
+
+def test_ediff1d_takes_ends_of_its_kind_only() -> None:
+    x = np.asarray([1, 4, 9], dtype="uint8")
+    assert np.ediff1d(x, 7, np.asarray(2, dtype="uint16")).tolist() == [2, 3, 5, 7]
+    for end in (1.5, [1.5], np.asarray(1.5), np.asarray(-1)):
+        for ends in ((end, None), (None, end)):
+            with pytest.raises(UnsupportedType, match="no 'same_kind' cast"):
+                np.ediff1d(x, *ends)
 
 
 # ---- convolve, correlate -----------------------------------------------------------------------------

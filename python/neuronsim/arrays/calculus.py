@@ -12,7 +12,15 @@ from typing import Any, Literal
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import Array, apply_elementwise, asarray, common_arrays
+from neuronsim.arrays.array_object import (
+    Array,
+    apply_elementwise,
+    asarray,
+    check_cast,
+    common_arrays,
+    is_weak,
+    weak_type,
+)
 from neuronsim.arrays.axes import Axis, one_axis, reduced_axes
 from neuronsim.arrays.elementwise import where
 from neuronsim.arrays.host import complex_type, host_operand, on_host, real_type, rounded
@@ -181,13 +189,17 @@ def unwrap(p: Any, discont: float | None = None, axis: int = -1, *, period: floa
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     """The differences of successive elements in row-major order, each rounded once (E2); what is before
-    and behind them, if anything, takes the type of `ary`.
+    and behind them, if anything, takes the type of `ary`, which is of its kind or a later one.
 
     >>> ediff1d(asarray([1, 4, 9]), to_end=[0]).tolist()
     [3, 5, 0]
     """
     a = asarray(ary).reshape(-1)
     inner = apply_elementwise("subtract", a[1:], a[:-1])
+    for v in (to_begin, to_end):
+        if v is not None:
+            source = weak_type(v, a.dtype) if is_weak(v) else asarray(v).dtype
+            check_cast(source, a.dtype, "same_kind")
     ends = [None if v is None else asarray(v, a.dtype).reshape(-1) for v in (to_begin, to_end)]
     parts = [v for v in (ends[0], inner, ends[1]) if v is not None]
     return concat(parts) if len(parts) > 1 else inner
