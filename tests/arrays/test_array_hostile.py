@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import itertools
 import math
+import re
 import resource
 import signal
 import sys
@@ -241,6 +242,88 @@ def test_hostile_arguments_are_refused(name: str) -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_all_hostile_arguments_are_refused(name: str) -> None:
     assert findings(name, 1) == []
+
+
+# Arrays that are easily forgotten: of every kind of type, without axes, without elements, of many axes.
+UNUSUAL = [
+    *(np.asarray(v) for v in (1.5, True, 3, 1j)),
+    *(np.zeros((0, 1, 0, 3), dtype=t) for t in ("bfloat16", "int8", "complex128")),
+    *(np.zeros(0, dtype=t) for t in ("bool", "float64")),
+    *(np.ones((2, *[1] * 31, 2), dtype=t) for t in ("uint8", "float64", "tfloat32")),
+    *(np.ones((2, *[1] * 62, 2), dtype=t) for t in ("float32", "bool", "complex64")),
+    *(np.asarray(MATRIX, dtype=t) for t in ("tfloat32", "bool", "uint8", "float8_e4m3fn")),
+    np.asarray([True, False, True]),
+]
+
+
+def arrays_in(result: Any) -> Iterator[np.Array]:
+    if isinstance(result, np.Array):
+        yield result
+    elif isinstance(result, tuple | list):
+        for part in result:
+            yield from arrays_in(part)
+
+
+def is_of_its_type(x: np.Array) -> bool:
+    """Whether the storage is an ndarray of the type's own, of bits that are values."""
+    data = x.bits.data
+    if type(data) is not numpy.ndarray or data.dtype != x.dtype.storage:
+        return False
+    masks = {"bool": ("u1", 0xFE), "tfloat32": ("u4", 0x1FFF)}
+    word, unset = masks.get(x.dtype.name, ("", 0))
+    return not word or not (numpy.ascontiguousarray(data).view(word) & unset).any()
+
+
+def unusual_calls(
+    call: Callable[..., Any],
+) -> Iterator[tuple[str, list[Any], dict[str, Any]]]:
+    """Each array argument, and all of them, are an unusual one; each axis, and `out`, with them."""
+    parameters = list(inspect.signature(call).parameters.values())
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [p for p in parameters if p.default is p.empty and p.kind in kinds]
+    usual = ordinary(needed, call)
+    are_arrays = [
+        isinstance(u, np.Array) and p.name not in ORDINARY for p, u in zip(needed, usual, strict=True)
+    ]
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    optional = {p.name for p in parameters if p not in needed and p.kind in by_name}
+    for x in UNUSUAL:
+        everywhere = [x if is_array else u for u, is_array in zip(usual, are_arrays, strict=True)]
+        yield f"{x.bits.type}", everywhere, {}
+        for i, p in enumerate(needed):
+            if sum(are_arrays) != 1 or not are_arrays[i]:
+                yield f"{p.name} is {x.bits.type}", [*usual[:i], x, *usual[i + 1 :]], {}
+        for name in {"axis", "axes"} & optional:
+            for axis in (0, -1, None, (), (0,), (0, -1)):
+                yield f"{x.bits.type}, {name} is {axis}", everywhere, {name: axis}
+        if "out" in optional:
+            yield f"{x.bits.type}, out is such", everywhere, {"out": x.copy()}
+
+
+def is_pythons_own(error: BaseException) -> bool:
+    """Of a call of what is no function, or without an argument: Python says so itself."""
+    return isinstance(error, TypeError) and bool(
+        re.search(r"not callable|missing \d+ required|multiple values", str(error))
+    )
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_unusual_arrays_are_computed_with_or_refused(name: str) -> None:
+    """No error of another library, and no result whose bits its type does not have."""
+    wrong = []
+    with limits(seconds=20, memory=4 << 30):
+        for where, arguments, keywords in unusual_calls(FUNCTIONS[name]):
+            try:
+                result = FUNCTIONS[name](*map(own, arguments), **keywords)
+            except NeuronSimError:
+                continue
+            except Exception as error:
+                if not is_pythons_own(error):
+                    wrong.append(f"{name}, {where}: {type(error).__name__}: {error}"[:200])
+                continue
+            if not all(map(is_of_its_type, arrays_in(result))):
+                wrong.append(f"{name}, {where}: bits of another type")
+    assert wrong == []
 
 
 def test_most_functions_take_the_ordinary_arguments() -> None:

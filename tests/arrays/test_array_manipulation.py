@@ -350,6 +350,32 @@ def test_wrong_arguments_are_refused(call: Callable[[], Any], kind: type[Excepti
 def test_broadcast_shapes_are_numpys() -> None:
     for shapes in [(), ((),), ((2, 1), (3,)), ((0,), (1,)), (5, (1, 1))]:
         assert np.broadcast_shapes(*shapes) == numpy.broadcast_shapes(*shapes)
+    for shapes in [((2,), (3,)), ((2, 1), (3, 2, 2), (3, 1, 3)), ((2**40, 1), (1, 2**40))]:
+        with pytest.raises(ValueError, match=r"mismatch|too large"):
+            numpy.broadcast_shapes(*shapes)
+        with pytest.raises(InvalidArgument):
+            np.broadcast_shapes(*shapes)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int8"])
+def test_arrays_of_many_axes_broadcast(dtype: str) -> None:
+    """Of up to 64 axes, by which NumPy's ufuncs compute and its broadcast_shapes does not."""
+    draw = numpy.random.default_rng(5)
+    x = draw.integers(-9, 9, (2, *[1] * 61, 3)).astype("float32" if dtype == "bfloat16" else dtype)
+    y = draw.integers(-9, 9, (4, *[1] * 62, 1)).astype(x.dtype)
+    a, b = np.asarray(x, dtype=dtype), np.asarray(y, dtype=dtype)
+    for name in ("add", "maximum", "less", "subtract"):
+        found, expected = getattr(np, name)(a, b), getattr(numpy, name)(x, y)
+        assert (found.shape, found.tolist()) == (expected.shape, expected.tolist())
+    assert np.where(a > b, a, b).tolist() == numpy.maximum(x, y).tolist()
+    assert [v.shape for v in np.broadcast_arrays(a, b)] == [(x + y).shape] * 2
+    line = np.asarray(draw.integers(-9, 9, (1,) * 63 + (5,)), dtype=dtype)
+    assert np.sort(line).tolist() == numpy.sort(numpy.asarray(line).astype("f4")).tolist()
+    pair = np.ones((1,) * 23 + (2,), dtype=dtype)
+    assert np.kron(pair, pair).shape == (1,) * 23 + (4,)
+    for product in (np.tensordot, np.multiply.outer, np.kron):
+        with pytest.raises(InvalidArgument):
+            product(line, line) if product is not np.tensordot else product(line, line, 0)
 
 
 # ---- values ----------------------------------------------------------------------------------------

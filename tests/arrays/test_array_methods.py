@@ -209,6 +209,52 @@ def test_flat() -> None:
     assert x.tolist() == [[0, 0], [0, 0]]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bool", "complex64", "bfloat16"])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3), (0, 1, 0, 3), (1,) * 32])
+def test_flat_is_numpys(shape: tuple[int, ...], dtype: str) -> None:
+    """Of every shape and by any index; what NumPy refuses is refused."""
+    keys = [
+        0,
+        -1,
+        5,
+        -7,
+        ...,
+        slice(None),
+        slice(None, None, -1),
+        slice(0),
+        [],
+        [0, 0],
+        (0, 0),
+        "a",
+        2**70,
+    ]
+    for key in keys:
+        for value in (1, [1], [0, 1], numpy.float32(1), []):
+            expected = numpy.zeros(shape, "float32" if dtype == "bfloat16" else dtype)
+            x = np.asarray(expected, dtype=dtype, copy=True)
+            try:
+                many = expected.flat[key]
+                # One element takes one number with NumPy, and no values no elements.
+                expected.flat[key] = numpy.ravel(value)[0] if numpy.ndim(many) == 0 else value
+            except (IndexError, OverflowError, ValueError):
+                with pytest.raises(InvalidArgument):
+                    x.flat[key] = value
+                continue
+            if numpy.size(value) == 0 != numpy.size(many):
+                with pytest.raises(InvalidArgument, match="no values"):
+                    x.flat[key] = value
+                continue
+            x.flat[key] = value
+            assert x.tolist() == expected.tolist()
+            assert x.flat[key].tolist() == expected.flat[key].tolist()
+    x = np.zeros((1,) * 64)
+    x.flat[...] = 2  # where NumPy refuses
+    assert x.item() == 2
+    conjugate = np.conj(np.asarray(1j))
+    conjugate.fill(5)
+    assert conjugate.tolist() == 5
+
+
 def test_views_of_another_type_move_no_bits() -> None:
     bits = numpy.array([0x3F80, 0x7FC1, 0x8000], "u2")
     x = np.asarray(bits).view("bfloat16")

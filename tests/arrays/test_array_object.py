@@ -11,7 +11,7 @@ import pytest
 import neuronsim as np
 from neuronsim.arrays.array_object import common_arrays, write
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import IntegerOverflow, InvalidArgument, UnsupportedType
 
 pytestmark = pytest.mark.isa_independent
 
@@ -85,6 +85,26 @@ def test_numbers_of_one_element() -> None:
     assert [10, 20, 30][np.asarray(1)] == 20
     assert type(np.asarray(3).item()) is int
     assert type(np.asarray(0.1, dtype="bfloat16").item()) is float
+
+
+def test_numbers_that_python_has_not_are_refused() -> None:
+    """With errors of ours that are Python's own too."""
+    z, infinite, none = np.asarray(1j), np.asarray(numpy.inf), np.asarray(numpy.nan)
+    for call in (float, int, round, math.floor, math.sqrt):
+        with pytest.raises(UnsupportedType, match="take the real part first"):
+            call(z)
+    assert complex(z) == 1j
+    assert f"{z:.1f}" == "0.0+1.0j"
+    for call in (int, round):
+        with pytest.raises(IntegerOverflow, match="infinity"):
+            call(infinite)
+        with pytest.raises(InvalidArgument, match="NaN"):
+            call(none)
+    with pytest.raises(InvalidArgument, match="Unknown format code"):
+        f"{infinite:zz}"
+    with pytest.raises(UnsupportedType, match="decimals"):
+        round(np.asarray(1.5), 0.5)  # type: ignore[call-overload]
+    assert (round(np.asarray(2.5)), round(np.asarray(True))) == (2, 1)
 
 
 def test_numbers_of_more_elements_are_refused() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import neuronsim as np
 from neuronsim.arrays.ufuncs import Ufunc
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import InvalidArgument, InvalidIndex, NeuronSimError, UnsupportedType
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference.formats import decode, round_number
 
@@ -271,8 +271,46 @@ def test_methods_that_a_function_does_not_have_are_refused() -> None:
     ):
         with pytest.raises(InvalidArgument):
             call()
-    with pytest.raises(IndexError):
-        np.add.reduceat(x, [2])
+    for refused in (
+        lambda: np.add.reduceat(x, [2]),
+        lambda: np.add.at(x, [2], 1),
+        lambda: np.add.at(np.asarray(1.0), [0], 1),
+        lambda: np.add.at(x, [0.5], 1),
+    ):
+        with pytest.raises(InvalidIndex):
+            refused()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (0, 1, 0, 3), (2, 1, 3)])
+@pytest.mark.parametrize("name", INTEGER_PAIRS)
+def test_methods_of_empty_arrays_are_numpys(name: str, shape: tuple[int, ...]) -> None:
+    """Shapes, types, values and refusals, along every axis."""
+    ours, theirs = getattr(np, name), getattr(numpy, name)
+    none = numpy.zeros(0, numpy.int64)
+    calls = {
+        "reduce": lambda f, x, axis: f.reduce(x, axis=axis),
+        "reduce and keep": lambda f, x, axis: f.reduce(x, axis=axis, keepdims=True),
+        "accumulate": lambda f, x, axis: f.accumulate(x, axis=axis),
+        "reduceat": lambda f, x, axis: f.reduceat(x, [0], axis=axis),
+        "reduceat nothing": lambda f, x, axis: f.reduceat(x, none, axis=axis),
+        "at nothing": lambda f, x, axis: f.at(x, none, 1),
+    }
+    x = numpy.ones(shape, numpy.int64)
+    for method, call in calls.items():
+        for axis in (0, -1, 1, (), None) if method.startswith("reduce") else (0, -1, 1):
+            if not isinstance(axis, int) and method.startswith("reduceat"):
+                continue
+            try:
+                expected = call(theirs, x.copy(), axis)
+            except (IndexError, TypeError, ValueError) as error:
+                if "not reorderable" not in str(error):
+                    with pytest.raises(NeuronSimError):
+                        call(ours, np.asarray(x.copy()), axis)
+                continue
+            found = call(ours, np.asarray(x.copy()), axis)
+            assert (found is None) == (expected is None)
+            if found is not None:
+                same(found, numpy.asarray(expected))
 
 
 # ---- NumPy's protocol --------------------------------------------------------------------------------

@@ -25,11 +25,13 @@ from neuronsim.arrays.device import TRN1, Device, check_device
 from neuronsim.arrays.methods import FunctionMethods, function_named
 from neuronsim.dtypes import Casting, DType, DTypeLike, as_dtype, can_cast, result_type
 from neuronsim.errors import (
+    REFUSALS,
     IntegerOverflow,
     InvalidArgument,
     InvalidIndex,
     OutOfMemory,
     UnsupportedType,
+    refusal,
 )
 from neuronsim.profiles import Profile, current_profile, profile_variable
 from neuronsim.reference.formats import exact as exact_number
@@ -313,6 +315,8 @@ class Array(FunctionMethods):
             data = self._data.reshape(shape, order=order)  # type: ignore[arg-type]
         except ValueError as error:
             raise InvalidArgument(f"{self.bits.type} cannot take the shape {shape}") from error
+        except TypeError as error:
+            raise refusal(f"reshape of {self.bits.type}", error) from error
         if copy is None:
             return self._like(data)
         shared = np.may_share_memory(data, self._data)
@@ -468,11 +472,22 @@ class Array(FunctionMethods):
             )
         return bool(self.item())
 
+    def _real_number(self, what: str) -> Any:
+        if self._dtype.kind == "complex":
+            raise UnsupportedType(f"{self.bits.type} is no {what}: take the real part first")
+        return self._number(what)
+
+    def _whole_number(self, function: Callable[[Any], int]) -> int:
+        try:
+            return function(self._real_number("int"))
+        except (OverflowError, ValueError) as error:  # Python's, of Inf and NaN
+            raise refusal(f"{self.bits.type} as an int", error) from error
+
     def __int__(self) -> int:
-        return int(self._number("int"))
+        return self._whole_number(int)
 
     def __float__(self) -> float:
-        return float(self._number("float"))
+        return float(self._real_number("float"))
 
     def __complex__(self) -> complex:
         return complex(self._number("complex"))
@@ -485,7 +500,10 @@ class Array(FunctionMethods):
     def __format__(self, spec: str) -> str:
         if not spec:
             return str(self)
-        return format(self._number(f"number to format as {spec!r}"), spec)
+        try:
+            return format(self._number(f"number to format as {spec!r}"), spec)
+        except (TypeError, ValueError) as error:
+            raise refusal(f"format of {self.bits.type}", error) from error
 
     def __repr__(self) -> str:
         text: str = function_named("array_repr")(self)
@@ -572,7 +590,7 @@ class Array(FunctionMethods):
     def __round__(self, ndigits: int | None = None) -> Any:
         # Python's protocol: without digits a number gives an int.
         is_number = ndigits is None and not self.ndim
-        return round(self.item()) if is_number else self.round(ndigits or 0)
+        return self._whole_number(round) if is_number else self.round(ndigits or 0)
 
     __neg__, __abs__, __invert__ = map(_unary, ("negative", "abs", "bitwise_invert"))
     __add__, __radd__, __iadd__ = _operators("+")
@@ -627,14 +645,19 @@ class Flat:
         return self._array.reshape(-1)[key].copy()
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        places = np.arange(len(self))[_index(key)]
-        where = np.unravel_index(places, self._array.shape)
-        if not is_weak(value):
-            value = asarray(value, self._array.dtype)
-            if value.size == 0 != places.size:
-                raise InvalidArgument(f"flat[{_shown(key)}]: no values for {places.size} elements")
-            value = self._array._like(np.resize(value._data, places.shape))  # again and again
-        self._array[where] = value
+        what = f"flat[{_shown(key)}] of {self._array.bits.type}"
+        try:
+            places = np.arange(len(self))[_index(key)].reshape(-1)
+        except REFUSALS as error:
+            raise InvalidIndex(f"{what}: {error}") from error
+        dtype = self._array.dtype
+        given = _weak_array(value, dtype) if is_weak(value) else asarray(value, dtype)
+        if given.size == 0 != places.size:
+            raise InvalidArgument(f"{what}: no values for {places.size} elements")
+        try:
+            np.put(self._array._data, places, given._data)  # again and again
+        except ValueError as error:
+            raise InvalidArgument(f"{what}: {error}") from error
 
 
 _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
@@ -923,6 +946,8 @@ def weak_type(value: bool | int | float | complex, beside: DType) -> DType:
 
 def _typed(operands: Sequence[Any]) -> tuple[list[Array], DType]:
     """The operands as arrays, Python numbers in the type of the others (C8), and their common type."""
+    if not operands:
+        raise InvalidArgument("nothing has no common type: give an array or a number")
     strong = [None if is_weak(x) else asarray(x) for x in operands]
     types = [a.dtype for a in strong if a is not None] or [asarray(x).dtype for x in operands]
     common = reduce(result_type, types)
@@ -1069,7 +1094,7 @@ def _elementwise(name: str, *operands: Any) -> Array:
             for x, v in zip(operands, values, strict=True)
         ]
     try:
-        dims = np.broadcast_shapes(*(a.shape for a in values))
+        dims = ops.broadcast_dims(*(a.shape for a in values))
     except ValueError as error:
         shapes = ", ".join(str(a.shape) for a in values)
         raise InvalidArgument(f"{name}: the shapes {shapes} do not broadcast") from error

@@ -19,6 +19,7 @@ from neuronsim.arrays.array_object import (
     check_cast,
     common_arrays,
     is_weak,
+    number,
     weak_type,
 )
 from neuronsim.arrays.axes import Axis, one_axis, reduced_axes
@@ -181,7 +182,7 @@ def unwrap(p: Any, discont: float | None = None, axis: int = -1, *, period: floa
     step = diff(lines, axis=0)
     remainder = (step + half) % period - half
     remainder = where((remainder == -half) & (step > 0), half, remainder)
-    least = half if discont is None else max(discont, half)
+    least = half if discont is None else max(number("discont", discont), half)
     change = where(apply_elementwise("abs", step) < least, 0.0, remainder - step)
     found = concat([lines[:1], lines[1:] + cumulative_sum(change, axis=0)])
     return move_bits(np.moveaxis, found, 0, at)
@@ -246,7 +247,7 @@ def _sequences(x1: Any, x2: Any) -> list[Array]:
 def _slide(x: Array, weights: Array, mode: str) -> Array:
     n = weights.size
     padding = {"valid": (0, 0), "same": (n // 2, n - 1 - n // 2), "full": (n - 1, n - 1)}
-    if mode not in padding:
+    if not isinstance(mode, str) or mode not in padding:
         raise InvalidArgument(f"the mode is valid, same or full, not {mode!r}{nearest(mode, padding)}")
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x.bits.data, padding[mode]), n)
     return matmul(Array(ops.Bits(windows, x.dtype)), weights)

@@ -126,6 +126,8 @@ def require(
     >>> require(asarray([1, 2])[::2], requirements="C").flags["C_CONTIGUOUS"]
     True
     """
+    if not (requirements is None or np.iterable(requirements)):
+        raise UnsupportedType(f"require: a sequence of requirements, not {requirements!r}")
     listed = [requirements] if isinstance(requirements, str) else [*(requirements or ())]
     unknown = [r for r in listed if str(r).upper() not in _REQUIREMENTS]
     if unknown:
@@ -438,8 +440,11 @@ def linspace(
     intervals = count - 1 if endpoint else count
     if own.kind == "complex" or not all(map(math.isfinite, (*starts, *stops))):
         a, b = (_on_host(asarray(np.array(x))).reshape(shape) for x in (starts, stops))
-        with np.errstate(invalid="ignore"):  # as Inf - Inf
-            values, by = np.linspace(a, b, count, endpoint, retstep=True, axis=axis)
+        try:
+            with np.errstate(invalid="ignore"):  # as Inf - Inf
+                values, by = np.linspace(a, b, count, endpoint, retstep=True, axis=axis)
+        except REFUSALS as error:
+            raise refusal("linspace", error) from error
         found, step = convert(asarray(values), target), convert(asarray(by), own)
     else:
         pairs = list(zip(starts, stops, strict=True))
@@ -565,7 +570,11 @@ def meshgrid(
     if indexing not in ("xy", "ij"):
         raise InvalidArgument(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
     lines = [asarray(x) for x in arrays]
-    grid = np.meshgrid(*(x.bits.data for x in lines), copy=copy, sparse=sparse, indexing=indexing)
+    data = [x.bits.data for x in lines]
+    try:
+        grid = np.meshgrid(*data, copy=copy, sparse=sparse, indexing=indexing)
+    except REFUSALS as error:
+        raise refusal("meshgrid", error) from error
     return tuple(Array(ops.Bits(g, x.dtype)) for g, x in zip(grid, lines, strict=True))
 
 
@@ -574,7 +583,10 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike = dtypes.int64, sparse: 
     target = array_type(dtype)
     dims = lengths(dimensions)
     if sparse:
-        return tuple(asarray(x, target) for x in np.indices(dims, sparse=True))
+        try:
+            return tuple(asarray(x, target) for x in np.indices(dims, sparse=True))
+        except REFUSALS as error:
+            raise refusal("indices", error) from error
     return asarray(_allocated(lambda: np.indices(dims), dims), target)
 
 

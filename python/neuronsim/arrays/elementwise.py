@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +26,10 @@ from neuronsim.arrays.array_object import (
     elementwise_function,
     float_array,
     is_weak,
+    number,
     write,
 )
+from neuronsim.arrays.axes import integers
 from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to, truth
 from neuronsim.arrays.steps import in_float32
 from neuronsim.arrays.ufuncs import Ufunc
@@ -167,6 +168,7 @@ def _integers(name: str, *operands: Any) -> list[Array]:
     arrays = common_arrays(*operands)
     if arrays[0].dtype.kind not in ("signed", "unsigned"):
         raise UnsupportedType(f"{name} is not defined for {arrays[0].dtype.name}: it takes integers")
+    broadcast_shapes(*(a.shape for a in arrays))  # which refuses others
     return arrays
 
 
@@ -253,7 +255,9 @@ def imag(x: Any, /) -> Array:
 def conj(x: Any, /) -> Array:
     """The complex conjugate; real types are their own (E6)."""
     a = asarray(x)
-    return Array(ops.Bits(a.bits.data.conj(), a.dtype)) if a.dtype.kind == "complex" else _itself(a)
+    if a.dtype.kind != "complex":
+        return _itself(a)
+    return Array(ops.Bits(np.asarray(a.bits.data.conj()), a.dtype))
 
 
 def angle(z: Any, deg: bool = False) -> Array:
@@ -282,7 +286,7 @@ def real_if_close(a: Any, tol: float = 100) -> Array:
     x = asarray(a)
     if x.dtype.kind != "complex":
         return x
-    parts = x.bits.data.imag
+    parts, tol = x.bits.data.imag, number("tol", tol)
     limit = float(np.finfo(parts.dtype).eps) * tol if tol > 1 else tol
     return real(x) if np.all(np.abs(parts) < limit) else x
 
@@ -315,10 +319,7 @@ def nextafter(x1: Any, x2: Any, /) -> Array:
     1.0078125
     """
     a, b = _floats(x1, x2)
-    try:
-        dims = np.broadcast_shapes(a.shape, b.shape)
-    except ValueError as error:
-        raise InvalidArgument(f"nextafter: {a.shape} and {b.shape} do not broadcast") from error
+    dims = broadcast_shapes(a.shape, b.shape)
     return Array(ops.apply("nextafter", [broadcast_to(v, dims).bits for v in (a, b)]))
 
 
@@ -533,7 +534,7 @@ def round(x: Any, /, decimals: int = 0, out: Any = None) -> Array:  # noqa: A001
     >>> round(asarray([2.5, 1.5])), round(asarray([25, -151]), -1)
     (Array([2., 2.], dtype=float32), Array([  20, -150], dtype=int64))
     """
-    a, places = asarray(x), operator.index(decimals)
+    a, (places,) = asarray(x), integers("decimals", (decimals,))
     if places < -38 or places > 38:
         raise InvalidArgument(f"round to {places} decimals: from -38 to 38 10^d is a float32")
     found = _rounded(a, places)

@@ -42,7 +42,7 @@ def _transform(
     a = host_operand(x)
     if norm not in ("backward", "ortho", "forward", None):
         raise InvalidArgument(f"{name}: norm is backward, ortho or forward, not {norm!r}")
-    for axis in along or ():
+    for axis in () if along is None else integers(f"{name}: axes", along):
         one_axis(a, axis)
     if a.dtype.kind == "complex" and name in _OF_REAL_NUMBERS:
         raise UnsupportedType(
@@ -82,7 +82,7 @@ def _along_axes(name: str, what: str) -> Callable[..., Array]:
         out: Any = None,
     ) -> Array:
         if axes is None and s is not None:
-            axes = range(-len(s), 0)
+            axes = range(-len(integers(f"{name}: s", s)), 0)
         return _transform(name, x, axes, norm, out, s=s, axes=axes)
 
     return _named(

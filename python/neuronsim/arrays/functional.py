@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from neuronsim import ops
 from neuronsim.arrays.array_object import Array, array_type, asarray, common_arrays
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.manipulation import broadcast_to, expand_dims, moveaxis, stack
@@ -87,7 +88,7 @@ class vectorize:  # noqa: N801 (NumPy's name)
         given.update(kwargs)
         names = [name for name in given if name not in self.excluded]
         arrays = [common_arrays(given[name])[0] for name in names]
-        dims = np.broadcast_shapes(*(a.shape for a in arrays))
+        dims = ops.broadcast_dims(*(a.shape for a in arrays))
         columns = [broadcast_to(a, dims).reshape(-1).tolist() for a in arrays]
         results = []
         for values in zip(*columns, strict=True):

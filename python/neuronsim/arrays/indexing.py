@@ -101,6 +101,8 @@ def extract(condition: Any, arr: Any) -> Array:
 
 def choose(a: Any, choices: Any, out: Any = None, mode: Mode = "raise") -> Array:
     """Each element of the choice that `a` numbers there, broadcast, in the choices' common type."""
+    if not np.iterable(choices):
+        raise UnsupportedType(f"choose takes a sequence of choices, not {choices!r}")
     values = common_arrays(*choices)
     try:
         data = np.choose(_indices("choose", a), [v.bits.data for v in values], mode=mode)
@@ -118,7 +120,9 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     >>> select([x < asarray(2.0, "bfloat16")], [x], 7).tolist()
     [1.0, 7.0, 7.0]
     """
-    if len(condlist) != len(choicelist) or not condlist:
+    if not np.iterable(condlist) or not np.iterable(choicelist):
+        raise UnsupportedType("select takes a sequence of conditions and one of choices")
+    if len(condlist) != len(choicelist) or not len(condlist):
         raise InvalidArgument(
             f"select: {len(condlist)} conditions and {len(choicelist)} choices: as many, one or more"
         )
@@ -143,7 +147,9 @@ def piecewise(
     a number a constant. The result has the type of `x` (C).
     """
     a = asarray(x)
-    is_one = is_weak(condlist) or (a.ndim > 0 and not np.ndim(condlist[0]))
+    if not np.iterable(funclist):
+        raise UnsupportedType(f"piecewise takes a sequence of functions, not {funclist!r}")
+    is_one = is_weak(condlist) or (a.ndim > 0 and len(condlist) > 0 and not np.ndim(condlist[0]))
     given = [condlist] if is_one else condlist
     masks = [broadcast_to(truth(c), a.shape).bits.data for c in given]
     if len(funclist) == len(masks) + 1:
@@ -160,7 +166,7 @@ def piecewise(
         values = _stored(function(chosen, *args, **kw) if callable(function) else function, a)
         try:
             found[mask] = values
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise refusal(f"piecewise of {a.bits.type}", error) from error
     return Array(ops.Bits(found, a.dtype))
 
@@ -232,7 +238,10 @@ def ix_(*args: Any) -> tuple[Array, ...]:
     if any(x.ndim != 1 for x in lines):
         raise InvalidArgument("ix_ takes vectors")
     data = [x.bits.data if x.dtype is dtypes.boolean else _indices("ix_", x) for x in lines]
-    return _all_int64(np.ix_(*data))
+    try:
+        return _all_int64(np.ix_(*data))
+    except REFUSALS as error:
+        raise refusal("ix_", error) from error
 
 
 def unravel_index(indices: Any, shape: Any, order: Literal["C", "F"] = "C") -> tuple[Array, ...]:

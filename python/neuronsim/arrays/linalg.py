@@ -32,7 +32,7 @@ from neuronsim.arrays.array_object import (
     number,
     write,
 )
-from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
+from neuronsim.arrays.axes import Axis, integers, kept_shape, one_axis, reduced_axes
 from neuronsim.arrays.host import InvalidMatrix, complex_type, host_operand, on_host, real_type, rounded
 from neuronsim.arrays.products import matmul as matmul
 from neuronsim.arrays.products import matrix_transpose as matrix_transpose
@@ -41,7 +41,7 @@ from neuronsim.arrays.products import vecdot as vecdot
 from neuronsim.arrays.products import widened
 from neuronsim.arrays.types import finfo
 from neuronsim.dtypes import DTypeLike
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, refusal
 
 __all__ = [
     *("LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals"),
@@ -310,7 +310,9 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Array:
     """
     matrix, right = asarray(a), asarray(b)
     if axes is not None:
-        moved = [one_axis(matrix, d) for d in axes]
+        moved = [one_axis(matrix, d) for d in integers("axes", axes)]
+        if len({*moved}) != len(moved):
+            raise InvalidArgument(f"tensorsolve: axes {axes} names an axis twice")
         kept = [d for d in range(matrix.ndim) if d not in moved]
         matrix = Array(ops.Bits(matrix.bits.data.transpose((*kept, *moved)), matrix.dtype))
     shape = matrix.shape[right.ndim :]
@@ -326,9 +328,10 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     product of the lengths of the first `ind` axes is that of the others; by `inv`.
     """
     x = asarray(a)
-    if not 0 < ind <= x.ndim:
+    (count,) = integers("ind", (ind,))
+    if not 0 < count <= x.ndim:
         raise InvalidArgument(f"tensorinv of {x.bits.type}: ind is from 1 to {x.ndim}, not {ind}")
-    first, last = x.shape[:ind], x.shape[ind:]
+    first, last = x.shape[:count], x.shape[count:]
     if math.prod(first) != math.prod(last):
         raise InvalidMatrix(f"tensorinv: {first} and {last} are of unequal size")
     return inv(x.reshape((math.prod(first), math.prod(last)))).reshape((*last, *first))
@@ -423,7 +426,10 @@ def matrix_rank(x: Any, /, tol: Any = None, hermitian: bool = False, *, rtol: An
     values = on_host("matrix_rank", np.linalg.svd, a, compute_uv=False, hermitian=hermitian)
     largest = values.max(axis=-1, initial=0)
     limit = _given_tolerance(rtol, a) * largest if tol is None else _given_tolerance(tol, a)
-    return asarray(np.count_nonzero(values > np.asarray(limit)[..., np.newaxis], axis=-1))
+    try:
+        return asarray(np.count_nonzero(values > np.asarray(limit)[..., np.newaxis], axis=-1))
+    except ValueError as error:
+        raise refusal(f"matrix_rank of {a.bits.type}", error) from error
 
 
 def _given_tolerance(value: Any, x: Array) -> Any:

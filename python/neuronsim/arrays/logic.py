@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from neuronsim import ops
 from neuronsim.arrays import elementwise, reductions
 from neuronsim.arrays.array_object import Array, asarray
 from neuronsim.errors import InvalidArgument
@@ -39,7 +38,7 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     """
     try:
         x, y = asarray(a1), asarray(a2)
-        np.broadcast_shapes(x.shape, y.shape)
+        ops.broadcast_dims(x.shape, y.shape)
     except ValueError:
         return False
     return _all_equal(x, y, equal_nan=False)

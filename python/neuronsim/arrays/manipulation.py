@@ -141,12 +141,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    try:
-        return np.broadcast_shapes(*map(lengths, shapes))
-    except InvalidArgument:
-        raise
-    except ValueError as error:
-        raise InvalidArgument(f"the shapes {shapes} do not broadcast") from error
+    return ops.broadcast_dims(*map(lengths, shapes))
 
 
 def broadcast_to(x: Any, /, shape: int | Sequence[int], subok: bool = False) -> Array:
@@ -173,7 +168,7 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
     transpose (A3). `x.T`, `x.mT`, `swapaxes` and the like are this function too.
     """
     a = asarray(x)
-    order = tuple(one_axis(a, d) for d in axes)
+    order = tuple(one_axis(a, d) for d in integers("axes", axes))
     if current_profile().transpose == "move_bits" and len(set(order)) == len(order) == a.ndim:
         return a._like(a._data.transpose(order))
     return Array(ops.apply("transpose", [a.bits], dimensions=order))
@@ -241,16 +236,18 @@ def flipud(m: Any) -> Array:
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """The array turned by k right angles, from the first of two axes to the second."""
     a = asarray(m)
-    if len(axes) != 2 or len(reduced_axes(a, tuple(axes))) != 2:
+    plane = integers("axes", axes)
+    (turns,) = integers("k", (k,))
+    if len(plane) != 2 or len(reduced_axes(a, plane)) != 2:
         raise InvalidArgument(f"rot90 turns from one axis to another, not {axes}")
-    first, second = axes
+    first, second = plane
     turned = {
         0: lambda: a[...],
         1: lambda: swapaxes(flip(a, second), first, second),
         2: lambda: flip(a, (first, second)),
         3: lambda: flip(swapaxes(a, first, second), second),
     }
-    return turned[k % 4]()
+    return turned[turns % 4]()
 
 
 def roll(x: Any, /, shift: int | Sequence[int], axis: Axis = None) -> Array:
@@ -311,7 +308,8 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: Literal["big", "littl
     x = asarray(a)
     if x.dtype.kind not in ("signed", "unsigned", "bool"):
         raise UnsupportedType(f"packbits of {x.bits.type}: integers or bool are packed")
-    return move_bits(np.packbits, x.bits.data != 0, axis=axis, bitorder=bitorder)
+    truths = Array(ops.Bits(truth(x).bits.data.view(np.uint8), dtypes.uint8))
+    return move_bits(np.packbits, truths, axis=axis, bitorder=bitorder)
 
 
 def unpackbits(

@@ -63,7 +63,8 @@ def _nan_argument(name: str, a: Array, axis: int | None, out: Any, keepdims: boo
     if axis is not None:
         axis = one_axis(a, axis)
     mask = is_not_nan(a)
-    if not np.all(np.any(mask, axis=axis)):
+    length = a.size if axis is None else a.shape[axis]
+    if not length or not np.all(np.any(mask, axis=axis)):
         raise InvalidArgument(f"nan{name} of nothing but NaN, or of no elements, has no value")
     keys = ops.order_keys(a.bits)
     if a.dtype.kind == "complex":
@@ -130,7 +131,7 @@ def sort(
     a = asarray(x).reshape(-1) if axis is None else asarray(x)
     indices = _argsort(a, axis, descending)
     at = 0 if axis is None else one_axis(a, axis)
-    data = a._data[indices] if a.ndim == 1 else np.take_along_axis(a._data, indices, at)
+    data = a._data[indices] if a.ndim == 1 else ops.take_along(a._data, indices, at)
     return Array(ops.Bits(data, a._dtype))
 
 
@@ -180,7 +181,8 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
         shapes = ", ".join(str(c.shape) for c in columns)
         raise InvalidArgument(f"lexsort takes keys of one shape, at least one, not ({shapes})")
     at = one_axis(columns[0], axis)
-    return asarray(np.asarray(np.lexsort([ops.order_keys(c.bits) for c in columns], at), np.int64))
+    blocks = ops.line_blocks(at, *(ops.order_keys(c.bits) for c in columns))
+    return asarray(np.asarray(np.lexsort(blocks, 1).reshape(columns[0].shape), np.int64))
 
 
 def searchsorted(
@@ -218,5 +220,5 @@ def top_k(x: Any, k: int) -> tuple[Array, Array]:
     """
     a = asarray(x)
     order = Array(ops.apply("top_k", [a.bits], k=k))
-    values = np.take_along_axis(a.bits.data, np.asarray(order), -1)
+    values = ops.take_along(a.bits.data, np.asarray(order), -1)
     return Array(ops.Bits(values, a.dtype)), order

@@ -10,6 +10,7 @@ The options are NumPy's own: what `numpy.set_printoptions` sets holds here too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
 from math import copysign, frexp, isfinite
@@ -163,7 +164,7 @@ def format_float_positional(
     >>> format_float_positional(asarray(1 / 3, dtype="float8_e4m3"))
     '0.34'
     """
-    return np.format_float_positional(_number(x, unique), precision, unique, *args, **options)
+    return _formatted(np.format_float_positional, x, precision, unique, *args, **options)
 
 
 def format_float_scientific(
@@ -174,4 +175,13 @@ def format_float_scientific(
     >>> format_float_scientific(asarray(1 / 3, dtype="bfloat16"))
     '3.34e-01'
     """
-    return np.format_float_scientific(_number(x, unique), precision, unique, *args, **options)
+    return _formatted(np.format_float_scientific, x, precision, unique, *args, **options)
+
+
+def _formatted(
+    function: Callable[..., str], x: Any, precision: Any, unique: bool, *args: Any, **options: Any
+) -> str:
+    try:
+        return function(_number(x, unique), precision, unique, *args, **options)
+    except REFUSALS as error:
+        raise refusal(function.__name__, error) from error

@@ -74,12 +74,13 @@ def _host_product(x: Any, y: Any, d: ops.DotDimensions) -> Any:
     free_y = [i for i in range(y.ndim) if i not in d.rhs_batch + d.rhs_contracting]
     batch = [x.shape[i] for i in d.lhs_batch]
     rows, columns = [x.shape[i] for i in free_x], [y.shape[i] for i in free_y]
+    ops.check_dims("a product", (*batch, *rows, *columns))
     depth = math.prod(x.shape[i] for i in d.lhs_contracting)
     left = x.transpose((*d.lhs_batch, *free_x, *d.lhs_contracting))
     right = y.transpose((*d.rhs_batch, *d.rhs_contracting, *free_y))
-    matrices = left.reshape(*batch, math.prod(rows), depth)
+    matrices = left.reshape(math.prod(batch), math.prod(rows), depth)
     with np.errstate(all="ignore"):
-        found = np.matmul(matrices, right.reshape(*batch, depth, math.prod(columns)))
+        found = np.matmul(matrices, right.reshape(math.prod(batch), depth, math.prod(columns)))
     return found.reshape((*batch, *rows, *columns))
 
 
@@ -158,7 +159,7 @@ def _batch(
     what: str, a: Array, b: Array, left: tuple[int, ...], right: tuple[int, ...]
 ) -> tuple[int, ...]:
     try:
-        return np.broadcast_shapes(left, right)
+        return ops.broadcast_dims(left, right)
     except ValueError as error:
         raise InvalidArgument(f"{what}: {a.shape} and {b.shape} do not broadcast") from error
 

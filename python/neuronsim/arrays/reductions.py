@@ -698,7 +698,7 @@ def reduce_window(
     Array([2., 4.], dtype=float32)
     """
     a = asarray(x)
-    if ops.by_name(reducer).identity is None:
+    if not isinstance(reducer, str) or ops.by_name(reducer).identity is None:
         raise InvalidArgument(f"{reducer} is no reducer: add, multiply, maximum and minimum are")
     start = identity(reducer, a.dtype) if initial is None else asarray(initial, a.dtype)
     attributes = {"window": tuple(window), "reducer": reducer}

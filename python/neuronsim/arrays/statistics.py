@@ -113,8 +113,8 @@ def _by_places(
     axes = reduced_axes(a, axis)
     kept = [d for d in range(a.ndim) if d not in axes]
     n = math.prod(a.shape[d] for d in axes)
-    lines = a.bits.data.transpose([*kept, *axes]).reshape([*(a.shape[d] for d in kept), n])
-    rows = sort(Array(ops.Bits(lines, a.dtype)))
+    lines = Array(ops.Bits(a.bits.data.transpose([*kept, *axes]), a.dtype))
+    rows = sort(lines.reshape((*(a.shape[d] for d in kept), n)))
     if n == 0:
         rows = broadcast_to(asarray(math.nan, float_array(a).dtype), (*rows.shape[:-1], 1))
     numbers = np.count_nonzero(is_not_nan(rows), axis=-1)
@@ -309,6 +309,8 @@ def histogram_bin_edges(
     `bins` is their number, or "sqrt", "sturges" or "rice", or an ascending array of edges, which stays.
     """
     a = asarray(a)
+    if a.dtype.kind == "complex":
+        raise UnsupportedType("a histogram of complex numbers: they have no order")
     if isinstance(bins, str):
         if bins not in _BIN_COUNTS:
             raise InvalidArgument(
@@ -375,7 +377,7 @@ def histogram(
 def _bins(x: Array, edges: Array) -> tuple[_Integers, npt.NDArray[np.bool_]]:
     """The bin of each element, and whether there is one."""
     behind = searchsorted(edges, x, side="right").bits.data
-    inside = (behind > 0) & (searchsorted(edges, x).bits.data < edges.size)
+    inside = (behind > 0) & (searchsorted(edges, x).bits.data < edges.size) & (edges.size > 1)
     return np.minimum(behind, edges.size - 1) - 1, inside
 
 
@@ -408,10 +410,12 @@ def histogramdd(
         points = atleast_2d(sample)
         lines = [points[:, d] for d in np.arange(points.shape[-1])]
     else:
-        lines = [asarray(v) for v in sample]
+        lines = [asarray(v) for v in sample] if np.iterable(sample) else []
     if not lines or any(v.ndim != 1 or v.size != lines[0].size for v in lines):
         raise InvalidArgument("histogramdd takes a matrix of points, or as many numbers for each axis")
-    each = [bins] * len(lines) if isinstance(bins, int | np.integer) else [*bins]
+    each = [*bins] if np.iterable(bins) else [bins] * len(lines)
+    if not (range is None or np.iterable(range)):
+        raise UnsupportedType(f"histogramdd: a sequence of ranges, not {range!r}")
     ranges = [None] * len(lines) if range is None else [*range]
     if len(each) != len(lines) or len(ranges) != len(lines):
         raise InvalidArgument(f"histogramdd: bins and range are for {len(lines)} axes")

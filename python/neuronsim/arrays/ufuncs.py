@@ -5,6 +5,8 @@ accumulate, outer, at and reduceat; and NumPy's protocol for its own.
 from __future__ import annotations
 
 import inspect
+import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,14 @@ from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
 from neuronsim.arrays.methods import function_named
 from neuronsim.arrays.reductions import chosen
 from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast
-from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType, nearest
+from neuronsim.errors import (
+    REFUSALS,
+    InvalidArgument,
+    InvalidIndex,
+    UnsupportedType,
+    nearest,
+    refusal,
+)
 from neuronsim.profiles import profile_variable
 
 # The reductions and cumulative functions that are functions of their own.
@@ -215,7 +224,9 @@ class Ufunc(_core.Elementwise):
 
         def in_lines(data: npt.NDArray[Any]) -> npt.NDArray[Any]:
             moved = data.transpose(*reduced, *kept)
-            return moved.reshape(-1, *moved.shape[len(reduced) :])
+            # The length said, since of no elements -1 is no length.
+            length = math.prod(moved.shape[: len(reduced)])
+            return moved.reshape(length, *moved.shape[len(reduced) :])
 
         lines, mask = in_lines(a.bits.data), None
         if start is not None:
@@ -275,7 +286,10 @@ class Ufunc(_core.Elementwise):
         data = target.bits.data
         if not data.flags.writeable:
             raise InvalidArgument(f"the array {target.bits.type} is read-only: write into a copy of it")
-        places = np.asarray(np.arange(data.size).reshape(data.shape)[_host_index(indices)])
+        try:
+            places = np.asarray(np.arange(data.size).reshape(data.shape)[_host_index(indices)])
+        except REFUSALS as error:
+            raise refusal(f"{self.__name__}.at of {target.bits.type}", error) from error
         operands = []
         if b is not None:
             other = asarray(b, weak_type(b, target.dtype)) if is_weak(b) else asarray(b)
@@ -307,8 +321,8 @@ class Ufunc(_core.Elementwise):
         self._check_pairs("reduceat")
         a = asarray(x)
         axis = one_axis(a, axis)
-        starts = np.asarray(indices)
-        if starts.ndim != 1 or starts.dtype.kind not in "iu":
+        starts = asarray(indices)
+        if starts.ndim != 1 or (starts.size and starts.dtype.kind not in ("signed", "unsigned")):
             raise InvalidArgument(f"{self.__name__}.reduceat takes a line of integers, not {indices!r}")
         n = a.shape[axis]
         if not all(0 <= i < n for i in starts.tolist()):
@@ -316,14 +330,15 @@ class Ufunc(_core.Elementwise):
                 f"{self.__name__}.reduceat: an index of {starts} is outside {n} elements"
             )
         parts = []
-        for start, stop in zip(starts.tolist(), [*starts.tolist()[1:], n], strict=True):
+        for start, stop in itertools.pairwise([*starts.tolist(), n]):
             lines = np.moveaxis(a.bits.data, axis, 0)[start : max(stop, start + 1)]
             part = Array(ops.Bits(lines, a.dtype))
             # One element is itself: it does not meet the identity.
             alone = len(part) == 1
             parts.append(self.accumulate(part, 0, dtype)[0] if alone else self.reduce(part, 0, dtype))
         if not parts:
-            return _written(out, Array(ops.Bits(a.bits.data.take([], axis), a.dtype)))
+            none = Array(ops.Bits(a.bits.data.take(np.empty(0, np.intp), axis), a.dtype))
+            return self.accumulate(none, axis, dtype, out)
         found = np.stack([p.bits.data for p in parts], axis)
         return _written(out, Array(ops.Bits(found, parts[0].dtype)))
 
@@ -391,7 +406,7 @@ def _written(
             return result
         chosen = asarray(where)
         try:
-            dims = np.broadcast_shapes(result.shape, chosen.shape)
+            dims = ops.broadcast_dims(result.shape, chosen.shape)
         except ValueError as error:
             raise InvalidArgument(f"{result.bits.type}, where {chosen.shape}: {error}") from error
         out = Array(ops.Bits(np.zeros(dims, result.dtype.storage), result.dtype))

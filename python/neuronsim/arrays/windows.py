@@ -62,7 +62,7 @@ def i0(x: Any) -> Array:
     a = asarray(x)
     if a.dtype.kind == "complex":
         raise InvalidArgument(f"i0 of {a.dtype.name}: a real type is needed")
-    wide = a.astype("float64").bits.data
+    wide = a.astype("float64").bits.data.reshape(-1)
     return asarray(
         np.i0(wide).reshape(a.shape), a.dtype if a.dtype.kind == "float" else default_dtype()
     )

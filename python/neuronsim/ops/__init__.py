@@ -41,7 +41,7 @@ from neuronsim.ops.observation import (
     rounds_sums,
     statistics,
 )
-from neuronsim.ops.order import order_keys
+from neuronsim.ops.order import line_blocks, order_keys, take_along
 from neuronsim.ops.products import (
     ACCUMULATE_TYPES,
     NO_FUSION,
@@ -98,7 +98,9 @@ from neuronsim.ops.rows import (
     ScatterDimensions,
     Setting,
     WindowDimension,
+    broadcast_dims,
     by_name,
+    check_dims,
 )
 from neuronsim.ops.table import FUNCTIONS_OF_FLOATS, OPCODES, by_opcode
 from neuronsim.ops.windows import MAX_WINDOW, record_reduce_window
@@ -148,8 +150,10 @@ __all__ = [
     "accumulation",
     "algorithm_attributes",
     "apply",
+    "broadcast_dims",
     "by_name",
     "by_opcode",
+    "check_dims",
     "check_elementwise",
     "composes_in_core",
     "computation_program",
@@ -170,6 +174,7 @@ __all__ = [
     "is_elementwise",
     "is_host",
     "is_judged",
+    "line_blocks",
     "lower",
     "moves_bits",
     "numbers",
@@ -189,6 +194,7 @@ __all__ = [
     "run_tile_program",
     "statistics",
     "step_tiles",
+    "take_along",
     "tile_program",
     "transpose_on_tensor_engine",
     "truncate_int64",

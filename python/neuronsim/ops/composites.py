@@ -14,7 +14,17 @@ from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType, warn
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.programs import core_code, count_outside_range, empty, is_host, outside_range_warning
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting, by_name, check_axes
+from neuronsim.ops.rows import (
+    ArrayType,
+    Attributes,
+    Bits,
+    BitsArray,
+    Op,
+    Setting,
+    broadcast_dims,
+    by_name,
+    check_axes,
+)
 from neuronsim.profiles import Profile
 
 # What a composite takes beside x: terms as long as a row, or statistics of each channel and such terms.
@@ -67,7 +77,7 @@ class ArraySteps:
     def __call__(self, name: str, *operands: Bits | float) -> Bits:
         op = by_name(name)
         values = [x if isinstance(x, Bits) else self.number(x) for x in operands]
-        dims = np.broadcast_shapes(*(x.data.shape for x in values))
+        dims = broadcast_dims(*(x.data.shape for x in values))
         values = [Bits(np.broadcast_to(x.data, dims), x.dtype) for x in values]
         result = op.infer_array([x.type for x in values], {})
         self.outside += count_outside_range(op, values, self.setting.profile)

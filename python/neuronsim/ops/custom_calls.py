@@ -19,6 +19,7 @@ from neuronsim import dtypes
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType, nearest
 from neuronsim.ops.composites import ArraySteps, evaluate_composite, infer_by_rows, run_formula
 from neuronsim.ops.elementwise import converted
+from neuronsim.ops.order import take_along
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,
@@ -253,7 +254,7 @@ def evaluate_neuron_top_k(
     assert not isinstance(result, ArrayType)
     row = by_name("top_k")
     order = row.evaluate_array(operands, attributes, result[1]._replace(dtype=dtypes.int64), setting)
-    return np.take_along_axis(x.data, order, axis=-1), order.astype(result[1].dtype.storage)
+    return take_along(x.data, order, -1), order.astype(result[1].dtype.storage)
 
 
 # ---- resizing: N, height, width, C -------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import _core
+from neuronsim.errors import InvalidArgument
 from neuronsim.ops.computations import (
     ScalarComputation,
     computation_program,
@@ -16,7 +17,7 @@ from neuronsim.ops.computations import (
     is_on_host,
 )
 from neuronsim.ops.programs import empty
-from neuronsim.ops.rows import ArrayType, Bits, BitsArray, Setting, WindowDimension
+from neuronsim.ops.rows import MAX_AXES, ArrayType, Bits, BitsArray, Setting, WindowDimension
 
 # A step of a fold on arrays: the accumulators and the elements give the new accumulators.
 FoldStep = Callable[[Sequence[BitsArray], Sequence[BitsArray]], Sequence[BitsArray]]
@@ -76,6 +77,8 @@ def window_elements(
     """For each position of the windows, row-major: which outputs have an element there (R4), and its
     place along each axis of the operand.
     """
+    if len(shape) == MAX_AXES:
+        raise InvalidArgument(f"windows on the host over {len(shape)} axes: NumPy takes one index less")
     axes = []
     for d, n, size in zip(window, shape, outputs, strict=True):
         origin = np.arange(size) * d.stride - d.padding[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -58,6 +59,8 @@ def infer_top_k(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayT
     dims, k = operands[0].dims, attributes["k"]
     if not dims or type(k) is not int or not 0 <= k <= dims[-1]:
         raise InvalidArgument(f"{operands[0]} has no {k} largest along its last axis")
+    if operands[0].dtype.kind == "complex":
+        raise UnsupportedType(f"top-k of {operands[0]}: complex numbers have no TOTALORDER")
     return ArrayType(dtypes.int64, (*dims[:-1], k))
 
 
@@ -110,22 +113,41 @@ def evaluate_argument(
 def evaluate_argsort(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    return order_keys(operands[0]).argsort(axis=attributes["axis"], kind="stable")
+    (keys,) = line_blocks(attributes["axis"], order_keys(operands[0]))
+    return keys.argsort(axis=1, kind="stable").reshape(result.dims)
+
+
+def take_along(data: BitsArray, indices: BitsArray, axis: int) -> BitsArray:
+    """NumPy's take_along_axis of arrays of one shape but for that axis."""
+    lines, places = line_blocks(axis, data, indices)
+    return np.take_along_axis(lines, places, 1).reshape(indices.shape)
+
+
+def line_blocks(axis: int, *arrays: BitsArray) -> list[BitsArray]:
+    """Arrays whose axes before and behind `axis` are one each: some of NumPy's functions take 32 axes
+    only, and it indexes by 63 arrays.
+    """
+    at = axis % arrays[0].ndim
+    dims = arrays[0].shape
+    before, behind = math.prod(dims[:at]), math.prod(dims[at + 1 :])
+    return [x.reshape(before, x.shape[at], behind) for x in arrays]
 
 
 def _first_indices(x: Bits, k: int, *, largest: bool) -> BitsArray:
     """Those of the first k elements in TOTALORDER, equal ones by index."""
     keys = order_keys(x, nan_last=False)
     keys = ~keys if largest else keys  # in the opposite order
+    dims = (*keys.shape[:-1], k)
     if k == 0:
-        return np.zeros((*keys.shape[:-1], 0), np.int64)
+        return np.zeros(dims, np.int64)
+    keys = keys.reshape(math.prod(dims[:-1]), keys.shape[-1])
     last = np.partition(keys, k - 1, axis=-1)[..., k - 1 : k]
     before, ties = keys < last, keys == last
     room = k - np.count_nonzero(before, axis=-1, keepdims=True)
     chosen = before | (ties & (np.cumsum(ties, axis=-1) <= room))
-    indices = np.nonzero(chosen)[-1].reshape((*keys.shape[:-1], k))
-    order = np.argsort(np.take_along_axis(keys, indices, -1), axis=-1, kind="stable")
-    return np.take_along_axis(indices, order, -1)
+    indices = np.nonzero(chosen)[-1].reshape(len(keys), k)
+    order = np.argsort(np.take_along_axis(keys, indices, 1), axis=1, kind="stable")
+    return np.take_along_axis(indices, order, 1).reshape(dims)
 
 
 def evaluate_top_k(
@@ -139,7 +161,7 @@ def evaluate_topk(
 ) -> Data:
     (x,) = operands
     order = _first_indices(x, attributes["k"], largest=attributes["largest"])
-    return np.take_along_axis(x.data, order, -1), order.astype(np.int32)
+    return take_along(x.data, order, -1), order.astype(np.int32)
 
 
 def evaluate_sort(
@@ -153,7 +175,7 @@ def evaluate_sort(
     else:
         program = computation_program(comparator, setting.profile)
         order = _core.sort(program, [x.data for x in moved])
-    sorted_arrays = (np.take_along_axis(x.data, order, -1) for x in moved)
+    sorted_arrays = (take_along(x.data, order, -1) for x in moved)
     found = tuple(np.moveaxis(a, -1, axis) for a in sorted_arrays)
     return found[0] if isinstance(result, ArrayType) else found
 

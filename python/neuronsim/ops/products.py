@@ -36,6 +36,7 @@ from neuronsim.ops.rows import (
     Setting,
     WindowDimension,
     check_axes,
+    check_dims,
 )
 from neuronsim.ops.windows import check_window
 from neuronsim.profiles import Profile
@@ -56,10 +57,7 @@ def _dot_type(lhs: ArrayType, rhs: ArrayType, d: DotDimensions, dtype: DType | N
     free_rhs = (n for i, n in enumerate(rhs.dims) if i not in d.rhs_contracting + d.rhs_batch)
     batch = tuple(lhs.dims[i] for i in d.lhs_batch)
     dims = (*batch, *free_lhs, *free_rhs)
-    if math.prod(dims) > MAX_ELEMENTS:
-        raise InvalidArgument(
-            f"dot of {lhs} and {rhs}: the result would have {math.prod(dims)} elements"
-        )
+    check_dims(f"dot of {lhs} and {rhs}", dims)
     return ArrayType(_product_type("dot", lhs.dtype, rhs.dtype, dtype), dims)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -281,7 +282,33 @@ def sole_axis(attributes: Attributes, rank: int) -> int:
     return axes[0]
 
 
+MAX_AXES = 64  # NumPy's
 MAX_ELEMENTS = 1 << 62  # so that no place in an array leaves 64 bits
+
+
+def check_dims(what: str, dims: Sequence[int]) -> None:
+    """Raises InvalidArgument for dimensions that no array has."""
+    if len(dims) > MAX_AXES:
+        raise InvalidArgument(f"{what}: {len(dims)} axes, and an array has {MAX_AXES} at most")
+    if math.prod(dims) > MAX_ELEMENTS:
+        raise InvalidArgument(f"{what}: the result would have {math.prod(dims)} elements")
+
+
+def broadcast_dims(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions that arrays of these shapes broadcast to. NumPy's arrays have up to 64 axes, and
+    its own function of this meaning takes 32.
+
+    >>> broadcast_dims((2, 1), (3,))
+    (2, 3)
+    """
+    found = [1] * max(map(len, shapes), default=0)
+    for shape in shapes:
+        for axis, n in enumerate(shape, len(found) - len(shape)):
+            if n != 1 and found[axis] not in (1, n):
+                raise InvalidArgument(f"the shapes {', '.join(map(str, shapes))} do not broadcast")
+            found[axis] = n if n != 1 else found[axis]
+    check_dims(f"the shape {tuple(found)}", found)
+    return tuple(found)
 
 
 OPS: dict[str, Op] = {}
