@@ -50,7 +50,9 @@ def _transform(
         )
     wide = complex_type(a.dtype)
     dtype = real_type(wide) if name in _TO_REAL_NUMBERS else wide
-    found = rounded(on_host(name, getattr(np.fft, name), a, norm=norm, **options), dtype)
+    exact = on_host(name, getattr(np.fft, name), a, norm=norm, **options)
+    # Of no elements, padded with zeros, NumPy's inverse transforms to real numbers are undefined.
+    found = rounded(exact if a.size else np.zeros_like(exact), dtype)
     return found if out is None else write(out, found)
 
 
