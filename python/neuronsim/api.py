@@ -48,6 +48,7 @@ from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.cache import cached_flags
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module
+from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import (
     Profile,
@@ -467,6 +468,7 @@ def tune(
     target: str = "trn1",
     profile: Profile | None = None,
     threads: int | None = None,
+    trips: Trips = None,
     progress: Progress | None = None,
 ) -> TuneResult:
     """Measure the vendor's ladder of settings on data and recommend a rung.
@@ -475,7 +477,9 @@ def tune(
     may be `x`), plus optional `labels`; the leading axis is samples. `metric` is "top1" (needs labels)
     or "relative_error"; the default is the first that the data allow. The recommended rung has the
     lowest estimated time among those whose metric is within `tolerance` of float32's: for top1 the
-    accuracy lost, for relative_error the relative Frobenius error itself.
+    accuracy lost, for relative_error the relative Frobenius error itself, of each floating output, and
+    of each other output the share of elements that differ. Loops whose trips are not known from the
+    module are estimated with `trips`, one number for all or by their names ("*" for all others).
     Raises NeuronSimError for a model or data that do not fit.
     """
     module = read_model(model)
@@ -501,6 +505,7 @@ def tune(
             tolerance=tolerance,
             release=str(release),
             target=find_target(target),
+            trips=trips,
             progress=progress,
         )
     finally:

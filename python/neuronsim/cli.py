@@ -34,12 +34,15 @@ from neuronsim.executor.report import print_diagnostics, print_timings, total_di
 from neuronsim.executor.run import StepTiming
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.hlo.trip_counts import OTHERS
 from neuronsim.processor import check_environment, set_num_threads
 from neuronsim.program import load as load_program
 from neuronsim.targets import SAME_CORE, TARGETS, find_release, operators
 from neuronsim.tuning.dataset import load_dataset, run_batches
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
+
+LONGEST_NUMBER = 20  # digits
 
 
 class _Parser(argparse.ArgumentParser):
@@ -89,6 +92,7 @@ def _parser() -> _Parser:
     tune.add_argument(
         "--tolerance", type=float, default=0.01, help="default: 0.01, for top1 one point of accuracy"
     )
+    _add_trips(tune)
     tune.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
     _add_release(tune)
     _add_threads(tune)
@@ -187,6 +191,30 @@ def _add_release(parser: _Parser) -> None:
     parser.add_argument(
         "--target", help=f"{', '.join((*TARGETS, *SAME_CORE))}; default: {api.DEFAULT_TARGET}"
     )
+
+
+def _add_trips(parser: _Parser) -> None:
+    parser.add_argument(
+        "--trips",
+        action="append",
+        default=[],
+        metavar="[LOOP=]N",
+        help="trips of loops that do not count to a constant; default: their bound, or 1",
+    )
+
+
+def _trips(options: argparse.Namespace) -> dict[str, int]:
+    """The numbers of --trips by the loops' names; without a name it is that of all others."""
+    found: dict[str, int] = {}
+    for text in options.trips:
+        name, _, number = text.rpartition("=")
+        if not number.isascii() or not number.isdecimal() or len(number) > LONGEST_NUMBER:
+            raise InvalidArgument(f"--trips is a number of trips, or LOOP=N, not {text[:80]!r}")
+        if found.setdefault(name or OTHERS, int(number)) != int(number):
+            raise InvalidArgument(
+                f"--trips says {found[name or OTHERS]} and {text[:80]}: give one of them"
+            )
+    return found
 
 
 def _add_threads(parser: _Parser) -> None:
@@ -359,6 +387,7 @@ def _tune(options: argparse.Namespace) -> None:
             sdk=_version(options),
             target=api.DEFAULT_TARGET if options.target is None else options.target,
             threads=options.threads,
+            trips=_trips(options),
             progress=progress,
         )
     if options.json == "-":

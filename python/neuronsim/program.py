@@ -44,6 +44,7 @@ from neuronsim.executor.run import (
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.profiles import (
@@ -172,10 +173,12 @@ class CompiledProgram:
         """
         return self._program.memory
 
-    @property
+    @cached_property
     def weight_bytes(self) -> int:
-        """Bytes of the constants as the program keeps them."""
-        return self._program.constant_bytes
+        """Bytes of the weights: of the model's constants of at least one dimension, each once in each
+        type in which the program reads it. What it takes here is in `memory`.
+        """
+        return weight_bytes(self._module)
 
     def __call__(
         self,

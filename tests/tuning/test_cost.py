@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from neuronsim import api, dtypes
@@ -9,9 +10,11 @@ from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.parse import from_text
 from neuronsim.ops import ConvolutionDimensions, DotDimensions, WindowDimension
 from neuronsim.targets import TARGETS
 from neuronsim.tuning.cost import Estimate, estimate
+from neuronsim.tuning.ladder import LADDER
 
 F32, BF16, F16 = dtypes.float32, dtypes.bfloat16, dtypes.float16
 TENSOR, VECTOR, SCALAR, GPSIMD = 2.8e9, 1.12e9, 1.4e9, 1.4e9
@@ -238,3 +241,276 @@ def test_the_host_has_no_cost() -> None:
     y = Instruction("y", "tanh", x.shape, ("x",))
     module = Module("small", "main", (Computation("main", (x, y), "y"),))
     assert estimate(module, 10**9, TARGETS["host"]) == Estimate(0.0, {}, 0.0)
+
+
+# ---- loops, branches and what is applied to elements ---------------------------------------------
+
+T, B, I, H = 12, 8, 24, 32
+
+
+def literal(rows: int, columns: int, seed: int) -> str:
+    values = np.random.default_rng(seed).integers(-9, 9, (rows, columns)) / 8
+    return "{ " + ", ".join("{ " + ", ".join(map(str, row)) + " }" for row in values) + " }"
+
+
+WEIGHTS = f"""
+  v = f32[{I},{H}] constant({literal(I, H, 0)})
+  w = f32[{H},{H}] constant({literal(H, H, 1)})"""
+
+
+def cell(x: str, h: str, n: str) -> str:
+    """A step of a gated recurrence; `x` is the line that gives the step's input."""
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    return f"""
+  s{n} = f32[1,{B},{I}] {x}
+  x{n} = f32[{B},{I}] reshape(s{n})
+  a{n} = f32[{B},{H}] dot(x{n}, v), {dims}
+  b{n} = f32[{B},{H}] dot({h}, w), {dims}
+  c{n} = f32[{B},{H}] add(a{n}, b{n})
+  z{n} = f32[{B},{H}] logistic(c{n})
+  t{n} = f32[{B},{H}] tanh(c{n})
+  d{n} = f32[{B},{H}] subtract(t{n}, {h})
+  e{n} = f32[{B},{H}] multiply(z{n}, d{n})
+  h{n} = f32[{B},{H}] add(e{n}, {h})
+  y{n} = f32[1,{B},{H}] reshape(h{n})"""
+
+
+def unrolled() -> Module:
+    steps, h = "", "start"
+    for n in range(T):
+        steps += cell(f"slice(x), slice={{[{n}:{n + 1}],[0:{B}],[0:{I}]}}", h, str(n))
+        h = f"h{n}"
+    ys = ", ".join(f"y{n}" for n in range(T))
+    return from_text(f"""HloModule unrolled
+ENTRY main {{
+  x = f32[{T},{B},{I}] parameter(0){WEIGHTS}
+  zero = f32[] constant(0)
+  start = f32[{B},{H}] broadcast(zero), dimensions={{}}{steps}
+  ROOT y = f32[{T},{B},{H}] concatenate({ys}), dimensions={{0}}
+}}""")
+
+
+def scanned(*, sunk: bool) -> Module:
+    """The same as a loop, whose weights stand in its body or are passed on by it."""
+    types = ["s32[]", f"f32[{B},{H}]", f"f32[{T},{B},{H}]", f"f32[{T},{B},{I}]"]
+    types += [] if sunk else [f"f32[{I},{H}]", f"f32[{H},{H}]"]
+    shape = f"({', '.join(types)})"
+    names = ["i", "h", "ys", "x", *([] if sunk else ["v", "w"])]
+    parts = [f"{n} = {t} get-tuple-element(p), index={k}" for k, (n, t) in enumerate(zip(names, types))]
+    body = cell(f"dynamic-slice(x, i, null, null), dynamic_slice_sizes={{1,{B},{I}}}", "h", "0")
+    return from_text(f"""HloModule scanned
+body {{
+  p = {shape} parameter(0)
+  {chr(10).join(parts)}{WEIGHTS if sunk else ""}
+  null = s32[] constant(0)
+  one = s32[] constant(1){body}
+  us = f32[{T},{B},{H}] dynamic-update-slice(ys, y0, i, null, null)
+  next = s32[] add(i, one)
+  ROOT r = {shape} tuple(next, h0, us, x{"" if sunk else ", v, w"})
+}}
+condition {{
+  p = {shape} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant({T})
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+ENTRY main {{
+  x = f32[{T},{B},{I}] parameter(0){"" if sunk else WEIGHTS}
+  zero = f32[] constant(0)
+  start = f32[{B},{H}] broadcast(zero), dimensions={{}}
+  empty = f32[{T},{B},{H}] broadcast(zero), dimensions={{}}
+  null = s32[] constant(0)
+  given = {shape} tuple(null, start, empty, x{"" if sunk else ", v, w"})
+  loop = {shape} while(given), condition=condition, body=body
+  ROOT y = f32[{T},{B},{H}] get-tuple-element(loop), index=2
+}}""")
+
+
+@pytest.mark.parametrize("sunk", [True, False], ids=["weights in the body", "weights passed on"])
+@pytest.mark.parametrize(("auto_cast", "cast_type"), LADDER)
+def test_a_loop_and_its_unrolled_form_have_one_time_and_the_same_weights(
+    auto_cast: str, cast_type: str, sunk: bool
+) -> None:
+    policy = neuron_policy(auto_cast, cast_type)  # type: ignore[arg-type]
+    found = []
+    for module in (scanned(sunk=sunk), unrolled()):
+        program = api.compile(module, plan=make_plan(module, policy))
+        size = program.weight_bytes
+        found.append((size, estimate(program.module, size, TRN1)))
+    (loop_bytes, loop), (bytes_, straight) = found
+    narrow = {"bf16": 2, "fp16": 2}.get(cast_type, 4) if auto_cast != "none" else 4
+    assert loop_bytes == bytes_ == narrow * (I * H + H * H)
+    assert loop.seconds == pytest.approx(straight.seconds, rel=0.02)
+    for engine, seconds in straight.by_engine.items():
+        assert loop.by_engine[engine] == pytest.approx(seconds, rel=0.1)
+    assert [(found.trips, found.evidence) for found in loop.loops] == [(T, "known")]
+
+
+def loop_of(body: str, trips: int) -> str:
+    """A module of a loop whose body gives y of x."""
+    shape = "(s32[], f32[128,1000])"
+    return f"""HloModule loop
+body {{
+  p = {shape} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[128,1000] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  {body}
+  ROOT r = {shape} tuple(next, y)
+}}
+condition {{
+  p = {shape} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant({trips})
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+ENTRY main {{
+  x = f32[128,1000] parameter(0)
+  null = s32[] constant(0)
+  given = {shape} tuple(null, x)
+  loop = {shape} while(given), condition=condition, body=body
+  ROOT z = f32[128,1000] get-tuple-element(loop), index=1
+}}"""
+
+
+def test_a_loops_body_counts_in_every_trip_and_its_counter_is_the_sequencers() -> None:
+    found = estimate(from_text(loop_of("y = f32[128,1000] tanh(x)", 30)), 0, TRN1)
+    assert found.by_engine == {"scalar": pytest.approx(30 * 1100 / SCALAR, rel=1e-12)}
+    none = estimate(from_text(loop_of("y = f32[128,1000] tanh(x)", 0)), 0, TRN1)
+    assert none.seconds == 0.0
+
+
+def test_trips_that_are_not_known_are_those_that_are_given() -> None:
+    text = loop_of("y = f32[128,1000] tanh(x)", 30).replace(
+        "n = s32[] constant(30)",
+        "x = f32[128,1000] get-tuple-element(p), index=1\n"
+        "  s = f32[1,1] slice(x), slice={[0:1],[0:1]}\n"
+        "  f = f32[] reshape(s)\n"
+        "  n = s32[] convert(f)",
+    )
+    module = from_text(text)
+    one, ten = (estimate(module, 0, TRN1, t) for t in (None, 10))
+    assert ten.by_engine["scalar"] == pytest.approx(10 * one.by_engine["scalar"], rel=1e-12)
+    assert (one.loops[0].evidence, ten.loops[0].evidence) == ("assumed", "given")
+    assert "vector" in one.by_engine  # its condition computes with data
+
+
+def test_what_a_loop_does_not_change_leaves_it() -> None:
+    # iota hangs on nothing, its convert on that alone: both run once.
+    invariant = """k = s32[128,1000] iota(), iota_dimension=1
+  f = f32[128,1000] convert(k)
+  y = f32[128,1000] add(x, f)"""
+    found = estimate(from_text(loop_of(invariant, 30)), 0, TRN1)
+    assert found.by_engine == {
+        "gpsimd": pytest.approx((150 + 1000) / GPSIMD, rel=1e-12),
+        "vector": pytest.approx((30 * 2100 + 1100) / VECTOR, rel=1e-12),
+    }
+
+
+BRANCH = """HloModule branches
+cheap {{ a = f32[128,1000] parameter(0)  ROOT b = f32[128,1000] negate(a) }}
+dear {{ a = f32[128,1000] parameter(0)  b = f32[128,1000] tanh(a)  ROOT c = f32[128,1000] tanh(b) }}
+ENTRY main {{
+  p = s32[] parameter(0)
+  x = f32[128,1000] parameter(1)
+  ROOT y = f32[128,1000] conditional(p, x, x), branch_computations={{{}}}
+}}"""
+
+
+@pytest.mark.parametrize("branches", ["cheap, dear", "dear, cheap"])
+def test_a_conditional_takes_its_dearest_branch(branches: str) -> None:
+    found = estimate(from_text(BRANCH.format(branches)), 0, TRN1)
+    assert found.by_engine == {"scalar": pytest.approx(2 * 1100 / SCALAR, rel=1e-12)}
+    assert found.conditionals == ("y",)
+
+
+SCALARS = """HloModule applied
+most { a = f32[] parameter(0)  b = s32[] parameter(1)  c = f32[] parameter(2)  d = s32[] parameter(3)
+  e = pred[] compare(a, c), direction=GT
+  f = f32[] select(e, a, c)
+  g = s32[] select(e, b, d)
+  ROOT t = (f32[], s32[]) tuple(f, g) }
+less { a = f32[] parameter(0)  b = f32[] parameter(1)  c = s32[] parameter(2)  d = s32[] parameter(3)
+  ROOT e = pred[] compare(a, b), direction=LT }
+more { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=GE }
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+set { a = f32[] parameter(0)  ROOT b = f32[] parameter(1) }
+wave { a = f32[] parameter(0)  s = f32[] sine(a)  ROOT b = f32[] multiply(s, a) }
+ENTRY main {
+  x = f32[128,1024] parameter(0)
+  k = s32[128,1024] parameter(1)
+  z = f32[] parameter(2)
+  n = s32[] parameter(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "engine", "cycles"),
+    [
+        # compare and the two selects, on 1024 elements of a partition.
+        (
+            "ROOT y = (f32[128], s32[128]) reduce(x, k, z, n), dimensions={1}, to_apply=most",
+            *("vector", 3 * 2048),
+        ),
+        # 10 rounds of a merge sort of 1024.
+        (
+            "ROOT y = (f32[128,1024], s32[128,1024]) sort(x, k), dimensions={1}, to_apply=less",
+            *("gpsimd", 10 * 2048),
+        ),
+        ("ROOT y = f32[128,1024] map(x), dimensions={0,1}, to_apply=wave", "vector", 1024 + 2048),
+        # Overlapping windows read each element four times, and give 1021.
+        (
+            "ROOT y = f32[128,1021] reduce-window(x, z), window={size=1x4}, to_apply=add",
+            *("vector", 4 * 1021),
+        ),
+        # Each of 256 windows of 4 compares its elements, and scatters one.
+        (
+            "s = f32[128,256] parameter(4)\n  ROOT y = f32[128,1024] select-and-scatter(x, s, z), "
+            "window={size=1x4 stride=1x4}, select=more, scatter=add",
+            *("gpsimd", 2 * 4 * 256 + 2 * 256),
+        ),
+        (
+            "j = s32[64,1] parameter(4)\n  u = f32[64,1024] parameter(5)\n  ROOT y = f32[128,1024] "
+            "scatter(x, j, u), update_window_dims={1}, inserted_window_dims={0}, "
+            "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=set",
+            *("gpsimd", 512),
+        ),
+        ("ROOT y = (f32[128,8], s32[128,8]) topk(x), k=8, largest=true", "gpsimd", 1024),
+        (
+            "ROOT y = (f32[128,1024], f32[128,1024]) all-reduce(x, x), to_apply=add",
+            *("gpsimd", 2 * 2048),
+        ),
+    ],
+    ids=lambda v: v.split("to_apply")[0][-40:] if isinstance(v, str) else "",
+)  # fmt: skip
+def test_what_is_applied_to_elements_costs_each_of_its_operations(
+    lines: str, engine: str, cycles: int
+) -> None:
+    found = estimate(from_text(f"{SCALARS}  {lines}\n}}"), 0, TRN1)
+    clock = {"vector": VECTOR, "gpsimd": GPSIMD}[engine]
+    assert found.by_engine == {engine: pytest.approx((100 + cycles) / clock, rel=1e-12)}
+
+
+def test_a_sort_is_not_free_behind_an_engine() -> None:
+    lines = """e = f32[128,1024] tanh(x)
+  ROOT y = (f32[128,1024], s32[128,1024]) sort(e, k), dimensions={1}, to_apply=less"""
+    assert estimate(from_text(f"{SCALARS}  {lines}\n}}"), 0, TRN1).by_engine["gpsimd"] > 0
+
+
+def test_calls_and_fusions_count_where_they_are() -> None:
+    text = """HloModule called
+wave { a = f32[128,1000] parameter(0)  ROOT b = f32[128,1000] tanh(a) }
+ENTRY main {
+  x = f32[128,1000] parameter(0)
+  y = f32[128,1000] call(x), to_apply=wave
+  ROOT z = f32[128,1000] fusion(y), kind=kLoop, calls=wave
+}"""
+    found = estimate(from_text(text), 0, TRN1)
+    assert found.by_engine == {"scalar": pytest.approx(2 * 1100 / SCALAR, rel=1e-12)}
+
+
+def test_what_nothing_reads_has_no_cost() -> None:
+    x = parameter("x", F32, (128, 1000))
+    dead, y = (Instruction(name, "tanh", x.shape, ("x",)) for name in "dy")
+    assert cost_of(x, dead, y).seconds == pytest.approx(1100 / SCALAR, rel=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from neuronsim import api, dtypes, ops, processor
 from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.parse import from_text
 from neuronsim.tuning.ladder import LADDER, RungResult, TuneResult, recommend
+from neuronsim.tuning.report import print_ladder
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 MODEL = DIGITS / "model.hlo.pb"
@@ -262,3 +266,204 @@ def test_the_host_has_no_speed_up_and_takes_the_smallest_error(data: dict[str, n
     found = api.tune(MODEL, data, target="host")
     assert {r.estimated_speedup for r in found.rungs} == {1.0}
     assert found.recommended == "none"
+
+
+# ---- several outputs -----------------------------------------------------------------------------
+
+OUTPUTS = """HloModule outputs
+first {{ a = f32[] parameter(0)  c = s32[] parameter(1)  b = f32[] parameter(2)  d = s32[] parameter(3)
+  e = pred[] compare(a, b), direction=GT
+  f = f32[] select(e, a, b)
+  g = s32[] select(e, c, d)
+  ROOT t = (f32[], s32[]) tuple(f, g) }}
+ENTRY main {{
+  x = f32[16,64] parameter(0)
+  w = f32[64,8] constant({weights})
+  logits = f32[16,8] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  million = f32[] constant(1000000)
+  large = f32[16,8] broadcast(million), dimensions={{}}
+  loss = f32[16,8] add(large, large)
+  low = f32[] constant(-100)
+  null = s32[] constant(0)
+  number = s32[16,8] iota(), iota_dimension=1
+  most = (f32[16], s32[16]) reduce(logits, number, low, null), dimensions={{1}}, to_apply=first
+  class = s32[16] get-tuple-element(most), index=1
+  fifty = s32[] constant(50000)
+  offset = s32[16] broadcast(fifty), dimensions={{}}
+  ids = s32[16] add(class, offset)
+  zero = f32[] constant(0)
+  zeros = f32[16,8] broadcast(zero), dimensions={{}}
+  above = pred[16,8] compare(logits, zeros), direction=GT
+  never = f32[16,8] multiply(zeros, zeros)
+  nan = f32[16,8] divide(never, never)
+  none = f32[16,0] slice(logits), slice={{[0:16],[3:3]}}
+  ROOT r = {shape} tuple({names})
+}}"""
+SHAPES = {
+    **dict.fromkeys(("logits", "loss", "never", "nan"), "f32[16,8]"),
+    "ids": "s32[16]",
+    "above": "pred[16,8]",
+    "none": "f32[16,0]",
+}
+
+
+def tuned(*names: str, **options: Any) -> TuneResult:
+    rng = np.random.default_rng(4)
+    alike = rng.standard_normal((64, 1)) + 0.02 * rng.standard_normal((64, 8))
+    rows = alike.astype(np.float32)  # so that a few classes change under bfloat16
+    weights = "{ " + ", ".join("{ " + ", ".join(map(str, row)) + " }" for row in rows) + " }"
+    shape = f"({', '.join(SHAPES[n] for n in names)})"
+    text = OUTPUTS.format(weights=weights, shape=shape, names=", ".join(names))
+    x = rng.standard_normal((200, 64)).astype(np.float32)
+    return api.tune(from_text(text), {"x": x}, **options)
+
+
+def last(result: TuneResult) -> RungResult:
+    return next(r for r in result.rungs if r.name == "all/bf16")
+
+
+def test_integers_beside_an_output_do_not_change_its_error() -> None:
+    alone, beside = tuned("logits"), tuned("logits", "ids")
+    for one, two in zip(alone.rungs, beside.rungs, strict=True):
+        assert one.relative_error == two.relative_error == two.outputs[0].relative_error
+        assert one.max_error == two.max_error
+    assert last(beside).relative_error == pytest.approx(3e-3, rel=0.5)
+
+
+def test_integers_are_compared_exactly_and_need_the_tolerance_too() -> None:
+    result = tuned("logits", "ids", "above", tolerance=0.01)
+    rung = last(result)
+    logits, ids, above = rung.outputs
+    assert (ids.index, ids.instruction, ids.type) == (1, "ids", "int32[16]")
+    assert ids.relative_error is ids.max_error is logits.differing is None
+    assert ids.error == ids.differing
+    assert ids.differing is not None
+    # Of 200 samples some have another class: each is a difference, however large the number is.
+    assert ids.differing == round(200 * ids.differing) / 200 > 0
+    assert 0 < above.error < 1
+    assert rung.worst_error == max(o.error for o in rung.outputs)
+    strict = tuned("logits", "ids", tolerance=ids.differing / 2)
+    assert strict.recommended_rung.outputs[1].error <= ids.differing / 2
+    loose = tuned("logits", "ids", tolerance=max(ids.differing, logits.error))
+    assert loose.recommended == tuned("logits", tolerance=1.0).recommended
+
+
+def test_a_model_of_integers_alone_has_no_relative_error() -> None:
+    result = tuned("ids", tolerance=0.0)
+    assert {r.relative_error for r in result.rungs} == {r.max_error for r in result.rungs} == {None}
+    assert all(o.error == 0 for o in result.recommended_rung.outputs)
+    assert last(result).worst_error > 0
+    assert result.recommended != "all/bf16"
+
+
+def test_a_large_output_does_not_drown_a_small_one() -> None:
+    alone, beside = tuned("logits"), tuned("loss", "logits")
+    assert last(beside).relative_error == last(alone).relative_error
+    assert last(beside).outputs[0].relative_error < last(alone).relative_error
+    assert beside.recommended == alone.recommended
+
+
+def test_nan_zero_and_empty_outputs_that_float32_has_too_are_no_errors() -> None:
+    result = tuned("nan", "never", "none", tolerance=0.0)
+    for rung in result.rungs:
+        assert [o.error for o in rung.outputs] == [0.0, 0.0, 0.0]
+        assert [o.not_finite for o in rung.outputs] == [200 * 8, 0, 0]
+        assert rung.not_finite == 200 * 8
+
+
+def test_an_output_that_only_float32_has_as_zeros_is_infinitely_wrong() -> None:
+    # 1 + 2^-9 - 1 - 2^-9 is 0 in float32; bfloat16 loses the second term and keeps the fourth.
+    shape = Shape(dtypes.float32, (4, 2))
+    x = Instruction("x", "parameter", shape, (), {"number": 0})
+    low = Instruction("low", "parameter", shape, (), {"number": 1})
+    up = Instruction("up", "add", shape, ("x", "low"))
+    down = Instruction("down", "subtract", shape, ("up", "x"))
+    y = Instruction("y", "subtract", shape, ("down", "low"))
+    module = Module("zeros", "main", (Computation("main", (x, low, up, down, y), "y"),))
+    ones = np.ones((4, 2), np.float32)
+    found = api.tune(module, {"x": ones, "low": ones / 512}, tolerance=1e6)
+    assert (last(found).relative_error, last(found).max_error) == (math.inf, 2.0**-9)
+    assert found.recommended != "all/bf16"
+
+
+def test_complex_outputs_have_errors_of_their_own() -> None:
+    shape = Shape(dtypes.float32, (4, 2))
+    x = Instruction("x", "parameter", shape, (), {"number": 0})
+    e = Instruction("e", "exponential", shape, ("x",))
+    z = Instruction("z", "complex", Shape(dtypes.complex64, (4, 2)), ("x", "e"))
+    module = Module("waves", "main", (Computation("main", (x, e, z), "z"),))
+    values = np.random.default_rng(1).standard_normal((8, 2)).astype(np.float32)
+    found = last(api.tune(module, {"x": values}, target="host"))
+    program = api.compile(module, auto_cast="all", auto_cast_type="bf16", target="host")
+    low = np.concatenate([np.asarray(program(values[n : n + 4])) for n in (0, 4)])
+    exact = np.concatenate(
+        [
+            np.asarray(api.compile(module, auto_cast="none", target="host")(values[n : n + 4]))
+            for n in (0, 4)
+        ]
+    )
+    error = np.linalg.norm((low - exact).astype(np.complex128)) / np.linalg.norm(exact)
+    assert found.relative_error == pytest.approx(error, rel=1e-6)
+    assert found.relative_error > 0
+
+
+# ---- loops ---------------------------------------------------------------------------------------
+
+SAMPLER = """HloModule sampler
+body {
+  p = (s32[], f32[4,2]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[4,2] get-tuple-element(p), index=1
+  y = f32[4,2] tanh(x)
+  z = f32[4,2] exponential(y)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT r = (s32[], f32[4,2]) tuple(next, z)
+}
+condition {
+  p = (s32[], f32[4,2]) parameter(0)
+  x = f32[4,2] get-tuple-element(p), index=1
+  s = f32[1,1] slice(x), slice={[0:1],[0:1]}
+  f = f32[] reshape(s)
+  n = f32[] constant(0.5)
+  ROOT c = pred[] compare(f, n), direction=LT
+}
+ENTRY main {
+  x = f32[4,2] parameter(0)
+  null = s32[] constant(0)
+  given = (s32[], f32[4,2]) tuple(null, x)
+  loop = (s32[], f32[4,2]) while(given), condition=condition, body=body
+  ROOT z = f32[4,2] get-tuple-element(loop), index=1
+}"""
+
+
+def test_what_is_assumed_of_loops_is_in_the_figures_and_can_be_given() -> None:
+    module, x = from_text(SAMPLER), {"x": np.full((4, 2), 0.1, np.float32)}
+    one, ten = (api.tune(module, x, trips=t) for t in (None, {"loop": 10}))
+    assert json.loads(one.to_json())["loops"] == [{"evidence": "assumed", "name": "loop", "trips": 1}]
+    assert json.loads(ten.to_json())["loops"] == [{"evidence": "given", "name": "loop", "trips": 10}]
+    seconds = [r.rungs[0].estimated_seconds for r in (one, ten)]
+    assert 4 < seconds[1] / seconds[0] < 10  # its condition runs once more than its body
+    with pytest.raises(InvalidArgument, match="no loop 'lop'"):
+        api.tune(module, x, trips={"lop": 3})
+
+
+def printed(result: TuneResult) -> str:
+    console = Console(width=100, file=io.StringIO())
+    print_ladder(result, console)
+    assert isinstance(console.file, io.StringIO)
+    return " ".join(console.file.getvalue().split())
+
+
+def test_the_table_says_what_it_assumes_and_lists_every_output() -> None:
+    module, x = from_text(SAMPLER), {"x": np.full((4, 2), 0.1, np.float32)}
+    text = printed(api.tune(module, x))
+    assert "Trips of loops in the estimate: loop 1 assumed" in text
+    assert "--trips N or NAME=N" in text
+    text = printed(tuned("logits", "ids", "nan"))
+    assert "differ" in text
+    assert "output_1 (ids)" in text
+    assert "1600 values of output_2 are not finite" in text
+    assert "integers that differ" in text
+    plain = printed(tuned("logits"))
+    assert not any(word in plain for word in ("Trips", "differ", "worst output", "branch"))

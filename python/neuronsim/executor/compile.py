@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from neuronsim import _core, ops
 from neuronsim.dtypes import DType
@@ -32,15 +31,15 @@ from neuronsim.executor.steps import (
 )
 from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import (
-    AnyShape,
     Computation,
     Instruction,
     Module,
     Shape,
-    TupleShape,
     inline_calls,
+    live_instructions,
 )
 from neuronsim.hlo.opcodes import row, row_attributes
+from neuronsim.hlo.trip_counts import element_range, literals, passed_on
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target
@@ -153,8 +152,7 @@ def _donated(module: Module, results: Sequence[ArrayType]) -> dict[int, int]:
     return found
 
 
-# What HLO arranges arrays with, and what gives another value at each call, on each replica.
-_ARRANGES = frozenset({"tuple", "opt-barrier", "add-dependency", "after-all"})
+# What gives another value at each call, on each replica.
 _VARIES = ops.COLLECTIVES | {"rng", "rng-get-and-update-state", "replica-id", "partition-id"}
 
 
@@ -176,7 +174,7 @@ class _Compiler:
 
     def run(self) -> Region:
         c = self.computation
-        live = _needed(c)
+        live = live_instructions(c)
         chains = {} if self.shared.op_by_op else _chains(c, self.shared, live)
         for i in c.instructions:
             if i.name in live:
@@ -204,7 +202,9 @@ class _Compiler:
                 self.values[i.name] = operands[0]
             case "get-tuple-element":
                 source = self.computation.by_name[i.operands[0]]
-                self.values[i.name] = operands[0][_element(source.shape, i.attributes["tuple_index"])]
+                self.values[i.name] = operands[0][
+                    element_range(source.shape, i.attributes["tuple_index"])
+                ]
             case "while":
                 self._add_while(i, flat)
             case "conditional":
@@ -224,7 +224,7 @@ class _Compiler:
         return pairs
 
     def _add_constants(self, i: Instruction) -> None:
-        for (name, _), value in zip(self._define(i), _literals(i.attributes["literal"]), strict=True):
+        for (name, _), value in zip(self._define(i), literals(i.attributes["literal"]), strict=True):
             self.constants[name] = value
             if self.profile.int64 == "truncate":
                 self.constants[name], changed = ops.truncate_int64(value)
@@ -326,7 +326,7 @@ class _Compiler:
     def _add_while(self, i: Instruction, initial: tuple[str, ...]) -> None:
         body, condition = (self.shared.module.by_name[name] for name in i.called)
         results = self._define(i)
-        carried = [n for n in range(len(initial)) if n not in _passed_on(body, len(initial))]
+        carried = [n for n in range(len(initial)) if n not in passed_on(body, len(initial))]
         # What the body only passes on is the same array in every trip.
         arrays = tuple(results[n][0] if n in carried else initial[n] for n in range(len(initial)))
         self.values[i.name] = arrays
@@ -363,48 +363,8 @@ class _Compiler:
         self.steps.append(step)
 
 
-def _element(shape: AnyShape, index: int) -> slice:
-    """Where the arrays of a tuple's element lie among all of the tuple's."""
-    assert isinstance(shape, TupleShape)
-    counts = [len(s.arrays()) for s in shape.elements]
-    return slice(sum(counts[:index]), sum(counts[: index + 1]))
-
-
-def _literals(literal: Any) -> list[Bits]:
-    """The arrays of a constant, which may be a tuple."""
-    return [literal] if isinstance(literal, Bits) else [x for part in literal for x in _literals(part)]
-
-
 def _one_element(value: Bits) -> Bits:
     return Bits(value.data.ravel()[:1].reshape(()), value.dtype)
-
-
-def _passed_on(body: Computation, count: int) -> set[int]:
-    """The places of a loop's tuple that the body gives as it got them."""
-    found: dict[str, tuple[int | None, ...]] = {}
-    for i in body.instructions:
-        flat = tuple(n for o in i.operands for n in found[o]) if i.opcode in _ARRANGES else ()
-        if i.opcode == "parameter":
-            found[i.name] = tuple(range(count))
-        elif i.opcode in ("tuple", "opt-barrier"):
-            found[i.name] = flat
-        elif i.opcode == "get-tuple-element":
-            source = body.by_name[i.operands[0]]
-            found[i.name] = found[source.name][_element(source.shape, i.attributes["tuple_index"])]
-        else:
-            found[i.name] = (None,) * len(i.shape.arrays())
-    return {n for n, source in enumerate(found[body.root]) if n == source}
-
-
-def _needed(computation: Computation) -> set[str]:
-    """The instructions that the root depends on."""
-    found, pending = {computation.root}, [computation.root]
-    while pending:
-        for o in computation.by_name[pending.pop()].operands:
-            if o not in found:
-                found.add(o)
-                pending.append(o)
-    return found
 
 
 def _chains(computation: Computation, shared: _Shared, live: set[str]) -> dict[str, list[Instruction]]:

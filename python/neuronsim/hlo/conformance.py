@@ -31,6 +31,7 @@ from neuronsim.hlo.error_codes import (
     TYPE_CODES,
 )
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
+from neuronsim.hlo.opcodes import NEVER_CONSTANT
 from neuronsim.targets import (
     KNOWN_ISSUES,
     SUPPORTED_OPERATORS,
@@ -141,16 +142,6 @@ def operator_name(instruction: Instruction) -> str | None:
 
 # ---- compile-time constants ----------------------------------------------------------------------
 
-# Not constant whatever the operands are: what depends on the run, the replica or a trip count.
-_NEVER_CONSTANT = frozenset(
-    {
-        *("parameter", "custom-call", "rng", "rng-bit-generator", "rng-get-and-update-state"),
-        *("while", "conditional", "infeed", "outfeed", "send", "recv", "partition-id", "replica-id"),
-        *("after-all", "all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
-        *("collective-permute", "collective-broadcast", "optimization-barrier"),
-    }
-)
-
 
 def compile_time_constants(module: Module) -> Mapping[str, frozenset[str]]:
     """For each computation, the instructions that are constant at compile time: constants and what is
@@ -160,7 +151,7 @@ def compile_time_constants(module: Module) -> Mapping[str, frozenset[str]]:
     for c in module.computations:  # callees come first
         pure[c.name] = all(
             i.opcode == "parameter"
-            or (i.opcode not in _NEVER_CONSTANT and all(pure[name] for name in i.called))
+            or (i.opcode not in NEVER_CONSTANT and all(pure[name] for name in i.called))
             for i in c.instructions
         )
     passed: dict[str, list[bool]] = {}  # whether each parameter is constant at every call
@@ -173,7 +164,7 @@ def compile_time_constants(module: Module) -> Mapping[str, frozenset[str]]:
                 number, flags = int(i.attributes["number"]), passed.get(c.name, [])
                 if 0 <= number < len(flags) and flags[number]:
                     constant.add(i.name)
-            elif i.opcode not in _NEVER_CONSTANT and all(known) and all(pure[n] for n in i.called):
+            elif i.opcode not in NEVER_CONSTANT and all(known) and all(pure[n] for n in i.called):
                 constant.add(i.name)
             for name in i.called:
                 flags = known if i.opcode in ("call", "fusion") else [False] * len(known)

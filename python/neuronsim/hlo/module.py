@@ -289,6 +289,17 @@ def sort_by_dependency(
     return order
 
 
+def live_instructions(c: Computation) -> set[str]:
+    """The instructions that the root depends on."""
+    found, pending = {c.root}, [c.root]
+    while pending:
+        for o in c.by_name[pending.pop()].operands:
+            if o not in found:
+                found.add(o)
+                pending.append(o)
+    return found
+
+
 def simple_reducer(computation: Computation) -> str | None:
     """The row of `ops` that a computation applies to its two parameters, if it is one (R2).
 

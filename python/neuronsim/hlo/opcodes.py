@@ -15,6 +15,19 @@ STRUCTURE = frozenset(
     | {"opt-barrier", "after-all", "add-dependency"}
 )
 
+# Not constant whatever the operands are: what depends on the run, the replica or a trip count.
+NEVER_CONSTANT = frozenset(
+    {
+        *("parameter", "custom-call", "rng", "rng-bit-generator", "rng-get-and-update-state"),
+        *("while", "conditional", "infeed", "outfeed", "send", "recv", "partition-id", "replica-id"),
+        *("after-all", "all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
+        *("collective-permute", "collective-broadcast", "optimization-barrier"),
+    }
+)
+
+# What XLA's compiler wrote of a loop changes no value: the attribute is there where the file has it.
+NOTED = frozenset({("while", "backend_config")})
+
 # The attributes that each opcode carries, beside its shape, its operands and the frontend attributes
 # that any may have. `called` names computations in the file's order: a while's body and condition, a
 # conditional's branches, select and scatter.
@@ -26,7 +39,7 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "call": ("called",),
     "fusion": ("called", "fusion_kind"),
     "map": ("dimensions", "called"),
-    "while": ("called",),
+    "while": ("called", "backend_config"),
     "conditional": ("called",),
     "custom-call": ("custom_call_target", "backend_config"),
     "broadcast": ("dimensions",),

@@ -51,7 +51,7 @@ from neuronsim.hlo.module import (
     make_computation,
     make_module,
 )
-from neuronsim.hlo.opcodes import ATTRIBUTES
+from neuronsim.hlo.opcodes import ATTRIBUTES, NOTED
 from neuronsim.hlo.parse_literal import parse_array
 from neuronsim.hlo.replica_groups import expand_iota
 from neuronsim.hlo.shapes import check_shape
@@ -356,7 +356,7 @@ def _instruction(c: Cursor, reading: _Reading, earlier: Mapping[str, Instruction
         elif key in _COMPUTATIONS:
             value = _called(c, reading, f"{own_name}.{key}")
             raw.setdefault("called", {})[key] = value
-        elif key in _IGNORED and not (key == "backend_config" and opcode == "custom-call"):
+        elif key in _IGNORED and key not in ATTRIBUTES.get(opcode, ()):
             skip_value(c)
         elif key in _VALUES and is_known:
             raw[key] = _VALUES[key](c)
@@ -701,6 +701,8 @@ def _attributes(
             attributes[attribute] = _comparison_type(operands, earlier)
         elif key in raw:
             attributes[attribute] = raw.pop(key)
+        elif (opcode, attribute) in NOTED:
+            continue
         elif attribute in _ABSENT:
             attributes[attribute] = _ABSENT[attribute]
         else:

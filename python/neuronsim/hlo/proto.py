@@ -47,7 +47,7 @@ from neuronsim.hlo.module import (
     make_computation,
     make_module,
 )
-from neuronsim.hlo.opcodes import ATTRIBUTES
+from neuronsim.hlo.opcodes import ATTRIBUTES, NOTED
 from neuronsim.hlo.replica_groups import expand_iota
 from neuronsim.hlo.shapes import check_shape
 from neuronsim.hlo.wire import (
@@ -410,7 +410,9 @@ def _instruction(
         if attribute == "literal":
             attributes[attribute] = _literal(message.get("literal"), shape)
         elif attribute in CODECS:
-            attributes[attribute] = CODECS[attribute].read(message)
+            value = CODECS[attribute].read(message)
+            if value or (opcode, attribute) not in NOTED:
+                attributes[attribute] = value
         elif not called:
             raise InvalidModel(f"{opcode} calls no computation")
     if frontend := CODECS["frontend_attributes"].read(message):

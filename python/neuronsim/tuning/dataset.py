@@ -198,7 +198,7 @@ def run_batches(
 def _check_outputs(module: Module) -> None:
     size = module.parameters[0].array.dims[:1] if module.parameters else ()
     for shape in module.root.shape.arrays():
-        if not shape.dims or shape.dims[:1] != size or shape.dtype.kind == "complex":
+        if not shape.dims or shape.dims[:1] != size:
             raise InvalidData(
                 f"the model's output {shape.type} does not have the samples of its input "
                 f"{list(size)} along its leading axis: neuronsim cannot tell padding from results"

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -14,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim.casting.flags import CastSettings
+from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InvalidArgument, InvalidData
-from neuronsim.hlo.module import Module
+from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips, source_of
 from neuronsim.targets import AutoCast, Target
-from neuronsim.tuning.cost import estimate
+from neuronsim.tuning.cost import Estimate, estimate
 from neuronsim.tuning.dataset import Dataset, batch_count, run_batches
-from neuronsim.tuning.metrics import error_metrics, predictions, top1
+from neuronsim.tuning.metrics import error_metrics, predictions, share_differing, top1
 
 # AWS's table of option combinations in the order of falling accuracy (`reference/neuron.md` 1.5).
 LADDER: tuple[tuple[AutoCast, str], ...] = (
@@ -51,30 +53,58 @@ class Runnable(Protocol):
 
 
 @dataclass(frozen=True)
+class OutputError:
+    """How far one of the model's outputs is from float32's: `output_N` of `run` is that of `index` N.
+
+    `error` is what the tolerance is compared with: the relative Frobenius error of a floating output,
+    of integers and truth values the share of elements that differ (`differing`).
+    """
+
+    index: int
+    instruction: str
+    type: str
+    error: float
+    relative_error: float | None
+    max_error: float | None
+    differing: float | None
+    not_finite: int
+
+
+@dataclass(frozen=True)
 class RungResult:
     """One setting's figures; errors are against float32.
 
-    `top1` is None without labels and both top-1 figures where the model does not give one row of class
-    scores for each sample. `int64_truncated` counts, by instruction, the 64-bit integers that lost
-    their high half over all batches (C7).
+    `relative_error` and `max_error` are those of the floating output that has the worst of each, None
+    where no output is floating; `outputs` has every output's. `top1` is None without labels and both
+    top-1 figures where the model does not give one row of class scores for each sample.
+    `int64_truncated` counts, by instruction, the 64-bit integers that lost their high half over all
+    batches (C7).
     """
 
     name: str
     flags: str
     top1: float | None
-    relative_error: float
-    max_error: float
+    relative_error: float | None
+    max_error: float | None
     not_finite: int
     top1_agreement: float | None
     weight_bytes: int
     estimated_seconds: float
     estimated_speedup: float
     int64_truncated: Mapping[str, int] = field(default_factory=dict)
+    outputs: tuple[OutputError, ...] = ()
+
+    @property
+    def worst_error(self) -> float:
+        """The largest error of any output: what a tolerance of relative_error is compared with."""
+        return max((o.error for o in self.outputs), default=self.relative_error or 0.0)
 
 
 @dataclass(frozen=True)
 class TuneResult:
-    """The measured ladder and the recommended rung."""
+    """The measured ladder and the recommended rung. The estimates count the `loops` with these trips,
+    and of the `conditionals` the dearest branch.
+    """
 
     model: str
     data: str
@@ -87,6 +117,8 @@ class TuneResult:
     rungs: tuple[RungResult, ...]
     recommended: str
     seconds: Mapping[str, float]
+    loops: tuple[LoopTrips, ...] = ()
+    conditionals: tuple[str, ...] = ()
 
     @property
     def recommended_rung(self) -> RungResult:
@@ -124,10 +156,12 @@ def measure_rungs(
     tolerance: float,
     release: str,
     target: Target,
+    trips: Trips = None,
     progress: Progress | None = None,
 ) -> TuneResult:
     """Run every setting on the data; the first is the reference. See `api.tune`."""
     classes = _classes(module)
+    loop_trips(inline_calls(module), trips)  # raises before any work
     chosen = _check_metric(metric, dataset, classes)
     if not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf):
         raise InvalidArgument(f"the tolerance is a number of at least 0, not {tolerance!r}")
@@ -135,7 +169,8 @@ def measure_rungs(
     per_rung = batch_count(module, dataset)
     rungs: list[RungResult] = []
     seconds: dict[str, float] = {}
-    reference: npt.NDArray[np.float64] | None = None
+    estimates: list[Estimate] = []
+    reference: Sequence[npt.NDArray[Any]] = ()
     for n, s in enumerate(settings):
         name = rung_name(s)
         start = time.perf_counter()
@@ -155,23 +190,27 @@ def measure_rungs(
             counts.update({k: v for k, v in met.items() if k not in of_constants})
             return result
 
-        outputs = _side_by_side(run_batches(call, module, dataset, report))
-        reference = outputs if reference is None else reference
-        figures = error_metrics(outputs, reference)
-        agreement = None if classes is None else top1(outputs, predictions(reference))
-        cost = estimate(program.module, program.weight_bytes, target)
-        baseline = rungs[0].estimated_seconds if rungs else cost.seconds
+        outputs = [_wide(o) for o in run_batches(call, module, dataset, report)]
+        reference = reference or outputs
+        errors = _output_errors(module, outputs, reference)
+        agreement = None if classes is None else top1(outputs[0], predictions(reference[0]))
+        cost = estimate(program.module, program.weight_bytes, target, trips)
+        estimates.append(cost)
+        baseline = estimates[0].seconds
         rungs.append(
             RungResult(
                 name=name,
                 flags=s.flag_line,
-                top1=None if chosen != "top1" else top1(outputs, labels),
+                top1=None if chosen != "top1" else top1(outputs[0], labels),
+                relative_error=_worst(e.relative_error for e in errors),
+                max_error=_worst(e.max_error for e in errors),
+                not_finite=sum(e.not_finite for e in errors),
                 top1_agreement=agreement,
                 weight_bytes=program.weight_bytes,
                 estimated_seconds=cost.seconds,
                 estimated_speedup=baseline / cost.seconds if cost.seconds else 1.0,
                 int64_truncated=dict(truncated),
-                **figures,
+                outputs=errors,
             )
         )
         seconds[name] = time.perf_counter() - start
@@ -187,6 +226,8 @@ def measure_rungs(
         rungs=tuple(rungs),
         recommended=recommend(rungs, chosen, tolerance).name,
         seconds=seconds,
+        loops=estimates[0].loops,
+        conditionals=estimates[0].conditionals,
     )
 
 
@@ -221,9 +262,38 @@ def _check_metric(metric: str | None, dataset: Dataset, classes: int | None) -> 
     return metric
 
 
-def _side_by_side(outputs: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
-    """Several outputs as one array [samples, values]."""
-    return np.concatenate([o.astype(np.float64).reshape(len(o), -1) for o in outputs], axis=1)
+def _wide(output: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An output's values as float64 or complex128, which hold them; integers as they are."""
+    kind = as_dtype(output.dtype).kind
+    if kind not in ("float", "complex"):
+        return output
+    return output.astype(np.complex128 if kind == "complex" else np.float64)
+
+
+def _output_errors(
+    module: Module, outputs: Sequence[npt.NDArray[Any]], reference: Sequence[npt.NDArray[Any]]
+) -> tuple[OutputError, ...]:
+    shapes = module.root.shape.arrays()
+    entry = module.entry_computation
+    found = []
+    for n, (output, expected, shape) in enumerate(zip(outputs, reference, shapes, strict=True)):
+        name = source_of(entry, entry.root, n)[0].name
+        place: dict[str, Any] = {"index": n, "instruction": name, "type": str(shape.type)}
+        if shape.dtype.kind in ("float", "complex"):
+            figures = error_metrics(output, expected)
+            error = figures["relative_error"]
+            found.append(OutputError(**place, error=error, differing=None, **figures))
+        else:
+            share = share_differing(output, expected)
+            found.append(OutputError(**place, error=share, **_EXACT, differing=share))
+    return tuple(found)
+
+
+_EXACT: dict[str, Any] = {"relative_error": None, "max_error": None, "not_finite": 0}
+
+
+def _worst(errors: Iterable[float | None]) -> float | None:
+    return max((e for e in errors if e is not None), default=None)
 
 
 def recommend(rungs: Sequence[RungResult], metric: str, tolerance: float) -> RungResult:
@@ -233,8 +303,8 @@ def recommend(rungs: Sequence[RungResult], metric: str, tolerance: float) -> Run
     def loss(r: RungResult) -> float:
         if metric == "top1":
             return (first.top1 or 0.0) - (r.top1 or 0.0)
-        return r.relative_error
+        return r.worst_error
 
     # A difference of accuracies is off by a few units in the last place of a float64.
     fitting = [r for r in rungs if loss(r) <= tolerance + 1e-12]
-    return min(fitting, key=lambda r: (r.estimated_seconds, r.relative_error))
+    return min(fitting, key=lambda r: (r.estimated_seconds, r.worst_error))

@@ -16,12 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Values = npt.NDArray[np.float64] | npt.NDArray[np.complex128]
 
 
-def error_metrics(outputs: Floats, reference: Floats) -> dict[str, Any]:
-    """Relative Frobenius and maximum error and the number of values that are not finite.
+def share_differing(outputs: npt.NDArray[Any], reference: npt.NDArray[Any]) -> float:
+    """The share of the elements that are not equal, of integers and truth values."""
+    return float(np.count_nonzero(outputs != reference) / reference.size) if reference.size else 0.0
 
-    An output that is not finite where the reference is makes both errors infinite.
+
+def error_metrics(outputs: Values, reference: Values) -> dict[str, Any]:
+    """Relative Frobenius and maximum error and the number of values that are not finite, of one output.
+
+    An output that is not finite where the reference is makes both errors infinite; so does any value
+    but the same where the reference is not. The relative error of other values than zeros is infinite
+    where all of the reference's are zero.
     """
     not_finite = int(np.count_nonzero(~np.isfinite(outputs)))
     same = (outputs == reference) | (np.isnan(outputs) & np.isnan(reference))
@@ -39,10 +47,11 @@ def error_metrics(outputs: Floats, reference: Floats) -> dict[str, Any]:
     }
 
 
-def _norm(x: Floats) -> float:
+def _norm(x: Values) -> float:
     """The Frobenius norm, scaled so that squares neither overflow nor vanish."""
-    top = float(np.max(np.abs(x), initial=0.0))
-    return top * math.sqrt(math.fsum(np.square(x / top).ravel().tolist())) if top else 0.0
+    size = np.abs(x)
+    top = float(np.max(size, initial=0.0))
+    return top * math.sqrt(math.fsum(np.square(size / top).ravel().tolist())) if top else 0.0
 
 
 def predictions(outputs: Floats) -> npt.NDArray[np.int64]:

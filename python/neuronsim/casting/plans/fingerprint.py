@@ -10,14 +10,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from neuronsim import ops
 from neuronsim.hlo.instruction_settings import stated_settings
-from neuronsim.hlo.module import Module
+from neuronsim.hlo.module import Instruction, Module
+from neuronsim.hlo.opcodes import NOTED
 
 
 def fingerprint(module: Module) -> str:
@@ -29,7 +30,7 @@ def fingerprint(module: Module) -> str:
         digest.update(repr((c.name, c.root)).encode())
         for i in c.instructions:
             literal = i.attributes.get("literal")
-            attributes = _stated(i.attributes) if literal is None else []
+            attributes = _stated(i) if literal is None else []
             types = [(s.dtype.name, s.dims) for s in i.shape.arrays()]
             digest.update(repr((i.name, i.opcode, types, i.operands, attributes)).encode())
             for bits in _arrays(literal):
@@ -45,15 +46,15 @@ _USUAL = {
 }
 
 
-def _stated(attributes: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _stated(i: Instruction) -> list[tuple[str, Any]]:
     """The attributes as every file keeps them: without those that are as usual or change no value, and
     with fractions as float32.
     """
-    own = {**attributes, "frontend_attributes": stated_settings(attributes)}
+    own = {**i.attributes, "frontend_attributes": stated_settings(i.attributes)}
     return sorted(
         (name, float(np.float32(value)) if isinstance(value, float) else value)
         for name, value in own.items()
-        if value and value not in _USUAL.get(name, ())
+        if value and value not in _USUAL.get(name, ()) and (i.opcode, name) not in NOTED
     )
 
 
