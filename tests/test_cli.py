@@ -219,7 +219,7 @@ def test_explain_gives_the_types_and_the_reason(capsys: pytest.CaptureFixture[st
     assert cli.main(["explain", MODEL, "--auto-cast", "matmult", "--auto-cast-type", "fp16"]) == 0
     out = capsys.readouterr().out
     # Once for each instruction, with the rule in words.
-    said = "A1: rounds the operands of the tensor engine to float16"
+    said = "A1: rounds float32 operands of the tensor engine to float16"
     assert out.count(said) == out.count("A1") == len(api.plan(MODEL, auto_cast="matmult").decisions)
     assert cli.main(["explain", MODEL, "--auto-cast", "none"]) == 0
     assert capsys.readouterr().out == "The setting casts nothing.\n"

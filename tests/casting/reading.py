@@ -145,8 +145,8 @@ def read_module(
         if i.opcode in ON_NO_ENGINE or has_complex(i) or any(v.dtype.kind == "c" for v in operands):
             return F32, F32
         if i.opcode in ("dot", "convolution"):
-            if any(v.dtype != np.float32 for v in operands) or auto_cast == "none":
-                return F32, F32  # no float32 product (A1)
+            if auto_cast == "none":
+                return F32, F32
             return low, low if auto_cast == "all" else F32
         return (low, low) if auto_cast == "all" else (F32, F32)
 

@@ -259,7 +259,7 @@ def test_plan_writes_what_explain_and_diff_read(
     status, out, _ = run(["explain", MODEL, "--plan", paths[0]], capsys)
     assert status == 0
     assert "matmult/bf16" in out
-    assert "A1: rounds the operands of the tensor engine to bfloat16" in out
+    assert "A1: rounds float32 operands of the tensor engine to bfloat16" in out
     status, out, _ = run(["diff", *paths], capsys)
     assert status == 1
     assert "as the model" in out

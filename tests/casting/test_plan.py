@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.casting.reading import rounded
+from tests.casting.running import result_bytes
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -26,6 +29,8 @@ from neuronsim.casting.policies.policy import Policy, neuron_policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape
+from neuronsim.hlo.parse import from_text
+from neuronsim.hlo.verify import verify
 
 pytestmark = pytest.mark.isa_independent
 
@@ -95,8 +100,55 @@ def narrow_dot(module_of: ModelOf, lhs: dtypes.DType, rhs: dtypes.DType) -> Modu
 
 
 def test_dots_of_narrow_operands_are_untouched_A1(module_of: ModelOf) -> None:
-    assert plan_of(narrow_dot(module_of, BF16, BF16), "matmult", "fp16").decisions == {}
+    plan = plan_of(narrow_dot(module_of, BF16, BF16), "matmult", "fp16")
+    assert plan.decisions == {}
+    assert plan.kept["d"].endswith("but it reads no float32, and its result keeps its type")
     assert set(plan_of(narrow_dot(module_of, F32, F32), "matmult", "fp16").decisions) == {"d"}
+
+
+# By hand: of which of the model's own types A1 and A2 round a product's operands, and its results.
+OWN = {"f32": F32, "bf16": BF16, "f16": dtypes.float16, "f8e4m3": dtypes.float8_e4m3}
+ROUNDED: dict[str, tuple[set[str], set[str]]] = {
+    "none": (set(), set()),
+    "matmult": ({"f32"}, set()),
+    "all": ({"f32"}, {"f32"}),
+}
+
+
+@TYPES
+@pytest.mark.parametrize("auto_cast", ROUNDED)
+def test_products_of_every_combination_of_types_A1_A2(auto_cast: str, cast_type: str) -> None:
+    """Operands, result and the result's bits of a dot and a convolution whose sums are exact."""
+    low, (read, given) = CAST_TYPES[cast_type], ROUNDED[auto_cast]
+    values = np.array([[1.0, 1.40625, -0.783203125], [2.001953125, -0.5, 5.25]], np.float32)
+    for a, b, r in itertools.product(OWN, repeat=3):
+        word = f"u{OWN[r].bits}"
+        module = from_text(f"""HloModule m
+            ENTRY main {{
+              x = {a}[2,3] parameter(0)
+              w = {b}[2,3] parameter(1)
+              d = {r}[2,2] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+              c = {r}[2,2] convolution(x, w), dim_labels=bf_oi->bf
+              u = {word}[2,2] bitcast-convert(d)
+              n = {r}[2,2] negate(c)
+              ROOT t = ({r}[2,2], {r}[2,2], {word}[2,2], {r}[2,2]) tuple(d, c, u, n)
+            }}""")
+        verify(module)
+        plan = plan_of(module, auto_cast, cast_type)
+        inputs = [values.astype(OWN[n].numpy) for n in (a, b)]
+        wide = [v.astype(np.float32) for v in inputs]
+        x, w = (rounded(v, low) if n in read else v for n, v in zip((a, b), wide, strict=True))
+        total = rounded(x @ w.T, OWN[r])
+        expected = (rounded(total, low) if r in given else total).astype(OWN[r].numpy)
+        four = [v.tobytes() for v in (expected, expected, expected, -expected)]
+        for clean in (True, False):
+            assert result_bytes(apply_plan(module, plan, clean=clean), *inputs) == four, (a, b, r)
+        operands, result = {a, b} & read, {r} & given
+        said = " and ".join(["operands"] * bool(operands) + ["result"] * bool(result))
+        for name in ("d", "c"):
+            reason = {n: d.reason for n, d in plan.decisions.items()}.get(name, "")
+            assert (f"rounds {said} to {low.name}" in reason) == (auto_cast == "all" and bool(said))
+            assert ("rounds float32 operands" in reason) == (auto_cast == "matmult" and bool(said))
 
 
 @pytest.mark.parametrize("auto_cast", ["none", "matmult", "all"])

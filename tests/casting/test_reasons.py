@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
+from collections import Counter
 
 import pytest
 
 import neuronsim
 from neuronsim import dtypes
 from neuronsim.casting.plans.plan import make_plan
-from neuronsim.casting.policies import find_policy
-from neuronsim.casting.policies.policy import Category, Policy, Rule
+from neuronsim.casting.policies import POLICIES, find_policy
+from neuronsim.casting.policies.policy import Category, Policy, Propagate, Rule
 from neuronsim.casting.policies.policy_file import parse_policy
+from neuronsim.hlo import proto
+from neuronsim.hlo.module import graph_computations
+from neuronsim.hlo.opcodes import row
 from neuronsim.hlo.parse import from_text
 
 pytestmark = pytest.mark.isa_independent
@@ -67,3 +73,136 @@ def test_what_no_list_names(default: Category, words: str | None) -> None:
     policy = Policy("mine", dtypes.bfloat16, lists, default, "all_inputs_low")
     found = make_plan(SMALL, policy).decisions.get("e")
     assert (found and found.reason) == words
+
+
+MIXED = from_text("""HloModule mixed
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+body { s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  v = f32[4] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  q = f32[4] multiply(v, v)
+  ROOT o = (s32[], f32[4]) tuple(j, q) }
+condition { s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(3)
+  ROOT less = pred[] compare(i, n), direction=LT }
+ENTRY main {
+  x = f32[4,4] parameter(0)
+  h = bf16[4,4] parameter(1)
+  k = s32[4] parameter(2)
+  d = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  m = f32[4,4] dot(d, h), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  p = f32[4,4] dot(h, h), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  w = bf16[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[] constant(0)
+  r = f32[4] reduce(m, z), dimensions={1}, to_apply=add
+  f = f32[4] convert(k)
+  t = f32[4] iota(), iota_dimension=0
+  c = pred[4] compare(r, f), direction=LT
+  e = f32[4] select(c, r, t)
+  g = s32[4] convert(e)
+  y = f32[4,4] transpose(p), dimensions={1,0}
+  ten = s32[] constant(0)
+  start = (s32[], f32[4]) tuple(ten, e)
+  loop = (s32[], f32[4]) while(start), condition=condition, body=body
+  after = f32[4] get-tuple-element(loop), index=1
+  ROOT out = (f32[4,4], bf16[4,4], f32[4], s32[4]) tuple(y, w, after, g)
+}
+""")
+
+
+def test_what_neuron_policies_say_is_rounded_is_what_a_plan_rounds() -> None:
+    """The words of each reason against the model's own types and the decision's."""
+    computations = graph_computations(MIXED)
+    own = {i.name: (c, i) for c in computations for i in c.instructions}
+    said = Counter[str]()
+    for auto_cast, cast_type in itertools.product(("matmult", "all"), ("bf16", "fp16", "tf32")):
+        plan = neuronsim.plan(MIXED, auto_cast=auto_cast, auto_cast_type=cast_type)
+        for name, d in plan.decisions.items():
+            c, i = own[name]
+            reads = any(
+                s.dtype is dtypes.float32 for o in i.operands for s in c.by_name[o].shape.arrays()
+            )
+            gives = any(s.dtype is dtypes.float32 for s in i.shape.arrays()) and d.output is d.operand
+            found = re.search(
+                r" rounds (?:float32 )?([a-z ]+?)(?: of the tensor engine)? to ", d.reason
+            )
+            if found is None:
+                given = i.opcode in ("constant", "while")
+                assert given or row(i).cast == "movement", d.reason
+                continue
+            assert found[1] == " and ".join(["operands"] * reads + ["result"] * gives), name
+            said[found[1]] += 1
+        for name, reason in plan.kept.items():
+            _, i = own[name]
+            assert i.opcode == "while" if "types of HLO" in reason else i.opcode == "dot", reason
+            said[reason.partition(", but ")[2]] += 1
+    assert set(said) == {
+        "operands and result",
+        "operands",
+        "result",
+        "it reads no float32, and its result keeps its type",
+        "a loop carries types of HLO, and tfloat32 is none",
+    }
+
+
+@pytest.mark.parametrize("policy", [p for p in POLICIES if "bfloat16" in p and "modelopt" not in p])
+def test_what_policies_say_of_neighbours_is_so(policy: str) -> None:
+    """Each claim of a reason about other instructions, against the decisions of these."""
+    checked = Counter[str]()
+    for path in (MODEL, "tests/data/networks/unet.hlo.pb"):
+        module = proto.read(path)
+        plan = make_plan(module, dataclasses.replace(find_policy(policy), unlisted="ignore"))
+        low = {n for n, d in plan.decisions.items() if d.output is dtypes.bfloat16}
+        for name, d in plan.decisions.items():
+            for what, other in re.findall(
+                r"it (follows|is read by|is read only by) ([\w.-]+)", d.reason
+            ):
+                assert other in (low if what == "follows" else plan.decisions), (name, d.reason)
+                checked[what] += 1
+            for ends in re.findall(r"it is between ([\w.-]+) and ([\w.-]+)", d.reason):
+                assert {*ends} <= plan.decisions.keys()
+                assert all("as always" in plan.decisions[n].reason for n in ends)
+                checked["between"] += 1
+        entry = module.entry_computation
+        for name, reason in plan.kept.items():
+            assert "has no form" not in reason
+            operands = {*entry.by_name[name].operands} if name in entry.by_name else set()
+            if "none of the inputs that decide" in reason:
+                assert not operands & low, (name, reason)
+                checked["none"] += 1
+            elif "not all of the inputs that decide" in reason:
+                assert operands & low, (name, reason)
+                assert not operands <= low, (name, reason)
+                checked["some"] += 1
+            else:
+                assert ("as never" in reason) or "and no" in reason, reason
+    assert checked or policy == "tvm-rfc/bfloat16"  # which lowers everything
+
+
+def test_a_policy_without_a_low_type_says_so() -> None:
+    plan = make_plan(SMALL, Policy("mine", lists={"always": frozenset({"dot"})}))
+    assert plan.kept == {"d": "mine: lists dot as always, but no lower type is given"}
+
+
+@pytest.mark.parametrize(
+    ("propagate", "words"),
+    [
+        ("none", "and mine spreads no types"),
+        ("all_inputs_low", "and none of the inputs that decide its type is given as bfloat16"),
+        ("allow_paths", "and no path that it could join lies between what is low"),
+        ("depth_first", "and mine lowers what it lists as always alone"),
+    ],
+)
+def test_why_what_could_follow_is_kept(propagate: Propagate, words: str) -> None:
+    """Of a value that goes from no product to another, and after a product in float32."""
+    lists: dict[Category, frozenset[str]] = {
+        "always": frozenset({"tanh"}),
+        "follow": frozenset({"exponential"}),
+    }
+    plan = make_plan(SMALL, Policy("mine", dtypes.bfloat16, lists, "never", propagate))
+    assert plan.kept == {"e": f"mine: lists exponential as follow, {words}"}

@@ -33,11 +33,6 @@ def is_product(i: Instruction) -> bool:
     return i.opcode in ops.OPCODES and row(i).cast == "matmult"
 
 
-def is_float32_product(computation: Computation, i: Instruction) -> bool:
-    """Whether a product reads float32 alone; one of narrower operands is no float32 product (A1)."""
-    return all(s.dtype is dtypes.float32 for s in reads(computation, i))
-
-
 def reads(computation: Computation, i: Instruction) -> list[Shape]:
     """The shapes of the operands that are arrays."""
     shapes = (computation.by_name[o].shape for o in i.operands)

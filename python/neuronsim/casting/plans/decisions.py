@@ -17,7 +17,6 @@ from neuronsim import dtypes, ops
 from neuronsim.casting.application.conversions import travels_in_float32
 from neuronsim.casting.plans.castable import (
     is_castable,
-    is_float32_product,
     is_product,
     loops_of_fixed_types,
     own_type,
@@ -66,9 +65,10 @@ class _Choice:
     names: tuple[str, ...]
     category: Category
     low: DType
-    reason: str
+    reason: str = ""
     name: str = ""
     rule: Rule | None = None
+    obstacle: str = ""  # why no type changes where the policy would lower it
 
     @property
     def listed(self) -> bool:
@@ -105,7 +105,13 @@ def decide(
     for i in (i for c in graphs for i in c.instructions):
         if i.name in found or i.name in lacks:
             decisions[i.name] = _decision(i, choices[i.name], policy, found.get(i.name), lacks)
-    kept = {n: _why_kept(c) for n, c in choices.items() if c.listed and n not in decisions}
+    nodes = {n.name: n for n in _nodes(graph, choices, policy)}
+    low = {n: nodes[n].gives or nodes[n].low for n in found}
+    kept = {
+        n: _why_kept(c, nodes[n], low, policy)
+        for n, c in choices.items()
+        if c.listed and n not in decisions
+    }
     if policy.relayout is not None:
         for i in (i for c in graphs for i in c.instructions if _is_float_transpose(i)):
             if _moves_minor_most(i):
@@ -215,18 +221,20 @@ def _choice(
     category, name = _listed_as(names, policy)
     rule = match.rule if match else None
     low = (rule and rule.low) or policy.low or dtypes.float32
+    choice = _Choice(names, category, low, name=name, rule=rule)
+    obstacle = _obstacle(computation, i, choice, policy)
     reason = f"{policy.name}: lists {name} as {category}"
     if name in policy.reasons:
         reason = policy.reasons[name].replace("{policy}", policy.name).replace("{low}", low.name)
+        reason = reason.replace("{rounded}", _rounded(computation, i, choice, policy))
     elif not name:
         reason = f"{policy.name}: {_UNLISTED[category]}"
     if match and (match.rule.category is not None or match.rule.low is dtypes.float32):
         category, reason = match.rule.category or category, f"{match.rule.reason} ({match.fact})"
     elif match:
         reason = f"{reason}; {match.rule.reason} ({match.fact})"
-    if not _can_be(computation, i, low):
-        low = dtypes.float32
-    return _Choice(names, category, low, reason, name, rule)
+    low = dtypes.float32 if obstacle else low
+    return dataclasses.replace(choice, category=category, low=low, reason=reason, obstacle=obstacle)
 
 
 def _listed_as(names: Sequence[str], policy: Policy) -> tuple[Category, str]:
@@ -238,11 +246,39 @@ def _listed_as(names: Sequence[str], policy: Policy) -> tuple[Category, str]:
     return policy.default, ""
 
 
-def _can_be(computation: Computation, i: Instruction, low: DType) -> bool:
-    """Whether an instruction has a form in a low type, or in float32 around it."""
-    if i.opcode == "while":
-        return not travels_in_float32(low)  # it carries a type that HLO has
-    return i.opcode == "constant" or not is_product(i) or is_float32_product(computation, i)
+def _obstacle(computation: Computation, i: Instruction, choice: _Choice, policy: Policy) -> str:
+    """Why no type of an instruction changes where it is low; empty where one does."""
+    if choice.low is dtypes.float32:
+        return "no lower type is given"
+    if i.opcode == "while" and travels_in_float32(choice.low):
+        return f"a loop carries types of HLO, and {choice.low.name} is none"
+    if is_product(i):
+        operands, results = _float32(computation, i, choice, policy)
+        if not operands and not (results and choice.output(i, policy) is not dtypes.float32):
+            return "it reads no float32, and its result keeps its type"
+    return ""
+
+
+def _rounded(computation: Computation, i: Instruction, choice: _Choice, policy: Policy) -> str:
+    """Which float32 values of an instruction are rounded to its low type."""
+    operands, results = _float32(computation, i, choice, policy)
+    results = results and choice.output(i, policy) is choice.low
+    return " and ".join(["operands"] * operands + ["result"] * results) or "nothing"
+
+
+def _float32(
+    computation: Computation, i: Instruction, choice: _Choice, policy: Policy
+) -> tuple[bool, bool]:
+    """Whether it reads float32, and whether it gives it, elsewhere than where that stays."""
+    shapes = ([computation.by_name[o].shape for o in i.operands], i.shape.arrays())
+    reads_it, gives_it = (
+        any(
+            isinstance(s, Shape) and s.dtype is dtypes.float32 and n not in kept
+            for n, s in enumerate(found)
+        )
+        for found, kept in zip(shapes, _slots(choice, policy), strict=True)
+    )
+    return reads_it, gives_it
 
 
 def _report_unlisted(choices: Mapping[str, _Choice], policy: Policy) -> None:
@@ -422,13 +458,26 @@ def _decision(
     )
 
 
-def _why_kept(choice: _Choice) -> str:
-    """Why an instruction that a list or rule names is not low."""
+def _why_kept(choice: _Choice, node: Node, types: Mapping[str, DType], policy: Policy) -> str:
+    """Why an instruction that a list or rule names is not low; `types` has those of what is."""
     if choice.category == "never" or (choice.rule and choice.rule.low is dtypes.float32):
         return choice.reason
-    if choice.category == "always":
-        return f"{choice.reason}, but this one has no form in that type"
-    return f"{choice.reason}, and what it reads is float32"
+    if choice.obstacle:
+        return f"{choice.reason}, but {choice.obstacle}"
+    match policy.propagate:
+        case "none":
+            why = f"and {policy.name} spreads no types"
+        case "all_inputs_low":
+            read = [types.get(x) is choice.low for x in node.inputs]
+            some = "not all of the inputs that decide its type are"
+            none = "none of the inputs that decide its type is"
+            why = f"and {some if any(read) else none} given as {choice.low.name}"
+        case "allow_paths":
+            between = "lies between" if choice.category == "follow" else "leads to or from"
+            why = f"and no path that it could join {between} what is low"
+        case "depth_first":
+            why = f"and {policy.name} lowers what it lists as always alone"
+    return f"{choice.reason}, {why}"
 
 
 def _has_accumulate_type(i: Instruction, choice: _Choice) -> bool:

@@ -85,7 +85,8 @@ class Policy:
     A list names operations (`operations.names_of`): HLO opcodes, `reduce-add`, composites such as
     `softmax`, or the cast classes `matmult`, `compute` and `movement`; the most specific name of an
     instruction decides. What no list names is of the category `default`. `reasons` are said of the
-    listed names; `{policy}` and `{low}` in them are the policy's name and the type chosen.
+    listed names; `{policy}` and `{low}` in them are the policy's name and the type chosen, `{rounded}`
+    which float32 values of the instruction are rounded to it.
     `policies` has those of the field; `dataclasses.replace` makes others from them.
     """
 
@@ -123,7 +124,7 @@ def neuron_policy(
     if auto_cast == "none":
         return Policy("none")
     if auto_cast == "matmult" or auto_cast_all == "observed":
-        reason = "A1: {policy} rounds the operands of the tensor engine to {low}"
+        reason = "A1: {policy} rounds float32 operands of the tensor engine to {low}"
         return Policy(
             name,
             low,
@@ -131,7 +132,7 @@ def neuron_policy(
             product_output=dtypes.float32,
             reasons={"matmult": reason},
         )
-    compute = "A2: {policy} rounds operands and result to {low}"
+    compute = "A2: {policy} rounds {rounded} to {low}"
     reasons = {
         "matmult": compute,
         "compute": compute,
