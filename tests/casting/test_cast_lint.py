@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import time
@@ -14,11 +15,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.casting.running import result_bytes
 
 from neuronsim import dtypes, ops
+from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.lint import RULES, float32_rules, lint
 from neuronsim.casting.plans.fingerprint import fingerprint
 from neuronsim.casting.plans.plan import Plan, make_plan
+from neuronsim.casting.policies import with_rules
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Decision, neuron_policy
 from neuronsim.dtypes import DType
@@ -136,6 +140,29 @@ GATHER = (
     "index_vector_dim=1, slice_sizes={1,4}"
 )
 
+SEGMENTS = """
+z = f32[10] parameter(1)
+i = s32[2000,1] parameter(2)
+x = f32[2000] parameter(0)
+ROOT s = f32[10] scatter(z, i, x), update_window_dims={}, inserted_window_dims={0}, \
+scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+"""
+GREATER = """ge { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=GE }"""
+PAIRS = """
+x = f32[257] parameter(0)
+z = f32[] constant(0)
+ROOT t = (f32[], f32[]) reduce(x, x, z, z), dimensions={0}, to_apply=both
+"""
+PAIR = """both { a = f32[] parameter(0)
+  n = f32[] parameter(1)
+  b = f32[] parameter(2)
+  k = f32[] parameter(3)
+  c = f32[] add(a, b)
+  m = f32[] add(n, k)
+  ROOT t = (f32[], f32[]) tuple(c, m) }"""
+
 CASES = (
     Case("normalisation in a narrow type", BF16, "t", "64 elements are rounded to bfloat16, 8 signif",
          NORM + TWO_PASSES + INVERSE, ("", ""), repaired_low=FP16),  # 11 significant bits
@@ -205,6 +232,35 @@ CASES = (
          "x = f32[1,9,9,128] parameter(0)\ntwo = f32[] constant(2)\n"
          "k = f32[3,3,128,4] broadcast(two), dimensions={}\nROOT d = f32[1,7,7,4] convolution(x, k), "
          "window={size=3x3}, dim_labels=b01f_01io->b01f", ("constant(2)", "constant(1)")),
+    Case("updates add up in a narrow type", BF16, "s", "up to 2000 updates meet in one place, and each "
+         "sum is rounded to bfloat16, 8 significant bits: from 256 equal ones on", SEGMENTS,
+         ("2000", "256")),
+    Case("updates add up in a narrow type", BF16, "s", "up to 2000 updates", SEGMENTS,
+         ("index_vector_dim=1", "index_vector_dim=1, unique_indices=true")),
+    Case("updates add up in a narrow type", BF16, "s", "up to 2000 updates", SEGMENTS,
+         ("i = s32[2000,1] parameter(2)", "n = s32[2000] iota(), iota_dimension=0\n"
+          "i = s32[2000,1] reshape(n)")),
+    Case("updates add up in a narrow type", BF16, "s", "up to 2000 updates", SEGMENTS,
+         ("to_apply=add", "to_apply=max")),
+    Case("updates add up in a narrow type", FP16, "s", "each product is rounded to float16, 11 "
+         "significant bits: the product is off by up to 1.5 of its value",
+         SEGMENTS.replace("2000", "3000").replace("=add", "=times"), ("3000", "2048"),
+         more="times { a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+         " ROOT c = f32[] multiply(a, b) }"),
+    Case("updates add up in a narrow type", BF16, "s", "up to 289 updates meet in one place",
+         "x = f32[64,64] parameter(0)\nu = f32[48,48] parameter(1)\nz = f32[] constant(0)\n"
+         "ROOT s = f32[64,64] select-and-scatter(x, u, z), window={size=17x17}, select=ge, "
+         "scatter=add", ("", ""), more=GREATER, repaired_low=FP16),
+    Case("reducer adds up in a narrow type", BF16, "t", "adds 257 elements one after the other, each "
+         "sum rounded to bfloat16", PAIRS, ("257", "256"), more=PAIR),
+    Case("reducer adds up in a narrow type", BF16, "t", "adds 257 elements", PAIRS, ("", ""), more=PAIR,
+         repaired_low=FP16),
+    Case("sum beyond the type", FP16, "w", "a sum of 4096 elements is Inf from magnitudes of 16 on",
+         "x = f32[4096] parameter(0)\nzero = f32[] constant(0)\n"
+         "ROOT w = f32[4096] reduce-window(x, zero), window={size=4096 pad=4095_0}, to_apply=add",
+         ("=add", "=max")),
+    Case("sum beyond the type", FP16, "s", "a sum of 2500 elements is Inf from magnitudes of 26.2 on",
+         SEGMENTS.replace("2000", "2500"), ("2500", "1000")),
     Case("64-bit indices are truncated", BF16, "c", "4294967296 to 4294967296 lose their high 32 bits",
          "x = s64[4] parameter(0)\nc = s64[] constant(4294967296)\nb = s64[4] broadcast(c), "
          "dimensions={}\n"
@@ -326,8 +382,13 @@ def test_lint_R1_narrow_accumulators(dtype: DType, longest: int) -> None:
 
 
 def test_lint_R3_rounded_tiles() -> None:
-    for length, setting, tiles in ((512, "off", 0), (513, "off", 2), (2000, "off", 4), (2000, "on", 0)):
+    cases = ((512, "off", 0), (513, "off", 2), (2000, "off", 4), (2000, "on", 0))
+    for (length, setting, tiles), window in itertools.product(cases, (False, True)):
         module = sum_of(length)
+        if window:  # R4 is R2 on each window
+            module = module_of(f"""x = f32[{length}] parameter(0)
+                zero = f32[] constant(0)
+                ROOT t = f32[1] reduce-window(x, zero), window={{size={length}}}, to_apply=add""")
         plan = make_plan(module, neuron_policy("all", BF16))
         profile = Profile(mixed_precision_accumulation=setting)
         found = [f for f in lint(module, plan, TRN1, profile=profile) if f.label.startswith("R3")]
@@ -381,6 +442,95 @@ def test_lint_R1_bounded_sums_at_the_bound() -> None:
         assert bool(found) is wrong
         with np.errstate(over="ignore"):
             assert np.isinf(np.float16(255.0 * length)) == wrong
+
+
+def test_lint_of_scatter_adds_says_what_they_do_R5() -> None:
+    """A segment mean of N(3, 1): both bfloat16 sums stand still, the second at 256."""
+    body = (
+        SEGMENTS.replace("ROOT s", "s")
+        + """one = f32[] constant(1)
+        u = f32[2000] broadcast(one), dimensions={}
+        n = f32[10] scatter(z, i, u), update_window_dims={}, inserted_window_dims={0}, \
+        scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+        ROOT t = (f32[10], f32[10]) tuple(s, n)"""
+    )
+    module = module_of(body)
+    found = [f for f in found_in(module, BF16) if f.rule == "updates add up in a narrow type"]
+    assert [f.instruction for f in found] == ["s", "n"]
+    assert {f.label for f in found} == {"R5, updates add up in a narrow type"}
+    x = np.random.default_rng(0).normal(3, 1, 2000).astype(np.float32)
+    inputs = [x, np.zeros(10, np.float32), np.zeros((2000, 1), np.int32)]
+    plan = make_plan(module, neuron_policy("all", BF16))
+    kept = with_rules(neuron_policy("all", BF16), *float32_rules(found))
+    totals = {}
+    for name, p in (("all", plan), ("kept", make_plan(module, kept))):
+        data = result_bytes(apply_plan(module, p), *inputs)
+        totals[name] = [float(np.frombuffer(d, np.float32)[0]) for d in data]
+    assert totals["all"][1] == 256
+    assert abs(totals["all"][0] / totals["all"][1] - 3) > 2
+    assert totals["kept"][1] == 2000
+    assert abs(totals["kept"][0] / totals["kept"][1] - 3) < 0.1
+
+
+PART = """
+inner {
+  f = f32[4] parameter(0)
+  j = s32[] parameter(1)
+  one = f32[] constant(1)
+  b = f32[1] dynamic-slice(f, j), dynamic_slice_sizes={1}
+  l = f32[1] reshape(one)
+  r = f32[1] add(b, l)
+  ROOT t = (f32[4], s32[]) tuple(UPDATE, j)
+}
+body {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  f = f32[4] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  c = (f32[4], s32[]) call(f, i), to_apply=inner
+  g = f32[4] get-tuple-element(c), index=0
+  ROOT out = (s32[], f32[4]) tuple(j, g)
+}
+condition {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(TRIPS)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+"""
+WRITTEN = "dynamic-update-slice(f, NEW, j)"
+SCATTERED = (
+    "scatter(f, j, l), update_window_dims={0}, inserted_window_dims={}, "
+    "scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply="
+)
+
+
+@pytest.mark.parametrize("trips", [256, 257])
+@pytest.mark.parametrize(
+    ("update", "adds"),
+    [
+        (WRITTEN.replace("NEW", "r"), True),
+        (WRITTEN.replace("NEW", "l"), False),
+        (SCATTERED + "add", True),
+        (SCATTERED + "max", False),
+    ],
+)
+def test_lint_of_loops_that_add_to_a_part_of_what_they_carry(
+    update: str, adds: bool, trips: int
+) -> None:
+    """In a call that returns a tuple, as JAX's scans do; what 256 trips add bfloat16 still tells."""
+    part = PART.replace("tuple(UPDATE, j)", "tuple(g, j)").replace(
+        "  ROOT t", f"  g = f32[4] {update}\n  ROOT t"
+    )
+    entry = """z = s32[] constant(0)
+        x = f32[4] parameter(0)
+        t = (s32[], f32[4]) tuple(z, x)
+        w = (s32[], f32[4]) while(t), body=body, condition=condition
+        ROOT y = f32[4] get-tuple-element(w), index=1"""
+    module = module_of(entry, part.replace("TRIPS", str(trips)))
+    found = [f for f in found_in(module, BF16) if f.rule == "loop carries a narrow sum"]
+    assert bool(found) == (adds and trips > 256)
 
 
 def test_a_mask_that_is_only_compared_or_begins_a_maximum_is_no_finding() -> None:

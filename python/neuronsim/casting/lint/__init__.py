@@ -353,6 +353,8 @@ def _is_square(i: Instruction) -> bool:
     return i.opcode == "multiply" and i.operands[0] == i.operands[1]
 
 
+_ELEMENTS = {"scatter": 2, "select-and-scatter": 1}  # the operand with what is added up
+
 # Magnitudes of elements that nobody would call unusual: where they suffice, a sum is a risk.
 _USUAL = 32.0
 
@@ -360,7 +362,9 @@ _USUAL = 32.0
 def _sums_beyond(scope: PlannedComputation) -> Broken:
     for i in scope.computation.instructions:
         dtype, depth = scope.gives(i), scope.depth(i)
-        if not depth or dtype is None or not _has_small_range(dtype):
+        if i.opcode in _SCATTERS and scope.reducer(i) == "add":
+            depth = scope.updates_of_one_place(i)
+        if depth < 2 or dtype is None or not _has_small_range(dtype):
             continue
         known = scope.observed(i.name)
         if known is not None:
@@ -378,10 +382,11 @@ def _sums_beyond(scope: PlannedComputation) -> Broken:
             message = _product_beyond(scope, i, depth, dtype)
             if message:
                 yield i, message, (i.name,)
-        if i.opcode != "reduce":
+        if i.opcode not in ("reduce", "reduce-window", *_SCATTERS) or scope.reducer(i) != "add":
             continue
-        squares = scope.source(i.operands[0])
-        bound = scope.interval(i.operands[0]).magnitude
+        elements = i.operands[_ELEMENTS.get(i.opcode, 0)]
+        squares = scope.source(elements)
+        bound = scope.interval(elements).magnitude
         if math.isfinite(bound):
             if _overflows(depth * bound, dtype):
                 yield (
@@ -457,6 +462,52 @@ def _narrow_accumulators(scope: PlannedComputation) -> Broken:
         )
 
 
+def _narrow_updates(scope: PlannedComputation) -> Broken:
+    """Scatters, and gradients of gathers and of pooling: each update is rounded (R5)."""
+    for i in scope.computation.instructions:
+        dtype, reducer = scope.gives(i), scope.reducer(i)
+        if i.opcode not in _SCATTERS or reducer not in _FOLDS or dtype is None or not is_narrow(dtype):
+            continue
+        count = scope.updates_of_one_place(i)
+        if count > 2 ** _digits(dtype):
+            yield (
+                i,
+                f"up to {count} updates meet in one place, and each {_FOLDS[reducer]} is rounded to "
+                f"{dtype.name}, {_digits(dtype)} significant bits: "
+                f"{_stands_still(reducer, count, dtype)}",
+                (i.name,),
+            )
+
+
+def _stands_still(reducer: str, count: int, dtype: DType) -> str:
+    """What becomes of this many steps, each of which is rounded."""
+    if reducer == "multiply":
+        return f"the product is off by up to {count * dtype.eps / 2:.2g} of its value"
+    return f"from {2 ** _digits(dtype)} equal ones on the sum no longer changes"
+
+
+_SCATTERS = frozenset({"scatter", "select-and-scatter"})
+_FOLDS = {"add": "sum", "multiply": "product"}
+
+
+def _narrow_reducers(scope: PlannedComputation) -> Broken:
+    """Reductions by another computation than one operation, which run as written (R2)."""
+    for i in scope.computation.instructions:
+        if i.opcode not in ("reduce", "reduce-window") or scope.reducer(i) is not None:
+            continue
+        types = [t for t in scope.arrays_given(i) if is_narrow(t)]
+        depth = scope.depth(i)
+        if not types or depth <= 2 ** _digits(types[0]) or not scope.folds_sums(i):
+            continue
+        yield (
+            i,
+            f"its computation adds {depth} elements one after the other, each sum rounded to "
+            f"{types[0].name}, {_digits(types[0])} significant bits: "
+            f"{_stands_still('add', depth, types[0])}",
+            (i.name,),
+        )
+
+
 def _rounded_tiles(scope: PlannedComputation) -> Broken:
     if scope.profile is None or scope.profile.mixed_precision_accumulation == "on":
         return
@@ -464,7 +515,8 @@ def _rounded_tiles(scope: PlannedComputation) -> Broken:
     for i in scope.computation.instructions:
         dtype, depth = scope.gives(i), scope.depth(i)
         if (
-            i.opcode == "reduce"
+            i.opcode in ("reduce", "reduce-window")
+            and scope.reducer(i) in _FOLDS
             and dtype is not None
             and is_narrow(dtype)
             and dtype.bits <= 16
@@ -594,26 +646,65 @@ def _narrow_counters(scope: PlannedComputation) -> Broken:
         return
     root = scope.by_name[scope.computation.root]
     for number, name in enumerate(root.operands if root.opcode == "tuple" else ()):
-        i = scope.source(name)
-        dtype = scope.gives(i)
-        if i.opcode not in ("add", "subtract") or dtype is None or not is_narrow(dtype):
+        found = _added_to_carried(scope, name, number)
+        dtype = scope.gives(found[0]) if found is not None else None
+        if found is None or dtype is None or not is_narrow(dtype):
             continue
-        carried = [scope.source(o) for o in i.operands]
-        for k, c in enumerate(carried):
-            if c.opcode != "get-tuple-element" or c.attributes["tuple_index"] != number:
-                continue
-            if scope.by_name[c.operands[0]].opcode != "parameter":
-                continue
-            step = scope.graph.numbers.get(i.operands[1 - k])
-            what = f"counts by {step:g}" if step is not None else "adds up"
-            yield (
-                i,
-                (
-                    f"the loop {what} in a {dtype.name} that it carries, {_digits(dtype)} significant "
-                    f"bits: after {2 ** _digits(dtype)} equal steps it stands still"
-                ),
-                (i.name,),
-            )
+        if scope.trips <= 2 ** _digits(dtype):
+            continue
+        i, added = found
+        step = scope.graph.numbers.get(added)
+        what = f"counts by {step:g}" if step is not None else "adds up"
+        yield (
+            i,
+            (
+                f"the loop {what} in a {dtype.name} that it carries, {_digits(dtype)} significant "
+                f"bits: after {2 ** _digits(dtype)} equal steps it stands still"
+            ),
+            (i.name,),
+        )
+
+
+def _added_to_carried(
+    scope: PlannedComputation, name: str, number: int
+) -> tuple[Instruction, str] | None:
+    """What a loop adds to an element of its state, and where: in an addition on the way from what it
+    hands on back to what it was given, also to a part of it.
+    """
+    pending: list[tuple[str, tuple[Instruction, str] | None]] = [(name, None)]
+    seen = set[str]()
+    while pending:
+        given, found = pending.pop()
+        i = scope.source(given)
+        if i.name in seen:
+            continue
+        seen.add(i.name)
+        if i.opcode == "get-tuple-element":
+            carried = i.attributes["tuple_index"] == number
+            if found and carried and scope.by_name[i.operands[0]].opcode == "parameter":
+                return found
+        elif i.opcode in ("add", "subtract") and len(i.operands) == 2:
+            first, second = i.operands
+            pending.append((first, found or (i, second)))
+            if i.opcode == "add":
+                pending.append((second, found or (i, first)))
+        elif i.opcode == "scatter" and scope.reducer(i) == "add":
+            pending.append((i.operands[0], found or (i, i.operands[2])))
+        elif i.opcode in _HANDS_ON:
+            pending += [(o, found) for o in i.operands[_HANDS_ON[i.opcode]]]
+    return None
+
+
+# The operands whose elements are elements of the result.
+_HANDS_ON = {
+    "select": slice(1, 3),
+    "dynamic-update-slice": slice(0, 2),
+    "dynamic-slice": slice(0, 1),
+    "gather": slice(0, 1),
+    "concatenate": slice(None),
+    "pad": slice(0, 1),
+    "scatter": slice(0, 1),
+}
 
 
 # ---- poles ---------------------------------------------------------------------------------------
@@ -700,6 +791,10 @@ RULES = (
          "scale the elements before the sum, or take the mean of scaled values"),
     _Row("long sum in a narrow accumulator", "error", "R1", _narrow_accumulators,
          "accumulate in float32"),
+    _Row("updates add up in a narrow type", "error", "R5", _narrow_updates,
+         "scatter in float32, or sort the updates by place and sum each segment with a reduce"),
+    _Row("reducer adds up in a narrow type", "error", "R2", _narrow_reducers,
+         "reduce each array by one add, which sums in float32"),
     _Row("partial sums are rounded", "warning", "R3", _rounded_tiles,
          "give --enable-mixed-precision-accumulation"),
     _Row("64-bit indices are truncated", "error", "C7", _truncated_indices,
@@ -721,6 +816,8 @@ _CONTRACT = {
     "C3": "what lies beyond a type's largest value becomes Inf, or NaN in a type without it",
     "C7": "64-bit integers are their low 32 bits on Trn1",
     "R1": "sums are taken in float32, unless a plan says otherwise, and rounded once at their end",
+    "R2": "a reducer of several operations runs as written, each step rounded to its type",
+    "R5": "a scatter applies its updates one at a time, each result rounded to the operand's type",
     "R3": "without mixed-precision accumulation the result of each tile of a sum is rounded",
 }
 

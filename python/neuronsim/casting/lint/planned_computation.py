@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
+import numpy as np
+
 from neuronsim import dtypes, ops
 from neuronsim.casting.lint.intervals import ANY, Interval, intervals
 from neuronsim.casting.plans.plan import Plan
@@ -14,7 +16,7 @@ from neuronsim.casting.policies.policy import Decision
 from neuronsim.casting.policies.recognition import Composite, recognise
 from neuronsim.casting.policies.rules import RuleContext, reduction_depth
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Computation, Instruction, Shape
+from neuronsim.hlo.module import Computation, Instruction, Shape, simple_reducer
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target
 
@@ -28,6 +30,33 @@ MOVES = frozenset(
     {"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast", "reverse"}
     | {"reduce-precision", "opt-barrier"}
 )
+
+
+def _integer(i: Instruction) -> int | None:
+    """The value of an integer constant."""
+    literal = i.attributes.get("literal") if i.opcode == "constant" else None
+    if not isinstance(literal, ops.Bits) or literal.data.size != 1:
+        return None
+    return int(literal.data.flat[0]) if literal.dtype.kind in ("signed", "unsigned") else None
+
+
+def _index_vectors(computation: Computation, index: Instruction, axis: int) -> np.ndarray | None:
+    """The index vectors of a scatter, one a row, where the file shows them."""
+    source = index
+    while source.opcode in ("reshape", "copy", "convert"):
+        source = computation.by_name[source.operands[0]]
+    dims = index.array.dims
+    literal = source.attributes.get("literal")
+    if source.opcode == "iota" and len(source.array.dims) == 1:
+        values = np.arange(math.prod(dims))
+    elif isinstance(literal, ops.Bits):
+        values = literal.data.view(literal.dtype.numpy)
+    else:
+        return None
+    values = values.reshape(dims)
+    if axis == len(dims):
+        return values.reshape(-1, 1)
+    return np.moveaxis(values, axis, -1).reshape(-1, dims[axis])
 
 
 class PlannedComputation:
@@ -55,9 +84,82 @@ class PlannedComputation:
         """Whether it is the body of a loop."""
         return self.computation.name in self._context.bodies
 
+    @cached_property
+    def trips(self) -> float:
+        """How often the one loop around it runs it; Inf where that is not plain."""
+        loops = self._context.loops.get(self.computation.name, ())
+        if len(loops) != 1 or loops[0][0] in self._context.bodies:
+            return math.inf
+        loop, every = loops[0][1], self._context.instructions
+        limit = self.module.by_name[loop.called[1]]
+        end = limit.by_name[limit.root]
+        state, root = every[loop.operands[0]], self.by_name[self.computation.root]
+        if end.attributes.get("comparison_direction") != "LT" or state.opcode != "tuple":
+            return math.inf
+        counter, last = (limit.by_name[o] for o in end.operands)
+        if counter.opcode != "get-tuple-element" or root.opcode != "tuple":
+            return math.inf
+        number = counter.attributes["tuple_index"]
+        add = self.source(root.operands[number])
+        terms = [self.source(o) for o in add.operands] if add.opcode == "add" else []
+        carried = [t.attributes.get("tuple_index") == number for t in terms]
+        steps = [n for n in map(_integer, terms) if n is not None and n > 0]
+        first, limited = _integer(every[state.operands[number]]), _integer(last)
+        if sorted(carried) != [False, True] or not steps or first is None or limited is None:
+            return math.inf
+        return max(0, -(-(limited - first) // steps[0]))
+
     def depth(self, i: Instruction) -> int:
         """The elements that one result sums; 0 where it sums none."""
         return reduction_depth(i, self._context)
+
+    def reducer(self, i: Instruction) -> str | None:
+        """The operation by which an instruction folds elements, if it is one."""
+        return simple_reducer(self.module.by_name[i.called[-1]]) if i.called else None
+
+    def folds_sums(self, i: Instruction) -> bool:
+        """Whether the computation that a reduction applies adds to one of its accumulators."""
+        body = self.module.by_name[i.called[0]]
+        accumulators = {
+            p.name for p in body.parameters if p.attributes["number"] < len(i.operands) // 2
+        }
+        from_them = set(accumulators)
+        for j in body.instructions:
+            if not from_them.isdisjoint(j.operands):
+                if j.opcode in ("add", "subtract"):
+                    return True
+                from_them.add(j.name)
+        return False
+
+    def updates_of_one_place(self, i: Instruction) -> int:
+        """The most updates of a scatter, or windows of a select-and-scatter, in one element."""
+        if i.opcode == "select-and-scatter":
+            sizes = self.by_name[i.operands[1]].array.dims
+            meeting = zip(i.attributes["window"], sizes, strict=True)
+            return math.prod(min(-(-d.size // d.stride), n) for d, n in meeting)
+        if i.attributes.get("unique_indices"):
+            return 1
+        arrays = (len(i.operands) - 1) // 2
+        index, updates = self.by_name[i.operands[arrays]], self.by_name[i.operands[arrays + 1]]
+        numbers: ops.ScatterDimensions = i.attributes["scatter_dimensions"]
+        batch = numbers.scatter_indices_batching_dims
+        points = {*numbers.scatter_dims_to_operand_dims} <= {*numbers.inserted_window_dims}
+        known = _index_vectors(self.computation, index, numbers.index_vector_dim)
+        if points and known is not None and not batch:
+            return int(np.unique(known, axis=0, return_counts=True)[1].max(initial=0))
+        windows = numbers.update_window_dims
+        count = math.prod(n for d, n in enumerate(updates.array.dims) if d not in windows)
+        return count // max(1, math.prod(index.array.dims[d] for d in batch))  # which have their own
+
+    def arrays_given(self, i: Instruction) -> list[DType]:
+        """The types of the arrays that an instruction gives."""
+        d = self.decision(i)
+        return [
+            d.output
+            if d is not None and s.dtype is dtypes.float32 and n not in d.float32_results
+            else s.dtype
+            for n, s in enumerate(i.shape.arrays())
+        ]
 
     def observed(self, name: str) -> ops.Statistics | None:
         """What the values were in the float32 run, if there was one."""
@@ -113,18 +215,34 @@ class PlannedComputation:
     def _sources(self) -> Mapping[str, Instruction]:
         found: dict[str, Instruction] = {}
         for i in self.computation.instructions:
-            found[i.name] = found[i.operands[0]] if i.opcode in MOVES and i.operands else i
+            element = self._element(i)
+            if element:
+                found[i.name] = found[element]
+            else:
+                found[i.name] = found[i.operands[0]] if i.opcode in MOVES and i.operands else i
         return found
+
+    def _element(self, i: Instruction) -> str:
+        """The value that an instruction takes out of a tuple of this computation; empty if none."""
+        if i.opcode != "get-tuple-element":
+            return ""
+        held = self.by_name[i.operands[0]]
+        while held.opcode == "opt-barrier":
+            held = self.by_name[held.operands[0]]
+        return held.operands[i.attributes["tuple_index"]] if held.opcode == "tuple" else ""
 
     @cached_property
     def _reads(self) -> Mapping[str, Sequence[tuple[Instruction, int]]]:
-        """What reads each value, and as which operand."""
+        """What reads each value, a tuple's element also by what takes it out; and as which operand."""
         found: dict[str, list[tuple[Instruction, int]]] = {
             i.name: [] for i in self.computation.instructions
         }
         for i in self.computation.instructions:
             for number, o in enumerate(i.operands):
                 found[o].append((i, number))
+            element = self._element(i)
+            if element:
+                found[element].append((i, 0))
         return found
 
     def readers(self, name: str) -> Iterator[tuple[Instruction, int]]:
@@ -132,11 +250,18 @@ class PlannedComputation:
         pending, seen = [name], {name}
         while pending:
             for user, number in self._reads[pending.pop()]:
-                if user.opcode not in MOVES or number:
-                    yield user, number
+                moved = user.opcode in MOVES and not number
+                if not moved and not self._element(user):
+                    if user.opcode != "tuple" or not self._is_taken_apart(user):
+                        yield user, number
                 elif user.name not in seen:
                     seen.add(user.name)
                     pending.append(user.name)
+
+    def _is_taken_apart(self, i: Instruction) -> bool:
+        """Whether a tuple is only there for its elements to be taken out."""
+        users = self.users[i.name]
+        return bool(users) and i.name != self.computation.root and all(map(self._element, users))
 
     def narrowest(self, name: str) -> Iterator[tuple[Instruction, DType]]:
         """The types narrower than float32 to which a value is rounded before something computes with

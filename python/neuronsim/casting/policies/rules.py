@@ -57,7 +57,17 @@ class RuleContext:
     @cached_property
     def bodies(self) -> frozenset[str]:
         """The computations that loops repeat."""
-        return frozenset(i.called[0] for i in self.instructions.values() if i.opcode == "while")
+        return frozenset(self.loops)
+
+    @cached_property
+    def loops(self) -> Mapping[str, Sequence[tuple[str, Instruction]]]:
+        """By the computation that they repeat, the loops, each with the computation where it stands."""
+        found: dict[str, list[tuple[str, Instruction]]] = {}
+        for c in graph_computations(self.module):
+            for i in c.instructions:
+                if i.opcode == "while":
+                    found.setdefault(i.called[0], []).append((c.name, i))
+        return found
 
     @cached_property
     def constants(self) -> Mapping[str, float]:
