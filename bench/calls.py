@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import neuronsim
+from neuronsim.whole_files import write_text
 
 GOAL_RATIO = 2.0
 GOAL_BYTES = 200
@@ -122,8 +123,8 @@ def main() -> None:
     own = array_bytes()
     console.print(f"an Array takes {own:.0f} bytes beside its elements (goal {GOAL_BYTES})")
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"seconds": found, "geometric_mean": mean, "array_bytes": own}, file, indent=1)
+        figures = {"seconds": found, "geometric_mean": mean, "array_bytes": own}
+        write_text(options.json, json.dumps(figures, indent=1))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from neuronsim import ops, processor
 from neuronsim.bench import Measurement, measure
 from neuronsim.bench.report import print_measurements
 from neuronsim.errors import NeuronSimError
+from neuronsim.whole_files import write_text
 
 SHAPE = (1 << 24,)
 FUNCTIONS = (
@@ -69,8 +70,7 @@ def main() -> None:
         mean = math.exp(sum(map(math.log, values)) / len(values))
         console.print(f"{dtype} / {peer}: geometric mean {mean:.2f}, least {min(values):.2f}")
     if options.json:
-        with open(options.json, "w") as file:
-            json.dump([m.to_dict() for m in found], file, indent=1)
+        write_text(options.json, json.dumps([m.to_dict() for m in found], indent=1))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from neuronsim import processor
 from neuronsim.bench import Measurement, measure
 from neuronsim.bench.report import print_measurements
 from neuronsim.errors import NeuronSimError
+from neuronsim.whole_files import write_text
 
 ROWS = (4096, 4096)
 NARROW = ("bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3fn")
@@ -77,8 +78,7 @@ def main() -> None:
                     console.print(left_out, highlight=False)
     print_measurements(found, console)
     if options.json:
-        with open(options.json, "w") as file:
-            json.dump([m.to_dict() for m in found], file, indent=1)
+        write_text(options.json, json.dumps([m.to_dict() for m in found], indent=1))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from rich.table import Table
 from neuronsim import processor
 from neuronsim.bench import Layer, Measurement, MemoryUse, measure, measure_memory
 from neuronsim.errors import NeuronSimError
+from neuronsim.whole_files import write_text
 
 
 @dataclass(frozen=True)
@@ -312,8 +313,7 @@ def main() -> None:
             "measurements": [{"group": g, **m.to_dict()} for g, ms in found.items() for m in ms],
             "memory": [m.to_dict() for m in memory],
         }
-        with open(options.json, "w") as file:
-            json.dump(figures, file, indent=1)
+        write_text(options.json, json.dumps(figures, indent=1))
 
 
 if __name__ == "__main__":

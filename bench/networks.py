@@ -39,6 +39,7 @@ from tests.data.make_networks import Network, make_network, to_hlo
 import neuronsim
 from neuronsim.bench import SETTLE_SECONDS, alternate, timer
 from neuronsim.errors import NeuronSimError
+from neuronsim.whole_files import write_text
 
 Run = Callable[..., Any]
 
@@ -308,7 +309,7 @@ def main() -> None:
             "summary": list(summaries([f for p in processes for f in p["networks"]])),
             "processes": processes,
         }
-        Path(options.json).write_text(json.dumps(figures, indent=1))
+        write_text(options.json, json.dumps(figures, indent=1))
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ from neuronsim.tuning.dataset import (
     reject_nan,
 )
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
+from neuronsim.whole_files import open_regular
 
 DEFAULT_SDK = "2.26"
 DEFAULT_TARGET = "trn1"
@@ -530,10 +531,13 @@ def load(
 
 
 def _is_program(path: Path) -> bool:
-    if path.suffix == ".nsim" or not zipfile.is_zipfile(path):
-        return path.suffix == ".nsim"
-    with zipfile.ZipFile(path) as archive:
-        return "program.json" in archive.namelist()
+    if path.suffix == ".nsim":
+        return True
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            return "program.json" in archive.namelist()
+    except files.DAMAGED:  # arrays, or of neither kind, which files.load says
+        return False
 
 
 __all__ = [

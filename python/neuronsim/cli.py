@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import numpy as np
 from rich.console import Console
@@ -28,7 +31,15 @@ from neuronsim.casting.plans.explain import casts, describe, lines, type_differe
 from neuronsim.casting.plans.plan import Plan, check_plan, load_plan
 from neuronsim.casting.plans.report import print_difference, print_explanation
 from neuronsim.casting.policies.calibration import load_calibration
-from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag, NeuronSimError, nearest
+from neuronsim.errors import (
+    FlagWarning,
+    InaccessibleFile,
+    InvalidArgument,
+    InvalidFlag,
+    NeuronSimError,
+    inaccessible,
+    nearest,
+)
 from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.report import print_diagnostics, print_timings, total_diagnostics
 from neuronsim.executor.run import StepTiming
@@ -41,6 +52,7 @@ from neuronsim.targets import SAME_CORE, TARGETS, find_release, operators
 from neuronsim.tuning.dataset import load_dataset, run_batches
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
+from neuronsim.whole_files import check_writable, replacing, write_text
 
 LONGEST_NUMBER = 20  # digits
 
@@ -80,7 +92,7 @@ def _parser() -> _Parser:
     parser.add_argument("--version", action="version", version=f"neuronsim {neuronsim.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, run: Callable[[argparse.Namespace], int | None], text: str) -> _Parser:
+    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> _Parser:
         sub: _Parser = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(run=run, parser=sub)
         return sub
@@ -254,28 +266,110 @@ def _add_compiler_options(parser: _Parser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    errors = Console(stderr=True, highlight=False)
+    options = argparse.Namespace(status=0, writing=[])
+    is_closed = sys.stdout is None
+    with _standard_streams():
+        try:
+            if is_closed:
+                raise InvalidArgument("standard output is closed: redirect it, to /dev/null at least")
+            _run_command(sys.argv[1:] if arguments is None else arguments, options)
+        except NeuronSimError as error:
+            if getattr(error, "errno", None) == errno.EPIPE:  # the reader has what it wanted
+                return int(options.status)
+            _print_error(str(error))
+            return 2
+        except KeyboardInterrupt:
+            begun = ", ".join(options.writing)
+            _print_error(
+                f"interrupted as it wrote {begun}: no regular file is half written"
+                if begun
+                else "interrupted; nothing was written"
+            )
+            return 130
+    return int(options.status)
+
+
+def _run_command(arguments: Sequence[str], options: argparse.Namespace) -> None:
+    """Run a command; `options` then has its `status`, and the files that it was `writing`."""
     try:
         check_environment()
-        words, parser = _words(sys.argv[1:] if arguments is None else arguments), _parser()
+        words, parser = _words(arguments), _parser()
         _check_command(words, _commands(parser))
-        options, unknown = parser.parse_known_args(words)
+        _, unknown = parser.parse_known_args(words, options)
         if unknown:
             raise _unknown(options.command, options.parser.options(), unknown)
         with warnings.catch_warnings():
             warnings.simplefilter("always", FlagWarning)
             warnings.showwarning = _print_warning
-            status: int | None = options.run(options)
-    except NeuronSimError as error:
-        errors.print(f"neuronsim: {error}", style="red", markup=False, soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        errors.print("neuronsim: interrupted; nothing was written", style="red")
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
-    return status or 0
+            options.run(options)
+    finally:  # also after --help, which ends the process
+        sys.stdout.flush()
+
+
+class _Stream(io.TextIOBase):
+    """Standard output or standard error, whose failures are errors of ours; then it takes no more."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+
+    def write(self, text: str, /) -> int:
+        with self._as_ours():
+            try:
+                return self._stream.write(text)
+            except UnicodeEncodeError:
+                encoded = text.encode(self.encoding, "backslashreplace")
+                return self._stream.write(encoded.decode(self.encoding))
+
+    def flush(self) -> None:
+        with self._as_ours():
+            self._stream.flush()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding or "utf-8"
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    @contextmanager
+    def _as_ours(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            with suppress(OSError):  # what is left must not fail again as the process ends
+                os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), self._stream.fileno())
+            raise inaccessible(f"cannot write to {self._name}", error) from error
+
+
+@contextmanager
+def _standard_streams() -> Iterator[None]:
+    """Standard output and error as `_Stream`s; a closed one's number is taken, that no file gets it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    before = sys.stdout, sys.stderr
+    null = open(os.devnull, "w")  # noqa: SIM115 (closed below)
+    sys.stdout, sys.stderr = (
+        _Stream(stream or null, name)
+        for stream, name in zip(before, ("standard output", "standard error"), strict=True)
+    )
+    try:
+        with null:
+            yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _print_error(message: str) -> None:
+    with suppress(InaccessibleFile):  # then only the status tells
+        console = Console(stderr=True, highlight=False)
+        console.print(f"neuronsim: {message}", style="red", markup=False, soft_wrap=True)
 
 
 def _check_command(words: Sequence[str], known: Sequence[str]) -> None:
@@ -344,21 +438,7 @@ def _check_writable(path: str | None) -> None:
         raise InvalidArgument(
             f"cannot write {path!r}: neuronsim makes no NEFFs, which only neuronx-cc does; use .nsim"
         )
-    with _writing(path):
-        existed = Path(path).exists()
-        with open(path, "ab"):
-            pass
-        if not existed:
-            Path(path).unlink()
-
-
-@contextmanager
-def _writing(path: str) -> Iterator[None]:
-    """Failures to write as InvalidArgument that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {path!r}: {error.strerror or error}") from error
+    check_writable(path)
 
 
 @contextmanager
@@ -393,11 +473,16 @@ def _tune(options: argparse.Namespace) -> None:
     if options.json == "-":
         print(result.to_json())
         return
+    if options.json is not None:
+        _write(options, options.json, result.to_json() + "\n")
     print_ladder(result, Console())
     if options.json is not None:
-        with _writing(options.json):
-            Path(options.json).write_text(result.to_json() + "\n")
         print(f"\nall figures are in {options.json}")
+
+
+def _write(options: argparse.Namespace, path: str, text: str) -> None:
+    options.writing.append(path)
+    write_text(path, text)
 
 
 def _program(options: argparse.Namespace) -> api.CompiledProgram:
@@ -468,7 +553,8 @@ def _run(options: argparse.Namespace) -> None:
 
     outputs = run_batches(call, program.model, dataset)
     arrays = {f"output_{n}": _storable(a) for n, a in enumerate(outputs)}
-    with _writing(options.output), open(options.output, "wb") as file:
+    options.writing.append(options.output)
+    with replacing(options.output) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     setup = program.setup
     print(f"{setup.casts} ({setup.compiler}): {_listing(arrays)} in {options.output}")
@@ -515,8 +601,9 @@ def _compile(options: argparse.Namespace) -> None:
         )
         messages.append(Message("warning", text))
     _check_writable(setup.given.get("--logfile"))
+    options.writing.append(output)
     program.save(output)
-    _print_messages(messages, verbosity(setup.given), setup.given.get("--logfile"))
+    _print_messages(options, messages, verbosity(setup.given), setup.given.get("--logfile"))
     said = verbosity(setup.given) <= LEVELS["info"]  # among the messages
     inert = "" if said or not setup.without_effect else ", ".join(setup.without_effect)
     end = f"; without numeric effect: {inert}" if inert else ""
@@ -531,14 +618,15 @@ def _model_name(path: str) -> str:
     return name
 
 
-def _print_messages(messages: Sequence[Message], least: int, logfile: str | None) -> None:
+def _print_messages(
+    options: argparse.Namespace, messages: Sequence[Message], least: int, logfile: str | None
+) -> None:
     """As neuronx-cc does: information to stdout, warnings to stderr; all of it to the log file too."""
     lines = [(m, f"{m.level}: {m.text}") for m in messages if LEVELS[m.level] >= least]
+    if logfile is not None:
+        _write(options, logfile, "".join(f"{line}\n" for _, line in lines))
     for message, line in lines:
         print(line, file=sys.stdout if message.level in ("debug", "info") else sys.stderr)
-    if logfile is not None:
-        with _writing(logfile):
-            Path(logfile).write_text("".join(f"{line}\n" for _, line in lines), encoding="utf-8")
 
 
 def _plan_of(options: argparse.Namespace) -> tuple[Module, Plan]:
@@ -555,8 +643,7 @@ def _calibrate(options: argparse.Namespace) -> None:
             options.data,
             progress=lambda done, total: progress("float32", done, total),
         )
-    with _writing(options.output):
-        Path(options.output).write_text(found.to_json() + "\n")
+    _write(options, options.output, found.to_json() + "\n")
     print(f"the values of {len(found.values)} instructions of {options.model}: wrote {options.output}")
 
 
@@ -566,8 +653,7 @@ def _plan(options: argparse.Namespace) -> None:
     if options.output is None:
         print(plan.to_json())
         return
-    with _writing(options.output):
-        Path(options.output).write_text(plan.to_json() + "\n")
+    _write(options, options.output, plan.to_json() + "\n")
     count = sum(len(c.instructions) for c in graph_computations(inline_calls(model)))
     print(
         f"{plan.policy} decides {len(plan.decisions)} of {count} instructions: wrote {options.output}"
@@ -598,7 +684,7 @@ def _explain(options: argparse.Namespace) -> None:
         print_explanation(found, made, plan, console, single=bool(options.filter))
 
 
-def _diff(options: argparse.Namespace) -> int:
+def _diff(options: argparse.Namespace) -> None:
     first, second = (load_plan(path) for path in options.plans)
     if first.fingerprint != second.fingerprint:
         raise InvalidArgument(
@@ -609,11 +695,10 @@ def _diff(options: argparse.Namespace) -> int:
     model = api.read_model(options.model) if options.model else None
     if model is not None:
         check_plan(first, model)
+    differ = type_difference(first, second) or first.keep_output_type != second.keep_output_type
+    options.status = 1 if differ else 0  # whether or not all of it is read
     console = Console(width=None if sys.stdout.isatty() else 140)
     print_difference(first, second, console, model)
-    return (
-        1 if type_difference(first, second) or first.keep_output_type != second.keep_output_type else 0
-    )
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -637,8 +722,9 @@ def _bench(options: argparse.Namespace) -> None:
         print_measurements([result], Console(width=None if sys.stdout.isatty() else 140))
 
 
-def _lint(options: argparse.Namespace) -> int:
+def _lint(options: argparse.Namespace) -> None:
     findings = api.lint(options.model, **_setting(options), **_deciders(options))
+    options.status = 1 if findings and options.strict else 0  # whether or not all of it is read
     setup = api.setup_for(options.model, **_setting(options))
     if options.json:
         report = {
@@ -651,7 +737,6 @@ def _lint(options: argparse.Namespace) -> int:
         print(json.dumps(report, indent=1))
     else:
         _print_findings(f"{options.model} under {setup.compiler} on {setup.target.name}", findings)
-    return 1 if findings and options.strict else 0
 
 
 def _print_findings(title: str, findings: Sequence[Finding]) -> None:

@@ -36,6 +36,24 @@ class UnsupportedBuffer(NeuronSimError, BufferError):
     """Memory cannot be shared with another library as it lies."""
 
 
+class InaccessibleFile(InvalidArgument, OSError):
+    """A file cannot be read or written: `reason` says why, and `errno` is the system's number of it."""
+
+    reason: str = ""
+
+
+class MissingFile(InaccessibleFile, FileNotFoundError):
+    """There is no such file, or no such folder."""
+
+
+class FileIsFolder(InaccessibleFile, IsADirectoryError):
+    """A folder lies where a file is needed."""
+
+
+class ForbiddenFile(InaccessibleFile, PermissionError):
+    """The system does not let this user read or write a file."""
+
+
 class InvalidModel(NeuronSimError):
     """A model file is damaged, or its graph contradicts itself."""
 
@@ -110,6 +128,28 @@ def refusal(what: str, error: Exception) -> NeuronSimError:
         return error
     kind = next((k for e, k in _STAND_INS.items() if isinstance(error, e)), InvalidArgument)
     return kind(f"{what}: {error}")
+
+
+_INACCESSIBLE = {
+    FileNotFoundError: MissingFile,
+    IsADirectoryError: FileIsFolder,
+    PermissionError: ForbiddenFile,
+}
+
+
+def inaccessible(what: str, error: OSError) -> InaccessibleFile:
+    """The error of ours that stands for one of the system's.
+
+    >>> inaccessible("cannot read 'x'", FileNotFoundError(2, "No such file or directory"))
+    MissingFile("cannot read 'x': No such file or directory")
+    """
+    if isinstance(error, InaccessibleFile):
+        return error
+    kind = next((k for e, k in _INACCESSIBLE.items() if isinstance(error, e)), InaccessibleFile)
+    reason = error.strerror or str(error)
+    found = kind(f"{what}: {reason}")
+    found.reason, found.errno = reason, error.errno
+    return found
 
 
 def nearest(name: object, known: Iterable[str]) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import struct
 import threading
 import zipfile
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,16 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim import ops
+from neuronsim import json_documents, ops
 from neuronsim.arrays.array_object import Array, asarray
 from neuronsim.arrays.files import DAMAGED
+from neuronsim.casting import fields
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import (
+    ALL_INTEGER_DOWNCASTS,
+    AUTO_CASTS,
+    CAST_TYPES,
+    OPTIONS,
     CastSettings,
     Message,
 )
-from neuronsim.casting.plans.plan import Plan
+from neuronsim.casting.plans.plan import Plan, check_plan
 from neuronsim.errors import (
+    InaccessibleFile,
     InvalidArgument,
     InvalidData,
     InvalidModel,
@@ -54,7 +59,8 @@ from neuronsim.profiles import (
     default_seed,
     in_force,
 )
-from neuronsim.targets import Release, Target, find_target
+from neuronsim.targets import Release, Target, find_release, find_target
+from neuronsim.whole_files import open_regular, replacing
 
 SAVED_VERSION = 3
 MAX_REPLICAS = 256
@@ -169,9 +175,17 @@ class CompiledProgram:
     @property
     def memory(self) -> dict[str, int]:
         """Bytes that the program takes beside its inputs and results: `temporaries` of each run at one
-        time, and for good `constants` and what is `packed` of them.
+        time, and for good `constants` and what is `packed` of them, and `model`, the model's literals
+        that are none of these: `save`, observed runs and other instruction sets need them.
         """
-        return self._program.memory
+        kept = {_address(c) for c in self._program.constants.values()}
+        literals = {
+            _address(literal): literal.data.nbytes
+            for module in (self._model, self._module)
+            for literal in _literals(module)
+        }
+        own = sum(size for address, size in literals.items() if address not in kept)
+        return {**self._program.memory, "model": own}
 
     @cached_property
     def weight_bytes(self) -> int:
@@ -286,34 +300,37 @@ class CompiledProgram:
         return bound
 
     def save(self, path: str | Path) -> None:
-        """Write the program as a `.nsim` file that `load` reads without the model.
+        """Write the program as a `.nsim` file that `load` reads without the model. A file that is there
+        stays as it is until the new one is whole.
 
-        Raises InvalidArgument if the file cannot be written.
+        Raises InaccessibleFile if the file cannot be written.
         """
-        setup = self._setup
-        header = {
-            "version": SAVED_VERSION,
-            "settings": asdict(setup.settings),
-            "release": asdict(setup.release),
-            "target": setup.target.name,
-            "profile": setup.profile.to_dict(),
-            "without_effect": list(setup.without_effect),
-            "replicas": setup.replicas,
-            "clean": setup.clean,
-            "decided_by": setup.decided_by,
-            "given": dict(setup.given),
-        }
-        try:
-            with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-                for name, data in (
-                    ("program.json", json.dumps(header, indent=1).encode()),
-                    ("plan.json", self._plan.to_json().encode()),
-                    ("model.hlo.pb", proto.to_bytes(self._model)),
-                ):
-                    # A fixed date: the same program gives the same file.
-                    archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
-        except OSError as error:
-            raise InvalidArgument(f"cannot write {str(path)!r}: {error.strerror}") from error
+        header = _header(self._setup)
+        members = (
+            ("program.json", json.dumps(header, indent=1).encode()),
+            ("plan.json", self._plan.to_json().encode()),
+            ("model.hlo.pb", proto.to_bytes(self._model)),
+        )
+        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for name, data in members:
+                # A fixed date: the same program gives the same file.
+                archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+
+
+def _literals(module: Module) -> Iterator[ops.Bits]:
+    """The arrays of a module's constants, those of tuples too."""
+    instructions = (i for c in module.computations for i in c.instructions)
+    pending = [i.attributes["literal"] for i in instructions if i.opcode == "constant"]
+    while pending:
+        literal = pending.pop()
+        if isinstance(literal, ops.Bits):
+            yield literal
+        else:
+            pending += literal
+
+
+def _address(bits: ops.Bits) -> int:
+    return int(bits.data.__array_interface__["data"][0])
 
 
 def _stacked(values: Sequence[Value]) -> Value:
@@ -355,54 +372,149 @@ def _convert_input(array: Array, expected: ops.ArrayType, name: str) -> Array:
 
 
 def load(path: str | Path) -> CompiledProgram:
-    """The program that `CompiledProgram.save` wrote. Raises InvalidModel for any other file."""
+    """The program that `CompiledProgram.save` wrote. Raises InvalidModel for any other file.
+
+    The program keeps copies: what becomes of the file later does not matter.
+    """
     try:
-        with zipfile.ZipFile(path) as archive:
-            data = proto.mapped(Path(path))
-            header = json.loads(bytes(_member(archive, "program.json", data)))
-            plan_text = bytes(_member(archive, "plan.json", data)).decode()
-            model = _member(archive, "model.hlo.pb", data)
-        if header["version"] != SAVED_VERSION:
-            raise InvalidModel(
-                f"{path} has version {header['version']}, this neuronsim reads {SAVED_VERSION}: "
-                "compile the model again"
-            )
-        setup = Setup(
-            CastSettings(**_tuples(header["settings"])),
-            Release(**header["release"]),
-            find_target(header["target"]),
-            Profile(**header["profile"]),
-            tuple(header["without_effect"]),
-            checked_replicas(header["replicas"]),
-            clean=bool(header["clean"]),
-            decided_by=str(header["decided_by"]),
-            given={name: str(value) for name, value in header["given"].items()},
-        )
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            header = json_documents.parse(_member(archive, "program.json").decode())
+            plan_text = _member(archive, "plan.json").decode()
+            model = _member(archive, "model.hlo.pb")
+        setup = _setup(header)
         saved_plan = Plan.from_json(plan_text)
-    except OSError as error:
-        raise InvalidModel(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except (*DAMAGED, AttributeError, KeyError, TypeError, NeuronSimError) as error:
+    except InaccessibleFile as error:
+        raise InvalidModel(str(error)) from error
+    except (*DAMAGED, KeyError, NeuronSimError) as error:
         raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
     module = proto.from_bytes(model)
     verify(module)
+    try:
+        check_plan(saved_plan, module, setup.target)
+    except InvalidArgument as error:
+        raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
     return CompiledProgram(module, saved_plan, setup)
 
 
-def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a record from JSON, which has lists for tuples."""
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in {**fields}.items()}
-
-
-def _member(archive: zipfile.ZipFile, name: str, file: memoryview) -> memoryview:
-    """A member of a saved program in the mapped file: save stores it as it is, so that its weights are
-    read from there.
-    """
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A member of a saved program, which save stores as it is."""
     info = archive.getinfo(name)
-    local = info.header_offset  # of its header of 30 bytes, that its name and extra fields follow
-    lengths = struct.unpack("<HH", file[local + 26 : local + 30])
-    begin = local + 30 + sum(lengths)
-    data = file[begin : begin + info.file_size]
-    is_stored = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
-    if not is_stored or len(data) != info.file_size or zlib.crc32(data) != info.CRC:
+    if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
         raise InvalidModel(f"its member {name!r} is not as save wrote it")
-    return data
+    return archive.read(info)
+
+
+# ---- the header of a saved program ---------------------------------------------------------------
+
+
+def _header(setup: Setup) -> dict[str, Any]:
+    """What a saved program says of itself, beside its plan and its model."""
+    return {
+        "version": SAVED_VERSION,
+        "settings": asdict(setup.settings),
+        "release": asdict(setup.release),
+        "target": setup.target.name,
+        "profile": setup.profile.to_dict(),
+        "without_effect": list(setup.without_effect),
+        "replicas": setup.replicas,
+        "clean": setup.clean,
+        "decided_by": setup.decided_by,
+        "given": dict(setup.given),
+    }
+
+
+def _setup(header: Any) -> Setup:
+    """The setup that a header says. Raises InvalidModel or InvalidArgument, with all problems."""
+    version = header.get("version") if isinstance(header, dict) else None
+    if not isinstance(version, int) or version != SAVED_VERSION:
+        raise InvalidModel(
+            f"it has version {fields.shown(version)}, this neuronsim reads {SAVED_VERSION}: compile "
+            "the model again"
+        )
+    problems: list[str] = []
+    found = fields.read_fields(header, _HEADER, "", problems, _HEADER)
+    parts = {
+        name: fields.read_fields(found.pop(name, {}), kinds, f"{name}: ", problems, kinds)
+        for name, kinds in (("settings", _SETTINGS), ("release", _RELEASE), ("profile", _PROFILE))
+    }
+    if problems:
+        raise InvalidArgument(fields.joined(problems))
+    del found["version"]
+    profile = Profile(**parts["profile"])
+    return Setup(
+        CastSettings(**parts["settings"]), Release(**parts["release"]), profile=profile, **found
+    )
+
+
+def _texts(*accepted: str) -> fields.Kind:
+    """A list of texts, of these where some are given."""
+    one = fields.one_of(*accepted) if accepted else fields.text
+
+    def read(value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list):
+            raise InvalidArgument("a list of texts")
+        return tuple(map(one, value))
+
+    return read
+
+
+def _target(value: Any) -> Target:
+    return find_target(fields.text(value))
+
+
+def _sdk(value: Any) -> str:
+    return find_release(fields.text(value)).sdk
+
+
+def _version(value: Any) -> str:
+    if not all(part.isdecimal() for part in fields.text(value).split(".")) and value != "":
+        raise InvalidArgument("a version such as 2.21.18209.0")
+    return str(value)
+
+
+def _choice_of(field_: dataclasses.Field[Any]) -> fields.Kind:
+    """A value of a profile's field."""
+    values = field_.metadata["values"]
+
+    def read(value: Any) -> Any:
+        if not any(type(value) is type(v) and value == v for v in values):
+            raise InvalidArgument(f"one of {', '.join(map(repr, values))}")
+        return value
+
+    return read
+
+
+_CASTS = fields.one_of("", *AUTO_CASTS.values())
+_TYPES = fields.one_of("", *CAST_TYPES)
+_SETTINGS: Mapping[str, fields.Kind] = {
+    "auto_cast": _CASTS,
+    "auto_cast_type": _TYPES,
+    "mixed_precision_accumulation": fields.truth,
+    "compiler": fields.one_of(*OPTIONS),
+    "relayout": fields.one_of("", *CAST_TYPES),
+    "saturate_infinity": fields.truth,
+    "integer_downcast": _texts(*ALL_INTEGER_DOWNCASTS),
+    "int_dot": fields.one_of("exact", "via_float32"),
+    "accumulation_given": fields.truth,
+}
+_RELEASE: Mapping[str, fields.Kind] = {
+    "sdk": _sdk,
+    "compiler": _version,
+    "date": fields.text,
+    "auto_cast": _CASTS,
+    "auto_cast_type": _TYPES,
+    "mixed_precision_accumulation": fields.truth,
+}
+_PROFILE: Mapping[str, fields.Kind] = {f.name: _choice_of(f) for f in dataclasses.fields(Profile)}
+_HEADER: Mapping[str, fields.Kind] = {
+    "version": fields.count,
+    "settings": fields.mapping,
+    "release": fields.mapping,
+    "target": _target,
+    "profile": fields.mapping,
+    "without_effect": _texts(),
+    "replicas": checked_replicas,
+    "clean": fields.truth,
+    "decided_by": fields.text,
+    "given": fields.texts_by_name,
+}

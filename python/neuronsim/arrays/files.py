@@ -14,13 +14,19 @@ Array([1. , 0.3], dtype=bfloat16)
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import lzma
 import math
 import os
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from tokenize import TokenError
+from types import SimpleNamespace
 from typing import IO, Any, Literal, cast
 
 import numpy as np
@@ -38,11 +44,15 @@ from neuronsim.arrays.array_object import (
 )
 from neuronsim.dtypes import DType, DTypeLike, as_dtype
 from neuronsim.errors import (
+    REFUSALS,
     InvalidArgument,
     InvalidData,
     NeuronSimError,
+    inaccessible,
+    refusal,
     with_warnings_at_the_users_line,
 )
+from neuronsim.whole_files import open_regular, replacing
 
 # `load` is not among them: the package's is api.load, which reads compiled programs too.
 __all__ = ["genfromtxt", "loadtxt", "save", "savetxt", "savez", "savez_compressed"]
@@ -54,12 +64,16 @@ MmapMode = Literal["r", "r+", "c"]
 DAMAGED = (
     ValueError,
     EOFError,
+    IndexError,
     NotImplementedError,
+    OSError,  # a place that a damaged archive says, and no file has
+    OverflowError,
     RecursionError,
     RuntimeError,
     MemoryError,
     SyntaxError,
     TokenError,
+    TypeError,
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
@@ -86,24 +100,48 @@ def _labelled(x: Any) -> npt.NDArray[Any]:
     return bits.view([(a.dtype.name, a.dtype.storage)])
 
 
+@contextmanager
+def _writing(file: Any, suffix: str) -> Iterator[IO[bytes]]:
+    """A file to write: the one that is given, or that of a name, to which the suffix is appended."""
+    try:
+        if hasattr(file, "write"):
+            yield file
+            return
+        name = os.fsdecode(file)
+        with replacing(name if name.endswith(suffix) else name + suffix) as stream:
+            yield stream
+    except REFUSALS as error:
+        raise refusal("cannot write the arrays", error) from error
+
+
 def save(file: File, arr: Any, allow_pickle: bool = False) -> None:
-    """Writes an array to a `.npy` file, with its type; `.npy` is appended to a name without it."""
+    """Writes an array to a `.npy` file, with its type; `.npy` is appended to a name without it. A file
+    of that name stays as it is until the new one is whole, and if that cannot be written.
+    """
     _refuse_pickle(allow_pickle)
-    np.save(file, _labelled(arr), allow_pickle=False)
+    labelled = _labelled(arr)
+    with _writing(file, ".npy") as stream:
+        # Of a file NumPy takes the descriptor, and does not see the error of the last bytes.
+        np.save(SimpleNamespace(write=stream.write), labelled, allow_pickle=False)
 
 
 def savez(file: File, *args: Any, **kwds: Any) -> None:
     """Writes arrays to an uncompressed `.npz` file, each with its type: the positional ones are named
     arr_0, arr_1, ..., the others by their keywords.
     """
-    labelled: dict[str, Any] = {name: _labelled(x) for name, x in kwds.items()}
-    np.savez(file, *map(_labelled, args), **labelled)
+    _save_archive(np.savez, file, args, kwds)
 
 
 def savez_compressed(file: File, *args: Any, **kwds: Any) -> None:
     """`savez` with deflated members."""
-    labelled: dict[str, Any] = {name: _labelled(x) for name, x in kwds.items()}
-    np.savez_compressed(file, *map(_labelled, args), **labelled)
+    _save_archive(np.savez_compressed, file, args, kwds)
+
+
+def _save_archive(write: Any, file: File, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
+    labelled = {name: _labelled(x) for name, x in kwds.items()}
+    positional = [_labelled(x) for x in args]
+    with _writing(file, ".npz") as stream:
+        write(stream, *positional, **labelled)
 
 
 def _refuse_pickle(allow_pickle: bool) -> None:
@@ -124,15 +162,27 @@ def load(
     """The array of a `.npy` file, or the arrays of a `.npz` file by name, each with its type.
 
     `dtype` names the type of files that do not: ml_dtypes' arrays that NumPy saved are voids. With
-    `mmap_mode` ("r", "r+", "c") a `.npy` file is mapped, not read. Raises InvalidData for a file that
-    is damaged, or that holds fewer bytes than its header says.
+    `mmap_mode` ("r", "r+", "c") a `.npy` file is mapped, not read: while the array is used nobody may
+    shorten it. Raises InvalidData for a file that is damaged, or that holds fewer bytes than its header
+    says, and InaccessibleFile, an OSError, for one that is none.
     """
     _refuse_pickle(allow_pickle)
     if mmap_mode not in (None, "r", "r+", "c"):
         raise InvalidArgument(f"mmap_mode is 'r', 'r+', 'c' or None, not {mmap_mode!r}")
     named = None if dtype is None else array_type(dtype)
-    path = None if hasattr(file, "read") else os.fspath(cast(str, file))
-    stream = cast(IO[bytes], file) if path is None else open(path, "rb")  # noqa: SIM115 (closed below)
+    if hasattr(file, "read"):
+        return _load(cast(IO[bytes], file), named, file)
+    with open_regular(file) as stream:
+        return _load(stream, named, file, os.fspath(file), mmap_mode)
+
+
+def _load(
+    stream: IO[bytes],
+    named: DType | None,
+    file: Any,
+    path: str | None = None,
+    mmap_mode: MmapMode | None = None,
+) -> Array | NpzFile:
     try:
         start = stream.tell()
         magic = stream.read(len(npy.MAGIC_PREFIX))
@@ -149,9 +199,6 @@ def load(
         raise
     except DAMAGED as error:
         raise InvalidData(f"cannot load {_name(file)}: {error}") from error
-    finally:
-        if path is not None:
-            stream.close()
 
 
 def _name(file: Any) -> str:
@@ -169,7 +216,9 @@ def _read(
     version = npy.read_magic(stream)
     if version not in _READERS:
         raise InvalidData(f"version {version[0]}.{version[1]} of the format has no arrays of numbers")
-    shape, is_fortran, stored = _READERS[version](stream)
+    shape, is_fortran, stored = with_warnings_at_the_users_line(_READERS[version], stream)
+    if any(isinstance(n, bool) for n in shape):
+        raise InvalidData(f"its header says that its shape is {shape}")
     dtype = _type(stored, named)
     size = math.prod(shape) * stored.itemsize
     if min(shape, default=0) < 0 or size > end - stream.tell():
@@ -301,10 +350,7 @@ def loadtxt(fname: Any, dtype: DTypeLike | None = None, *args: Any, **options: A
     Array([[1. , 2.5],
            [3. , 0.1]], dtype=bfloat16)
     """
-    target, wide = _parsed(dtype)
-    return convert(
-        asarray(with_warnings_at_the_users_line(np.loadtxt, fname, wide, *args, **options)), target
-    )
+    return _read_text(np.loadtxt, fname, dtype, args, options)
 
 
 def genfromtxt(fname: Any, dtype: DTypeLike | None = None, *args: Any, **options: Any) -> Array:
@@ -313,12 +359,38 @@ def genfromtxt(fname: Any, dtype: DTypeLike | None = None, *args: Any, **options
         raise InvalidArgument(
             "usemask: there are no masked arrays; missing values become filling_values"
         )
+    return _read_text(np.genfromtxt, fname, dtype, args, options)
+
+
+def _read_text(
+    read: Any, fname: Any, dtype: DTypeLike | None, args: tuple[Any, ...], options: dict[str, Any]
+) -> Array:
     target, wide = _parsed(dtype)
-    return convert(
-        asarray(with_warnings_at_the_users_line(np.genfromtxt, fname, wide, *args, **options)), target
-    )
+    try:
+        if isinstance(fname, str | os.PathLike) and os.path.exists(fname):
+            with open_regular(fname):  # a pipe or a device may have no end
+                pass
+        found = with_warnings_at_the_users_line(read, fname, wide, *args, **options)
+    except OSError as error:
+        raise inaccessible(f"cannot read {_name(fname)}", error) from error
+    except REFUSALS as error:
+        raise refusal(f"cannot read {_name(fname)}", error) from error
+    return convert(asarray(found), target)
 
 
 def savetxt(fname: Any, X: Any, *args: Any, **options: Any) -> None:  # noqa: N803 (NumPy's name)
-    """Writes an array of one or two axes as text, with NumPy's options, from its exact values."""
-    np.savetxt(fname, exact_values(asarray(X)), *args, **options)
+    """Writes an array of one or two axes as text, with NumPy's options, from its exact values; packed
+    where the name ends in .gz, .bz2 or .xz.
+    """
+    values = exact_values(asarray(X))
+    with _writing(fname, "") as stream, ExitStack() as opened:
+        text: Any = stream
+        if not hasattr(fname, "write"):
+            compress = _COMPRESSED.get(os.path.splitext(os.fsdecode(fname))[1])
+            packed = stream if compress is None else opened.enter_context(compress(stream, "wb"))
+            text = io.TextIOWrapper(cast(Any, packed), options.get("encoding"), newline="")
+            opened.callback(text.detach)
+        np.savetxt(text, values, *args, **options)
+
+
+_COMPRESSED: Mapping[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}

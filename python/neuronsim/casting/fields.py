@@ -10,6 +10,7 @@ rule 1: depth is -1, not an integer from 0 on; rule 1: 'naem' is unknown (did yo
 from __future__ import annotations
 
 import math
+import os
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import Any, TypeAlias
 
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.dtypes import DType, as_dtype
-from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
+from neuronsim.errors import InaccessibleFile, InvalidArgument, MissingFile, UnsupportedType, nearest
+from neuronsim.whole_files import open_regular
 
 # Gives what a value of a document stands for; raises InvalidArgument that says what it must be.
 Kind: TypeAlias = Callable[[Any], Any]
@@ -33,16 +35,13 @@ def read_text(path: str | Path, what: str, most_bytes: int) -> str:
     """The text of a regular file, which holds a `what`; raises InvalidArgument for anything else, and
     for a file of more bytes.
     """
-    path = Path(path)
     try:
-        if not path.is_file():
-            absent = "it is no regular file" if path.exists() else "there is no such file"
-            raise InvalidArgument(f"cannot read the {what} {shown(str(path))}: {absent}")
-        size = path.stat().st_size
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
             data = file.read(most_bytes + 1) if size <= most_bytes else b""
-    except OSError as error:
-        raise InvalidArgument(f"cannot read the {what} {shown(str(path))}: {error.strerror}") from error
+    except InaccessibleFile as error:
+        reason = "there is no such file" if isinstance(error, MissingFile) else error.reason
+        raise InvalidArgument(f"cannot read the {what} {shown(str(path))}: {reason}") from error
     if max(size, len(data)) > most_bytes:
         raise InvalidArgument(f"{path} is not a {what}: it has more than {most_bytes} bytes")
     try:

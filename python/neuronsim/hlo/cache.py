@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from neuronsim.errors import InvalidFlag
+from neuronsim import json_documents
+from neuronsim.errors import InaccessibleFile, InvalidArgument, InvalidFlag, MissingFile
+from neuronsim.whole_files import read_bytes
 
 MODULE_FILE = "model.hlo_module.pb"
 FLAGS_FILE = "compile_flags.json"
@@ -18,12 +19,12 @@ def cached_flags(folder: str | Path) -> list[str]:
     """
     path = Path(folder) / FLAGS_FILE
     try:
-        flags = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        flags = json_documents.parse(read_bytes(path).decode())
+    except MissingFile:
         return []
-    except OSError as error:
-        raise InvalidFlag(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except InaccessibleFile as error:
+        raise InvalidFlag(str(error)) from error
+    except (InvalidArgument, UnicodeDecodeError) as error:
         raise InvalidFlag(f"{path} is not JSON: {error}") from error
     if not isinstance(flags, list) or not all(isinstance(f, str) for f in flags):
         raise InvalidFlag(f'{path} is not a JSON list of flags, such as ["--auto-cast=all"]')

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import mmap
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedOperator
+from neuronsim.errors import InaccessibleFile, InvalidModel, NeuronSimError, UnsupportedOperator
 from neuronsim.hlo import element_types, parse
 from neuronsim.hlo.cache import MODULE_FILE
 from neuronsim.hlo.fields import (
@@ -53,12 +52,14 @@ from neuronsim.hlo.shapes import check_shape
 from neuronsim.hlo.wire import (
     Field,
     Message,
+    field_extent,
     parts,
     read_field,
     read_message,
     write_length,
     write_message,
 )
+from neuronsim.whole_files import open_regular, read_rest, replacing
 
 # ---- attributes ----------------------------------------------------------------------------------
 
@@ -254,30 +255,39 @@ def read(path: str | Path) -> Module:
     """The module in a file: an `HloModuleProto`, an `HloProto` that wraps one, or HLO text; or in a
     folder of AWS's compile cache.
 
-    Its constants are those of the file, mapped into memory and read when they are used. Raises
-    InvalidModel, with the file's name, if it is not one, and UnsupportedType for element types that
-    neuronsim does not have.
+    Its constants are copies: what becomes of the file later does not matter. Raises InvalidModel, with
+    the file's name, if it is not one, and UnsupportedType for element types that neuronsim does not
+    have.
     """
     file = Path(path)
+    if os.path.isdir(file):
+        file /= MODULE_FILE
     try:
-        if file.is_dir():
-            file /= MODULE_FILE
-        data = mapped(file)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InvalidModel(f"cannot read the model {str(file)!r}: {reason}") from error
+        with open_regular(file) as opened:
+            start = opened.read(parse.LONGEST_START)
+            _check_start(start, os.fstat(opened.fileno()).st_size)
+            opened.seek(0)
+            data = read_rest(opened, file)
+    except InaccessibleFile as error:
+        raise InvalidModel(f"cannot read the model {str(file)!r}: {error.reason}") from error
+    except InvalidModel as error:
+        raise InvalidModel(f"{file}: {error}") from error
     try:
         return from_bytes(data)
     except NeuronSimError as error:
         raise type(error)(f"{file}: {error}") from error
 
 
-def mapped(path: Path) -> memoryview:
-    """The bytes of a file, read from it when they are used. Raises OSError or ValueError."""
-    with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return memoryview(b"")  # which cannot be mapped
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+def _check_start(start: bytes, size: int) -> None:
+    """Raises InvalidModel for what cannot be a module, before all of a large file is read."""
+    _refuse_other_formats(start)
+    if start and not parse.is_text(start):
+        try:
+            *_, end = field_extent(memoryview(start), 0)
+        except InvalidModel as error:
+            raise InvalidModel(f"not an HloModuleProto: {error}") from error
+        if end > size:
+            raise InvalidModel("not an HloModuleProto: the file ends inside a field")
 
 
 def from_bytes(data: bytes | memoryview) -> Module:
@@ -285,9 +295,7 @@ def from_bytes(data: bytes | memoryview) -> Module:
 
     Raises InvalidModel, and UnsupportedType for element types that neuronsim does not have.
     """
-    for magic, what in ((b"PK\x03\x04", "a zip file, such as .npz or .nsim"), (b"\x1f\x8b", "gzip")):
-        if data[: len(magic)] == magic:
-            raise InvalidModel(f"not an HloModuleProto but {what}")
+    _refuse_other_formats(data)
     if parse.is_text(bytes(data[: parse.LONGEST_START])):
         return parse.from_text(parse.decode(bytes(data)))
     view = memoryview(data)
@@ -295,6 +303,12 @@ def from_bytes(data: bytes | memoryview) -> Module:
         return _module(_wrapped(view) or view)
     except InvalidModel as error:
         raise InvalidModel(f"not an HloModuleProto: {error}") from error
+
+
+def _refuse_other_formats(data: bytes | memoryview) -> None:
+    for magic, what in ((b"PK\x03\x04", "a zip file, such as .npz or .nsim"), (b"\x1f\x8b", "gzip")):
+        if data[: len(magic)] == magic:
+            raise InvalidModel(f"not an HloModuleProto but {what}")
 
 
 def _wrapped(view: memoryview) -> memoryview | None:
@@ -531,8 +545,10 @@ def to_bytes(module: Module, *, wrap: bool = False) -> bytes:
 
 
 def write(module: Module, path: str | Path) -> None:
-    """Write the module as an `.hlo.pb` file."""
-    Path(path).write_bytes(to_bytes(module))
+    """Write the module as an `.hlo.pb` file. Raises InaccessibleFile if it cannot be written."""
+    data = to_bytes(module)
+    with replacing(path) as file:
+        file.write(data)
 
 
 def _alias_message(alias: Alias) -> Message:

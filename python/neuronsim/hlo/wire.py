@@ -88,22 +88,32 @@ def _decode_varints(data: bytearray, element: str) -> npt.NDArray[Any]:
     return found
 
 
-def read_field(data: memoryview, at: int) -> tuple[int, int, Any, int]:
-    """The number, wire type and raw value of the field at a place, and the place after it."""
+def field_extent(data: memoryview, at: int) -> tuple[int, int, int, int]:
+    """The number and wire type of the field at a place, and where its value begins and ends, which may
+    be beyond the data.
+    """
     tag, at = _varint(data, at)
     number, wire = tag >> 3, tag & 7
-    if wire == 0:
-        value, at = _varint(data, at)
-        return number, wire, value, at
+    if number == 0:
+        raise InvalidModel("a field has the number 0, which none has in protobuf")
+    length = 0
     if wire == 2:
         length, at = _varint(data, at)
     elif wire in (1, 5):
         length = 8 if wire == 1 else 4
-    else:
+    elif wire != 0:
         raise InvalidModel(f"wire type {wire} does not occur in a protobuf file of XLA")
-    if length > len(data) - at:
+    return number, wire, at, at + length
+
+
+def read_field(data: memoryview, at: int) -> tuple[int, int, Any, int]:
+    """The number, wire type and raw value of the field at a place, and the place after it."""
+    number, wire, at, end = field_extent(data, at)
+    if wire == 0:
+        return number, wire, *_varint(data, at)
+    if end > len(data):
         raise InvalidModel("the file ends inside a field")
-    return number, wire, data[at : at + length], at + length
+    return number, wire, data[at:end], end
 
 
 def parts(data: memoryview, number: int) -> Iterator[memoryview]:

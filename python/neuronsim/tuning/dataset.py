@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from neuronsim.arrays import files
 from neuronsim.dtypes import as_dtype
-from neuronsim.errors import InvalidData, UnsupportedType, nearest
+from neuronsim.errors import InaccessibleFile, InvalidData, UnsupportedType, nearest
 from neuronsim.hlo.module import Module
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -116,9 +116,8 @@ def read_npz(path: Path) -> Arrays:
         if isinstance(archive, files.NpzFile):
             with archive:
                 return {name: np.asarray(archive[name]) for name in archive.files}
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InvalidData(f"cannot read the data {str(path)!r}: {reason}") from error
+    except InaccessibleFile as error:
+        raise InvalidData(f"cannot read the data {str(path)!r}: {error.reason}") from error
     except (InvalidData, UnsupportedType) as error:
         raise InvalidData(
             f"{path} is not an .npz file of plain arrays: save the arrays with numpy.savez; {error}"

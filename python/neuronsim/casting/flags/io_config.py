@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from neuronsim.errors import InvalidFlag, nearest
+from neuronsim import json_documents
+from neuronsim.errors import InaccessibleFile, InvalidArgument, InvalidFlag, nearest
 from neuronsim.hlo.module import Module
+from neuronsim.whole_files import read_bytes
 
 
 def check_io_config(text: str, module: Module) -> None:
@@ -38,13 +39,12 @@ def _read(text: str) -> Any:
                 f"--io-config cannot be read from {source}: it accepts JSON, a file, a file:// address"
             )
         try:
-            body = Path(unquote(parts.path) if parts.scheme else text).read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InvalidFlag(f"--io-config cannot be read from {source}: {reason}") from error
+            body = read_bytes(unquote(parts.path) if parts.scheme else text).decode()
+        except (InaccessibleFile, UnicodeDecodeError) as error:
+            raise InvalidFlag(f"--io-config cannot be read from {source}: {error.reason}") from error
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
+        return json_documents.parse(body)
+    except InvalidArgument as error:
         raise InvalidFlag(f"--io-config: {source} is not JSON: {error}") from error
 
 

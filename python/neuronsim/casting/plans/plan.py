@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from neuronsim import dtypes, ops
+from neuronsim import dtypes, json_documents, ops
 from neuronsim.casting import fields
 from neuronsim.casting.application.conversions import travels_in_float32
 from neuronsim.casting.plans.castable import is_castable, is_product, own_type, reads
@@ -59,8 +59,8 @@ class Plan:
     def from_json(text: str) -> Plan:
         """The plan that `to_json` wrote; else raises InvalidArgument with all problems."""
         try:
-            body = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            body = json_documents.parse(text)
+        except InvalidArgument as error:
             raise InvalidArgument(f"not a plan of neuronsim: {error}") from error
         schema = body.get("schema") if isinstance(body, dict) else None
         if schema != SCHEMA:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from neuronsim import dtypes, ops
+from neuronsim import dtypes, json_documents, ops
 from neuronsim.casting.fields import (
     MAX_BYTES,
     Kind,
@@ -92,8 +92,8 @@ class Calibration:
     def from_json(source: str) -> Calibration:
         """The calibration that `to_json` wrote; else raises InvalidArgument with all problems."""
         try:
-            body = json.loads(source)
-        except (ValueError, RecursionError) as error:
+            body = json_documents.parse(source)
+        except InvalidArgument as error:
             raise InvalidArgument(f"not a calibration of neuronsim: {error}") from error
         schema = body.get("schema") if isinstance(body, dict) else None
         if schema != SCHEMA:

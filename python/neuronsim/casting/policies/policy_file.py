@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+from neuronsim import json_documents
 from neuronsim.casting.fields import (
     Kind,
     count,
@@ -238,7 +239,7 @@ def _parse(source: str, form: Format, what: str) -> Any:
         if form == "toml":
             _check_keys(source)
             return tomllib.loads(source)
-        return json.loads(source, object_pairs_hook=_unique)
+        return json_documents.parse(source)
     except (ValueError, RecursionError) as error:  # TOMLDecodeError and InvalidArgument are ValueErrors
         raise InvalidArgument(f"{what} is no {form.upper()}: {error}") from error
 
@@ -250,15 +251,6 @@ def _check_keys(source: str) -> None:
         keys = [line] if is_header else line.split("=")[:-1]
         if any(key.count(".") > MAX_KEY_PARTS for key in keys):
             raise ValueError(f"a key of more than {MAX_KEY_PARTS} parts (at line {number})")
-
-
-def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise InvalidArgument(f"the key {shown(key)} stands there twice")
-        found[key] = value
-    return found
 
 
 def _document(body: Any, place: str, folder: Path, problems: list[str]) -> _Document:

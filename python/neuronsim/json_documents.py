@@ -1,0 +1,38 @@
+"""JSON documents, strictly read: each key once, and numbers that JSON has.
+
+>>> parse('{"depth": 1, "depth": 2}')
+Traceback (most recent call last):
+...
+neuronsim.errors.InvalidArgument: the key 'depth' stands there twice
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from neuronsim.errors import InvalidArgument
+
+
+def parse(text: str) -> Any:
+    """What a JSON text says. Raises InvalidArgument for anything else, deep nesting too."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+    except InvalidArgument:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(str(error)) from error
+
+
+def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InvalidArgument(f"the key {key[:60]!r} stands there twice")
+        found[key] = value
+    return found
+
+
+def _refuse(name: str) -> NoReturn:
+    raise InvalidArgument(f"{name} is no number of JSON")
