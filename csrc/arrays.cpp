@@ -232,8 +232,17 @@ ReduceCall make_reduce(const Reduction& reduction, const py::array& input, int k
     const View view = view_of(input, reduction.dtype);
     const std::vector<int64_t> shape = shape_of(input);
     const bool fits = kept >= 0 && kept <= input.ndim() && initial.size() == 1;
-    if (!fits || shape_of(output) !=
-                     (cumulative ? shape : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
+    const std::vector<int64_t> outputs(shape.begin(), shape.begin() + (fits ? kept : 0));
+    // A cumulative function's output has the reduced dimension before its last `cumulative_inner`
+    // elements.
+    bool goes = !cumulative && shape_of(output) == outputs;
+    for (ptrdiff_t at = 0; cumulative && fits && kept == input.ndim() - 1 && at <= kept; ++at) {
+        std::vector<int64_t> whole = outputs;
+        whole.insert(whole.begin() + at, shape.back());
+        goes = goes || (shape_of(output) == whole &&
+                        element_count({outputs.begin() + at, outputs.end()}) == cumulative_inner);
+    }
+    if (!fits || !goes)
         throw std::invalid_argument("the output's shape is not that of the kept dimensions");
     const View start = view_of(initial, reduction.dtype);
     return {reduction,       shape, kept, view, start.data, output_data(output, reduction.dtype),

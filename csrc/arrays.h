@@ -87,7 +87,7 @@ struct ReduceCall {
 
     void run() const {
         if (cumulative_inner > 0)
-            reduce_cumulative(reduction, shape, kept, input, initial, cumulative_inner, output);
+            reduce_cumulative(reduction, shape, input, initial, cumulative_inner, false, output);
         else reduce(reduction, shape, kept, input, initial, output);
     }
 };

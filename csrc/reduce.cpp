@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <stdexcept>
+#include <vector>
 
 #include "dispatch.h"
 #include "pool.h"
@@ -66,7 +67,7 @@ public:
         depth_ = element_count(shape_);
         tiles_ = blocks(depth_, r_.tile);
         if (r_.numerics.stochastic &&
-            r_.ids.size() != static_cast<size_t>(r_.round_tiles ? 1 + tiles_ : 1))
+            r_.ids.size() < static_cast<size_t>(r_.round_tiles ? 1 + tiles_ : 1))
             throw std::invalid_argument("stochastic rounding needs an id for each rounding");
         row_ = out_shape_.empty() ? 1 : out_shape_.back();
         row_stride_ = out_strides_.empty() ? 0 : out_strides_.back();
@@ -84,36 +85,54 @@ public:
     }
 
     // Each chain runs through its elements once; a tile's prefixes are combined with the result of the
-    // tiles before it.
-    void run_cumulative(int64_t inner) const {
+    // tiles before it, which under stochastic rounding every element rounds with words of its own (S2).
+    void run_cumulative(int64_t inner, bool backwards) const {
         if (outputs_ == 0 || depth_ == 0) return;
-        const int64_t step = r_.tile < tile_elements ? r_.tile : tile_elements;
+        const int64_t block = r_.tile < tile_elements ? r_.tile : tile_elements;
+        const int64_t step = backwards ? -inner : inner;
+        const bool draws_tiles = r_.round_tiles && r_.numerics.stochastic;
         parallel_for(outputs_, 1 + 16384 / (depth_ + 1), [&](int64_t begin, int64_t end) {
             const std::unique_ptr<Tile[]> tiles(new Tile[5]);
             Tile &elements = tiles[0], &prefix = tiles[1], &before = tiles[2], &total = tiles[3],
                  &last = tiles[4];
+            std::vector<Tile> results;  // of the tiles before, each in its first element
             for (int64_t o = begin; o < end; ++o) {
                 View chain{start_of(o), r_.dtype, strides_};
+                const int64_t first = o / inner * depth_ * inner + o % inner;
+                if (backwards && !strides_.empty()) {
+                    chain.data += (depth_ - 1) * strides_[0];
+                    chain.strides[0] = -strides_[0];
+                }
+                results.clear();
                 for (int64_t at = 0; at < depth_;) {
                     const int64_t tile = at / r_.tile, tile_end = (tile + 1) * r_.tile;
                     const int64_t limit = tile_end < depth_ ? tile_end : depth_;
-                    const int n = static_cast<int>(limit - at < step ? limit - at : step);
+                    const int n = static_cast<int>(limit - at < block ? limit - at : block);
                     load_run(k_, shape_, chain, at, n, elements);
                     settle_operands(elements, n);
                     // Inside a tile longer than a block the fold goes on from the last prefix.
                     if (at > tile * r_.tile) fold_into_first(elements, last);
                     scan(prefix, elements, n);
                     copy_element(last, prefix, n - 1);
-                    const int64_t index = (o / inner * depth_ + at) * inner + o % inner;
-                    if (r_.round_tiles) round_tile(prefix, n, tile, index, inner);
+                    const int64_t index = first + (backwards ? depth_ - 1 - at : at) * inner;
+                    if (r_.round_tiles) round_tile(prefix, n, tile, index, step);
+                    for (size_t t = 0; t < results.size(); ++t) {
+                        Tile& one = t == 0 ? before : elements;
+                        fill(one, results[t], n);
+                        round_tile(one, n, static_cast<int64_t>(t), index, step);
+                        if (t > 0) fold_settled(before, elements, n);
+                    }
                     if (tile > 0) {
-                        fill(before, total, n);
+                        if (!draws_tiles) fill(before, total, n);
                         fold_settled(before, prefix, n);
                     } else {
                         __builtin_memcpy(&before, &prefix, sizeof before);
                     }
-                    if (limit == tile_end && at + n == limit) copy_element(total, before, n - 1);
-                    finish(before, elements, index, n, o * depth_ + at, inner);
+                    if (limit == tile_end && at + n == limit) {
+                        if (draws_tiles) results.push_back(last);
+                        else copy_element(total, before, n - 1);
+                    }
+                    finish(before, elements, index, n, index, step);
                     at += n;
                 }
             }
@@ -299,7 +318,7 @@ private:
     }
 
     // The initial value comes last, then the one rounding (R2); no element: the initial value. The n
-    // results go to the output from place `at` on.
+    // results go to the output from place `at` on, `stride` apart.
     void finish(Tile& total, Tile& scratch, int64_t index, int n, int64_t at,
                 int64_t stride = 1) const {
         k_.load[type_](initial_, 0, n, depth_ == 0 ? &total : &scratch);
@@ -308,7 +327,12 @@ private:
             fold_settled(total, scratch, n);
             round_all(total, n, {r_.seed, r_.numerics.stochastic ? r_.ids[0] : 0, stride}, index);
         }
-        k_.store[type_](&total, n, output_ + at * size_);
+        if (stride == 1) return k_.store[type_](&total, n, output_ + at * size_);
+        char stored[sizeof(Tile)];
+        k_.store[type_](&total, n, stored);
+        for (int i = 0; i < n; ++i)
+            __builtin_memcpy(output_ + (at + i * stride) * size_, stored + i * size_,
+                             static_cast<size_t>(size_));
     }
 
     Reduction r_;
@@ -332,9 +356,10 @@ void reduce(const Reduction& reduction, const std::vector<int64_t>& shape, int k
     Reducer(reduction, shape, kept, input, initial, output).run();
 }
 
-void reduce_cumulative(const Reduction& reduction, const std::vector<int64_t>& shape, int kept,
-                       const View& input, const char* initial, int64_t inner, char* output) {
-    Reducer(reduction, shape, kept, input, initial, output).run_cumulative(inner);
+void reduce_cumulative(const Reduction& reduction, const std::vector<int64_t>& shape, const View& input,
+                       const char* initial, int64_t inner, bool backwards, char* output) {
+    const int kept = static_cast<int>(shape.size()) - 1;
+    Reducer(reduction, shape, kept, input, initial, output).run_cumulative(inner, backwards);
 }
 
 }  // namespace neuronsim

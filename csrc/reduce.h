@@ -22,13 +22,13 @@ struct Reduction {
 };
 
 // The view's dimensions are the outputs' (`kept` of them) and then the reduced ones in ascending axis
-// order. `initial` points to one element of storage; `output` is dense row-major. Cumulative:
-// the output has the view's shape, and element j along the reduced dimensions is the reduction of the
-// elements 0 to j (R4); its index for stochastic rounding is that of an array in which the reduced
-// dimension lies before the last `inner` elements.
+// order. `initial` points to one element of storage; `output` is dense row-major. Cumulative (R4): one
+// dimension is reduced, the last one of the view, and in the output it lies before the last `inner`
+// elements; element j along it is the reduction of the elements 0 to j, or `backwards` of the last
+// element to j.
 void reduce(const Reduction& reduction, const std::vector<int64_t>& shape, int kept, const View& input,
             const char* initial, char* output);
-void reduce_cumulative(const Reduction& reduction, const std::vector<int64_t>& shape, int kept,
-                       const View& input, const char* initial, int64_t inner, char* output);
+void reduce_cumulative(const Reduction& reduction, const std::vector<int64_t>& shape, const View& input,
+                       const char* initial, int64_t inner, bool backwards, char* output);
 
 }  // namespace neuronsim

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "dispatch.h"
 #include "pool.h"
@@ -100,6 +102,111 @@ void check(const Windows& w) {
 void copy_lane(Tile& to, const Tile& from, int lane, int size) {
     __builtin_memcpy(reinterpret_cast<char*>(&to) + lane * size,
                      reinterpret_cast<const char*>(&from) + lane * size, static_cast<size_t>(size));
+}
+
+// The dimension along which windows run over the operand from its first element on, or backwards from its
+// last one: what a cumulative function's elements reduce (R4), each from the one before it.
+struct Running {
+    size_t dimension;
+    bool backwards;
+    int64_t length, inner, others;  // inner: elements behind the dimension; others: of all other ones
+};
+
+std::optional<Running> running(const Windows& w) {
+    std::optional<Running> found;
+    for (size_t d = 0; d < w.dimensions.size(); ++d) {
+        const WindowDimension& x = w.dimensions[d];
+        const int64_t n = w.input_shape[d];
+        if (x.stride != 1 || x.base_dilation != 1 || w.output_shape[d] != n) return {};
+        if (x.size == 1 && x.padding_low == 0) continue;
+        const bool forwards = x.padding_low == x.size - 1;
+        if (found || x.window_dilation != 1 || x.size < n || !(forwards || x.padding_low == 0)) return {};
+        found = Running{d, !forwards, n, 1, 1};
+    }
+    if (!found) return {};
+    for (size_t d = 0; d < w.dimensions.size(); ++d) {
+        if (d > found->dimension) found->inner *= w.input_shape[d];
+        if (d != found->dimension) found->others *= w.input_shape[d];
+    }
+    return found;
+}
+
+// The operand with the dimension along which the windows run as its last one.
+std::pair<std::vector<int64_t>, View> along(const Running& r, const Windows& w, const View& input) {
+    std::vector<int64_t> shape = w.input_shape;
+    View view = input;
+    std::rotate(shape.begin() + static_cast<ptrdiff_t>(r.dimension),
+                shape.begin() + static_cast<ptrdiff_t>(r.dimension) + 1, shape.end());
+    std::rotate(view.strides.begin() + static_cast<ptrdiff_t>(r.dimension),
+                view.strides.begin() + static_cast<ptrdiff_t>(r.dimension) + 1, view.strides.end());
+    return {std::move(shape), std::move(view)};
+}
+
+// The byte offset of the chain of each of `n` outputs from the flat index `first` on.
+void chain_offsets(const std::vector<int64_t>& shape, const View& view, int64_t first, int n,
+                   int64_t* offsets) {
+    for (int lane = 0; lane < n; ++lane) {
+        int64_t at = first + lane;
+        offsets[lane] = 0;
+        for (size_t d = shape.size() - 1; d-- > 0; at /= shape[d])
+            offsets[lane] += at % shape[d] * view.strides[d];
+    }
+}
+
+// Chains side by side, each folded from element to element, every accumulator being a result.
+void fold_running(const Running& r, const Windows& w, const TileProgram& computation,
+                  const std::vector<View>& inputs, const std::vector<const char*>& initial,
+                  const std::vector<char*>& outputs) {
+    const Kernels& k = kernels();
+    const size_t count = outputs.size();
+    std::vector<View> chains;
+    std::vector<int64_t> shape;
+    for (const View& input : inputs) {
+        auto [moved, view] = along(r, w, input);
+        shape = std::move(moved);
+        chains.push_back(std::move(view));
+    }
+    parallel_for(blocks(r.others, lanes), 1 + 256 / (r.length + 1), [&](int64_t begin, int64_t end) {
+        const std::unique_ptr<Tile[]> acc(new Tile[count]), elements(new Tile[count]),
+            next(new Tile[count]);
+        std::vector<const void*> operands, results(count);
+        for (size_t i = 0; i < count; ++i) operands.push_back(&acc[i]);
+        for (size_t i = 0; i < count; ++i) operands.push_back(&elements[i]);
+        std::vector<int64_t> offsets(count * lanes);
+        for (int64_t piece = begin; piece < end; ++piece) {
+            const int64_t first = piece * lanes;
+            const int n = static_cast<int>(r.others - first < lanes ? r.others - first : lanes);
+            for (size_t i = 0; i < count; ++i) {
+                chain_offsets(shape, chains[i], first, n, &offsets[i * lanes]);
+                k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
+            }
+            for (int64_t step = 0; step < r.length; ++step) {
+                const int64_t at = r.backwards ? r.length - 1 - step : step;
+                for (size_t i = 0; i < count; ++i) {
+                    const DType t = inputs[i].dtype;
+                    const char* const data = inputs[i].data + at * chains[i].strides.back();
+                    for (int lane = 0; lane < n; ++lane)
+                        k.load[static_cast<int>(t)](
+                            data + offsets[i * lanes + static_cast<size_t>(lane)], 0, 1,
+                            reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t));
+                }
+                computation.run_tile(k, operands.data(), n, results.data());
+                for (size_t i = 0; i < count; ++i)
+                    computation.copy_output(k, i, results[i], n, &next[i]);
+                for (size_t i = 0; i < count; ++i) {
+                    const DType t = computation.output_dtype(i);
+                    __builtin_memcpy(&acc[i], &next[i], static_cast<size_t>(n * computed_bytes(t)));
+                    for (int lane = 0; lane < n; ++lane) {
+                        const int64_t o = first + lane;
+                        const int64_t place = (o / r.inner * r.length + at) * r.inner + o % r.inner;
+                        k.store[static_cast<int>(t)](
+                            reinterpret_cast<const char*>(&acc[i]) + lane * computed_bytes(t), 1,
+                            outputs[i] + place * storage_bytes(t));
+                    }
+                }
+            }
+        }
+    });
 }
 
 // Whether the windows of a row of neighbouring outputs move together along the operand's last
@@ -227,6 +334,10 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
         if (r.round_tiles)
             round_values(k, r.dtype, r.numerics, {r.seed, has_id ? r.ids[1 + tile] : 0}, first, &t, n);
     };
+    if (const auto chain = running(w)) {
+        const auto [shape, view] = along(*chain, w, input);
+        return reduce_cumulative(r, shape, view, initial, chain->inner, chain->backwards, output);
+    }
     const Draw last{r.seed, r.numerics.stochastic ? r.ids[0] : 0};
     const int64_t outputs = element_count(w.output_shape);
     if (lies_in_rows(w, r.tile))
@@ -336,6 +447,8 @@ void fold_windows(const Windows& w, const TileProgram& computation, const std::v
         if (computation.inputs()[i] != computation.output_dtype(i) ||
             computation.inputs()[count + i] != inputs[i].dtype)
             throw std::invalid_argument("the computation's types are not those of the arrays");
+    if (const auto chain = running(w))
+        return fold_running(*chain, w, computation, inputs, initial, outputs);
     const Kernels& k = kernels();
     const int64_t n_outputs = element_count(w.output_shape);
     parallel_for(blocks(n_outputs, lanes), 1, [&](int64_t begin, int64_t end) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from neuronsim.ops import WindowDimension
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
-from tests.core.test_cumulative import integer_prefixes, prefixes, rounds_tiles
+from tests.core.test_cumulative import expected_prefixes, integer_prefixes, prefixes, rounds_tiles
 
 if TYPE_CHECKING:
     from tests.core.conftest import Evaluate, RandomWords, Words
@@ -158,6 +159,112 @@ def test_control_the_random_windows_have_every_kind() -> None:
         many += len(windows) > 64
         assert dims == tuple(d.output_size(n) for d, n in zip(window, shape, strict=True))
     assert min(empty, partial, full, none, many) >= 2
+
+
+# ---- windows that run along one dimension ------------------------------------------------------
+
+
+def running(shape: Sequence[int], axis: int, backwards: bool, more: int = 0) -> Window:
+    """The window of a cumulative function, which may be longer than the axis."""
+    low = shape[axis] - 1 + more
+    window = [WindowDimension(1) for _ in shape]
+    window[axis] = WindowDimension(low + 1, padding=(0, low) if backwards else (low, 0))
+    return tuple(window)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
+def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
+    type_name: str, backwards: bool, isa: str, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """Of the array, or of the reversed one, on any axis and layout and across a tile; the small ones are
+    those of the walk, each of whose windows is folded on its own.
+    """
+    rng = np.random.default_rng(90)
+    is_float = dtypes.DTYPES[type_name].kind == "float"
+    reducers = REDUCERS if is_float else ["add", "maximum", *BITWISE]
+    profiles = (PLAIN, OFF, FLUSH) if is_float else (PLAIN,)
+    for k, (shape, axis, more) in enumerate((((700,), 0, 0), ((3, 5, 2), 1, 2), ((2, 3, 9), 2, 0))):
+        x = random_words(rng, type_name, shape, "near" if k else "any")
+        initial = np.asarray(random_words(rng, type_name, (), "near"))
+        window = running(shape, axis, backwards, more)
+        for reducer, profile in itertools.product(reducers, profiles):
+            found = evaluate(
+                "reduce_window", (type_name, np.asfortranarray(x)), (type_name, initial),
+                window=window, reducer=reducer, profile=profile,
+            )  # fmt: skip
+            turned = np.flip(x, axis) if backwards else x
+            expected = expected_prefixes(reducer, type_name, turned, axis, int(initial), profile)
+            expected = np.flip(expected, axis) if backwards else expected
+            np.testing.assert_array_equal(found, expected, err_msg=f"{reducer} {shape} {profile}")
+            if k and not backwards:
+                walked = expected_windows(reducer, type_name, x, window, int(initial), profile)
+                np.testing.assert_array_equal(found, walked)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_windows_R1_that_run_along_a_dimension_accumulate_in_the_plans_type(
+    backwards: bool, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    x = random_words(np.random.default_rng(91), "bfloat16", (600,), "near")
+    found = evaluate(
+        "reduce_window", ("bfloat16", x), ("bfloat16", np.zeros((), np.uint16)),
+        window=running(x.shape, 0, backwards), reducer="add", accumulate=dtypes.float16,
+    )  # fmt: skip
+    line = x.tolist()[::-1] if backwards else x.tolist()
+    expected = prefixes("add", "bfloat16", line, 0, accumulate="float16")
+    assert found.tolist() == (expected[::-1] if backwards else expected)
+
+
+@pytest.mark.parametrize(
+    ("op", "backwards"), [("cumulative", False), ("reduce_window", False), ("reduce_window", True)]
+)
+def test_cumulative_S2_R3_every_element_draws_for_each_tile(
+    op: str, backwards: bool, evaluate: Evaluate, random_words: RandomWords
+) -> None:
+    """Element j rounds tile t by word j of the draw of tile t, whatever the elements before it drew."""
+    profile = Profile(rounding="stochastic", mixed_precision_accumulation="off")
+    setting = ops.Setting(profile, 7, "0/main/w/")
+    x = random_words(np.random.default_rng(92), "bfloat16", (1100,), "near")
+    start = ("bfloat16", np.zeros((), np.uint16))
+    own = {"axis": 0} if op == "cumulative" else {"window": running(x.shape, 0, backwards)}
+    found = evaluate(op, ("bfloat16", x), start, reducer="add", setting=setting, **own)
+    wide = [formats.convert("bfloat16", "float32", int(w)) for w in (x[::-1] if backwards else x)]
+
+    def rounded(word: int, tile: str, j: int) -> int:
+        number = formats.decode("float32", word)
+        drawn = random.word(7, random.identifier(f"0/main/w//{tile}"), j)
+        return formats.round_number("bfloat16", number, word=drawn)
+
+    expected, acc, closed = [], 0, list[int]()
+    for k, element in enumerate(wide):
+        j = len(wide) - 1 - k if backwards else k
+        if k % 512 == 0 and k:
+            closed.append(acc)
+        acc = element if k % 512 == 0 else twin.FLOAT["add"](acc, element)
+        tiles = [
+            formats.convert("bfloat16", "float32", rounded(t, str(n), j))
+            for n, t in enumerate((*closed, acc))
+        ]
+        total = tiles[0]
+        for t in tiles[1:]:
+            total = twin.FLOAT["add"](total, t)
+        expected.append(rounded(twin.FLOAT["add"](total, 0), "", j))
+    assert found.tolist() == (expected[::-1] if backwards else expected)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int32", "float64"])
+def test_windows_R4_that_run_along_a_dimension_take_linear_time(
+    type_name: str, backwards: bool, evaluate: Evaluate
+) -> None:
+    """A window for each of 2^17 elements that read it all would take a minute, or minutes."""
+    dtype = dtypes.DTYPES[type_name]
+    x = np.zeros(1 << 17, f"u{dtype.itemsize}")
+    start = (type_name, np.zeros((), x.dtype))
+    before = time.perf_counter()
+    evaluate("reduce_window", (type_name, x), start, window=running(x.shape, 0, backwards), reducer="add")
+    assert time.perf_counter() - before < 5
 
 
 LONG: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [

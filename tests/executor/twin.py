@@ -375,7 +375,8 @@ def _reduce_window(
 ) -> Elements:
     window, found = _axes(i), []
     for at in indexing.positions(i.array.dims):
-        elements = [x[0][p] for p in windows.window_elements(x[0].shape, window, at)]
+        places = windows.reduced_elements(x[0].shape, window, i.array.dims, at)
+        elements = [x[0][p] for p in places]
         found.append(_reduced(module, i, operands[0].dtype, elements, x[1][()], setting))
     return _array(found, i.array.dims)
 

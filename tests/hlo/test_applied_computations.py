@@ -177,8 +177,38 @@ def test_reduce_window_R2_R4_of_several_operations(seed: int) -> None:
     module = module_of("reduce-window", [x.type, start.type], {"window": window}, [HORNER])
     (found,) = ours(module, [x, start])
     for output in indexing.positions(found.shape):
-        places = windows.window_elements(dims, axes_of(window), output)
+        places = windows.reduced_elements(dims, axes_of(window), found.shape, output)
         assert found[output] == windows.fold(horner, 0x3F80, [int(x.data[p]) for p in places])
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_reduce_window_R4_of_several_operations_that_runs_along_a_dimension(
+    axis: int, backwards: bool
+) -> None:
+    """From the initial value, every accumulator being a result; float64 by the host's steps (H1)."""
+    dims, steps = (3, 70, 4), [("multiply", F64, (0, 1), {}), ("add", F64, (2, 1), {})]
+    window = [WindowDimension(1)] * 3
+    n = dims[axis]
+    window[axis] = WindowDimension(n + 2, padding=(0, n + 1) if backwards else (n + 1, 0))
+    x, start = near_one(np.random.default_rng(141), dims), bits(0x3F80, BF16)
+    module = module_of("reduce-window", [x.type, start.type], {"window": tuple(window)}, [HORNER])
+    (found,) = ours(module, [x, start])
+    wide = bits(np.random.default_rng(142).integers(-2, 3, dims) / 4, F64)
+    inputs = [wide, bits(3, F64)]
+    body = computation("h", [F64] * 2, steps, [3])
+    types = [b.type for b in inputs]
+    host = module_of("reduce-window", types, {"window": tuple(window)}, [body])
+    on_host = ours(host, inputs)[0].view(np.float64)
+    for output in indexing.positions(dims):
+        places = windows.reduced_elements(dims, axes_of(window), dims, output)
+        at = output[axis]
+        assert len(places) == (n - at if backwards else at + 1)
+        assert found[output] == windows.fold(horner, 0x3F80, [int(x.data[p]) for p in places])
+        acc = 3.0
+        for p in places:
+            acc = acc * wide.data[p] + wide.data[p]
+        assert on_host[output] == acc
 
 
 @pytest.mark.parametrize("t", [F32, F64, dtypes.int16], ids=lambda t: t.name)

@@ -62,13 +62,54 @@ def fold_on_host(
     initial: Sequence[Bits],
     dims: tuple[int, ...],
 ) -> tuple[BitsArray, ...]:
-    """The fold of the host's types (H1), all outputs side by side."""
+    """The fold of the host's types (H1), all outputs side by side, or running along one dimension."""
+    if (chain := _running(window, arrays[0].data.shape, dims)) is not None:
+        return _fold_running(step, *chain, arrays, initial, dims)
     acc = [np.broadcast_to(x.data, dims) for x in initial]
     for present, places in window_elements(window, arrays[0].data.shape, dims):
         with np.errstate(all="ignore"):
             found = step(acc, [x.data[places] for x in arrays])
         acc = [np.where(present, new, old) for new, old in zip(found, acc, strict=True)]
     return tuple(np.array(a) for a in acc)
+
+
+def _running(
+    window: Sequence[WindowDimension], shape: tuple[int, ...], dims: tuple[int, ...]
+) -> tuple[int, bool] | None:
+    """The axis along which windows run over the operand from its first element on, as those of a
+    cumulative function, and whether they do so from its last one back (R4).
+    """
+    found = None
+    for axis, (d, n, size) in enumerate(zip(window, shape, dims, strict=True)):
+        if d.stride != 1 or d.base_dilation != 1 or n != size:
+            return None
+        if d.size == 1 and d.padding[0] == 0:
+            continue
+        low = d.padding[0]
+        if found or d.window_dilation != 1 or d.size < n or low not in (0, d.size - 1):
+            return None
+        found = axis, low == 0
+    return found
+
+
+def _fold_running(
+    step: FoldStep,
+    axis: int,
+    backwards: bool,
+    arrays: Sequence[Bits],
+    initial: Sequence[Bits],
+    dims: tuple[int, ...],
+) -> tuple[BitsArray, ...]:
+    acc = [np.broadcast_to(x.data, dims[:axis] + dims[axis + 1 :]) for x in initial]
+    outputs = tuple(np.empty(dims, x.data.dtype) for x in initial)
+    moved = [np.moveaxis(x.data, axis, 0) for x in arrays]
+    targets = [np.moveaxis(output, axis, 0) for output in outputs]
+    for at in range(dims[axis])[:: -1 if backwards else 1]:
+        with np.errstate(all="ignore"):
+            acc = [np.asarray(a) for a in step(acc, [x[at] for x in moved])]
+        for target, value in zip(targets, acc, strict=True):
+            target[at] = value
+    return outputs
 
 
 def window_elements(

@@ -152,7 +152,7 @@ def _settled(
     if stochastic and accumulate is not dtypes.float32:
         raise UnsupportedOperator(
             f"a reduction that accumulates in {accumulate.name} under stochastic rounding: S2 has no "
-            "words for its steps"
+            "words for its steps: accumulate in float32, or round to nearest"
         )
     round_tiles = (
         profile.mixed_precision_accumulation == "off"
@@ -182,8 +182,9 @@ def evaluate_cumulative(
         host: np.ufunc = getattr(np, reducer.name)
         return np.asarray(host(host.accumulate(array.data, axis=axis), initial.data))
     moved = np.moveaxis(array.data, axis, -1)
-    output = empty(ArrayType(result.dtype, moved.shape))
+    output = empty(result)
     settled = reduction(reducer, array.dtype, attributes, moved.shape[-1], setting)
     inner = math.prod(array.data.shape[axis + 1 :])
-    _core.reduce(settled, moved, moved.ndim - 1, initial.data, output, max(inner, 1))
-    return np.moveaxis(output, -1, axis)
+    if output.size:
+        _core.reduce(settled, moved, moved.ndim - 1, initial.data, output, inner)
+    return output

@@ -35,6 +35,25 @@ def window_elements(
     return found
 
 
+def reduced_elements(
+    dims: Sequence[int], window: Sequence[WindowAxis], results: Sequence[int], output: Position
+) -> list[Position]:
+    """The positions of one window's elements in the order in which a reduction takes them: from the last
+    one back where the windows run along one dimension to its end (R4).
+
+    >>> reduced_elements((3,), [WindowAxis(3)], (3,), (1,))
+    [(2,), (1,)]
+    """
+    longer = [i for i, axis in enumerate(window) if (axis.size, axis.padding_low) != (1, 0)]
+    runs_back = len(longer) == 1 and list(dims) == list(results)
+    for n, axis in zip(dims, window, strict=True):
+        runs_back &= axis.stride == axis.base_dilation == 1
+        if axis.size != 1:
+            runs_back &= axis.padding_low == 0 and axis.size >= n and axis.window_dilation == 1
+    found = window_elements(dims, window, output)
+    return found[::-1] if runs_back else found
+
+
 def fold(
     computation: Callable[[Accumulator, T], Accumulator], initial: Accumulator, elements: Iterable[T]
 ) -> Accumulator:
