@@ -142,13 +142,16 @@ def compile_module(
 def _donated(module: Module, results: Sequence[ArrayType]) -> dict[int, int]:
     """For results, by number, the parameters whose memory the module's aliases let them take."""
     found: dict[int, int] = {}
+    taken: set[int] = set()
     for path, parameter, inside, _ in module.input_output_alias:
         number = path[0] if path else 0
         if len(path) > 1 or inside or number >= len(results) or parameter >= len(module.parameters):
             continue
         same = module.parameters[parameter].array.type == results[number]
-        if same and parameter not in found.values():
+        if same and parameter not in taken:
+            taken.discard(found.get(number, -1))
             found[number] = parameter
+            taken.add(parameter)
     return found
 
 
@@ -326,9 +329,10 @@ class _Compiler:
     def _add_while(self, i: Instruction, initial: tuple[str, ...]) -> None:
         body, condition = (self.shared.module.by_name[name] for name in i.called)
         results = self._define(i)
-        carried = [n for n in range(len(initial)) if n not in passed_on(body, len(initial))]
+        kept = passed_on(body, len(initial))
+        carried = [n for n in range(len(initial)) if n not in kept]
         # What the body only passes on is the same array in every trip.
-        arrays = tuple(results[n][0] if n in carried else initial[n] for n in range(len(initial)))
+        arrays = tuple(x if n in kept else results[n][0] for n, x in enumerate(initial))
         self.values[i.name] = arrays
         path = f"{self.prefix}{i.name}/"
         goes_on = _Compiler(self.shared, condition, f"{path}{condition.name}/", {0: arrays}).run()
@@ -371,7 +375,7 @@ def _chains(computation: Computation, shared: _Shared, live: set[str]) -> dict[s
     """The chain of every instruction that is in one: its inner results have the dimensions of the last
     one, and no reader outside. Its last member is its root.
     """
-    users = computation.users()
+    users = {n: [u.name for u in us if u.name in live] for n, us in computation.users().items()}
     place = {i.name: n for n, i in enumerate(computation.instructions)}
     chains: dict[str, list[Instruction]] = {}
     for i in computation.instructions:
@@ -390,7 +394,7 @@ def _chains(computation: Computation, shared: _Shared, live: set[str]) -> dict[s
                     and o != computation.root
                     and inner[-1].name == o
                     and inner[-1].array.dims == i.array.dims
-                    and all(u.name in members or u.name not in live for u in users[o])
+                    and all(u in members for u in users[o])
                     and len(members) + len(inner) <= MAX_CHAIN
                 ):
                     members |= {m.name: m for m in inner}

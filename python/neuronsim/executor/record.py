@@ -167,6 +167,7 @@ class _Recorder:
     ) -> Recorded:
         given = [p.memory for p in self.places.values() if p.memory.slot >= FIRST_INPUT]
         self._steps(Region((), tuple(steps), tuple(name for name, _ in results)))
+        inputs = set(given)
         taken: set[str] = set()
         late: list[tuple[Place, Memory]] = []  # copies to inputs, which others may still read
         for n, (name, t) in enumerate(results):
@@ -175,7 +176,7 @@ class _Recorder:
             if n in donated:
                 target = given[donated[n]]
                 if place.memory is not target or not place.is_whole:
-                    late.append((self._saved(place, t) if place.memory in given else place, target))
+                    late.append((self._saved(place, t) if place.memory in inputs else place, target))
                 continue
             if place.is_whole and place.memory.slot == ARENA and name not in taken:
                 place.memory.slot = slot
@@ -238,11 +239,14 @@ class _Recorder:
     def _may_overwrite(self, place: Place, scope: _Scope) -> bool:
         """Whether nothing reads the memory after this step."""
         m = place.memory
-        return (
-            place.is_whole
-            and m.owner == scope.number
-            and all(scope.last_use.get(name, -1) <= scope.step for name in m.views)
-        )
+        if not place.is_whole or m.owner != scope.number:
+            return False
+        while m.views:  # what is not read any more never is again: it need not be asked about twice
+            name = m.views.pop()
+            if scope.last_use.get(name, -1) > scope.step:
+                m.views.add(name)
+                return False
+        return True
 
     # ---- steps ---------------------------------------------------------------------------------
 
@@ -518,19 +522,18 @@ class _Recorder:
 
     def _record_while(self, s: Step, action: While, scope: _Scope) -> None:
         states: list[Place] = []
-        around_it = {self.places[name].memory for name in s.inner_reads}  # read again in every trip
+        # What is read again in every trip, and what is a state already.
+        kept = {self.places[name].memory for name in s.inner_reads}
         for o, (name, t) in zip(s.operands, s.results, strict=True):
             initial = self.places[o]
-            is_free = initial.memory not in around_it and all(
-                initial.memory is not p.memory for p in states
-            )
-            if is_free and self._may_overwrite(initial, scope):
+            if initial.memory not in kept and self._may_overwrite(initial, scope):
                 self._set(name, initial, t, scope)
             else:
                 copy = self._new(name, t, scope)
                 step = _core.record_copy(initial.array, copy)
                 self._add(step, s.members, initial.memory, self.places[name].memory)
             states.append(self.places[name])
+            kept.add(self.places[name].memory)
         count = self._memory(ArrayType(dtypes.int64, ()))
         self.trips.append(Place(count.standin, count))
         self.loops.append((self.position, set()))
@@ -556,7 +559,7 @@ class _Recorder:
             p.memory.owner, p.memory.views = self.scopes, {name}
         self._steps(body)
         results = [self.places[name] for name in body.results]
-        memories = [p.memory for p in states]
+        memories = {p.memory for p in states}
         pending = [n for n, r in enumerate(results) if not _same(r, states[n])]
         for n in pending:
             if results[n].memory in memories:  # another state, that a copy may overwrite before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from neuronsim import dtypes, ops
 from neuronsim.executor.diagnostics import Counts, Observe, empty_records
@@ -150,12 +151,12 @@ class Step:
             return (self.action.condition, self.action.body)
         return self.action.branches if isinstance(self.action, Conditional) else ()
 
-    @property
+    @cached_property
     def inner_reads(self) -> tuple[str, ...]:
         """The arrays that its regions read from around it."""
         return tuple(dict.fromkeys(n for region in self.regions for n in region_reads(region)))
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """The arrays whose elements it and its regions read from around it: a right operand that is
         packed is not read.

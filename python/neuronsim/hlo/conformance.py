@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -177,12 +178,12 @@ def compile_time_constants(module: Module) -> Mapping[str, frozenset[str]]:
 _MOVES = ("broadcast", "reshape", "transpose", "copy", "convert")
 
 
-def _origin(computation: Computation, name: str) -> Instruction:
-    """The instruction whose values another one rearranges."""
-    i = computation.by_name[name]
-    while i.opcode in _MOVES and i.operands:
-        i = computation.by_name[i.operands[0]]
-    return i
+def _origins(computation: Computation) -> dict[str, Instruction]:
+    """For each instruction the one whose values it rearranges, or itself."""
+    found: dict[str, Instruction] = {}
+    for i in computation.instructions:
+        found[i.name] = found[i.operands[0]] if i.opcode in _MOVES and i.operands else i
+    return found
 
 
 def _values(i: Instruction) -> npt.NDArray[Any] | None:
@@ -203,6 +204,10 @@ class _Scope:
     release: Release
     target: Target
     listed: frozenset[str]
+
+    @cached_property
+    def origins(self) -> Mapping[str, Instruction]:
+        return _origins(self.computation)
 
     def operand(self, i: Instruction, number: int) -> Instruction:
         return self.computation.by_name[i.operands[number]]
@@ -289,7 +294,7 @@ def _iota_beyond(
     scope: _Scope, indices: Instruction, index_map: Sequence[int], operand: Instruction
 ) -> str:
     """What an iota of single indices reaches beyond the operand, or nothing."""
-    iota = _origin(scope.computation, indices.name)
+    iota = scope.origins[indices.name]
     axes = iota.attributes.get("dimensions", ())
     if iota.opcode != "iota" or len(index_map) != 1 or not axes:
         return ""
@@ -307,7 +312,7 @@ def _check_power(i: Instruction, scope: _Scope) -> Broken:
     why = ""
     if exponent.name not in scope.constants:
         why = "its exponent is not constant at compile time"
-    elif not floats_accepted and not _has_integers(exponent, scope.computation):
+    elif not floats_accepted and not _has_integers(exponent, scope.origins[exponent.name]):
         why = "its exponent is not an integer"
     if why:
         yield TABLE_NOTES["Pow"], why
@@ -316,9 +321,9 @@ def _check_power(i: Instruction, scope: _Scope) -> Broken:
         yield ERROR_CODES["NCC_EVRF062"], "its operands are 64-bit integers"
 
 
-def _has_integers(i: Instruction, computation: Computation) -> bool:
-    """Whether an exponent's values are integers, as far as a literal shows them."""
-    values = _values(_origin(computation, i.name))
+def _has_integers(i: Instruction, origin: Instruction) -> bool:
+    """Whether an exponent's values are integers, as far as a literal, its origin, shows them."""
+    values = _values(origin)
     if i.array.dtype.kind != "float" or values is None or values.dtype.kind == "c":
         return i.array.dtype.kind != "complex"
     wide = values.astype(np.float64)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
 from neuronsim.errors import InvalidModel, NeuronSimError
+from neuronsim.hlo.module import AnyShape
 
 T = TypeVar("T")
 
@@ -37,6 +38,8 @@ class Cursor:
 
     text: str
     at: int = 0
+    # The last tuple shapes with their text: the long dialect repeats an operand's at each reader.
+    tuples: list[tuple[str, AnyShape]] = field(default_factory=list, repr=False)
 
 
 def fail(c: Cursor, message: str, at: int | None = None) -> NoReturn:

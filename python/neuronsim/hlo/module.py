@@ -40,15 +40,58 @@ class Shape:
         return (self,)
 
 
-@dataclass(frozen=True, slots=True)
+MAX_TUPLE_DEPTH = 64
+MAX_TUPLE_ARRAYS = 1_000_000
+
+
+@dataclass(frozen=True)
 class TupleShape:
-    """The shape of a tuple. A token is an empty one of its own kind."""
+    """The shape of a tuple. A token is an empty one of its own kind.
+
+    What walks over shapes relies on the limits: InvalidModel is raised for tuples that are nested
+    deeper than MAX_TUPLE_DEPTH, and for more than MAX_TUPLE_ARRAYS arrays in one.
+    """
 
     elements: tuple[AnyShape, ...]
     is_token: bool = False
+    depth: int = field(init=False, repr=False, compare=False)  # of tuples inside each other
+    # Where the arrays of each element begin among all, and how many there are.
+    starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        depth, starts = 0, [0]
+        for e in self.elements:
+            inner, arrays = (e.depth, e.starts[-1]) if isinstance(e, TupleShape) else (0, 1)
+            depth = max(depth, 1 + inner)
+            starts.append(starts[-1] + arrays)
+        if depth > MAX_TUPLE_DEPTH:
+            raise InvalidModel(
+                f"tuples are nested deeper than {MAX_TUPLE_DEPTH}: put their arrays into one tuple"
+            )
+        if starts[-1] > MAX_TUPLE_ARRAYS:
+            raise InvalidModel(
+                f"a tuple has {starts[-1]} arrays: neuronsim takes up to {MAX_TUPLE_ARRAYS}"
+            )
+        object.__setattr__(self, "depth", depth)
+        object.__setattr__(self, "starts", tuple(starts))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def arrays(self) -> tuple[Shape, ...]:
         """The array shapes inside, in order."""
+        return self._arrays
+
+    def place(self, index: int) -> slice:
+        """Where the arrays of an element are among all of the tuple's."""
+        return slice(self.starts[index], self.starts[index + 1])
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.elements, self.is_token))
+
+    @cached_property
+    def _arrays(self) -> tuple[Shape, ...]:
         return tuple(s for e in self.elements for s in e.arrays())
 
 
@@ -344,6 +387,7 @@ def _holds(wide: DType, narrow: DType) -> bool:
 INLINED = frozenset({"call", "fusion"})
 CONTROL_FLOW = frozenset({"while", "conditional"})
 MAX_CALL_DEPTH = 100
+MAX_CONTROL_FLOW_DEPTH = 100
 
 
 def graph_computations(module: Module) -> tuple[Computation, ...]:
@@ -366,12 +410,11 @@ def inline_calls(module: Module) -> Module:
     An inlined instruction is named `call.instruction`, so that its origin stays visible. What is
     executed instruction by instruction has names that are unique in the result: where hand-written text
     repeats one, the entry computation keeps it and another becomes `computation.instruction`. Raises
-    InvalidModel if more than MAX_INSTRUCTIONS would result, or calls are nested deeper than
-    MAX_CALL_DEPTH.
+    InvalidModel as `check_size` does.
     """
+    check_size(module)
     reachable = _reachable(module.entry, module.by_name)
     computations = [c for c in module.computations if c.name in reachable]  # callees come first
-    _check_inlined_size(module, computations)
     taken = {i.name for c in computations for i in c.instructions}
     inlined: dict[str, Computation] = {}
     for c in computations:
@@ -427,25 +470,50 @@ def _with_unique_names(module: Module, taken: set[str]) -> tuple[Computation, ..
     return tuple(changed.get(c.name, c) for c in module.computations)
 
 
-def _check_inlined_size(module: Module, computations: Iterable[Computation]) -> None:
+def check_size(module: Module) -> None:
+    """Raises InvalidModel for a module whose computations call each other too often or too deeply: if
+    it has more than MAX_INSTRUCTIONS where calls are inlined and what each loop and conditional runs is
+    its own, or nests calls deeper than MAX_CALL_DEPTH, or loops and conditionals deeper than
+    MAX_CONTROL_FLOW_DEPTH.
+    """
     sizes: dict[str, int] = {}
-    depths: dict[str, int] = {}
-    kept = {module.entry}
-    for c in computations:
-        callees = [i.called[0] for i in c.instructions if i.opcode in INLINED]
-        sizes[c.name] = len(c.instructions) + sum(sizes[n] for n in callees)
-        depths[c.name] = 1 + max((depths[n] for n in callees), default=-1)
-        kept.update(n for i in c.instructions if i.opcode not in INLINED for n in i.called)
-    total, depth = sum(sizes[n] for n in kept), max(depths.values())
+    calls: dict[str, int] = {}  # how deeply each computation nests calls
+    control: dict[str, int] = {}  # and loops and conditionals
+    whole = {module.entry}  # what is no part of another
+    for c in module.computations:  # callees come first
+        size, call_depth, control_depth = len(c.instructions), 0, 0
+        for i in c.instructions:
+            if "called" not in i.attributes:
+                continue
+            if i.opcode not in INLINED | CONTROL_FLOW:
+                whole.update(i.called)
+                continue
+            inlined = i.opcode in INLINED
+            for name in i.called[:1] if inlined else i.called:
+                if name not in sizes:
+                    raise InvalidModel(
+                        f"{c.name}: called computation {name!r} does not stand before it"
+                    )
+                size += sizes[name]
+                control_depth = max(control_depth, control[name] + (not inlined))
+                call_depth = max(call_depth, calls[name] + 1) if inlined else call_depth
+        sizes[c.name], calls[c.name], control[c.name] = size, call_depth, control_depth
+    total = max(sum(sizes[n] for n in whole), *sizes.values())
     if total > MAX_INSTRUCTIONS:
         raise InvalidModel(
             f"[NCC_EVRF007] {module.name!r} has {total} instructions when its calls are "
-            f"inlined: neuronsim executes up to {MAX_INSTRUCTIONS}"
+            "inlined and each loop and conditional runs computations of its own: neuronsim executes up "
+            f"to {MAX_INSTRUCTIONS}"
         )
-    if depth > MAX_CALL_DEPTH:
-        raise InvalidModel(
-            f"{module.name!r} nests calls {depth} deep: neuronsim inlines up to {MAX_CALL_DEPTH} levels"
-        )
+    for depth, limit, what, verb in (
+        (max(calls.values()), MAX_CALL_DEPTH, "calls", "inlines"),
+        (max(control.values()), MAX_CONTROL_FLOW_DEPTH, "loops and conditionals", "executes"),
+    ):
+        if depth > limit:
+            raise InvalidModel(
+                f"[NCC_EVRF007] {module.name!r} nests {what} {depth} deep: neuronsim {verb} up to "
+                f"{limit} levels. Export the model with fewer of them inside each other"
+            )
 
 
 def fresh_name(name: str, taken: set[str]) -> str:

@@ -37,6 +37,7 @@ from neuronsim.hlo.lexer import (
     take,
 )
 from neuronsim.hlo.module import (
+    MAX_TUPLE_DEPTH,
     TOKEN,
     Alias,
     AnyShape,
@@ -57,6 +58,7 @@ from neuronsim.hlo.replica_groups import expand_iota
 from neuronsim.hlo.shapes import check_shape
 
 MAX_DEPTH = 64
+KNOWN_TUPLES = 4  # tuple shapes that are recognised by their text
 _NO_METADATA = Metadata()
 
 _TYPE = re.compile(r"([a-z][a-z0-9]*)\[")
@@ -194,12 +196,21 @@ def _skip_rows(c: Cursor) -> None:
 
 def parse_shape(c: Cursor, depth: int = 0) -> AnyShape:
     """A shape with or without a layout."""
-    if depth > MAX_DEPTH:
-        fail(c, f"tuples are nested deeper than {MAX_DEPTH}")
-    if peek(c) == "(":
-        elements = items(c, "(", ")", lambda inner: parse_shape(inner, depth + 1))
-        return TupleShape(tuple(elements))
+    if depth > MAX_TUPLE_DEPTH:
+        fail(c, f"tuples are nested deeper than {MAX_TUPLE_DEPTH}: put their arrays into one tuple")
+    is_tuple = peek(c) == "("
     start = c.at
+    if is_tuple:
+        for text, known in c.tuples if depth == 0 else ():
+            if c.text.startswith(text, start):
+                c.at += len(text)
+                return known
+        elements = items(c, "(", ")", lambda inner: parse_shape(inner, depth + 1))
+        with located(Cursor(c.text, start)):
+            shape = TupleShape(tuple(elements))
+        if depth == 0:
+            c.tuples[:] = [(c.text[start : c.at], shape), *c.tuples[: KNOWN_TUPLES - 1]]
+        return shape
     kind = take(c, _TYPE, "a shape")[1]
     if kind == "token":
         expect(c, "]")

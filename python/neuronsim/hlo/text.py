@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +33,7 @@ LARGE = 32  # elements from which `to_text` may shorten a constant
 def format_shape(shape: AnyShape) -> str:
     """A shape with its layout. Raises InvalidModel for an element type that HLO does not have."""
     if isinstance(shape, TupleShape):
-        return "token[]" if shape.is_token else f"({', '.join(map(format_shape, shape.elements))})"
+        return _format_tuple(shape)
     if shape.dtype not in BY_DTYPE:
         raise InvalidModel(f"HLO has no element type for {shape.dtype.name}")
     text = f"{BY_DTYPE[shape.dtype].name}[{','.join(map(str, shape.dims))}]"
@@ -40,6 +41,11 @@ def format_shape(shape: AnyShape) -> str:
         return text
     layout = shape.layout or tuple(reversed(range(len(shape.dims))))
     return f"{text}{{{','.join(map(str, layout))}}}"
+
+
+@lru_cache(maxsize=16)  # every reader of a tuple repeats its shape
+def _format_tuple(shape: TupleShape) -> str:
+    return "token[]" if shape.is_token else f"({', '.join(map(format_shape, shape.elements))})"
 
 
 def to_text(module: Module, *, dialect: Dialect = "long", print_large_constants: bool = True) -> str:

@@ -152,8 +152,7 @@ _ARRANGES = frozenset({"tuple", "opt-barrier", "add-dependency", "after-all"})
 def element_range(shape: AnyShape, index: int) -> slice:
     """Where the arrays of a tuple's element lie among all of the tuple's."""
     assert isinstance(shape, TupleShape)
-    counts = [len(s.arrays()) for s in shape.elements]
-    return slice(sum(counts[:index]), sum(counts[: index + 1]))
+    return shape.place(index)
 
 
 def passed_on(body: Computation, count: int) -> set[int]:

@@ -7,14 +7,24 @@ from collections.abc import Sequence
 from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidArgument, InvalidModel, UnsupportedOperator, UnsupportedType
 from neuronsim.hlo.instruction_settings import read_settings
-from neuronsim.hlo.module import Computation, Instruction, Literal, Module, Shape, TupleShape
+from neuronsim.hlo.module import (
+    AnyShape,
+    Computation,
+    Instruction,
+    Literal,
+    Module,
+    Shape,
+    TupleShape,
+    check_size,
+)
 from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
 
 
 def verify(module: Module) -> None:
-    """Raises InvalidModel for a graph that contradicts itself, UnsupportedOperator for one that
-    neuronsim cannot execute. The latter lists every such operator.
+    """Raises InvalidModel for a graph that contradicts itself or is too large (`check_size`),
+    UnsupportedOperator for one that neuronsim cannot execute. The latter lists every such operator.
     """
+    check_size(module)
     unknown: dict[str, list[str]] = {}
     for computation in module.computations:
         for i in computation.instructions:
@@ -111,7 +121,7 @@ def _verify_structure(module: Module, i: Instruction, operands: list[Instruction
     if i.opcode in ("parameter", "constant"):
         if operands:
             raise InvalidArgument("takes no operands")
-        if i.opcode == "constant" and _literal_types(i.attributes["literal"]) != _types(i.shape):
+        if i.opcode == "constant" and not _has_shape(i.attributes["literal"], i.shape):
             raise InvalidArgument("its literal has another shape than the constant")
     elif i.opcode == "tuple":
         if not isinstance(i.shape, TupleShape) or len(i.shape.elements) != len(operands):
@@ -188,8 +198,10 @@ def _verify_conditional(module: Module, i: Instruction, operands: list[Instructi
         _verify_called(module, i, [name], [operand])
 
 
-def _literal_types(literal: Literal) -> object:
-    return literal.type if isinstance(literal, ops.Bits) else tuple(map(_literal_types, literal))
+def _has_shape(literal: Literal, shape: AnyShape) -> bool:
+    if isinstance(shape, Shape) or isinstance(literal, ops.Bits):
+        return isinstance(shape, Shape) and isinstance(literal, ops.Bits) and literal.type == shape.type
+    return len(literal) == len(shape.elements) and all(map(_has_shape, literal, shape.elements))
 
 
 def _types(shape: Shape | TupleShape) -> object:

@@ -21,7 +21,7 @@ from neuronsim.errors import InvalidModel
 Message = dict[str, Any]
 Kind = Literal["int", "float", "string", "bytes", "message", "fixed elements", "varint elements"]
 
-MAX_DEPTH = 64
+MAX_DEPTH = 80  # of messages: a module's own and those of the deepest tuple's shape
 CHUNK = 1 << 16  # bytes of varints that are decoded at once: the temporaries are some fifty times that
 
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from neuronsim import dtypes, json_documents, ops
 from neuronsim.casting.fields import (
@@ -183,9 +183,9 @@ def make_calibration(module: Module, runs: Iterable[Mapping[str, ops.Statistics]
     origins = _Origins(graphs, met)
     for i in (i for c in graphs for i in c.instructions):
         if i.name not in met and isinstance(i.shape, Shape) and i.shape.dtype.kind == "float":
-            found = [met[name] for name in sorted(origins.of(i))]
-            if found:
-                values[i.name] = sum(found[1:], start=found[0])
+            found = origins.of(i)
+            if found is not None:
+                values[i.name] = found
     return Calibration(module.name, fingerprint(module), values)
 
 
@@ -193,11 +193,22 @@ def make_calibration(module: Module, runs: Iterable[Mapping[str, ops.Statistics]
 _Part = tuple[str, tuple[int, ...]]
 
 
+class _Found(NamedTuple):
+    """The instructions that made a part's values, a bit each, and what these were, if any ran."""
+
+    makers: int
+    values: ops.Statistics | None
+
+
 class _Origins:
-    """Which instructions made what others only hand on, across tuples, loops and branches."""
+    """The values that instructions only hand on, across tuples, loops and branches: those of all that
+    made them, each counted once.
+    """
 
     def __init__(self, graphs: Iterable[Computation], made: Mapping[str, ops.Statistics]) -> None:
         self._made = made
+        self._numbered: list[str] = []  # which maker each bit stands for
+        self._found: dict[_Part, _Found] = {}
         self._instructions = {i.name: i for c in graphs for i in c.instructions}
         self._owners = {i.name: c.name for c in graphs for i in c.instructions}
         self._roots = {c.name: c.root for c in graphs}
@@ -207,24 +218,75 @@ class _Origins:
                 for n, name in enumerate(i.called):
                     self._callers.setdefault(name, []).append((i, n))
 
-    def of(self, i: Instruction) -> set[str]:
-        """The instructions that made an array's values."""
-        found: set[str] = set()
-        pending: list[_Part] = [(i.name, ())]
-        seen = set(pending)
-        while pending:
-            name, path = pending.pop()
-            if name in self._made:
-                found.add(name)
-                continue
-            for part in self._sources(self._instructions[name], path):
-                if part not in seen:
-                    seen.add(part)
-                    pending.append(part)
-        return found
+    def of(self, i: Instruction) -> ops.Statistics | None:
+        """What the values of an array were."""
+        part: _Part = (i.name, ())
+        if part not in self._found:
+            self._find(part)
+        return self._found[part].values
 
-    def _sources(self, i: Instruction, path: tuple[int, ...]) -> Iterator[_Part]:
-        """The parts that a part of this instruction's value can be."""
+    def _find(self, start: _Part) -> None:
+        """Finds a part and all that it comes from, parts that come from each other together (Tarjan's
+        strongly connected components).
+        """
+        numbers: dict[_Part, int] = {}
+        lowest: dict[_Part, int] = {}  # of what is reached and still open
+        opened: list[_Part] = []
+        places: dict[_Part, int] = {}  # where they are in this list
+        path: list[tuple[_Part, Iterator[_Part]]] = []
+
+        def enter(part: _Part) -> None:
+            numbers[part] = lowest[part] = len(numbers)
+            places[part] = len(opened)
+            opened.append(part)
+            path.append((part, self._sources(part)))
+
+        enter(start)
+        while path:
+            part, rest = path[-1]
+            following = next((f for f in rest if f not in self._found), None)
+            if following is None:
+                path.pop()
+                if path:
+                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[part])
+                if lowest[part] == numbers[part]:
+                    self._settle(opened[places[part] :])
+                    del opened[places[part] :]
+            elif following in numbers:
+                lowest[part] = min(lowest[part], numbers[following])
+            else:
+                enter(following)
+
+    def _settle(self, members: Sequence[_Part]) -> None:
+        """What parts have that come from each other, and from parts that are found."""
+        name = members[0][0]
+        if name in self._made:
+            self._numbered.append(name)
+            found = _Found(1 << (len(self._numbered) - 1), self._made[name])
+        else:
+            sources = {s for m in members for s in self._sources(m)}.difference(members)
+            found = self._union([self._found[s] for s in sources])
+        self._found |= dict.fromkeys(members, found)
+
+    def _union(self, sources: Sequence[_Found]) -> _Found:
+        """The makers of all sources: to the values of the source with the most are added those of the
+        others' that it lacks.
+        """
+        makers, values = max(sources, key=lambda s: s.makers.bit_count(), default=_Found(0, None))
+        for s in sources:
+            missing = s.makers & ~makers
+            makers |= missing
+            while missing and values is not None:
+                number = missing.bit_length() - 1
+                values += self._made[self._numbered[number]]
+                missing ^= 1 << number
+        return _Found(makers, values)
+
+    def _sources(self, part: _Part) -> Iterator[_Part]:
+        """The parts that a part of a value can be; none of what is made."""
+        if part[0] in self._made:
+            return
+        i, path = self._instructions[part[0]], part[1]
         match i.opcode:
             case "tuple":
                 yield i.operands[path[0]], path[1:]

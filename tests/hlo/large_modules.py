@@ -1,0 +1,454 @@
+"""Modules of any size, each large in one respect: the cases of `bench.planning` and of the tests of
+growth. Their values are small; `n` counts what the name says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from neuronsim import dtypes, ops
+from neuronsim.hlo.module import (
+    AnyShape,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    TupleShape,
+    make_computation,
+    make_module,
+)
+
+F32 = dtypes.float32
+SCALAR = Shape(F32)
+ROW = Shape(F32, (4,))
+SQUARE = Shape(F32, (4, 4))
+COUNT = Shape(dtypes.int32)
+FLAG = Shape(dtypes.boolean)
+PRODUCT = ops.DotDimensions(lhs_contracting=(1,), rhs_contracting=(0,))
+
+
+def parameter(name: str, shape: AnyShape = ROW, number: int = 0) -> Instruction:
+    return Instruction(name, "parameter", shape, (), {"number": number})
+
+
+def made(
+    name: str, opcode: str, *operands: str, shape: AnyShape = ROW, **attributes: object
+) -> Instruction:
+    return Instruction(name, opcode, shape, operands, attributes)
+
+
+def constant(name: str, value: float, dtype: dtypes.DType = F32) -> Instruction:
+    literal = ops.Bits(np.array(value, dtype.storage), dtype)
+    return Instruction(name, "constant", Shape(dtype), (), {"literal": literal})
+
+
+def module_of(*instructions: Instruction, others: Iterable[Computation] = ()) -> Module:
+    entry = make_computation("main", instructions, instructions[-1].name)
+    return make_module("large", "main", (*others, entry))
+
+
+def adding(name: str = "sum") -> Computation:
+    """A reducer."""
+    a, b = parameter(f"{name}.a", SCALAR), parameter(f"{name}.b", SCALAR, 1)
+    return make_computation(
+        name, (a, b, made(f"{name}.y", "add", a.name, b.name, shape=SCALAR)), f"{name}.y"
+    )
+
+
+def taken(name: str, source: str, index: int, shape: AnyShape = ROW) -> Instruction:
+    return made(name, "get-tuple-element", source, shape=shape, tuple_index=index)
+
+
+def goes_on(name: str, carried: AnyShape) -> Computation:
+    """The condition of a loop whose first array counts to three."""
+    body = (
+        parameter(f"{name}.p", carried),
+        taken(f"{name}.n", f"{name}.p", 0, COUNT),
+        constant(f"{name}.three", 3, dtypes.int32),
+        made(
+            f"{name}.y",
+            "compare",
+            f"{name}.n",
+            f"{name}.three",
+            shape=FLAG,
+            comparison_direction="LT",
+            comparison_type="",
+        ),
+    )
+    return make_computation(name, body, f"{name}.y")
+
+
+def counted(name: str) -> tuple[Instruction, Instruction]:
+    """The next number of trips, after `{name}.n`."""
+    return (
+        constant(f"{name}.one", 1, dtypes.int32),
+        made(f"{name}.next", "add", f"{name}.n", f"{name}.one", shape=COUNT),
+    )
+
+
+def loop(
+    name: str, carried: TupleShape, count: int, own: Iterable[Instruction], given: Iterable[str]
+) -> tuple[Computation, Computation]:
+    """The body and condition of a loop that carries its trips and `count` rows."""
+    rows = (taken(f"{name}.x{n}", f"{name}.p", n + 1) for n in range(count))
+    root = made(f"{name}.y", "tuple", f"{name}.next", *given, shape=carried)
+    body = (
+        parameter(f"{name}.p", carried),
+        taken(f"{name}.n", f"{name}.p", 0, COUNT),
+        *counted(name),
+        *rows,
+        *own,
+        root,
+    )
+    return make_computation(name, body, root.name), goes_on(f"{name}.goes_on", carried)
+
+
+def carried_arrays(n: int) -> Module:
+    """A loop that carries rows: one half is changed, the other only passed on."""
+    shape = TupleShape((COUNT, *[ROW] * n))
+    changed = [made(f"body.z{k}", "negate", f"body.x{k}") for k in range(0, n, 2)]
+    given = [f"body.x{k}" if k % 2 else f"body.z{k}" for k in range(n)]
+    called = loop("body", shape, n, changed, given)
+    return module_of(
+        constant("zero", 0, dtypes.int32),
+        *(parameter(f"a{k}", ROW, k) for k in range(n)),
+        made("start", "tuple", "zero", *(f"a{k}" for k in range(n)), shape=shape),
+        made("w", "while", "start", shape=shape, called=("body", "body.goes_on")),
+        *(taken(f"r{k}", "w", k + 1) for k in range(n)),
+        made("y", "tuple", *(f"r{k}" for k in range(n)), shape=TupleShape((ROW,) * n)),
+        others=called,
+    )
+
+
+def rotated_arrays(n: int) -> Module:
+    """A loop that hands each of its rows to the next place."""
+    shape = TupleShape((COUNT, *[ROW] * n))
+    called = loop("body", shape, n, (), [f"body.x{(k + 1) % n}" for k in range(n)])
+    return module_of(
+        constant("zero", 0, dtypes.int32),
+        parameter("a"),
+        made("start", "tuple", "zero", *["a"] * n, shape=shape),
+        made("w", "while", "start", shape=shape, called=("body", "body.goes_on")),
+        taken("y", "w", 1),
+        others=called,
+    )
+
+
+def instructions(n: int) -> Module:
+    """Products, reduces, functions and sums in one computation."""
+    body = [parameter("x0", SQUARE), parameter("w", SQUARE, 1), constant("zero", 0)]
+    x = "x0"
+    for k in range(n // 5):
+        body += [
+            made(f"d{k}", "dot", x, "w", shape=SQUARE, dot_dimensions=PRODUCT, algorithm=""),
+            made(f"m{k}", "reduce", f"d{k}", "zero", dimensions=(1,), called=("sum",)),
+            made(f"b{k}", "broadcast", f"m{k}", shape=SQUARE, dimensions=(0,)),
+            made(f"s{k}", "subtract", f"d{k}", f"b{k}", shape=SQUARE),
+            made(f"e{k}", "exponential", f"s{k}", shape=SQUARE),
+        ]
+        x = f"e{k}"
+    return module_of(*body, others=(adding(),))
+
+
+def called_computations(n: int) -> Module:
+    """Calls, one after the other, of as many computations."""
+    others = [
+        make_computation(
+            f"f{k}", (parameter(f"f{k}.x"), made(f"f{k}.y", "negate", f"f{k}.x")), f"f{k}.y"
+        )
+        for k in range(n)
+    ]
+    calls = [made(f"y{k}", "call", f"y{k - 1}" if k else "x", called=(f"f{k}",)) for k in range(n)]
+    return module_of(parameter("x"), *calls, others=others)
+
+
+def one_called_computation(n: int) -> Module:
+    """Calls of one computation."""
+    other = make_computation("f", (parameter("f.x"), made("f.y", "negate", "f.x")), "f.y")
+    calls = [made(f"y{k}", "call", f"y{k - 1}" if k else "x", called=("f",)) for k in range(n)]
+    return module_of(parameter("x"), *calls, others=(other,))
+
+
+def reducers(n: int) -> Module:
+    """Reduces, each with a reducer of its own."""
+    body = [parameter("x0"), constant("zero", 0)]
+    for k in range(n):
+        body.append(
+            made(f"s{k}", "reduce", f"x{k}", "zero", shape=SCALAR, dimensions=(0,), called=(f"sum{k}",))
+        )
+        body.append(made(f"x{k + 1}", "broadcast", f"s{k}", dimensions=()))
+    return module_of(*body, others=[adding(f"sum{k}") for k in range(n)])
+
+
+def parameters(n: int) -> Module:
+    """A sum of all parameters, one after the other."""
+    body = [parameter(f"a{k}", ROW, k) for k in range(n)]
+    sums = [made(f"s{k}", "add", f"s{k - 1}" if k > 1 else "a0", f"a{k}") for k in range(1, n)]
+    return module_of(*body, *sums)
+
+
+def chain(n: int) -> Module:
+    """One function after the other."""
+    opcodes = ("negate", "exponential", "tanh")
+    steps = [made(f"x{k}", opcodes[k % 3], f"x{k - 1}") for k in range(1, n)]
+    return module_of(parameter("x0"), *steps)
+
+
+def moved(n: int) -> Module:
+    """A value that is transposed and reshaped again and again, then multiplied."""
+    steps = [
+        made(f"x{k}", "transpose", f"x{k - 1}", shape=SQUARE, dimensions=(1, 0)) for k in range(1, n)
+    ]
+    last = made(
+        "y", "dot", steps[-1].name, steps[-1].name, shape=SQUARE, dot_dimensions=PRODUCT, algorithm=""
+    )
+    return module_of(parameter("x0", SQUARE), *steps, last)
+
+
+def converted(n: int) -> Module:
+    """A value that is converted to bfloat16 and back again and again."""
+    low = Shape(dtypes.bfloat16, (4,))
+    steps = [made(f"x{k}", "convert", f"x{k - 1}", shape=low if k % 2 else ROW) for k in range(1, n)]
+    return module_of(parameter("x0"), *steps)
+
+
+def ladder(n: int) -> Module:
+    """Each value is made of the two before it."""
+    body = [parameter("x0"), parameter("x1", ROW, 1)]
+    body += [made(f"x{k}", "add", f"x{k - 1}", f"x{k - 2}") for k in range(2, n)]
+    return module_of(*body)
+
+
+def doubled(n: int) -> Module:
+    """Each value is made of the one before it twice."""
+    steps = [made(f"x{k}", "add", f"x{k - 1}", f"x{k - 1}") for k in range(1, n)]
+    return module_of(parameter("x0"), *steps)
+
+
+def products(n: int) -> Module:
+    """Products one after the other."""
+    steps = [
+        made(f"x{k}", "dot", f"x{k - 1}", "w", shape=SQUARE, dot_dimensions=PRODUCT, algorithm="")
+        for k in range(1, n)
+    ]
+    return module_of(parameter("x0", SQUARE), parameter("w", SQUARE, 1), *steps)
+
+
+def readers(n: int) -> Module:
+    """One value that many read."""
+    body = [made(f"y{k}", "tanh", "e") for k in range(n)]
+    root = made("y", "tuple", *(i.name for i in body), shape=TupleShape((ROW,) * n))
+    return module_of(parameter("x"), made("e", "exponential", "x"), *body, root)
+
+
+def summed_readers(n: int) -> Module:
+    """One value with many readers, whose results are added up."""
+    body = [parameter("x"), made("e", "exponential", "x"), made("s0", "negate", "e")]
+    body += [made(f"s{k}", "add", f"s{k - 1}", "e") for k in range(1, n)]
+    return module_of(*body)
+
+
+def wide_tuple(n: int) -> Module:
+    """A tuple of all that was computed, taken apart again."""
+    shape = TupleShape((ROW,) * n)
+    body = [parameter("x"), *(made(f"v{k}", "negate", "x") for k in range(n))]
+    body.append(made("t", "tuple", *(f"v{k}" for k in range(n)), shape=shape))
+    body += [taken(f"g{k}", "t", k) for k in range(n)]
+    body.append(made("y", "tuple", *(f"g{k}" for k in range(n)), shape=shape))
+    return module_of(*body)
+
+
+def pairs_in_tuple(n: int) -> Module:
+    """A tuple of pairs, taken apart again."""
+    pair = TupleShape((ROW, ROW))
+    body = [parameter("x"), *(made(f"p{k}", "tuple", "x", "x", shape=pair) for k in range(n))]
+    body.append(made("t", "tuple", *(f"p{k}" for k in range(n)), shape=TupleShape((pair,) * n)))
+    body += [taken(f"g{k}", "t", k, pair) for k in range(n)]
+    body += [taken(f"v{k}", f"g{k}", 1) for k in range(n)]
+    body.append(made("y", "tuple", *(f"v{k}" for k in range(n)), shape=TupleShape((ROW,) * n)))
+    return module_of(*body)
+
+
+def constants(n: int) -> Module:
+    """Constants, of which each is added to what the others gave."""
+    body = [parameter("x0")]
+    for k in range(n):
+        body += [
+            constant(f"c{k}", k % 7),
+            made(f"b{k}", "broadcast", f"c{k}", dimensions=()),
+            made(f"x{k + 1}", "add", f"x{k}", f"b{k}"),
+        ]
+    return module_of(*body)
+
+
+def folded(n: int) -> Module:
+    """A chain on a constant."""
+    return module_of(
+        constant("x0", 1), *(made(f"x{k}", "negate", f"x{k - 1}", shape=SCALAR) for k in range(1, n))
+    )
+
+
+def conditional_results(n: int) -> Module:
+    """A conditional that gives many arrays."""
+    shape = TupleShape((ROW,) * n)
+    branches = []
+    for name, opcode in (("yes", "negate"), ("no", "tanh")):
+        body = [parameter(f"{name}.p", shape)]
+        body += [taken(f"{name}.x{k}", f"{name}.p", k) for k in range(n)]
+        body += [made(f"{name}.z{k}", opcode, f"{name}.x{k}") for k in range(n)]
+        body.append(made(f"{name}.y", "tuple", *(f"{name}.z{k}" for k in range(n)), shape=shape))
+        branches.append(make_computation(name, body, f"{name}.y"))
+    return module_of(
+        parameter("which", FLAG),
+        *(parameter(f"a{k}", ROW, k + 1) for k in range(n)),
+        made("t", "tuple", *(f"a{k}" for k in range(n)), shape=shape),
+        made("c", "conditional", "which", "t", "t", shape=shape, called=("yes", "no")),
+        *(taken(f"r{k}", "c", k) for k in range(n)),
+        made("y", "tuple", *(f"r{k}" for k in range(n)), shape=shape),
+        others=branches,
+    )
+
+
+def branches(n: int) -> Module:
+    """A conditional of many branches."""
+    others = [
+        make_computation(
+            f"f{k}", (parameter(f"f{k}.x"), made(f"f{k}.y", "negate", f"f{k}.x")), f"f{k}.y"
+        )
+        for k in range(n)
+    ]
+    chosen = made("y", "conditional", "which", *["x"] * n, called=tuple(f"f{k}" for k in range(n)))
+    return module_of(parameter("which", COUNT), parameter("x", ROW, 1), chosen, others=others)
+
+
+def conditionals(n: int) -> Module:
+    """Conditionals one after the other, of two computations."""
+    others = [
+        make_computation(
+            name, (parameter(f"{name}.x"), made(f"{name}.y", op, f"{name}.x")), f"{name}.y"
+        )
+        for name, op in (("yes", "negate"), ("no", "tanh"))
+    ]
+    body = [parameter("which", FLAG), parameter("x0", ROW, 1)]
+    body += [
+        made(f"x{k}", "conditional", "which", f"x{k - 1}", f"x{k - 1}", called=("yes", "no"))
+        for k in range(1, n + 1)
+    ]
+    return module_of(*body, others=others)
+
+
+def loops(n: int) -> Module:
+    """Loops one after the other, each with computations of its own."""
+    shape = TupleShape((COUNT, ROW))
+    body = [constant("zero", 0, dtypes.int32), parameter("x0")]
+    others: list[Computation] = []
+    for k in range(n):
+        others += loop(
+            f"body{k}", shape, 1, (made(f"body{k}.z", "negate", f"body{k}.x0"),), (f"body{k}.z",)
+        )
+        body += [
+            made(f"t{k}", "tuple", "zero", f"x{k}", shape=shape),
+            made(f"w{k}", "while", f"t{k}", shape=shape, called=(f"body{k}", f"body{k}.goes_on")),
+            taken(f"x{k + 1}", f"w{k}", 1),
+        ]
+    return module_of(*body, others=others)
+
+
+def loops_of_one_body(n: int) -> Module:
+    """Loops one after the other, all with one body and condition."""
+    shape = TupleShape((COUNT, ROW))
+    body = [constant("zero", 0, dtypes.int32), parameter("x0")]
+    for k in range(n):
+        body += [
+            made(f"t{k}", "tuple", "zero", f"x{k}", shape=shape),
+            made(f"w{k}", "while", f"t{k}", shape=shape, called=("body", "body.goes_on")),
+            taken(f"x{k + 1}", f"w{k}", 1),
+        ]
+    return module_of(
+        *body, others=loop("body", shape, 1, (made("body.z", "negate", "body.x0"),), ("body.z",))
+    )
+
+
+def operands(n: int) -> Module:
+    """A concatenate of many operands."""
+    body = [parameter("x"), *(made(f"v{k}", "tanh", "x") for k in range(n))]
+    return module_of(
+        *body,
+        made(
+            "y",
+            "concatenate",
+            *(f"v{k}" for k in range(n)),
+            shape=Shape(F32, (4 * n,)),
+            dimensions=(0,),
+        ),
+    )
+
+
+def sorted_operands(n: int) -> Module:
+    """A sort of many operands by the first."""
+    shape = TupleShape((ROW,) * n)
+    order = [parameter(f"p{k}", SCALAR, k) for k in range(2 * n)]
+    order.append(
+        made("less", "compare", "p0", "p1", shape=FLAG, comparison_direction="LT", comparison_type="")
+    )
+    body = [parameter(f"x{k}", ROW, k) for k in range(n)]
+    y = made(
+        "y",
+        "sort",
+        *(f"x{k}" for k in range(n)),
+        shape=shape,
+        dimensions=(0,),
+        is_stable=False,
+        called=("order",),
+    )
+    return module_of(*body, y, others=(make_computation("order", order, "less"),))
+
+
+def scalar_chain(n: int) -> Module:
+    """A map whose computation is a long chain."""
+    steps = [made(f"p{k}", "negate", f"p{k - 1}", shape=SCALAR) for k in range(1, n)]
+    other = make_computation("f", (parameter("p0", SCALAR), *steps), f"p{n - 1}")
+    return module_of(
+        parameter("x"), made("y", "map", "x", dimensions=(0,), called=("f",)), others=(other,)
+    )
+
+
+def same_names(n: int) -> Module:
+    """A computation that many loops' text would name alike."""
+    others = [Computation(f"f{k}", (parameter("x"), made("y", "tanh", "x")), "y") for k in range(n)]
+    body = [parameter("which", COUNT), parameter("x", ROW, 1)]
+    body += [made("y", "conditional", "which", *["x"] * n, called=tuple(f"f{k}" for k in range(n)))]
+    return module_of(*body, others=others)
+
+
+def barriers(n: int) -> Module:
+    """Barriers around a tuple, one after the other, and as many tokens."""
+    shape = TupleShape((ROW,) * 4)
+    body = [parameter("x"), made("t0", "tuple", "x", "x", "x", "x", shape=shape)]
+    body += [made(f"t{k}", "opt-barrier", f"t{k - 1}", shape=shape) for k in range(1, n)]
+    return module_of(*body, taken("y", f"t{n - 1}", 2))
+
+
+def aliases(n: int) -> Module:
+    """Results that take the memory of the parameters."""
+    shape = TupleShape((ROW,) * n)
+    body = [parameter(f"a{k}", ROW, k) for k in range(n)]
+    body += [made(f"v{k}", "negate", f"a{k}") for k in range(n)]
+    body.append(made("y", "tuple", *(f"v{k}" for k in range(n)), shape=shape))
+    entry = make_computation("main", body, "y")
+    listed = tuple(((k,), k, (), "MAY_ALIAS") for k in range(n))
+    return make_module("large", "main", (entry,), input_output_alias=listed)
+
+
+CASES: dict[str, Callable[[int], Module]] = {
+    f.__name__: f
+    for f in (
+        *(carried_arrays, rotated_arrays, instructions, called_computations, one_called_computation),
+        *(reducers, parameters, chain, moved, converted, ladder, doubled, products, readers),
+        *(summed_readers, wide_tuple, pairs_in_tuple, constants, folded, conditional_results, branches),
+        *(conditionals, loops, loops_of_one_body, operands, sorted_operands, scalar_chain, same_names),
+        *(barriers, aliases),
+    )
+}
