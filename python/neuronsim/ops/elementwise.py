@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -190,6 +190,55 @@ def _but_of_specials(
     return on_host
 
 
+def _reflected(
+    function: Callable[[BitsArray], BitsArray], parity: Literal["odd", "even"] | None = None
+) -> Callable[[BitsArray], BitsArray]:
+    """The function, of complex numbers in the upper half plane, or the first quadrant if it has a
+    parity, and reflected: the standard wants f(conj(z)) = conj(f(z)) and the parity to the last bit.
+    """
+
+    def on_host(x: BitsArray) -> BitsArray:
+        if x.dtype.kind != "c":
+            return function(x)
+        above = x.copy()
+        above.imag = np.abs(x.imag)
+        lower, left = np.signbit(x.imag), np.signbit(x.real)
+        if parity is not None:
+            above.real = np.abs(x.real)
+        found = np.array(function(above))
+        found.imag = np.where(lower ^ left if parity == "even" else lower, -found.imag, found.imag)
+        if parity == "odd":
+            found.real = np.where(left, -found.real, found.real)
+        return found
+
+    return on_host
+
+
+def _expm1_on_host(x: BitsArray) -> BitsArray:
+    found = _but_of_specials(np.expm1, lambda x: np.exp(x) - 1)(x)
+    if x.dtype.kind == "c":
+        found.real += 0.0  # a zero is +0
+    return found
+
+
+def _tanh_on_host(x: BitsArray) -> BitsArray:
+    """In the first quadrant of complex numbers: 1 + 0j at infinity, and a real part of 0 stays."""
+    if x.dtype.kind != "c":
+        return np.asarray(np.tanh(x))
+    found = np.where(np.isinf(x.real), 1, np.tanh(x)).astype(x.dtype)
+    found.real = np.where(x.real == 0, 0, found.real)
+    return found
+
+
+def _tan_on_host(x: BitsArray) -> BitsArray:
+    """In the first quadrant of complex numbers: 0 + 1j at infinity, an imaginary part of 0 stays."""
+    if x.dtype.kind != "c":
+        return np.asarray(np.tan(x))
+    found = np.where(np.isinf(x.imag), 1j, np.tan(x)).astype(x.dtype)
+    found.imag = np.where(x.imag == 0, 0, found.imag)
+    return found
+
+
 def _one_plus(x: BitsArray) -> BitsArray:
     found = x.copy()
     found.real += 1  # the sign of an imaginary zero stays
@@ -200,17 +249,29 @@ _erf = np.vectorize(math.erf, [np.float64])
 _erfc = np.vectorize(math.erfc, [np.float64])
 _ON_HOST: dict[str, Callable[..., Any]] = {
     "floor_divide": _floor_divide_on_host,
-    "expm1": _but_of_specials(np.expm1, lambda x: np.exp(x) - 1),
-    "log1p": _but_of_specials(np.log1p, lambda x: np.log(_one_plus(x))),
+    "exp": _reflected(np.exp),
+    "expm1": _reflected(_expm1_on_host),
+    "log": _reflected(np.log),
+    "log1p": _reflected(_but_of_specials(np.log1p, lambda x: np.log(_one_plus(x)))),
+    "log2": _reflected(np.log2),
+    "log10": _reflected(np.log10),
+    "sqrt": _reflected(np.sqrt),
+    "reciprocal": lambda x: 1 / x,
+    "sin": _reflected(np.sin, "odd"),
+    "cos": _reflected(np.cos, "even"),
+    "tan": _reflected(_tan_on_host, "odd"),
+    "sinh": _reflected(np.sinh, "odd"),
+    "cosh": _reflected(np.cosh, "even"),
+    "tanh": _reflected(_tanh_on_host, "odd"),
     "sign": _but_of_specials(np.sign, lambda x: np.where(np.isnan(x), math.nan * (1 + 1j), np.sign(x))),
     "rsqrt": lambda x: 1 / np.sqrt(x),
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
+    "asin": _reflected(np.arcsin, "odd"),
+    "acos": _reflected(np.arccos),
+    "atan": _reflected(np.arctan, "odd"),
     "atan2": np.arctan2,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
+    "asinh": _reflected(np.arcsinh, "odd"),
+    "acosh": _reflected(np.arccosh),
+    "atanh": _reflected(np.arctanh, "odd"),
     "erf": _erf,
     "erfc": _erfc,
     "sigmoid": _sigmoid_on_host,
