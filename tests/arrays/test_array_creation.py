@@ -268,6 +268,7 @@ def test_matrices_are_numpys(dtype: DType, k: int) -> None:
     x, words = every_pattern(dtype, (2, 3, 4))
     for name in ("tril", "triu"):
         assert_same(getattr(np, name)(x, k=k), getattr(numpy, name)(words, k=k))
+        assert_same(getattr(np, name)(x[0, 0], k=k), getattr(numpy, name)(words[0, 0], k=k))
     assert_same(np.diag(x[0], k), numpy.diag(words[0], k))
     assert_same(np.diag(x[0, 0], k), numpy.diag(words[0, 0], k))
     assert_same(np.diagflat(x[0], k), numpy.diagflat(words[0], k))
@@ -561,7 +562,7 @@ def test_arrays_from_iterators_and_with_more_axes() -> None:
         (lambda: np.full(2, 300, "int8"), OverflowError),
         (lambda: np.eye(-1), ValueError),
         (lambda: np.eye(1.5), TypeError),
-        (lambda: np.tril(np.ones(3)), ValueError),
+        (lambda: np.tril(np.ones(())), ValueError),
         (lambda: np.diag(np.ones((2, 2, 2))), ValueError),
         (lambda: np.vander(np.ones((2, 2))), ValueError),
         (lambda: np.arange(0, 1, 0), ValueError),

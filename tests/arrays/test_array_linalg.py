@@ -193,6 +193,8 @@ def test_tolerances_are_of_the_arrays_type() -> None:
     stack = np.asarray(numpy.stack([x, x]))
     assert linalg.matrix_rank(stack, rtol=np.asarray([0.5, 1e-3])).tolist() == [1, 2]
     assert linalg.matrix_rank(stack, rtol=0.5).tolist() == [1, 1]
+    for few in (0.0, 2.0, [0.0, -0.0], [0.0, 1.0], []):
+        assert linalg.matrix_rank(np.asarray(few, "bfloat16")).item() == numpy.linalg.matrix_rank(few)
     assert linalg.matrix_rank(stack, 1e-3, hermitian=True).tolist() == [2, 2]
     assert linalg.matrix_rank(stack * 4, tol=0.09).tolist() == [1, 1]
     assert linalg.matrix_rank(stack).dtype is np.int64

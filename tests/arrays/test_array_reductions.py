@@ -13,7 +13,7 @@ import pytest
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
+from neuronsim.errors import InvalidArgument, InvalidIndex, NeuronSimError, UnsupportedType
 from neuronsim.reference import elementwise, formats, functions, sums
 
 FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
@@ -492,3 +492,46 @@ def test_nanmax_of_nothing_but_nan_is_nan_and_says_so(dtype: DType) -> None:
         with pytest.warns(RuntimeWarning, match="nothing but NaN"):
             found = function(x, axis=1)
         assert words(found) == words(np.asarray([numpy.nan, 1.0], dtype=dtype))
+
+
+REDUCED = (
+    *("all", "any", "count_nonzero", "max", "min", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd"),
+    *("nansum", "nanvar", "prod", "ptp", "sum"),
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "float64"])
+def test_arrays_without_axes_are_reduced_along_0_and_minus_1_as_numpys(dtype: str) -> None:
+    x = numpy.array(1, dtype)
+    for name in (*REDUCED, "argmax", "argmin", "nanargmax", "nanargmin"):
+        if (name == "ptp" and dtype == "bool") or (
+            name in ("nanmean", "nanstd", "nanvar") and not dtype.startswith("float")
+        ):
+            continue  # which NumPy refuses
+        ours, theirs = getattr(np, name), getattr(numpy, name)
+        for axis in (0, -1, None):
+            for keepdims in (False, True):
+                found = ours(np.asarray(x), axis=axis, keepdims=keepdims)
+                expected = theirs(x, axis=axis, keepdims=keepdims)
+                assert (found.shape, found.item()) == (expected.shape, expected.item()), name
+        for axis in (1, -2, (0,)):
+            with pytest.raises(InvalidArgument):
+                ours(np.asarray(x), axis=axis)
+    for name in (
+        *("argsort", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod"),
+        "nancumsum",
+    ):
+        for axis in (0, -1, None):
+            found = getattr(np, name)(np.asarray(x), axis=axis)
+            assert (
+                found.tolist()
+                == getattr(numpy, name)(x, axis=axis).tolist()
+                == [x if "cum" in name else 0]
+            )
+        with pytest.raises(InvalidIndex):
+            getattr(np, name)(np.asarray(x), axis=1)
+    assert np.argpartition(np.asarray(x), 0).tolist() == numpy.argpartition(x, 0).tolist() == [0]
+    assert np.lexsort((np.asarray(x),)).tolist() == numpy.lexsort((x,)).tolist() == 0
+    for refused in (np.sort, np.flip, lambda v, axis: np.partition(v, 0, axis)):
+        with pytest.raises(InvalidIndex):
+            refused(np.asarray(x), axis=0)

@@ -35,6 +35,12 @@ def reduced_axes(x: Array, axis: Axis) -> tuple[int, ...]:
     return reduced
 
 
+def folded_axes(x: Array, axis: Axis) -> tuple[int, ...]:
+    """The axes that a reduction's `axis` names: an array without axes has 0 and -1, as in NumPy."""
+    is_scalars = x.ndim == 0 and isinstance(axis, int | np.integer) and axis in (0, -1)
+    return () if is_scalars else reduced_axes(x, axis)
+
+
 def kept_shape(x: Array, reduced: tuple[int, ...]) -> tuple[int, ...]:
     """The shape with length 1 for the reduced axes."""
     return tuple(1 if d in reduced else n for d, n in enumerate(x.shape))

@@ -717,18 +717,18 @@ def tri(
 
 def _triangle(name: str, x: Any, k: int) -> Array:
     a = asarray(x)
-    if a.ndim < 2:
-        raise InvalidArgument(f"{name} of {a.bits.type}: an array of at least two axes has a triangle")
+    if a.ndim < 1:
+        raise InvalidArgument(f"{name} of {a.bits.type}: an array of an axis or more has a triangle")
     return move_bits(getattr(np, name), a, k)
 
 
 def tril(x: Any, /, k: int = 0) -> Array:
-    """`x` with zeros above the diagonal `k` of its last two axes."""
+    """`x` with zeros above the diagonal `k` of its last two axes; a vector is every row of a matrix."""
     return _triangle("tril", x, k)
 
 
 def triu(x: Any, /, k: int = 0) -> Array:
-    """`x` with zeros below the diagonal `k` of its last two axes."""
+    """`x` with zeros below the diagonal `k` of its last two axes; a vector is every row of a matrix."""
     return _triangle("triu", x, k)
 
 

@@ -417,12 +417,14 @@ def pinv(x: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = N
 
 def matrix_rank(x: Any, /, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
     """How many singular values are above `tol`, or `rtol` times the largest; max(M, N) eps of the
-    array's type times the largest without both.
+    array's type times the largest without both. Of less than two axes 1, or 0 where all are zero.
 
     >>> matrix_rank(asarray([[1.0, 2.0], [2.0, 4.0]]))
     Array(1, dtype=int64)
     """
     a = host_operand(x)
+    if a.ndim < 2:
+        return asarray(np.asarray(on_host("matrix_rank", np.any, a), np.int64))
     values = on_host("matrix_rank", np.linalg.svd, a, compute_uv=False, hermitian=hermitian)
     largest = values.max(axis=-1, initial=0)
     limit = _given_tolerance(rtol, a) * largest if tol is None else _given_tolerance(tol, a)

@@ -264,7 +264,7 @@ def repeat(x: Any, /, repeats: Any, axis: int | None = None) -> Array:
     [1, 2, 2, 2]
     """
     counts = asarray(repeats)
-    if counts.dtype.kind not in ("signed", "unsigned", "bool"):
+    if counts.size and counts.dtype.kind not in ("signed", "unsigned", "bool"):
         raise UnsupportedType(f"repeat: the counts are integers, not {counts.dtype.name}")
     a = asarray(x)
     elements = counts.bits.data.sum(dtype=np.float64) * a.size / max(counts.size, 1)

@@ -38,8 +38,8 @@ def argmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: boo
 
 
 def _argument(name: str, x: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
-    source = x if axis is not None or x.ndim == 1 else x.reshape(-1)
-    at = 0 if axis is None else one_axis(x, axis)
+    source = x if x.ndim and (axis is not None or x.ndim == 1) else x.reshape(-1)
+    at = 0 if axis is None else one_axis(source, axis)
     rest = source.shape[:at] + source.shape[at + 1 :]
     known = {"result": ops.ArrayType(dtypes.int64, rest)} if source.shape[at] else {}
     found = Array(ops.apply(name, [source.bits], axis=at, **known))
@@ -61,7 +61,8 @@ def nanargmin(a: Any, axis: int | None = None, out: Any = None, *, keepdims: boo
 
 def _nan_argument(name: str, a: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
     if axis is not None:
-        axis = one_axis(a, axis)
+        at = one_axis(a if a.ndim else a.reshape(1), axis)
+        axis = at if a.ndim else None
     mask = is_not_nan(a)
     length = a.size if axis is None else a.shape[axis]
     if not length or not np.all(np.any(mask, axis=axis)):
@@ -91,7 +92,7 @@ def argsort(
     """
     _check_order(order)
     a = asarray(x)
-    return asarray(_argsort(a.reshape(-1) if axis is None else a, axis, descending))
+    return asarray(_argsort(a if a.ndim and axis is not None else a.reshape(-1), axis, descending))
 
 
 def _check_order(order: Any) -> None:
@@ -160,12 +161,12 @@ def argpartition(
 
 
 def _check_kth(x: Array, kth: Any, axis: int | None) -> None:
-    length = x.size if axis is None else x.shape[one_axis(x, axis)]
+    length = x.shape[one_axis(x, axis)] if x.ndim and axis is not None else x.size
     try:
         places = integers("kth", kth)
     except UnsupportedType as error:
         raise InvalidArgument(f"kth={kth!r} is no place among {length} elements") from error
-    if not all(-length <= k < length for k in places):
+    if length and not all(-length <= k < length for k in places):
         raise InvalidArgument(f"kth={kth!r} is no place among {length} elements")
 
 
@@ -180,8 +181,8 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     if not columns or any(c.shape != columns[0].shape for c in columns):
         shapes = ", ".join(str(c.shape) for c in columns)
         raise InvalidArgument(f"lexsort takes keys of one shape, at least one, not ({shapes})")
-    at = one_axis(columns[0], axis)
-    blocks = ops.line_blocks(at, *(ops.order_keys(c.bits) for c in columns))
+    lines = [c if c.ndim else c.reshape(1) for c in columns]
+    blocks = ops.line_blocks(one_axis(lines[0], axis), *(ops.order_keys(c.bits) for c in lines))
     return asarray(np.asarray(np.lexsort(blocks, 1).reshape(columns[0].shape), np.int64))
 
 

@@ -57,6 +57,8 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Ar
         given = {one_axis(a, axis): width for axis, width in pad_width.items()}
         pad_width = [np.broadcast_to(given.get(d, 0), 2) for d in range(a.ndim)]
     widths = _pairs("pad_width", pad_width, a.ndim)
+    if not a.ndim:
+        return a.copy()
     if mode == "linear_ramp":
         ends = _pairs("end_values", kwargs.get("end_values", 0), a.ndim)
         return _ramps(a, widths, ends)

@@ -27,7 +27,7 @@ from neuronsim.arrays.array_object import (
     number,
     write,
 )
-from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
+from neuronsim.arrays.axes import Axis, folded_axes, kept_shape, one_axis
 from neuronsim.arrays.manipulation import broadcast_to, concat, truth
 from neuronsim.arrays.steps import in_float32
 from neuronsim.dtypes import DType, DTypeLike
@@ -56,7 +56,7 @@ def _reduce(
         found = _reduce_by_short_way(reducer, x, axis)
         if found is not None:
             return found
-    reduced = reduced_axes(x, axis)
+    reduced = folded_axes(x, axis)
     start = _identity(reducer, x, reduced, where) if initial is None else _initial(initial, x.dtype)
     if where is not True:
         x = _or_else(x, chosen(x, where), identity(reducer, x.dtype))
@@ -260,7 +260,7 @@ def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) 
         found = _statistic_by_short_way(name, a, **attributes)
         if found is not None:
             return found
-    reduced = reduced_axes(a, axis)
+    reduced = folded_axes(a, axis)
     kept = tuple([n for d, n in enumerate(a.shape) if d not in reduced])
     known = {"result": ops.ArrayType(a._dtype, kept)} if a.dtype.device else {}
     result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes, **known))
@@ -322,7 +322,7 @@ def mean(
     if where is True and a.dtype.kind != "complex":
         result = statistic("mean", a, axis, keepdims)
         return result if out is None else write(out, result)
-    axes = reduced_axes(a, axis)
+    axes = folded_axes(a, axis)
     return _finished(a, _mean(a, axes, where), axes, keepdims, out)
 
 
@@ -404,7 +404,7 @@ def _spread(
     if where is True and mean is None and a.dtype.kind != "complex":
         result = statistic(name, a, axis, keepdims, correction=correction)
         return result if out is None else write(out, result)
-    axes = reduced_axes(a, axis)
+    axes = folded_axes(a, axis)
     result = _deviation(a, axes, correction, where, mean, is_root=name == "std")
     return _finished(a, result, axes, keepdims, out)
 
@@ -433,6 +433,8 @@ def _cumulative(reducer: str, x: Array, axis: int | None, include_initial: bool,
         if x.ndim > 1:
             raise InvalidArgument(f"an array of {x.ndim} axes needs axis=")
         axis = 0
+    if not x.ndim:
+        x = x.reshape((1,))
     at = one_axis(x, axis)
     # The last element equals the reduction, which starts from the identity (R2, R4).
     initial = identity(reducer, x.dtype)
@@ -454,7 +456,7 @@ def cumulative_sum(
     include_initial: bool = False,
 ) -> Array:
     """Element j is the sum of the elements 0 to j along `axis` by rule R2; with `include_initial` a 0
-    stands before them. Types are those of `sum`.
+    stands before them. Types are those of `sum`; an array without axes gets one, as in NumPy.
 
     >>> cumulative_sum(asarray([1.0, 2.0, 3.0]), include_initial=True)
     Array([0., 1., 3., 6.], dtype=float32)
@@ -601,7 +603,7 @@ def nanmin(
 def _nan_limit(
     reducer: str, x: Array, axis: Axis, out: Any, keepdims: bool, initial: Any, where: Any
 ) -> Array:
-    axes = reduced_axes(x, axis)
+    axes = folded_axes(x, axis)
     if initial is None:
         _identity(reducer, x, axes, where)  # which says what lacks an initial value
     mask = _numbers(x, where)

@@ -24,7 +24,7 @@ from neuronsim.arrays.array_object import (
     weak_type,
     write,
 )
-from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
+from neuronsim.arrays.axes import Axis, folded_axes, kept_shape, one_axis
 from neuronsim.arrays.methods import function_named
 from neuronsim.arrays.reductions import chosen
 from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast
@@ -204,8 +204,6 @@ class Ufunc(_core.Elementwise):
         """
         self._check_pairs("reduce")
         x = asarray(x)
-        if x.ndim == 0 and axis in (0, -1):
-            axis = ()
         if self.__name__ in _REDUCTIONS:
             options = {"dtype": dtype, "out": out, "initial": initial}
             given = {k: v for k, v in options.items() if v is not None}
@@ -214,7 +212,7 @@ class Ufunc(_core.Elementwise):
             own = function_named(_REDUCTIONS[self.__name__])
             return own(x, axis=axis, keepdims=keepdims, **given)  # type: ignore[no-any-return]
         a = self._in_step_type(x, dtype)
-        reduced = reduced_axes(a, axis)
+        reduced = folded_axes(a, axis)
         start = None if initial is None else asarray(initial, a.dtype)
         if start is None and self.identity is not None:
             start = convert(asarray(self.identity), a.dtype)
@@ -256,6 +254,8 @@ class Ufunc(_core.Elementwise):
         from the first to the last, one rounding a step.
         """
         self._check_pairs("accumulate")
+        x = asarray(x)
+        one_axis(x, axis)  # which refuses others, and arrays without axes
         if self.__name__ in _CUMULATIVE:
             given = {} if dtype is None else {"dtype": dtype}
             return _written(out, function_named(_CUMULATIVE[self.__name__])(x, axis=axis, **given))
