@@ -27,7 +27,7 @@ import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.value_sets import values_of
-from neuronsim.casting.lint.intervals import ANY, Interval
+from neuronsim.casting.lint.intervals import ANY, Interval, interval_where
 from neuronsim.casting.lint.planned_computation import MOVES, PlannedComputation, is_narrow
 from neuronsim.casting.plans.plan import Plan, check_plan
 from neuronsim.casting.policies.calibration import Calibration
@@ -172,6 +172,9 @@ _LOGIT_ERROR = 0.125  # of a logit: 13 % of a probability
 _USUAL_LOGIT = 64.0
 
 
+_EXPONENTIALS = frozenset({"exponential", "exponential-minus-one"})
+
+
 def _unshifted_exponential(scope: PlannedComputation) -> Broken:
     safe = {
         c.parts["exponential"]
@@ -181,10 +184,17 @@ def _unshifted_exponential(scope: PlannedComputation) -> Broken:
     }
     for i in scope.computation.instructions:
         dtype = scope.gives(i)
-        if i.opcode != "exponential" or i.name in safe or dtype is None or not _has_small_range(dtype):
+        if i.opcode not in _EXPONENTIALS or i.name in safe:
             continue
-        high, bound = scope.interval(i.operands[0]).high, math.log(dtype.max)
-        if high > bound:
+        if dtype is None or not _has_small_range(dtype):
+            continue
+        operand, bound = i.operands[0], math.log(dtype.max)
+
+        def is_below(predicate: str, truth: bool, operand: str = operand, bound: float = bound) -> bool:
+            taken, _ = interval_where(scope.graph, scope.intervals, operand, predicate, truth)
+            return taken.high <= bound or scope.orderings.is_never_positive(operand, (predicate, truth))
+
+        if scope.interval(operand).high > bound and not scope.is_only_selected(i, is_below):
             yield (
                 i,
                 f"its operand has no maximum taken away, and beyond {bound:.4g} its result is Inf: "
@@ -740,6 +750,14 @@ def _underflowing_operands(scope: PlannedComputation) -> Broken:
         if not what or dtype is None or not _has_small_range(dtype):
             continue
         least = values_of(dtype).smallest
+        name, bound = operand.name, least / 2
+
+        def is_apart(predicate: str, truth: bool, name: str = name, bound: float = bound) -> bool:
+            taken, nonzero = interval_where(scope.graph, scope.intervals, name, predicate, truth)
+            return nonzero or taken.low > bound
+
+        if scope.interval(name).low > bound or scope.is_only_selected(i, is_apart):
+            continue
         yield (
             i,
             (

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from neuronsim import dtypes, ops
+from neuronsim.casting.lint.orderings import Orderings
 from neuronsim.casting.policies.patterns import Graph
 from neuronsim.casting.policies.recognition import Composite
 from neuronsim.dtypes import DType
@@ -48,14 +49,125 @@ def intervals(graph: Graph, composites: Iterable[Composite]) -> dict[str, Interv
         if "variance" in c.parts:
             implied[c.parts["variance"]] = Interval(0, math.inf)
     found: dict[str, Interval] = {}
+    orderings = Orderings(graph, lambda name: found.get(name, ANY))
     for i in graph.computation.instructions:
         if isinstance(i.shape, Shape):
-            own = _interval(i, [found.get(o, ANY) for o in i.operands], graph)
+            own = _interval(i, _given(i, graph, found), graph)
             bound = implied.get(i.name, ANY)
-            found[i.name] = Interval(max(own.low, bound.low), min(own.high, bound.high))
+            own = Interval(max(own.low, bound.low), min(own.high, bound.high))
+            found[i.name] = _ordered(i, own, graph, orderings)
     return found
 
 
+def _given(i: Instruction, graph: Graph, found: Mapping[str, Interval]) -> list[Interval]:
+    """The intervals of an instruction's operands; of a select's where it takes them."""
+    given = [found.get(o, ANY) for o in i.operands]
+    if i.opcode == "select" and graph.by_name[i.operands[0]].array.dims == i.array.dims:
+        for n, truth in ((1, True), (2, False)):
+            where, _ = interval_where(graph, found, i.operands[n], i.operands[0], truth)
+            given[n] = where if where.low <= where.high else given[n]
+    return given
+
+
+def _ordered(i: Instruction, own: Interval, graph: Graph, orderings: Orderings) -> Interval:
+    """The interval with what comparisons of values imply: a difference from a maximum is not positive,
+    and a sum of the exponentials of such differences at least 1.
+    """
+    if i.opcode in ("add", "subtract") and i.array.dtype.kind == "float":
+        if own.high > 0 and orderings.is_never_positive(i.name):
+            return Interval(own.low, 0)
+        if own.low < 0 and orderings.is_never_negative(i.name):
+            return Interval(0, own.high)
+        return own
+    sums = i.opcode == "reduce" and graph.reducer(i) == "add" and 0 <= own.low < 1
+    return Interval(1, own.high) if sums and orderings.sums_up_one(i) else own
+
+
+class _Facts(NamedTuple):
+    """What a predicate says of arrays: intervals, least magnitudes, and which are not zero."""
+
+    intervals: dict[str, Interval]
+    magnitudes: dict[str, float]
+    nonzero: set[str]
+
+
+def interval_where(
+    graph: Graph, found: Mapping[str, Interval], name: str, predicate: str, truth: bool
+) -> tuple[Interval, bool]:
+    """The values of an array at the elements for which a predicate of the same shape is so, as far as
+    elementwise operations tell; and whether it says that they are not zero.
+    """
+    facts = _Facts({}, {}, set())
+    _collect(graph, found, predicate, truth, facts)
+    return _under(graph, found, name, facts, 8), _same_place(graph, name) in facts.nonzero
+
+
+def _same_place(graph: Graph, name: str) -> str:
+    """The value that casts and copies in its own shape hand on."""
+    i = graph.by_name[name]
+    while i.opcode in ("convert", "copy", "reduce-precision", "opt-barrier") and i.operands:
+        before = graph.by_name[i.operands[0]]
+        if not isinstance(before.shape, Shape) or before.array.dtype.kind != i.array.dtype.kind:
+            break
+        i = before
+    return i.name
+
+
+def _collect(
+    graph: Graph, found: Mapping[str, Interval], predicate: str, truth: bool, facts: _Facts
+) -> None:
+    i = graph.by_name[_same_place(graph, predicate)]
+    if i.opcode == "not":
+        _collect(graph, found, i.operands[0], not truth, facts)
+    elif i.opcode == ("and" if truth else "or"):
+        for o in i.operands:
+            _collect(graph, found, o, truth, facts)
+    elif i.opcode == "compare":
+        direction = i.attributes["comparison_direction"]
+        direction = direction if truth else _OPPOSITE[direction]
+        a, b = (_same_place(graph, o) for o in i.operands)
+        _compared(graph, a, direction, found.get(b, ANY), facts)
+        _compared(graph, b, _TURNED[direction], found.get(a, ANY), facts)
+
+
+def _compared(graph: Graph, name: str, direction: str, other: Interval, facts: _Facts) -> None:
+    """That an array's elements are below, or not below, and so on, others in an interval."""
+    low = other.low if direction in ("GT", "GE", "EQ") else -math.inf
+    high = other.high if direction in ("LT", "LE", "EQ") else math.inf
+    known = facts.intervals.get(name, ANY)
+    facts.intervals[name] = Interval(max(low, known.low), min(high, known.high))
+    if (direction == "GT" and low >= 0) or (direction == "LT" and high <= 0):
+        facts.nonzero.add(name)
+    if direction == "NE" and other == Interval(0, 0):
+        facts.nonzero.add(name)
+    i = graph.by_name[name]
+    inner = _same_place(graph, i.operands[0]) if i.operands else ""
+    if i.opcode == "abs":
+        facts.magnitudes[inner] = max(low, facts.magnitudes.get(inner, 0.0))
+        facts.intervals[inner] = Interval(-high, high)
+    elif i.opcode == "multiply" and i.operands[0] == i.operands[1]:
+        facts.magnitudes[inner] = max(math.sqrt(max(0, low)), facts.magnitudes.get(inner, 0.0))
+
+
+def _under(
+    graph: Graph, found: Mapping[str, Interval], name: str, facts: _Facts, depth: int
+) -> Interval:
+    name = _same_place(graph, name)
+    i, known = graph.by_name[name], found.get(name, ANY)
+    fact = facts.intervals.get(name, ANY)
+    own = Interval(max(known.low, fact.low), min(known.high, fact.high))
+    if i.opcode in ("abs", "multiply") and len({*i.operands}) == 1:
+        least = facts.magnitudes.get(_same_place(graph, i.operands[0]), 0.0)
+        own = Interval(max(own.low, least if i.opcode == "abs" else least**2), own.high)
+    if i.opcode in _FUNCTIONS and depth:
+        given = [_under(graph, found, o, facts, depth - 1) for o in i.operands]
+        computed = _interval(i, given, graph)
+        own = Interval(max(own.low, computed.low), min(own.high, computed.high))
+    return own
+
+
+_OPPOSITE = {"LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT", "EQ": "NE", "NE": "EQ"}
+_TURNED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _RESULTS = {
     "softmax": Interval(0, 1),
     "sigmoid": Interval(0, 1),
@@ -81,7 +193,10 @@ def _interval(i: Instruction, given: Sequence[Interval], graph: Graph) -> Interv
     if i.opcode == "reduce" and len(given) == 2:
         return _of_reduce(i, given, graph)
     if i.opcode == "multiply" and i.operands[0] == i.operands[1]:
-        return Interval(0, given[0].magnitude ** 2)
+        least = max(0.0, given[0].low, -given[0].high)
+        return Interval(least**2, given[0].magnitude ** 2)
+    if i.opcode == "multiply" and _is_negative_of(i.operands[0], i.operands[1], graph):
+        return Interval(-(given[0].magnitude ** 2), 0)
     if i.opcode in _MOVES:
         return given[0]
     if i.opcode in _CHOICES and given:
@@ -92,6 +207,14 @@ def _interval(i: Instruction, given: Sequence[Interval], graph: Graph) -> Interv
         return _of_type(shape.dtype)
     found = function(*given)
     return Interval(*(x if not math.isnan(x) else y for x, y in zip(found, ANY, strict=True)))
+
+
+def _is_negative_of(a: str, b: str, graph: Graph) -> bool:
+    """Whether one of two values is the other with its sign turned."""
+    i, j = graph.by_name[a], graph.by_name[b]
+    return (i.opcode == "negate" and i.operands[0] == b) or (
+        j.opcode == "negate" and j.operands[0] == a
+    )
 
 
 def _of_literal(i: Instruction, shape: Shape) -> Interval:
@@ -133,6 +256,14 @@ def _exp(x: float) -> float:
     return math.exp(x) if x < 700 else math.inf
 
 
+def _log(x: float) -> float:
+    return math.log(x) if 0 < x < math.inf else math.inf if x > 0 else -math.inf
+
+
+def _log1p(x: float) -> float:
+    return math.log1p(x) if -1 < x < math.inf else math.inf if x > 0 else -math.inf
+
+
 def _clamp(low: Interval, x: Interval, high: Interval) -> Interval:
     return Interval(min(max(low.low, x.low), high.low), min(max(low.high, x.high), high.high))
 
@@ -166,4 +297,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Interval]] = {
     "rsqrt": lambda a: Interval(0, math.inf),
     **dict.fromkeys(("tanh", "sine", "cosine", "erf", "sign"), lambda a: Interval(-1, 1)),
     "logistic": lambda a: Interval(0, 1),
+    "log-plus-one": lambda a: Interval(_log1p(a.low), _log1p(a.high)),
+    "log": lambda a: Interval(_log(a.low), _log(a.high)),
+    "exponential-minus-one": lambda a: Interval(_exp(a.low) - 1, _exp(a.high) - 1),
 }

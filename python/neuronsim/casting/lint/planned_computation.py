@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.lint.intervals import ANY, Interval, intervals
+from neuronsim.casting.lint.orderings import Orderings
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.patterns import Graph
 from neuronsim.casting.policies.policy import Decision
@@ -30,6 +31,14 @@ MOVES = frozenset(
     {"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast", "reverse"}
     | {"reduce-precision", "opt-barrier"}
 )
+
+
+_SELECTED = 200  # instructions between a value and the selects that take it
+
+
+def _is_elementwise(i: Instruction) -> bool:
+    known = i.opcode in ops.OPCODES and i.opcode != "custom-call"
+    return known and i.opcode != "compare" and ops.is_elementwise(ops.by_opcode(i.opcode, i.attributes))
 
 
 def _integer(i: Instruction) -> int | None:
@@ -173,6 +182,34 @@ class PlannedComputation:
     @cached_property
     def intervals(self) -> Mapping[str, Interval]:
         return intervals(self.graph, self.composites)
+
+    @cached_property
+    def orderings(self) -> Orderings:
+        return Orderings(self.graph, lambda name: self.intervals.get(name, ANY))
+
+    def is_only_selected(self, i: Instruction, where: Callable[[str, bool], bool]) -> bool:
+        """Whether all that is computed from an array, element by element, ends in selects that take it
+        only where a predicate holds for which `where` is true.
+        """
+        pending, seen = [i], {i.name}
+        while pending:
+            given = pending.pop()
+            readers = self._reads[given.name]
+            if not readers or given.name == self.computation.root or len(seen) > _SELECTED:
+                return False
+            for user, number in readers:
+                same = isinstance(user.shape, Shape) and user.array.dims == i.array.dims
+                if user.opcode == "select" and number and same:
+                    predicate = user.operands[0]
+                    shaped = self.by_name[predicate].array.dims == i.array.dims
+                    if shaped and where(predicate, number == 1):
+                        continue
+                elif not same or not _is_elementwise(user):
+                    return False
+                if user.name not in seen:
+                    seen.add(user.name)
+                    pending.append(user)
+        return True
 
     @property
     def users(self) -> Mapping[str, Sequence[Instruction]]:

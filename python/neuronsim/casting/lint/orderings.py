@@ -1,0 +1,681 @@
+"""Orderings: which differences of values are never positive, whatever the values are.
+
+What is left of a value when a maximum that it is an element of is taken away is at most zero, through
+broadcasts, guards against infinite maxima, running and segment maxima, and log(sum(exp(...))), which is
+above each of its terms. The numbers are those of exact arithmetic, and finite: what a guard selects for
+an infinite value or NaN is not looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from neuronsim import ops
+from neuronsim.casting.policies.patterns import Graph
+from neuronsim.hlo.module import Instruction, Shape, simple_reducer
+
+# Where an element of a dimension is: at an axis of the question's value (a number from 0), anywhere
+# (`_Any`, which may be chosen), at an unknown place (`_Some`), or a function of such places.
+Label: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class _Any:
+    """A place that may be chosen: a maximum is above each of its elements."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class _Some:
+    """One of the places of which nothing is known: a maximum is one of its elements."""
+
+    number: int
+
+
+class View(NamedTuple):
+    """Elements of an array, one label for each dimension; None where that has one element."""
+
+    name: str
+    labels: tuple[Label, ...]
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """That the sum of some values is not above that of others, with the places chosen so far and what
+    predicates are assumed to be.
+    """
+
+    added: tuple[View, ...]
+    taken: tuple[View, ...]
+    places: Mapping[_Any, Label] = field(default_factory=dict)
+    assumed: tuple[tuple[View, bool], ...] = ()
+
+
+Bounds = Callable[[str], tuple[float, float]]
+_STEPS = 300  # of one question
+_TERMS = 8
+_MOVES = 40  # in one chain
+
+
+class Orderings:
+    """The orderings of a computation's values; `bounds` has the least and the greatest, where known."""
+
+    def __init__(self, graph: Graph, bounds: Bounds) -> None:
+        self.graph = graph
+        self.by_name = graph.by_name
+        self.bounds = bounds
+        self._fresh = 0
+        self._steps = 0
+        self._representatives: dict[str, str] = {}
+        self._keys: dict[Any, str] = {}
+
+    def is_never_positive(self, name: str, where: tuple[str, bool] | None = None) -> bool:
+        """Whether no element of an instruction's array is above zero; with `where` none of those at
+        which a predicate of the same shape is so.
+        """
+        assumed = ((self._source(self._view(where[0])), where[1]),) if where else ()
+        return self._begin(_Goal((self._view(name),), (), assumed=assumed))
+
+    def is_never_negative(self, name: str) -> bool:
+        """Whether no element of an instruction's array is below zero."""
+        return self._begin(_Goal((), (self._view(name),)))
+
+    def sums_up_one(self, i: Instruction) -> bool:
+        """Whether a reduce that adds exponentials up always adds one that is at least 1."""
+        v = self._source(self._reduced(i, self._view(i.name), self._anywhere))
+        e = self.by_name[v.name]
+        exponent = View(e.operands[0], v.labels) if e.opcode == "exponential" else None
+        return exponent is not None and self._begin(_Goal((), (exponent,)))
+
+    # ---- values that are one ------------------------------------------------------------------------
+
+    def representative(self, name: str) -> str:
+        """The first instruction that computes the same."""
+        pending = [name]
+        while pending:
+            i = self.by_name[pending[-1]]
+            missing = [o for o in i.operands if o not in self._representatives]
+            if missing and i.opcode not in _DISTINCT:
+                pending += missing
+                continue
+            pending.pop()
+            if i.name not in self._representatives:
+                key = i.name if i.opcode in _DISTINCT else self._key(i)
+                self._representatives[i.name] = self._keys.setdefault(key, i.name)
+        return self._representatives[name]
+
+    def _key(self, i: Instruction) -> Any:
+        literal = i.attributes.get("literal")
+        if isinstance(literal, ops.Bits):
+            return (str(i.shape), literal.data.tobytes()) if literal.data.size == 1 else i.name
+        stated = tuple(
+            (k, str(v)) for k, v in sorted(i.attributes.items()) if k not in ("called", *_UNREAD)
+        )
+        called = tuple(self._reducer(i) or c for c in i.called)
+        operands = tuple(self._representatives[o] for o in i.operands)
+        return i.opcode, str(i.shape), operands, stated, called
+
+    def _reducer(self, i: Instruction) -> str | None:
+        return simple_reducer(self.graph.module.by_name[i.called[-1]]) if i.called else None
+
+    # ---- places -------------------------------------------------------------------------------------
+
+    def _anywhere(self) -> _Any:
+        self._fresh += 1
+        return _Any(self._fresh)
+
+    def _somewhere(self) -> _Some:
+        self._fresh += 1
+        return _Some(self._fresh)
+
+    def _view(self, name: str) -> View:
+        dims = self.by_name[name].array.dims
+        return View(name, tuple(n if size != 1 else None for n, size in enumerate(dims)))
+
+    def _source(self, view: View) -> View:
+        """What a value moves: the view with which its casts and moves begin."""
+        for _ in range(_MOVES):
+            before = self._before(self.by_name[view.name], view.labels)
+            if before is None:
+                return view
+            dims = self.by_name[before.name].array.dims
+            labels = (x if n != 1 else None for x, n in zip(before.labels, dims, strict=True))
+            view = View(before.name, tuple(labels))
+        return view
+
+    def _before(self, i: Instruction, labels: tuple[Label, ...]) -> View | None:
+        if not i.operands:
+            return None
+        operand = self.by_name[i.operands[0]]
+        if i.opcode == "get-tuple-element":
+            while operand.opcode == "opt-barrier":
+                operand = self.by_name[operand.operands[0]]
+            held = operand.operands[i.attributes["tuple_index"]] if operand.opcode == "tuple" else None
+            return View(held, labels) if held is not None else None
+        if not isinstance(operand.shape, Shape) or not isinstance(i.shape, Shape):
+            return None
+        dims = operand.shape.dims
+        match i.opcode:
+            case "convert" | "copy" | "reduce-precision" | "opt-barrier":
+                exact = i.shape.dtype.kind == "float" or operand.shape.dtype.kind != "float"
+                return View(operand.name, labels) if exact else None
+            case "broadcast":
+                return View(operand.name, tuple(labels[d] for d in i.attributes["dimensions"]))
+            case "transpose":
+                back = dict(zip(i.attributes["dimensions"], labels, strict=True))
+                return View(operand.name, tuple(back[d] for d in range(len(dims))))
+            case "reshape" | "bitcast":
+                same = _reshaped(labels, i.shape.dims, dims)
+                return View(operand.name, same) if same is not None else None
+            case "reverse":
+                turned = i.attributes["dimensions"]
+                found = (("reverse", x) if d in turned else x for d, x in enumerate(labels))
+                return View(operand.name, tuple(found))
+            case "slice":
+                found = (
+                    x if (start, stop, step) == (0, n, 1) else ("slice", start, step, x)
+                    for x, n, (start, stop, step) in zip(
+                        labels, dims, i.attributes["slice"], strict=True
+                    )
+                )
+                return View(operand.name, tuple(found))
+            case "dynamic-slice":
+                starts = (self.representative(o) for o in i.operands[1:])
+                found = (
+                    x if size == n else ("start", start, x)
+                    for x, n, size, start in zip(labels, dims, i.shape.dims, starts, strict=True)
+                )
+                return View(operand.name, tuple(found))
+            case "gather":
+                return self._gathered(i, operand, labels)
+        return None
+
+    def _gathered(self, i: Instruction, operand: Instruction, labels: tuple[Label, ...]) -> View | None:
+        numbers: ops.GatherDimensions = i.attributes["gather_dimensions"]
+        if numbers.operand_batching_dims or {*numbers.start_index_map} != {
+            *numbers.collapsed_slice_dims
+        }:
+            return None
+        if any(
+            size != n and d not in numbers.collapsed_slice_dims
+            for d, (size, n) in enumerate(
+                zip(i.attributes["slice_sizes"], operand.array.dims, strict=True)
+            )
+        ):
+            return None
+        batch = tuple(x for d, x in enumerate(labels) if d not in numbers.offset_dims)
+        places = self._indices(i.operands[1], batch, numbers.index_vector_dim)
+        inside = iter(x for d, x in enumerate(labels) if d in numbers.offset_dims)
+        found = []
+        for d in range(len(operand.array.dims)):
+            collapsed = d in numbers.collapsed_slice_dims
+            at = ("at", places, numbers.start_index_map.index(d)) if collapsed else None
+            found.append(at if collapsed else next(inside))
+        return View(operand.name, tuple(found))
+
+    def _indices(self, name: str, batch: tuple[Label, ...], axis: int) -> tuple[Label, ...]:
+        """Which elements of which array are indices, without what makes negative ones positive and
+        keeps them inside.
+        """
+        labels = [*batch]
+        if axis < len(self.by_name[name].array.dims):
+            labels.insert(axis, "vector")
+        dims = self.by_name[name].array.dims
+        view = View(name, tuple(x if n != 1 else None for x, n in zip(labels, dims, strict=True)))
+        for _ in range(_MOVES):
+            view = self._source(view)
+            i = self.by_name[view.name]
+            if i.opcode == "select":
+                test, wrapped, plain = (self._source(View(o, view.labels)) for o in i.operands)
+                if not self._is_wrapped(test, wrapped, plain):
+                    break
+                view = plain
+            elif i.opcode == "clamp":
+                view = View(i.operands[1], view.labels)
+            else:
+                break
+        return (self.representative(view.name), *view.labels)
+
+    def _is_wrapped(self, test: View, wrapped: View, plain: View) -> bool:
+        """Whether a select is `where(i < 0, i + n, i)`."""
+        compare, add = self.by_name[test.name], self.by_name[wrapped.name]
+        if compare.attributes.get("comparison_direction") != "LT" or add.opcode != "add":
+            return False
+        zero = self.graph.numbers.get(compare.operands[1]) == 0
+        compared = self._source(View(compare.operands[0], test.labels))
+        added = [self._source(View(o, wrapped.labels)) for o in add.operands]
+        return zero and self._same(compared, plain) and any(self._same(a, plain) for a in added)
+
+    def _same(self, a: View, b: View) -> bool:
+        return a.labels == b.labels and self.representative(a.name) == self.representative(b.name)
+
+    # ---- proofs -------------------------------------------------------------------------------------
+
+    def _begin(self, goal: _Goal) -> bool:
+        self._steps = _STEPS
+        return self._holds(goal)
+
+    def _holds(self, goal: _Goal) -> bool:
+        self._steps -= 1
+        if self._steps < 0 or len(goal.added) + len(goal.taken) > _TERMS:
+            return False
+        goal = replace(
+            goal,
+            added=tuple(self._source(v) for v in goal.added),
+            taken=tuple(self._source(v) for v in goal.taken),
+        )
+        for smaller, is_sure in self._cancelled(goal):
+            if is_sure:
+                return self._holds(smaller)
+            if self._holds(smaller):
+                return True
+        if self._is_bounded(goal):
+            return True
+        linear, cases = self._linear(goal), self._cases(goal)
+        if linear is not None:
+            return self._holds(linear) or self._by_dropping(goal)
+        if cases is not None and len(cases) == 1:
+            return self._holds(cases[0]) or self._by_dropping(goal)
+        # As a whole first: a maximum over what a select gives is above what it gives.
+        if any(map(self._holds, self._choices(goal))):
+            return True
+        return (cases is not None and all(map(self._holds, cases))) or self._by_dropping(goal)
+
+    def _by_dropping(self, goal: _Goal) -> bool:
+        """Without what only helps: values taken away that are not negative, and the like."""
+        if len(goal.added) + len(goal.taken) < 2:
+            return False
+        for n, v in enumerate(goal.added):
+            if self.bounds(v.name)[1] <= 0 and self._holds(
+                replace(goal, added=_without(goal.added, n))
+            ):
+                return True
+        for n, v in enumerate(goal.taken):
+            if self.bounds(v.name)[0] >= 0 and self._holds(
+                replace(goal, taken=_without(goal.taken, n))
+            ):
+                return True
+        return False
+
+    def _cancelled(self, goal: _Goal) -> Iterator[tuple[_Goal, bool]]:
+        """The goal without a value on both sides, and whether no place had to be chosen for it."""
+        for m, a in enumerate(goal.added):
+            for n, t in enumerate(goal.taken):
+                if self.representative(a.name) != self.representative(t.name):
+                    continue
+                places = _unified(a.labels, t.labels, goal.places)
+                if places is not None:
+                    smaller = replace(
+                        goal,
+                        added=_without(goal.added, m),
+                        taken=_without(goal.taken, n),
+                        places=places,
+                    )
+                    yield smaller, len(places) == len(goal.places)
+
+    def _is_bounded(self, goal: _Goal) -> bool:
+        highest = [self.bounds(v.name)[1] for v in goal.added]
+        least = [self.bounds(v.name)[0] for v in goal.taken]
+        if -math.inf in highest or math.inf in least:
+            return True
+        return math.inf not in highest and -math.inf not in least and sum(highest) <= sum(least)
+
+    def _linear(self, goal: _Goal) -> _Goal | None:
+        """The goal with a sum's terms in the place of the sum."""
+        for side, other in (("added", "taken"), ("taken", "added")):
+            views = getattr(goal, side)
+            for n, v in enumerate(views):
+                i = self.by_name[v.name]
+                if i.opcode not in ("add", "subtract", "negate") or not _is_float(i):
+                    continue
+                parts = [View(o, v.labels) for o in i.operands]
+                same = () if i.opcode == "negate" else parts[:1] if i.opcode == "subtract" else parts
+                turned = parts if i.opcode == "negate" else parts[1:] if i.opcode == "subtract" else ()
+                rest = (*_without(views, n), *same)
+                return _with(_with(goal, side, rest), other, (*getattr(goal, other), *turned))
+        return None
+
+    def _cases(self, goal: _Goal) -> list[_Goal] | None:
+        """Goals that must all hold for this one to hold, one alone if there is such a value."""
+        found = [
+            cases
+            for side in ("added", "taken")
+            for n in range(len(getattr(goal, side)))
+            if (cases := self._cases_of(goal, side, n))
+        ]
+        return min(found, key=len) if found else None
+
+    def _cases_of(self, goal: _Goal, side: str, n: int) -> list[_Goal]:
+        views: tuple[View, ...] = getattr(goal, side)
+        v, i = views[n], self.by_name[views[n].name]
+        chosen = any(True for _ in _anywheres(v.labels, goal.places))
+        whole = "maximum" if side == "added" else "minimum"
+
+        def with_(view: View) -> _Goal:
+            return _with(goal, side, (*_without(views, n), view))
+
+        if i.opcode == "reduce" and self._reducer(i) == whole and len(i.operands) == 2:
+            attained = self._attained(goal, n) if side == "added" else None
+            if attained is not None:
+                return [attained]
+            return [] if chosen else [with_(self._reduced(i, v, self._somewhere))]
+        operands = [View(o, v.labels) for o in i.operands]
+        if i.opcode == "select":
+            cases = self._selected(goal, operands, with_)
+        elif i.opcode == whole:
+            cases = [with_(o) for o in operands]
+        elif i.opcode == "clamp" and side == "added":
+            cases = [with_(o) for o in operands[:2]]
+        elif i.opcode == "clamp":
+            unbounded = self.bounds(operands[2].name)[0] >= _LARGEST
+            cases = [with_(o) for o in operands[1 : 2 if unbounded else 3]]
+        else:
+            return []
+        # What is chosen would have to be chosen for all cases at once.
+        return cases if len(cases) == 1 or not chosen else []
+
+    def _selected(
+        self, goal: _Goal, operands: Sequence[View], with_: Callable[[View], _Goal]
+    ) -> list[_Goal]:
+        """The goals of the values that a select can give, each with what its predicate then is."""
+        test, *branches = operands
+        test = self._source(test)
+        known = next((t for p, t in goal.assumed if self._same(p, test)), None)
+        if known is None:
+            known = self._of_numbers(test)
+        return [
+            replace(with_(b), assumed=(*goal.assumed, (test, truth)))
+            for b, truth in zip(branches, (True, False), strict=True)
+            if known is None or known is truth
+        ]
+
+    def _of_numbers(self, test: View) -> bool | None:
+        """What a predicate is for all finite numbers: a guard against infinities, or against NaN."""
+        i = self.by_name[test.name]
+        if i.opcode == "is-finite":
+            return True
+        if i.opcode == "not":
+            inner = self._of_numbers(self._source(View(i.operands[0], test.labels)))
+            return None if inner is None else not inner
+        if i.opcode in ("and", "or"):
+            both = [self._of_numbers(self._source(View(o, test.labels))) for o in i.operands]
+            decides = i.opcode == "or"
+            return decides if decides in both else (None if None in both else not decides)
+        if i.opcode != "compare" or not _is_float(self.by_name[i.operands[0]]):
+            return None
+        direction = i.attributes["comparison_direction"]
+        a, b = (self._source(View(o, test.labels)) for o in i.operands)
+        if self._same(a, b):
+            return {"EQ": True, "NE": False}.get(direction)
+        for number, infinite in ((b, direction), (a, _TURNED[direction])):
+            value = self.graph.numbers.get(number.name, 0.0)
+            if math.isinf(value):
+                return infinite == "NE" or infinite in (("LT", "LE") if value > 0 else ("GT", "GE"))
+        return None
+
+    def _attained(self, goal: _Goal, n: int) -> _Goal | None:
+        """The goal without a maximum that is added, and the elements it is one of, anywhere, taken."""
+        v = goal.added[n]
+        element = self._source(self._reduced(self.by_name[v.name], v, self._anywhere))
+        for m, t in enumerate(goal.taken):
+            if self.representative(t.name) != self.representative(element.name):
+                continue
+            places = _unified(element.labels, t.labels, goal.places)
+            if places is None:
+                continue
+            new = {k: x for k, x in places.items() if k not in goal.places}
+            chosen = {_place(x, places) for x in new}
+            rest = (*_without(goal.added, n), *_without(goal.taken, m), v)
+            used = {x for view in rest for x in _anywheres(view.labels, places)}
+            distinct = len(chosen) == len(new) and all(isinstance(x, _Any) for x in chosen)
+            if distinct and not chosen & used:
+                added, taken = _without(goal.added, n), _without(goal.taken, m)
+                return replace(goal, added=added, taken=taken, places=places)
+        return None
+
+    def _reduced(self, i: Instruction, v: View, place: Callable[[], Label]) -> View:
+        """An element of what a reduce reads."""
+        operand = self.by_name[i.operands[0]]
+        kept = iter(v.labels)
+        reduced = i.attributes["dimensions"]
+        found = (place() if d in reduced else next(kept) for d in range(len(operand.array.dims)))
+        return View(operand.name, tuple(found))
+
+    def _choices(self, goal: _Goal) -> Iterator[_Goal]:
+        """Goals of which one that holds is enough."""
+        for n, v in enumerate(goal.taken):
+            rest = _without(goal.taken, n)
+            for lower in self._below(v, goal):
+                yield replace(goal, taken=(*rest, lower[0]), places=lower[1])
+            i = self.by_name[v.name]
+            if i.opcode == "select":
+                yield from self._assumed(goal, n)
+            if i.opcode == "abs":
+                inner = View(i.operands[0], v.labels)
+                yield replace(goal, taken=(*rest, inner))
+                yield replace(goal, taken=rest, added=(*goal.added, inner))
+        for n, v in enumerate(goal.added):
+            i = self.by_name[v.name]
+            if i.opcode == "minimum":
+                for o in i.operands:
+                    yield replace(goal, added=(*_without(goal.added, n), View(o, v.labels)))
+        if len(goal.added) == len(goal.taken) == 1:
+            yield from self._of_rising_functions(goal)
+
+    def _assumed(self, goal: _Goal, n: int) -> Iterator[_Goal]:
+        """The goal with what a select gives at the place where its predicate is assumed."""
+        v = goal.taken[n]
+        test, *branches = (View(o, v.labels) for o in self.by_name[v.name].operands)
+        test = self._source(test)
+        for predicate, truth in goal.assumed:
+            if self.representative(predicate.name) == self.representative(test.name):
+                places = _unified(predicate.labels, test.labels, goal.places)
+                if places is not None:
+                    chosen = branches[0 if truth else 1]
+                    yield replace(goal, taken=(*_without(goal.taken, n), chosen), places=places)
+
+    def _below(self, v: View, goal: _Goal) -> Iterator[tuple[View, Mapping[_Any, Label]]]:
+        """Values that a value is never below, each with the places then chosen."""
+        i = self.by_name[v.name]
+        match i.opcode:
+            case "maximum":
+                for o in i.operands:
+                    yield View(o, v.labels), goal.places
+            case "reduce" if self._reducer(i) == "maximum" and len(i.operands) == 2:
+                yield self._reduced(i, v, self._anywhere), goal.places
+            case "reduce-window" if self._reducer(i) == "maximum" and _holds_itself(i):
+                yield View(i.operands[0], v.labels), goal.places
+            case "scatter" if self._reducer(i) == "maximum" and len(i.operands) == 3:
+                yield View(i.operands[0], v.labels), goal.places
+                update = self._update(i, v.labels, goal.places)
+                if update is not None:
+                    yield update
+            case "concatenate":
+                axis = i.attributes["dimensions"][0]
+                if isinstance(_place(v.labels[axis], goal.places), _Any):
+                    for o in i.operands:
+                        labels = list(v.labels)
+                        labels[axis] = self._anywhere()
+                        yield View(o, tuple(labels)), goal.places
+            case "pad":
+                labels = list(v.labels)
+                for d, (low, high, inner) in enumerate(i.attributes["padding"]):
+                    if (low, high, inner) == (0, 0, 0):
+                        continue
+                    if min(low, high) < 0 or not isinstance(_place(labels[d], goal.places), _Any):
+                        return
+                    labels[d] = self._anywhere()
+                yield View(i.operands[0], tuple(labels)), goal.places
+            case "log" | "log-plus-one":
+                for term in self._terms(self._source(View(i.operands[0], v.labels))):
+                    yield term, goal.places
+
+    def _terms(self, view: View) -> Iterator[View]:
+        """The exponents of the exponentials of which a value is the sum."""
+        i = self.by_name[view.name]
+        if i.opcode == "exponential":
+            yield View(i.operands[0], view.labels)
+        elif i.opcode == "abs":
+            yield from self._terms(self._source(View(i.operands[0], view.labels)))
+        elif i.opcode == "add" and all(self.bounds(o)[0] >= 0 for o in i.operands):
+            for o in i.operands:
+                yield from self._terms(self._source(View(o, view.labels)))
+        elif i.opcode == "reduce" and self._reducer(i) == "add" and self.bounds(i.operands[0])[0] >= 0:
+            yield from self._terms(self._source(self._reduced(i, view, self._anywhere)))
+
+    def _update(
+        self, i: Instruction, labels: tuple[Label, ...], places: Mapping[_Any, Label]
+    ) -> tuple[View, Mapping[_Any, Label]] | None:
+        """The update that a scatter puts where one of the same indices looks."""
+        numbers: ops.ScatterDimensions = i.attributes["scatter_dimensions"]
+        axes = numbers.scatter_dims_to_operand_dims
+        if numbers.input_batching_dims or {*axes} != {*numbers.inserted_window_dims}:
+            return None
+        update = self.by_name[i.operands[2]]
+        windows = iter(x for d, x in enumerate(labels) if d not in axes)
+        found = tuple(
+            next(windows) if d in numbers.update_window_dims else self._anywhere()
+            for d in range(len(update.array.dims))
+        )
+        batch = tuple(x for d, x in enumerate(found) if d not in numbers.update_window_dims)
+        at = self._indices(i.operands[1], batch, numbers.index_vector_dim)
+        new: Mapping[_Any, Label] | None = places
+        for k, axis in enumerate(axes):
+            new = _unified(("at", at, k), labels[axis], new) if new is not None else None
+        return (View(update.name, found), new) if new is not None else None
+
+    def _of_rising_functions(self, goal: _Goal) -> Iterator[_Goal]:
+        """The arguments of a function that rises with them, on both sides."""
+        a, t = goal.added[0], goal.taken[0]
+        i, j = self.by_name[a.name], self.by_name[t.name]
+        if i.opcode != j.opcode:
+            return
+        if i.opcode in _RISING:
+            smaller = (View(i.operands[0], a.labels), View(j.operands[0], t.labels))
+            yield replace(goal, added=smaller[:1], taken=smaller[1:])
+        elif i.opcode in ("multiply", "divide"):
+            for m, n in ((0, 0), (0, 1), (1, 0), (1, 1)) if i.opcode == "multiply" else ((0, 0),):
+                factor = self._source(View(i.operands[1 - m], a.labels))
+                other = self._source(View(j.operands[1 - n], t.labels))
+                if self._same(factor, other) and self.bounds(factor.name)[0] >= 0:
+                    yield replace(
+                        goal,
+                        added=(View(i.operands[m], a.labels),),
+                        taken=(View(j.operands[n], t.labels),),
+                    )
+
+
+_DISTINCT = frozenset(
+    {"parameter", "rng", "rng-bit-generator", "rng-get-and-update-state", "custom-call", "while"}
+    | {"conditional", "infeed", "outfeed", "all-reduce", "recv", "send", "tuple"}
+)
+_UNREAD = frozenset({"frontend_attributes", "sharding", "backend_config"})
+_RISING = frozenset({"exponential", "exponential-minus-one", "log", "log-plus-one", "sqrt", "tanh"})
+_TURNED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
+_LARGEST = 3e38  # where a clamp ends that only makes infinities finite
+
+
+def _is_float(i: Instruction) -> bool:
+    return isinstance(i.shape, Shape) and i.shape.dtype.kind == "float"
+
+
+def _with(goal: _Goal, side: str, views: tuple[View, ...]) -> _Goal:
+    """The goal with other values on one side."""
+    return replace(goal, added=views) if side == "added" else replace(goal, taken=views)
+
+
+def _without(views: tuple[View, ...], n: int) -> tuple[View, ...]:
+    return (*views[:n], *views[n + 1 :])
+
+
+def _holds_itself(i: Instruction) -> bool:
+    """Whether each window holds the element with the number that the window has."""
+    window: tuple[ops.WindowDimension, ...] = i.attributes["window"]
+    return all(
+        d.stride == d.base_dilation == 1
+        and d.padding[0] % d.window_dilation == 0
+        and 0 <= d.padding[0] // d.window_dilation < d.size
+        for d in window
+    )
+
+
+def _place(label: Label, places: Mapping[_Any, Label]) -> Label:
+    while isinstance(label, _Any) and label in places:
+        label = places[label]
+    return label
+
+
+def _anywheres(label: Label, places: Mapping[_Any, Label]) -> Iterator[_Any]:
+    label = _place(label, places)
+    if isinstance(label, _Any):
+        yield label
+    elif isinstance(label, tuple):
+        for part in label:
+            yield from _anywheres(part, places)
+
+
+def _unified(a: Label, b: Label, places: Mapping[_Any, Label]) -> Mapping[_Any, Label] | None:
+    """The places with which two labels are one, or None."""
+    a, b = _place(a, places), _place(b, places)
+    if a == b:
+        return places
+    if isinstance(a, _Any) or isinstance(b, _Any):
+        chosen, place = (a, b) if isinstance(a, _Any) else (b, a)
+        return None if chosen in _anywheres(place, places) else {**places, chosen: place}
+    for joined, other in ((a, b), (b, a)):
+        if _is_joined(joined) and not _is_joined(other):
+            parts = tuple(("part", joined[1], other, k) for k in range(len(joined[2])))
+            return _unified(joined[2], parts, places)
+    if not isinstance(a, tuple) or not isinstance(b, tuple) or len(a) != len(b):
+        return None
+    found: Mapping[_Any, Label] | None = places
+    for x, y in zip(a, b, strict=True):
+        found = _unified(x, y, found) if found is not None else None
+    return found
+
+
+def _is_joined(label: Label) -> bool:
+    return isinstance(label, tuple) and label[:1] == ("joined",)
+
+
+def _reshaped(
+    labels: tuple[Label, ...], dims: tuple[int, ...], before: tuple[int, ...]
+) -> tuple[Label, ...] | None:
+    """The labels of what a reshape reads: dimensions that it joins or parts are told by each other."""
+    if 0 in dims:
+        return None
+    found: list[Label] = []
+    rest = [(x, n) for x, n in zip(labels, dims, strict=True) if n != 1]
+    old = [n for n in before if n != 1]
+    while old or rest:
+        group, sizes = [rest.pop(0)] if rest else [], [old.pop(0)] if old else []
+        while math.prod(n for _, n in group) != math.prod(sizes):
+            if math.prod(n for _, n in group) < math.prod(sizes):
+                if not rest:
+                    return None
+                group.append(rest.pop(0))
+            else:
+                if not old:
+                    return None
+                sizes.append(old.pop(0))
+        places, widths = tuple(x for x, _ in group), tuple(n for _, n in group)
+        if len(places) == 1:
+            whole = places[0]
+        else:
+            whole = ("joined", widths, places)
+            first = places[0]
+            if isinstance(first, tuple) and first[:2] == ("part", widths):
+                parts = tuple(("part", widths, first[2], k) for k in range(len(places)))
+                whole = first[2] if places == parts else whole
+        if len(sizes) == 1:
+            found.append(whole)
+        elif isinstance(whole, tuple) and whole[:2] == ("joined", tuple(sizes)):
+            found += whole[2]
+        else:
+            found += [("part", tuple(sizes), whole, k) for k in range(len(sizes))]
+    numbers = iter(found)
+    return tuple(next(numbers) if n != 1 else None for n in before)
