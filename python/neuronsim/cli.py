@@ -307,11 +307,14 @@ def _run_command(arguments: Sequence[str], options: argparse.Namespace) -> None:
 
 
 class _Stream(io.TextIOBase):
-    """Standard output or standard error, whose failures are errors of ours; then it takes no more."""
+    """Standard output or standard error, whose failures are errors of ours. After one it takes no more,
+    and `flush` says it again, since argparse does not hear it.
+    """
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self._stream = stream
         self._name = name
+        self._failure: InaccessibleFile | None = None
 
     def write(self, text: str, /) -> int:
         with self._as_ours():
@@ -337,12 +340,15 @@ class _Stream(io.TextIOBase):
 
     @contextmanager
     def _as_ours(self) -> Iterator[None]:
+        if self._failure is not None:
+            raise self._failure
         try:
             yield
         except OSError as error:
             with suppress(OSError):  # what is left must not fail again as the process ends
                 os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), self._stream.fileno())
-            raise inaccessible(f"cannot write to {self._name}", error) from error
+            self._failure = inaccessible(f"cannot write to {self._name}", error)
+            raise self._failure from error
 
 
 @contextmanager

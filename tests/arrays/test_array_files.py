@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 import zipfile
@@ -204,6 +205,41 @@ HOSTILE = {
     "unknown version": npy(header(), b"\0" * 8, b"\x09\x00"),
     "two as a bool": npy(header("'|b1'"), b"\x01\x02"),
     "tfloat32 with 23 bits": npy(header("[('tfloat32', '<f4')]"), b"\1\0\x80\x3f" * 2),
+    **{
+        f"shape {shape[:20]}": npy(header(shape=shape), bytes(256))
+        for shape in (
+            *(
+                "(True, 64)",
+                "(False,)",
+                "(2.0,)",
+                "(2, None)",
+                "((2,),)",
+                "('2',)",
+                "[2]",
+                "{2}",
+                "None",
+            ),
+            *("(-1,)", "(0, -1)", "(1j,)", f"(0, {2**70})", f"({2**63},)", f"({'1, ' * 65})", "(1e5,)"),
+        )
+    },
+    **{
+        f"type {descr[:20]}": npy(header(descr), bytes(256))
+        for descr in (
+            *("None", "1", "True", "[]", "{}", "()", "''", "'<f3'", "'(2,)<f4'", "'f4,f4'", "'V0'"),
+            *("[('a', '<f4')]", "[('x', [('y', '<f4')])]", "[('bfloat16', '<u2', (2,))]", "b'<f4'"),
+            *("[[[['f4']]]]", "('f4', (2,))", "{'names': ['a'], 'formats': ['f4']}", "'V8'", "'='"),
+        )
+    },
+    **{
+        f"header {text[:20]}": npy(text, bytes(256))
+        for text in (
+            *("{", "(" * 1000, "[" * 9000, "-" * 9000 + "1", "1", "'a'", "set()", "{1: 2, 'a': 3}"),
+            "{'descr': '<f4', 'shape': (2,)}",
+            "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'more': 1}",
+        )
+    },
+    **{f"version {v[0]}.{v[1]}": npy(header(), bytes(8), v) for v in (b"\0\0", b"\3\0", b"\1\1")},
     "zip without members": b"PK\x05\x06" + b"\0" * 10,
 }
 
@@ -255,6 +291,17 @@ def test_members_of_false_size_or_checksum_are_refused() -> None:
         np.load(io.BytesIO(wrong))["x"]
     with pytest.raises(InvalidData):
         np.load(io.BytesIO(good[:-30]))
+
+
+def test_a_place_beyond_every_file_is_refused() -> None:
+    good = zipped(npy(header(), bytes(8)))
+    entry = good.rindex(b"PK\x01\x02")
+    for at in range(entry, len(good)):
+        wrong = bytearray(good)
+        wrong[at] = 0xFF
+        with contextlib.suppress(InvalidData, InvalidArgument):
+            archive = np.load(io.BytesIO(wrong))
+            [archive[name] for name in archive]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.bfloat16], **IDS)

@@ -70,13 +70,13 @@ def _input_problems(inputs: dict[str, Any], module: Module) -> Iterator[str]:
     names = module.input_names()
     yield from _name_problems("input", list(inputs), names)
     for name, parameter in zip(names, module.parameters, strict=True):
-        stated = inputs.get(name, inputs.get(f"{name}:0"))
-        if stated is None:
+        if name not in inputs and f"{name}:0" not in inputs:
             continue
+        stated = inputs.get(name, inputs.get(f"{name}:0"))
         own = [list(parameter.array.dims), parameter.array.dtype.name]
         if not isinstance(stated, list) or len(stated) != 2:
             yield f"input {name!r} is {stated!r}, not a shape and a type such as {json.dumps(own)}"
-        elif stated != own:
+        elif json.dumps(stated) != json.dumps(own):  # where true is not 1
             yield f"input {name!r} is {json.dumps(stated)}, the model's {json.dumps(own)}"
 
 
