@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +30,7 @@ from neuronsim.errors import (
     OutOfMemory,
     UnsupportedType,
 )
+from neuronsim.hlo import parse, proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.profiles import Profile
 from neuronsim.program import load as load_program
@@ -511,6 +514,82 @@ def test_damaged_programs_are_loaded_or_refused_but_never_crash(tmp_path: Path) 
         path.write_bytes(damaged)
         with contextlib.suppress(NeuronSimError):  # some mutations leave a good file
             api.load(path)
+
+
+def weights_of(path: Path, dtype: dtypes.DType, product: bool) -> None:
+    """A model whose weights are those of a file: an addend, or packed for a product."""
+    t = {"float32": "f32", "bfloat16": "bf16", "int32": "s32"}[dtype.name] + "[32,32]"
+    rows = ", ".join(["{" + ", ".join(map(str, range(1, 33))) + "}"] * 32)
+    root = "dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}" if product else "add(x, w)"
+    lines = (f"x = {t} parameter(0)", f"w = {t} constant({{{rows}}})", f"ROOT y = {t} {root}")
+    proto.write(parse.from_text("\n".join(("HloModule m", "ENTRY main {", *lines, "}"))), path)
+
+
+@pytest.mark.parametrize("change", ["rewritten", "truncated"])
+@pytest.mark.parametrize("product", [False, True], ids=["addend", "packed"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+@pytest.mark.parametrize("kind", ["hlo.pb", "nsim"])
+def test_what_becomes_of_a_file_that_was_read_changes_no_program(
+    kind: str, dtype: str, product: bool, change: str, tmp_path: Path
+) -> None:
+    model, path = tmp_path / "m.hlo.pb", tmp_path / f"m.{kind}"
+    weights_of(model, dtypes.DTYPES[dtype], product)
+    if kind == "nsim":
+        api.compile(model, auto_cast="all").save(path)
+    program = load_program(path) if kind == "nsim" else api.compile(path, auto_cast="all")
+    x = neuronsim.ones((32, 32), dtype=dtype)
+    before = program(x).tobytes()
+    program.save(tmp_path / "before.nsim")
+    with open(path, "r+b") as file:  # in place
+        if change == "truncated":
+            file.truncate(10)
+        else:
+            file.write(b"\1" * path.stat().st_size)
+    assert program(x).tobytes() == before
+    assert program(x, observe="full").tobytes() == before
+    program.save(tmp_path / "after.nsim")
+    assert (tmp_path / "after.nsim").read_bytes() == (tmp_path / "before.nsim").read_bytes()
+    isa = processor.isa()
+    try:
+        processor.set_isa("x86-64")  # for which what is packed is made again
+        assert program(x).tobytes() == before
+    finally:
+        processor.set_isa(isa)
+
+
+def test_a_file_that_shrinks_while_it_is_read_ends_no_process(tmp_path: Path) -> None:
+    model, saved = tmp_path / "m.hlo.pb", tmp_path / "m.nsim"
+    api.compile(MODEL, auto_cast="none").save(saved)
+    model.write_bytes(MODEL.read_bytes())
+    code = """
+import os, sys, neuronsim
+from neuronsim.hlo import proto
+read = proto.from_bytes
+def shrunk(data):
+    os.truncate(sys.argv[1], 10)
+    return read(data)
+proto.from_bytes = shrunk
+neuronsim.load(sys.argv[1]) if sys.argv[1].endswith(".nsim") else neuronsim.compile(sys.argv[1])
+"""
+    for path in (model, saved):
+        found = subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=False)
+        assert (found.returncode, found.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("product", [False, True], ids=["addend", "packed"])
+@pytest.mark.parametrize("auto_cast", ["none", "all"])
+def test_memory_counts_the_models_literals_once(product: bool, auto_cast: str, tmp_path: Path) -> None:
+    weights_of(tmp_path / "m.hlo.pb", dtypes.float32, product)
+    memory = api.compile(tmp_path / "m.hlo.pb", auto_cast=auto_cast).memory
+    literal = 32 * 32 * 4
+    assert memory.keys() == {"temporaries", "constants", "packed", "model"}
+    if product:
+        assert (memory["constants"], memory["model"]) == (0, literal)
+        assert memory["packed"] >= literal // 2
+    elif auto_cast == "none":
+        assert (memory["constants"], memory["packed"], memory["model"]) == (literal, 0, 0)
+    else:
+        assert (memory["constants"], memory["packed"], memory["model"]) == (literal // 2, 0, literal)
 
 
 # ---- whole programs at their edges -------------------------------------------------------------------

@@ -744,9 +744,102 @@ def test_a_wrong_environment_is_one_paragraph(environment: dict[str, str]) -> No
     assert "Traceback" not in found.stderr
 
 
-def test_a_closed_pipe_is_no_error() -> None:
-    command = f'"{sys.executable}" -m neuronsim list-operators | head -n 1'
-    found = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+# Every command that prints, and its options, with files of a folder.
+PRINTING = {
+    "tune": ["tune", MODEL, "--data", DATA],
+    "tune --json -": ["tune", MODEL, "--data", DATA, "--json", "-"],
+    "run": ["run", MODEL, "--inputs", DATA, "--output", "{}/y.npz"],
+    "run to it": ["run", MODEL, "--inputs", DATA, "--output", "/dev/stdout"],
+    "compile": ["compile", MODEL, "--output", "{}/p.nsim", "--verbose", "info"],
+    "calibrate": ["calibrate", MODEL, "--data", DATA, "--output", "{}/c.json"],
+    "plan": ["plan", MODEL, "--auto-cast", "all"],
+    "plan --output": ["plan", MODEL, "--output", "{}/p.json"],
+    "explain": ["explain", MODEL, "--auto-cast", "all"],
+    "explain --json": ["explain", MODEL, "--json"],
+    "explain profile": ["explain"],
+    "diff": ["diff", "{}/none.json", "{}/none.json"],
+    "bench": ["bench", "--op", "add", "--shape", "8x8"],
+    "bench --json": ["bench", "--op", "add", "--shape", "8x8", "--json"],
+    "lint": ["lint", MODEL],
+    "lint --json": ["lint", MODEL, "--json"],
+    "list-operators": ["list-operators"],
+    "--help": ["--help"],
+    "explain --help": ["explain", "--help"],
+    "--version": ["--version"],
+}
+
+
+def shell(command: str, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """A line of bash in which `$@` is a command of neuronsim."""
+    words = [word.replace("{}", str(folder)) for word in arguments]
+    return subprocess.run(
+        ["bash", "-c", command, "-", sys.executable, "-m", "neuronsim", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
-    assert (found.returncode, found.stdout, found.stderr) == (0, "Abs\n", "")
+
+
+@pytest.fixture
+def plans(tmp_path: Path) -> Path:
+    for auto_cast in ("none", "all"):
+        plan = api.plan(MODEL, auto_cast=auto_cast)
+        (tmp_path / f"{auto_cast}.json").write_text(plan.to_json())
+    return tmp_path
+
+
+@pytest.mark.isa_independent
+@pytest.mark.parametrize("name", PRINTING)
+def test_a_full_device_is_one_line_and_a_closed_pipe_is_no_error(name: str, plans: Path) -> None:
+    for unbuffered in ("", "1"):
+        full = shell(f'PYTHONUNBUFFERED={unbuffered} "$@" > /dev/full', PRINTING[name], plans)
+        assert (full.returncode, full.stderr.count("\n")) == (2, 1), full.stderr
+        assert full.stderr.startswith("neuronsim: cannot write ")
+        assert full.stderr.endswith(": No space left on device\n")
+        for reader in ("head -n 1 > /dev/null", "true"):
+            line = f'PYTHONUNBUFFERED={unbuffered} "$@" | {reader}; exit ${{PIPESTATUS[0]}}'
+            piped = shell(line, PRINTING[name], plans)
+            assert (piped.returncode, piped.stderr) == (0, "")
+
+
+@pytest.mark.isa_independent
+def test_a_status_of_a_result_is_that_with_a_closed_pipe_too(broken: str, plans: Path) -> None:
+    for arguments in (
+        ["diff", "{}/none.json", "{}/all.json"],
+        ["lint", broken, "--strict"],
+    ):
+        assert shell('"$@" | true; exit ${PIPESTATUS[0]}', arguments, plans).returncode == 1
+
+
+@pytest.mark.isa_independent
+def test_files_are_written_though_nobody_reads_what_is_printed(tmp_path: Path) -> None:
+    file = tmp_path / "f.json"
+    shell('"$@" | true', ["tune", MODEL, "--data", DATA, "--json", str(file)], tmp_path)
+    assert json.loads(file.read_text())["schema"] == "neuronsim.tune/1"
+
+
+@pytest.mark.isa_independent
+def test_closed_streams_are_told_or_harmless(tmp_path: Path) -> None:
+    arguments = PRINTING["plan --output"]
+    closed = shell('"$@" >&-', arguments, tmp_path)
+    assert (closed.returncode, closed.stderr.count("\n")) == (2, 1)
+    assert "standard output is closed" in closed.stderr
+    assert not list(tmp_path.iterdir())
+    for line in ('"$@" <&-', '"$@" 2>&-', '"$@" <&- 2>&-'):
+        found = shell(line, arguments, tmp_path)
+        assert (found.returncode, found.stderr) == (0, "")
+        assert found.stdout.endswith(f"wrote {tmp_path}/p.json\n")
+        json.loads((tmp_path / "p.json").read_text())
+        refused = shell(line, ["plan", "missing.pb"], tmp_path)
+        assert (refused.returncode, refused.stdout) == (2, "")
+    assert shell('"$@" 2>/dev/full', ["plan", "missing.pb"], tmp_path).returncode == 2
+
+
+@pytest.mark.isa_independent
+def test_what_an_encoding_lacks_is_escaped(tmp_path: Path) -> None:
+    model = tmp_path / "m.txt"
+    body = "x = f32[2] parameter(0)\n  ROOT y\u00e9 = f32[2] exponential(x)"
+    model.write_text(f"HloModule m\nENTRY main {{\n  {body}\n}}\n")
+    found = run_process("explain", str(model), "--auto-cast", "all", PYTHONIOENCODING="ascii")
+    assert (found.returncode, found.stderr) == (0, "")
