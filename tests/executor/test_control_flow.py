@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.executor import op_by_op, random_loops
 
 from neuronsim import dtypes, ops, processor
-from neuronsim.errors import NeuronSimError
+from neuronsim.errors import InvalidModel, NeuronSimError
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import Context, Program, run_program
 from neuronsim.executor.steps import TupleValue, Value
@@ -316,6 +316,18 @@ ENTRY main {
     )
     assert run(program, True) == [1, 2]
     assert run(program, False) == [4, 3]
+
+
+def test_conditional_without_a_branch_is_refused() -> None:
+    with pytest.raises(InvalidModel, match="no branch to choose"):
+        compiled(
+            """
+ENTRY main {
+  n = s32[] parameter(0)
+  ROOT y = s32[3] conditional(n), branch_computations={}
+}
+"""
+        )
 
 
 def test_conditional_in_a_while() -> None:

@@ -232,6 +232,38 @@ def test_scatter_R5_skips_windows_that_are_partly_outside() -> None:
     assert ours(module, [x, starts, updates])[0].tolist() == [0, 0, 0, 7, 8, 9]
 
 
+@pytest.mark.parametrize("how", ["add", "assign"])
+@pytest.mark.parametrize(
+    ("dims", "inserted", "mapped", "updates"),
+    [
+        ((0,), (0,), (), (2,)),
+        ((0, 3), (0,), (), (2, 3)),
+        ((0, 3), (0,), (0,), (2, 3)),
+        ((0, 3), (0,), (1,), (2, 1)),
+        ((0, 3), (0, 1), (1,), (2,)),
+        ((3, 0), (1,), (0,), (2, 1)),
+        ((3, 0), (), (0,), (2, 1, 0)),
+        ((0, 0), (0, 1), (), (2,)),
+        ((2, 0, 3), (1,), (2,), (2, 1, 2)),
+    ],
+)
+def test_scatter_R5_has_no_place_in_an_array_without_elements(
+    how: str, dims: tuple[int, ...], inserted: tuple[int, ...], mapped: tuple[int, ...],
+    updates: tuple[int, ...],
+) -> None:  # fmt: skip
+    """An inserted dimension of length 0, indexed or not: XLA leaves every update out too."""
+    rng = np.random.default_rng(5)
+    d = ScatterDimensions(tuple(range(1, len(updates))), inserted, mapped, index_vector_dim=1)
+    starts = Bits(np.zeros((2, len(mapped)), np.int32), S32)
+    inputs = [random_bits(rng, S32, dims), starts, random_bits(rng, S32, updates)]
+    body = binary("a", "add", S32) if how == "add" else assignment("a", S32)
+    attributes = {"scatter_dimensions": d, "indices_are_sorted": False, "unique_indices": False}
+    module = module_of("scatter", [x.type for x in inputs], attributes, [body])
+    (found,) = ours(module, inputs)
+    assert found.shape == dims
+    np.testing.assert_array_equal(found, theirs(module, inputs)[0])
+
+
 @pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.complex64, dtypes.complex128])
 def test_scatter_H1_adds_in_the_hosts_types(dtype: DType) -> None:
     x = Bits(np.zeros(3, dtype.storage), dtype)

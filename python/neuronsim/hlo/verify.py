@@ -188,6 +188,8 @@ def _verify_conditional(module: Module, i: Instruction, operands: list[Instructi
             f"{len(i.called)} branches take an operand each, after the one that chooses: there are "
             f"{len(operands)} operands"
         )
+    if not i.called:
+        raise InvalidArgument("there is no branch to choose")
     index = operands[0].array.type
     is_predicate = index == ops.ArrayType(dtypes.boolean, ())
     if not is_predicate and index != ops.ArrayType(dtypes.int32, ()):

@@ -334,6 +334,8 @@ def _update_places(
         indices, d.index_vector_dim, d.scatter_dims_to_operand_dims,
         d.input_batching_dims, d.scatter_indices_batching_dims,
     )  # fmt: skip
+    if 0 in shape:  # whatever the window, no place of it is there
+        return np.full(dims, -1, np.int64)
     strides = [math.prod(shape[a + 1 :]) for a in range(len(shape))]
     window_axes = [a for a in range(len(shape)) if not _is_dropped(a, d)]
     window = {a: dims[u] for a, u in zip(window_axes, d.update_window_dims, strict=True)}
