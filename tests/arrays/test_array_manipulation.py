@@ -354,7 +354,13 @@ def test_wrong_arguments_are_refused(call: Callable[[], Any], kind: type[Excepti
 def test_broadcast_shapes_are_numpys() -> None:
     for shapes in [(), ((),), ((2, 1), (3,)), ((0,), (1,)), (5, (1, 1))]:
         assert np.broadcast_shapes(*shapes) == numpy.broadcast_shapes(*shapes)
-    for shapes in [((2,), (3,)), ((2, 1), (3, 2, 2), (3, 1, 3)), ((2**40, 1), (1, 2**40))]:
+    for shapes in [
+        ((2,), (3,)),
+        ((0,), (2,)),
+        ((2,), (0,)),
+        ((2, 1), (3, 2, 2), (3, 1, 3)),
+        ((2**40, 1), (1, 2**40)),
+    ]:
         with pytest.raises(ValueError, match=r"mismatch|too large"):
             numpy.broadcast_shapes(*shapes)
         with pytest.raises(InvalidArgument):
