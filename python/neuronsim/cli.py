@@ -27,7 +27,7 @@ from neuronsim.bench import PEERS, measure
 from neuronsim.bench.report import print_measurements
 from neuronsim.casting.flags import LEVELS, OPTIONS, Message, verbosity
 from neuronsim.casting.flags.options import Option, find_option, option_name, split_flags
-from neuronsim.casting.plans.explain import casts, describe, lines, type_difference
+from neuronsim.casting.plans.explain import count_casts, describe, lines, type_difference
 from neuronsim.casting.plans.plan import Plan, check_plan, load_plan
 from neuronsim.casting.plans.report import print_difference, print_explanation
 from neuronsim.casting.policies.calibration import load_calibration
@@ -146,6 +146,7 @@ def _parser() -> _Parser:
         metavar="PATTERN",
         help="all on these: names, opcodes, types or op_names, with wildcards such as 'dot*'",
     )
+    _add_trips(explain)
     explain.add_argument("--json", action="store_true", help="print everything as JSON")
     _add_casts(explain)
 
@@ -676,18 +677,21 @@ def _explain(options: argparse.Namespace) -> None:
         console.print(table)
         return
     model, plan = _plan_of(options)
-    found = lines(model, plan, options.filter)
-    made = casts(model, plan.apply(model), plan)
+    planned = plan.apply(model)
+    made, counts = count_casts(model, planned, plan, _trips(options))
+    found = lines(model, plan, options.filter, planned)
     if options.json:
         report = {
             "schema": "neuronsim.explanation/1",
             "policy": plan.policy,
             "instructions": {line.instruction.name: describe(line, made, plan) for line in found},
+            "types": {line.instruction.name: line.given for line in found},
             "casts": [asdict(c) for c in made],
+            **asdict(counts),
         }
         print(json.dumps(report, indent=1))
     else:
-        print_explanation(found, made, plan, console, single=bool(options.filter))
+        print_explanation(found, made, counts, plan, console, single=bool(options.filter))
 
 
 def _diff(options: argparse.Namespace) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from neuronsim import api, cli, dtypes
 from neuronsim.casting.application.apply import apply_plan
@@ -17,17 +20,22 @@ from neuronsim.casting.plans.explain import (
     CONVERTS,
     Cast,
     casts,
+    count_casts,
     describe,
     group,
+    line_sentence,
     lines,
     type_difference,
 )
 from neuronsim.casting.plans.plan import Plan, load_plan, make_plan
+from neuronsim.casting.plans.report import print_casts
 from neuronsim.casting.policies.policy import neuron_policy, policy_of
 from neuronsim.errors import InvalidArgument
+from neuronsim.executor.steps import all_steps
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Module
+from neuronsim.hlo.module import Module, graph_computations
 from neuronsim.hlo.parse import from_text
+from neuronsim.tuning.ladder import LADDER
 
 pytestmark = pytest.mark.isa_independent
 
@@ -385,3 +393,154 @@ def test_types_of_a_tfloat32_cast_C9() -> None:
     plan = make_plan(module, neuron_policy("matmult", "tf32"))
     found = casts(module, apply_plan(module, plan), plan)
     assert {(c.from_type, c.to_type) for c in found} == {("float32", dtypes.tfloat32.name)}
+
+
+# ---- what the planned module has -----------------------------------------------------------------
+
+LOOP = """
+HloModule loop
+
+body {
+  p = (s32[], f32[4,8], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  h = f32[4,8] get-tuple-element(p), index=1
+  w = f32[8,8] get-tuple-element(p), index=2
+  d = f32[4,8] dot(h, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[4,8] tanh(d)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT r = (s32[], f32[4,8], f32[8,8]) tuple(next, t, w)
+}
+condition {
+  q = (s32[], f32[4,8], f32[8,8]) parameter(0)
+  j = s32[] get-tuple-element(q), index=0
+  LIMIT
+}
+ENTRY main {
+  x = f32[4,8] parameter(0)
+  v = f32[8,8] parameter(1)
+  zero = s32[] constant(0)
+  given = (s32[], f32[4,8], f32[8,8]) tuple(zero, x, v)
+  loop = (s32[], f32[4,8], f32[8,8]) while(given), condition=condition, body=body
+  y = f32[4,8] get-tuple-element(loop), index=1
+  ROOT z = f32[4,8] dot(y, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+KNOWN = "n = s32[] constant(8)\n  ROOT k = pred[] compare(j, n), direction=LT"
+UNKNOWN = """g = f32[4,8] get-tuple-element(q), index=1
+  s = f32[1,1] slice(g), slice={[0:1],[0:1]}
+  f = f32[] reshape(s)
+  n = s32[] convert(f)
+  ROOT k = pred[] compare(j, n), direction=LT"""
+CONDITIONAL = """
+HloModule branches
+
+few { a = f32[4,8] parameter(0)  ROOT b = f32[4,8] negate(a) }
+many { c = f32[4,8] parameter(0)  d = f32[8,4] transpose(c), dimensions={1,0}
+  e = f32[4,4] dot(c, d), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT f = f32[4,8] dot(e, c), lhs_contracting_dims={1}, rhs_contracting_dims={0} }
+ENTRY main {
+  p = s32[] parameter(0)
+  x = f32[4,8] parameter(1)
+  ROOT y = f32[4,8] conditional(p, x, x), branch_computations={few, many}
+}
+"""
+
+
+def explained(text: str, auto_cast: str, trips: int | None = None) -> str:
+    """What is printed of a module's casts."""
+    module = from_text(text)
+    plan = make_plan(module, neuron_policy(auto_cast, "bf16"))  # type: ignore[arg-type]
+    found, counts = count_casts(module, apply_plan(module, plan), plan, trips)
+    console = Console(width=200, file=io.StringIO())
+    print_casts(found, counts, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_casts_of_a_loops_body_are_counted_in_every_trip() -> None:
+    # In a trip 4 x 8 and 8 x 8 elements, and once those behind the loop.
+    text = explained(LOOP.replace("LIMIT", KNOWN), "matmult")
+    assert text == f"18 casts of float32 to bfloat16 in each run, {9 * (32 + 64) * 6} bytes\n"
+
+
+def test_casts_of_a_loop_whose_trips_are_not_known_say_so() -> None:
+    module = LOOP.replace("LIMIT", UNKNOWN)
+    text = explained(module, "matmult")
+    assert text.startswith(f"4 casts of float32 to bfloat16 in each run, {2 * (32 + 64) * 6} bytes\n")
+    assert "loops whose number is not known (--trips): loop 1" in text
+    text = explained(module, "matmult", 8)
+    assert text == f"18 casts of float32 to bfloat16 in each run, {9 * (32 + 64) * 6} bytes\n"
+
+
+def test_casts_of_the_branch_with_most_bytes_are_counted() -> None:
+    assert explained(CONDITIONAL, "matmult").startswith("2 casts of float32 to bfloat16 in each run")
+    other = CONDITIONAL.replace(
+        "ROOT b = f32[4,8] negate(a)",
+        """o = f32[8,4] transpose(a), dimensions={1,0}
+  q = f32[4,4] dot(a, o), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  r = f32[4,8] dot(q, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  u = f32[4,4] dot(r, o), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT b = f32[4,8] dot(u, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}""",
+    )
+    text = explained(other, "matmult")
+    assert text.startswith("4 casts of float32 to bfloat16 in each run")
+    assert "2 more in branches that cast fewer bytes" in text
+
+
+def test_a_weight_that_a_loop_passes_on_is_cast_at_compilation() -> None:
+    weights = "{ " + ", ".join(["{ 1, 2, 3, 4, 5, 6, 7, 8 }"] * 8) + " }"
+    module = LOOP.replace("LIMIT", KNOWN).replace(
+        "v = f32[8,8] parameter(1)", f"v = f32[8,8] constant({weights})"
+    )
+    text = explained(module, "matmult")
+    assert text.startswith(f"9 casts of float32 to bfloat16 in each run, {9 * 32 * 6} bytes\n")
+    assert "2 casts of constants, once at compilation" in text
+    program = api.compile(from_text(module), auto_cast="matmult", auto_cast_type="bf16")
+    run = {name for step in all_steps(program._program.steps) for name in step.instructions}
+    assert "w.to_bf16" not in run
+
+
+def said_types(text: str, model: tuple[str, ...]) -> set[str]:
+    """The types that the first sentence on an instruction says it gives."""
+    if "keeps the types of the model" in text:
+        return set(model)
+    match = re.search(r"gives ([a-z0-9_]+(?:, [a-z0-9_]+)*)", text)
+    assert match is not None, text
+    return set(match[1].split(", "))
+
+
+@pytest.mark.parametrize(("auto_cast", "cast_type"), LADDER)
+def test_every_sentence_agrees_with_the_planned_module(auto_cast: str, cast_type: str) -> None:
+    models = [from_text(t) for t in (SMALL, OWN_ROUNDING, CONDITIONAL, LOOP.replace("LIMIT", KNOWN))]
+    folder = Path(__file__).parents[1] / "data"
+    models += [api.read_model(path) for path in sorted((folder / "networks").glob("*.hlo.pb"))]
+    operators = ("while", "conditional", "after-all", "gather", "pad")
+    models += [api.read_model(folder / "operators" / f"{name}.hlo.pb") for name in operators]
+    for model in models:
+        plan = make_plan(model, neuron_policy(auto_cast, cast_type))  # type: ignore[arg-type]
+        planned = apply_plan(model, plan)
+        has = {i.name: i for c in graph_computations(planned) for i in c.instructions}
+        for line in lines(model, plan, ["*"], planned):
+            i = line.instruction
+            text = line_sentence(line, plan)
+            if i.name not in has:
+                assert "is no more there" in text
+                continue
+            own = tuple(s.dtype.name for s in i.shape.arrays())
+            found = {s.dtype.name for s in has[i.name].shape.arrays()}
+            said = said_types(text, own)
+            if "keeps the types" in text or "in the planned module" in text:
+                assert {t.replace("tfloat32", "float32") for t in said} == found, text
+            else:  # the type of its float32 results
+                (low,) = said
+                assert low.replace("tfloat32", "float32") in found, text
+                kept = line.decision is not None and bool(line.decision.float32_results)
+                assert kept or low in ("float32", "tfloat32") or "float32" not in found, text
+
+
+def test_what_a_loop_carries_is_explained_in_the_type_that_it_has() -> None:
+    module = from_text(LOOP.replace("LIMIT", KNOWN))
+    plan = make_plan(module, neuron_policy("all", "bf16"))
+    assert plan.explain("h", module).startswith("h gives bfloat16 in the planned module")
+    assert plan.explain("i", module).startswith("i keeps the types of the model")

@@ -8,13 +8,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from neuronsim.casting.application.conversions import UNROUNDED
+from neuronsim import dtypes
+from neuronsim.casting.application.conversions import UNROUNDED, carrier
 from neuronsim.casting.application.convert_merging import converted_before
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.operations import names_of
 from neuronsim.casting.policies.policy import Decision
 from neuronsim.casting.policies.recognition import COMPOSITES, recognise
 from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.hlo.constant_arrays import Constants, constant_arrays
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
@@ -23,6 +25,7 @@ from neuronsim.hlo.module import (
     inline_calls,
     simple_reducer,
 )
+from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips, run_counts, source_of
 
 CONVERTS = frozenset({"convert", "reduce-precision"})
 
@@ -30,7 +33,9 @@ CONVERTS = frozenset({"convert", "reduce-precision"})
 @dataclass(frozen=True)
 class Cast:
     """A convert that a plan put into a module: of whose value, from which type to which, how many bytes
-    it reads and writes, for which readers, and why. A constant's is done once, at compilation.
+    it reads and writes each time, for which readers, and why. It is done `runs` times in a run: in each
+    trip of a loop, and in the branches that are counted (`CastCounts`); a constant's once, at
+    compilation.
     """
 
     name: str
@@ -41,37 +46,79 @@ class Cast:
     readers: tuple[str, ...]
     reason: str
     of_constant: bool
+    runs: int = 1
+
+
+@dataclass(frozen=True)
+class CastCounts:
+    """What is counted of a planned module's casts: the trips of its loops, and its conditionals, of
+    which the branch whose casts read and write the most bytes is.
+    """
+
+    loops: tuple[LoopTrips, ...]
+    conditionals: tuple[str, ...]
 
 
 def casts(model: Module, planned: Module, plan: Plan) -> tuple[Cast, ...]:
-    """The converts of a planned module that its model does not have, in the order of execution."""
+    """The converts of a planned module that its model does not have, in the order of execution; loops
+    whose trips are not known count as `CastCounts` says.
+    """
+    return count_casts(model, planned, plan)[0]
+
+
+def count_casts(
+    model: Module, planned: Module, plan: Plan, trips: Trips = None
+) -> tuple[tuple[Cast, ...], CastCounts]:
+    """The same, and what is counted: loops whose trips are not known with `trips` (`loop_trips`)."""
     own = {i.name: i for c in graph_computations(inline_calls(model)) for i in c.instructions}
+    loops = loop_trips(planned, trips)
+    constants = constant_arrays(planned)
+    graphs = graph_computations(planned)
+    found = {c.name: _casts_of(c, own, constants[c.name], plan) for c in graphs}
+    counted = run_counts(
+        planned, loops, lambda c: sum(x.bytes for x in found[c.name] if not x.of_constant)
+    )
+    made = (replace(x, runs=counted.counts[c.name]) for c in graphs for x in found[c.name])
+    return tuple(made), CastCounts(loops, counted.conditionals)
+
+
+def _casts_of(
+    c: Computation, own: Mapping[str, Instruction], constants: Constants, plan: Plan
+) -> list[Cast]:
+    """The casts of one computation."""
+    users, before = c.users(), converted_before(c)
+    unrounded = _unrounded(c, own)
+    rounded = frozenset(unrounded.values())
     found = []
-    for c in graph_computations(planned):
-        users, constants = c.users(), converted_before(c)
-        unrounded = _unrounded(c, own)
-        rounded = frozenset(unrounded.values())
-        for i in c.instructions:
-            known = own.get(unrounded.get(i.name, i.name))
-            is_own = known is not None and known.opcode == i.opcode and i.name not in rounded
-            if i.opcode not in CONVERTS or is_own:
-                continue
-            source = c.by_name[i.operands[0]]
-            sizes = source.array.dtype.itemsize + i.array.dtype.itemsize
-            readers = tuple(unrounded.get(u.name, u.name) for u in users[i.name])
-            found.append(
-                Cast(
-                    name=i.name,
-                    source=source.name,
-                    from_type=_type(source),
-                    to_type=_type(i),
-                    bytes=math.prod(i.array.dims) * sizes,
-                    readers=readers or (c.root,),
-                    reason=_reason(i, readers, plan),
-                    of_constant=i.name in constants,
-                )
+    for i in c.instructions:
+        known = own.get(unrounded.get(i.name, i.name))
+        is_own = known is not None and known.opcode == i.opcode and i.name not in rounded
+        if i.opcode not in CONVERTS or is_own:
+            continue
+        source = c.by_name[i.operands[0]]
+        sizes = source.array.dtype.itemsize + i.array.dtype.itemsize
+        readers = tuple(unrounded.get(u.name, u.name) for u in users[i.name])
+        found.append(
+            Cast(
+                name=i.name,
+                source=source.name,
+                from_type=_type(source),
+                to_type=_type(i),
+                bytes=math.prod(i.array.dims) * sizes,
+                readers=readers or (c.root,),
+                reason=_reason(i, readers, plan),
+                of_constant=i.name in before or _is_of_given(c, i, constants),
             )
-    return tuple(found)
+        )
+    return found
+
+
+def _is_of_given(c: Computation, i: Instruction, constants: Constants) -> bool:
+    """Whether a cast is of a constant that a loop or branch is given."""
+    source = i
+    while source.opcode in CONVERTS:
+        source, _ = source_of(c, source.operands[0])
+    return source.opcode == "parameter" and None not in constants[i.name]
 
 
 def _unrounded(planned: Computation, own: Mapping[str, Instruction]) -> dict[str, str]:
@@ -111,26 +158,46 @@ def _reason(i: Instruction, readers: Sequence[str], plan: Plan) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of an explanation: an instruction, its decision or None, why, and whether it sums."""
+    """One line of an explanation: an instruction, its decision or None, why, whether it sums, and the
+    types of its arrays in the planned module, None where that has it no longer.
+    """
 
     instruction: Instruction
     decision: Decision | None
     reason: str
     sums: bool
+    given: tuple[str, ...] | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the planned module gives other types than the decision says, or the model."""
+        d, own = self.decision, self.instruction.shape.arrays()
+        said = [s.dtype for s in own]
+        if d is not None:
+            said = [
+                d.output if t is dtypes.float32 and n not in d.float32_results else t
+                for n, t in enumerate(said)
+            ]
+        # What travels in float32 has no type of its own where nothing rounds it there (C9).
+        pairs = zip(self.given or (), said, strict=False)
+        return self.given is None or any(g not in (t.name, carrier(t).name) for g, t in pairs)
 
 
-def lines(model: Module, plan: Plan, patterns: Sequence[str] = ()) -> tuple[Line, ...]:
+def lines(
+    model: Module, plan: Plan, patterns: Sequence[str] = (), planned: Module | None = None
+) -> tuple[Line, ...]:
     """The instructions that a plan decides, or keeps for a reason; with `patterns` those whose name
     (`exp.1` or `main.2/exp.1`), opcode, metadata, composite or types match one of them, with shell
-    wildcards.
+    wildcards. `planned` is the planned module, where it is there already.
 
     Raises InvalidArgument for a pattern that matches nothing, with the nearest name.
     """
     flat = inline_calls(model)
+    given = _given_types(planned or plan.apply(model))
     every = [(c, i) for c in graph_computations(flat) for i in c.instructions]
     if not patterns:
         considered = plan.decisions.keys() | plan.kept.keys()
-        return tuple(_line(i, plan, flat) for _, i in every if i.name in considered)
+        return tuple(_line(i, plan, flat, given) for _, i in every if i.name in considered)
     chosen: dict[str, Line] = {}
     for pattern in patterns:
         members = _members(flat, pattern)
@@ -138,7 +205,7 @@ def lines(model: Module, plan: Plan, patterns: Sequence[str] = ()) -> tuple[Line
         if not found:
             hint = nearest(pattern, (*(i.name for _, i in every), *_KINDS))
             raise InvalidArgument(f"no instruction matches {pattern!r}{hint}")
-        chosen |= {i.name: _line(i, plan, flat) for i in found}
+        chosen |= {i.name: _line(i, plan, flat, given) for i in found}
     return tuple(chosen.values())
 
 
@@ -148,12 +215,22 @@ def find_line(model: Module, plan: Plan, name: str) -> Line:
     named = {i.name: i for c in graph_computations(flat) for i in c.instructions}
     if name not in named:
         raise InvalidArgument(f"{model.name!r} has no instruction {name!r}{nearest(name, named)}")
-    return _line(named[name], plan, flat)
+    return _line(named[name], plan, flat, _given_types(plan.apply(model)))
 
 
-def _line(i: Instruction, plan: Plan, flat: Module) -> Line:
+def _given_types(planned: Module) -> dict[str, tuple[str, ...]]:
+    """The types of the arrays that each instruction of a planned module gives."""
+    return {
+        i.name: tuple(s.dtype.name for s in i.shape.arrays())
+        for c in graph_computations(planned)
+        for i in c.instructions
+    }
+
+
+def _line(i: Instruction, plan: Plan, flat: Module, given: Mapping[str, tuple[str, ...]]) -> Line:
     d = plan.decisions.get(i.name)
-    return Line(i, d, d.reason if d else plan.kept.get(i.name, ""), sums(i, flat.by_name))
+    reason = d.reason if d else plan.kept.get(i.name, "")
+    return Line(i, d, reason, sums(i, flat.by_name), given.get(i.name))
 
 
 _KINDS = frozenset(pattern.kind for pattern in COMPOSITES)
@@ -197,7 +274,8 @@ def group(found: Iterable[Line], plan: Plan) -> tuple[tuple[Line, ...], ...]:
     for line in found:
         d = line.decision
         types = d and tuple(types_of(d, sums=line.sums).values())
-        key = (line.instruction.opcode, types, short_reason(line.reason, plan))
+        given = line.given if line.differs else ()
+        key = (line.instruction.opcode, types, given, short_reason(line.reason, plan))
         groups.setdefault(key, []).append(line)
     return tuple(tuple(g) for g in groups.values())
 
@@ -256,7 +334,7 @@ def type_difference(first: Plan, second: Plan) -> dict[str, tuple[Decision | Non
 
 
 def sentence(plan: Plan, name: str, *, sums: bool) -> str:
-    """What a plan does to an instruction, and why."""
+    """What a plan decides of an instruction, and why."""
     d = plan.decisions.get(name)
     if d is None:
         why = f" ({plan.kept[name]})" if name in plan.kept else ""
@@ -265,15 +343,39 @@ def sentence(plan: Plan, name: str, *, sums: bool) -> str:
     return f"{name} reads {d.operand.name}{summed} and gives {d.output.name} ({d.reason})"
 
 
+def line_sentence(line: Line, plan: Plan) -> str:
+    """What a plan does to an instruction, as the planned module has it, and why."""
+    name, d = line.instruction.name, line.decision
+    if not line.differs:
+        return sentence(plan, name, sums=line.sums)
+    if line.given is None:
+        return f"{name} is no more there: another convert does for it, and the bits are the same"
+    given = f"{name} gives {described(line.given)} in the planned module"
+    why = f" ({line.reason})" if line.reason else ""
+    if d is None and line.instruction.opcode in _HOLDS:
+        return f"{given}, in which loops and tuples hold what was rounded{why}"
+    if d is None:
+        return f"{given}: the cast of what is read later is in front of it, with the same bits{why}"
+    if line.instruction.opcode == "constant":
+        return f"{given}, which is cast to {d.output.name} before the run{why}"
+    return f"{given}: its casts to {d.output.name} are elsewhere, with the same bits{why}"
+
+
+def described(types: Sequence[str]) -> str:
+    """The types of some arrays, each once."""
+    return ", ".join(dict.fromkeys(types))
+
+
 def describe(line: Line, found: Sequence[Cast], plan: Plan) -> list[str]:
     """What a plan does to one instruction and why, with the casts around it, as sentences."""
     i, d = line.instruction, line.decision
-    first = sentence(plan, i.name, sums=line.sums).removeprefix(i.name).strip()
+    first = line_sentence(line, plan).removeprefix(i.name).strip()
     texts = [f"{i.name} ({i.opcode}): {first}"]
     if i.metadata.op_name:
         texts.append(f"it comes from {i.metadata.op_name}")
     for c in found:
-        size = f"{c.bytes} bytes{' at compilation' if c.of_constant else ''}"
+        times = "" if c.runs == 1 else f", {c.runs} times in each run"
+        size = f"{c.bytes} bytes{' at compilation' if c.of_constant else times}"
         if i.name in c.readers:
             texts.append(f"{c.name} casts {c.source} for it, {c.from_type} to {c.to_type}, {size}")
             if d is None and c.to_type != "float32" and i.opcode not in _HOLDS:
@@ -287,4 +389,6 @@ def describe(line: Line, found: Sequence[Cast], plan: Plan) -> list[str]:
 
 
 # What holds values of any type and computes nothing.
-_HOLDS = frozenset({"tuple", "while", "conditional"})
+_HOLDS = frozenset(
+    {"tuple", "get-tuple-element", "while", "conditional", "parameter", "opt-barrier", "add-dependency"}
+)

@@ -97,10 +97,10 @@ class Plan:
         sum: without it only sums in another type than float32 are told. Raises InvalidArgument with the
         nearest name for an instruction that is not there.
         """
-        from neuronsim.casting.plans.explain import find_line, sentence  # which need plans
+        from neuronsim.casting.plans.explain import find_line, line_sentence, sentence  # need plans
 
         if module is not None:
-            return sentence(self, name, sums=find_line(module, self, name).sums)
+            return line_sentence(find_line(module, self, name), self)
         known = {**self.kept, **self.decisions}
         if name not in known:
             raise InvalidArgument(

@@ -11,8 +11,10 @@ from rich.text import Text
 from neuronsim.casting.plans.explain import (
     MEASURED,
     Cast,
+    CastCounts,
     Line,
     describe,
+    described,
     group,
     short_reason,
     sums,
@@ -29,7 +31,13 @@ COLUMNS = ("instruction", "opcode", "operands", "sums", "result", "why")
 
 
 def print_explanation(
-    found: Sequence[Line], casts: Sequence[Cast], plan: Plan, console: Console, *, single: bool
+    found: Sequence[Line],
+    casts: Sequence[Cast],
+    counts: CastCounts,
+    plan: Plan,
+    console: Console,
+    *,
+    single: bool,
 ) -> None:
     """A table of what a plan decides; where `single` instructions were asked for, every sentence on
     them.
@@ -50,7 +58,9 @@ def print_explanation(
     table = Table(*COLUMNS, title=plan.policy, title_justify="left")
     for g in groups:
         d = g[0].decision
-        cells = types_of(d, sums=g[0].sums).values() if d else ("", "", "as the model")
+        cells = tuple(types_of(d, sums=g[0].sums).values()) if d else ("", "", "as the model")
+        if g[0].differs:
+            cells = ("", "", described(g[0].given or ()) or "merged")
         texts = (_names(g), g[0].instruction.opcode, *cells, short_reason(g[0].reason, plan))
         table.add_row(*map(Text, texts))
     console.print(table)
@@ -58,7 +68,7 @@ def print_explanation(
         if MEASURED.search(line.reason):
             text = f"{line.instruction.name}: {line.reason}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
-    print_casts(casts, console)
+    print_casts(casts, counts, console)
 
 
 def _names(lines: Sequence[Line]) -> str:
@@ -70,22 +80,33 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def print_casts(casts: Sequence[Cast], console: Console) -> None:
-    """How many converts run, and how many bytes they read and write, by their types."""
+def print_casts(casts: Sequence[Cast], counts: CastCounts, console: Console) -> None:
+    """How many converts run, and how many bytes they read and write, by their types; and what is
+    assumed of loops and branches.
+    """
     totals: dict[tuple[str, str], list[int]] = {}
     for c in casts:
-        if not c.of_constant:
+        if not c.of_constant and c.runs:
             total = totals.setdefault((c.from_type, c.to_type), [0, 0])
-            total[0] += 1
-            total[1] += c.bytes
+            total[0] += c.runs
+            total[1] += c.runs * c.bytes
     for (source, target), (count, size) in totals.items():
         console.print(
             f"{count} cast{'s' if count > 1 else ''} of {source} to {target} in each run, {size} bytes",
             highlight=False,
         )
+    assumed = [f"{x.name} {x.trips}" for x in counts.loops if x.evidence in ("bound", "assumed")]
+    if assumed and totals:
+        text = f"with so many trips of loops whose number is not known (--trips): {_named(assumed)}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    spared = sum(not c.of_constant and not c.runs for c in casts)
+    if spared:
+        text = f"{spared} more in branches that cast fewer bytes than others, or loops without trips"
+        console.print(text, highlight=False)
     constants = sum(c.of_constant for c in casts)
     if constants:
-        console.print(f"{constants} casts of constants, once at compilation", highlight=False)
+        plural = "s" if constants > 1 else ""
+        console.print(f"{constants} cast{plural} of constants, once at compilation", highlight=False)
 
 
 def print_difference(first: Plan, second: Plan, console: Console, model: Module | None = None) -> None:
