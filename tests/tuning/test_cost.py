@@ -296,7 +296,8 @@ def scanned(*, sunk: bool) -> Module:
     types += [] if sunk else [f"f32[{I},{H}]", f"f32[{H},{H}]"]
     shape = f"({', '.join(types)})"
     names = ["i", "h", "ys", "x", *([] if sunk else ["v", "w"])]
-    parts = [f"{n} = {t} get-tuple-element(p), index={k}" for k, (n, t) in enumerate(zip(names, types))]
+    pairs = enumerate(zip(names, types, strict=True))
+    parts = [f"{n} = {t} get-tuple-element(p), index={k}" for k, (n, t) in pairs]
     body = cell(f"dynamic-slice(x, i, null, null), dynamic_slice_sizes={{1,{B},{I}}}", "h", "0")
     return from_text(f"""HloModule scanned
 body {{
