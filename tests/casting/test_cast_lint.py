@@ -542,6 +542,109 @@ def test_a_mask_that_is_only_compared_or_begins_a_maximum_is_no_finding() -> Non
     assert found_in(module_of(body), "tf32") == ()
 
 
+# ---- programs of JAX and optax -------------------------------------------------------------------
+
+SUMMED = "updates add up in a narrow type"
+MASK = "mask constant becomes -Inf"
+NARROW = "softmax of narrow logits"
+# All that is found of a program (tests/data/make_lint.py) under all/fp16, then under all/bf16.
+PROGRAMS: dict[str, tuple[list[str], list[str]]] = {
+    "flash_attention": ([], []),
+    "segment_softmax": ([], [SUMMED]),
+    "masked_attention_grad": ([], []),
+    "ctc_loss_grad": ([NARROW, MASK, MASK], [NARROW]),
+    "logsumexp_where": ([], []),
+    "logaddexp_grad": ([], []),
+    "softplus_grad": ([], []),
+    "logsumexp_grad": ([], []),
+    "cumulative_scan": ([], []),
+    "erfc": ([], []),
+    "elu": ([], []),
+    "embedding_grad": ([], [SUMMED]),
+    "sums_by_place": ([], ["loop carries a narrow sum"]),
+}
+EXPONENT = "exponential without maximum"
+POLE = "zero in a denominator"
+# What is changed in one of them, and what is then found under all/fp16, where.
+NEAR_MISSES = (
+    ("flash_attention", "subtract(Arg_1.3, max.1)", "subtract(max.1, Arg_1.3)", EXPONENT, "exp.2"),
+    ("flash_attention", "reshape(max.1)", "reshape(Arg_1.3)", EXPONENT, "exp.3"),
+    ("flash_attention", "maximum(Arg_1.3, reduce_max.7)", "minimum(Arg_1.3, reduce_max.7)", EXPONENT,
+     "exp.2"),
+    ("segment_softmax", "maximum(", "minimum(", EXPONENT, "exp.1"),
+    ("segment_softmax", "subtract(x.1, gather.2)", "subtract(gather.2, x.1)", EXPONENT, "exp.1"),
+    ("masked_attention_grad", "dimensions={3}, to_apply=region_0.2",
+     "dimensions={2}, to_apply=region_0.2", EXPONENT, "exp.1"),
+    ("ctc_loss_grad", "maximum(slice.9, add.20)", "minimum(slice.9, add.20)", EXPONENT, "exp.13"),
+    ("ctc_loss_grad", "subtract(select_n.38, select_n.39)", "subtract(select_n.39, select_n.38)",
+     EXPONENT, "exp.25"),
+    ("logsumexp_where", "select(is_finite.1, max.1, broadcast.2)",
+     "select(is_finite.1, broadcast.2, max.1)", EXPONENT, "exp.1"),
+    ("logaddexp_grad", "maximum(x_0_.1, x_1_.1)", "minimum(x_0_.1, x_1_.1)", EXPONENT, "exp.4"),
+    ("softplus_grad", "select(eq.3, broadcast.4, select_n.3)", "select(eq.3, select_n.3, broadcast.4)",
+     EXPONENT, "exp.3"),
+    ("elu", "direction=GT", "direction=LT", EXPONENT, "expm1.1"),
+    ("erfc", "compare(erfc.177, broadcast.1), direction=LT",
+     "compare(erfc.177, broadcast.1), direction=GT", POLE, "erfc.120"),
+    ("erfc", "constant.55 = f32[] constant(1)", "constant.55 = f32[] constant(0)", POLE, "erfc.120"),
+)  # fmt: skip
+
+
+def program(name: str) -> str:
+    return (ROOT / "tests" / "data" / "lint" / f"{name}.hlo").read_text()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_lint_of_programs_finds_what_breaks_and_nothing_else(name: str) -> None:
+    module = from_text(program(name))
+    for low, expected in zip((FP16, BF16), PROGRAMS[name], strict=True):
+        assert [f.rule for f in found_in(module, low)] == expected
+
+
+@pytest.mark.parametrize("case", NEAR_MISSES, ids=lambda c: f"{c[0]}-{c[2]}")
+def test_lint_of_near_misses(case: tuple[str, str, str, str, str]) -> None:
+    name, old, new, rule, instruction = case
+    text = program(name)
+    assert old in text
+    found = found_in(from_text(text.replace(old, new)), FP16)
+    assert any(f.rule == rule and f.instruction.endswith(instruction) for f in found)
+
+
+@pytest.mark.parametrize(
+    ("test", "guards"),
+    [
+        ("a = f32[4] abs(x)\np = pred[4] compare(a, cb), direction=GT", True),
+        ("p = pred[4] compare(x, cb), direction=GE", True),
+        ("q2 = f32[4] multiply(x, x)\np = pred[4] compare(q2, zb), direction=GT", True),
+        ("p = pred[4] compare(q, zb), direction=NE", True),
+        ("n = pred[4] compare(x, cb), direction=LT\np = pred[4] not(n)", True),
+        ("n = pred[4] compare(x, cb), direction=GT\no = pred[4] parameter(1)\n"
+         "p = pred[4] and(o, n)", True),
+        ("p = pred[4] compare(x, zb), direction=NE", False),  # its square can still be 0
+        ("p = pred[4] compare(x, zb), direction=GT", False),
+        ("a = f32[4] abs(x)\np = pred[4] compare(a, cb), direction=LT", False),
+        ("n = pred[4] compare(x, cb), direction=GT\no = pred[4] parameter(1)\n"
+         "p = pred[4] or(o, n)", False),
+        ("p = pred[4] compare(q, zb), direction=EQ", False),
+    ],
+)  # fmt: skip
+def test_lint_of_a_pole_that_a_select_does_not_take(test: str, guards: bool) -> None:
+    body = f"""x = f32[4] parameter(0)
+        zero = f32[] constant(0)
+        zb = f32[4] broadcast(zero), dimensions={{}}
+        c = f32[] constant(0.5)
+        cb = f32[4] broadcast(c), dimensions={{}}
+        q = f32[4] multiply(x, x)
+        {test}
+        r = f32[4] rsqrt(q)
+        t = f32[4] tanh(r)
+        ROOT s = f32[4] select(p, t, zb)"""
+    found = [f for f in found_in(module_of(body), FP16) if f.rule == POLE]
+    assert bool(found) is not guards
+    read = body.replace("ROOT s", "s") + "\nROOT e = f32[4] add(s, r)"  # taken elsewhere too
+    assert [f.instruction for f in found_in(module_of(read), FP16) if f.rule == POLE] == ["r"]
+
+
 # ---- calibration, policies, printing -------------------------------------------------------------
 
 

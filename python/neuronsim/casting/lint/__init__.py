@@ -191,7 +191,7 @@ def _unshifted_exponential(scope: PlannedComputation) -> Broken:
         operand, bound = i.operands[0], math.log(dtype.max)
 
         def is_below(predicate: str, truth: bool, operand: str = operand, bound: float = bound) -> bool:
-            taken, _ = interval_where(scope.graph, scope.intervals, operand, predicate, truth)
+            taken, _ = interval_where(scope.orderings, scope.intervals, operand, predicate, truth)
             return taken.high <= bound or scope.orderings.is_never_positive(operand, (predicate, truth))
 
         if scope.interval(operand).high > bound and not scope.is_only_selected(i, is_below):
@@ -753,7 +753,7 @@ def _underflowing_operands(scope: PlannedComputation) -> Broken:
         name, bound = operand.name, least / 2
 
         def is_apart(predicate: str, truth: bool, name: str = name, bound: float = bound) -> bool:
-            taken, nonzero = interval_where(scope.graph, scope.intervals, name, predicate, truth)
+            taken, nonzero = interval_where(scope.orderings, scope.intervals, name, predicate, truth)
             return nonzero or taken.low > bound
 
         if scope.interval(name).low > bound or scope.is_only_selected(i, is_apart):

@@ -52,19 +52,19 @@ def intervals(graph: Graph, composites: Iterable[Composite]) -> dict[str, Interv
     orderings = Orderings(graph, lambda name: found.get(name, ANY))
     for i in graph.computation.instructions:
         if isinstance(i.shape, Shape):
-            own = _interval(i, _given(i, graph, found), graph)
+            own = _interval(i, _given(i, orderings, found), graph)
             bound = implied.get(i.name, ANY)
             own = Interval(max(own.low, bound.low), min(own.high, bound.high))
             found[i.name] = _ordered(i, own, graph, orderings)
     return found
 
 
-def _given(i: Instruction, graph: Graph, found: Mapping[str, Interval]) -> list[Interval]:
+def _given(i: Instruction, orderings: Orderings, found: Mapping[str, Interval]) -> list[Interval]:
     """The intervals of an instruction's operands; of a select's where it takes them."""
     given = [found.get(o, ANY) for o in i.operands]
-    if i.opcode == "select" and graph.by_name[i.operands[0]].array.dims == i.array.dims:
+    if i.opcode == "select" and orderings.by_name[i.operands[0]].array.dims == i.array.dims:
         for n, truth in ((1, True), (2, False)):
-            where, _ = interval_where(graph, found, i.operands[n], i.operands[0], truth)
+            where, _ = interval_where(orderings, found, i.operands[n], i.operands[0], truth)
             given[n] = where if where.low <= where.high else given[n]
     return given
 
@@ -92,45 +92,50 @@ class _Facts(NamedTuple):
 
 
 def interval_where(
-    graph: Graph, found: Mapping[str, Interval], name: str, predicate: str, truth: bool
+    orderings: Orderings, found: Mapping[str, Interval], name: str, predicate: str, truth: bool
 ) -> tuple[Interval, bool]:
     """The values of an array at the elements for which a predicate of the same shape is so, as far as
     elementwise operations tell; and whether it says that they are not zero.
     """
     facts = _Facts({}, {}, set())
-    _collect(graph, found, predicate, truth, facts)
-    return _under(graph, found, name, facts, 8), _same_place(graph, name) in facts.nonzero
+    _collect(orderings, found, predicate, truth, facts)
+    return _under(orderings, found, name, facts, 8), _same_place(orderings, name) in facts.nonzero
 
 
-def _same_place(graph: Graph, name: str) -> str:
-    """The value that casts and copies in its own shape hand on."""
+def _same_place(orderings: Orderings, name: str) -> str:
+    """The value that casts and copies in its own shape hand on, where it is computed first."""
+    graph = orderings.graph
     i = graph.by_name[name]
     while i.opcode in ("convert", "copy", "reduce-precision", "opt-barrier") and i.operands:
         before = graph.by_name[i.operands[0]]
         if not isinstance(before.shape, Shape) or before.array.dtype.kind != i.array.dtype.kind:
             break
         i = before
-    return i.name
+    return orderings.representative(i.name)
 
 
 def _collect(
-    graph: Graph, found: Mapping[str, Interval], predicate: str, truth: bool, facts: _Facts
+    orderings: Orderings,
+    found: Mapping[str, Interval],
+    predicate: str,
+    truth: bool,
+    facts: _Facts,
 ) -> None:
-    i = graph.by_name[_same_place(graph, predicate)]
+    i = orderings.by_name[_same_place(orderings, predicate)]
     if i.opcode == "not":
-        _collect(graph, found, i.operands[0], not truth, facts)
+        _collect(orderings, found, i.operands[0], not truth, facts)
     elif i.opcode == ("and" if truth else "or"):
         for o in i.operands:
-            _collect(graph, found, o, truth, facts)
+            _collect(orderings, found, o, truth, facts)
     elif i.opcode == "compare":
         direction = i.attributes["comparison_direction"]
         direction = direction if truth else _OPPOSITE[direction]
-        a, b = (_same_place(graph, o) for o in i.operands)
-        _compared(graph, a, direction, found.get(b, ANY), facts)
-        _compared(graph, b, _TURNED[direction], found.get(a, ANY), facts)
+        a, b = (_same_place(orderings, o) for o in i.operands)
+        _compared(orderings, a, direction, found.get(b, ANY), facts)
+        _compared(orderings, b, _TURNED[direction], found.get(a, ANY), facts)
 
 
-def _compared(graph: Graph, name: str, direction: str, other: Interval, facts: _Facts) -> None:
+def _compared(orderings: Orderings, name: str, direction: str, other: Interval, facts: _Facts) -> None:
     """That an array's elements are below, or not below, and so on, others in an interval."""
     low = other.low if direction in ("GT", "GE", "EQ") else -math.inf
     high = other.high if direction in ("LT", "LE", "EQ") else math.inf
@@ -140,8 +145,8 @@ def _compared(graph: Graph, name: str, direction: str, other: Interval, facts: _
         facts.nonzero.add(name)
     if direction == "NE" and other == Interval(0, 0):
         facts.nonzero.add(name)
-    i = graph.by_name[name]
-    inner = _same_place(graph, i.operands[0]) if i.operands else ""
+    i = orderings.by_name[name]
+    inner = _same_place(orderings, i.operands[0]) if i.operands else ""
     if i.opcode == "abs":
         facts.magnitudes[inner] = max(low, facts.magnitudes.get(inner, 0.0))
         facts.intervals[inner] = Interval(-high, high)
@@ -150,18 +155,18 @@ def _compared(graph: Graph, name: str, direction: str, other: Interval, facts: _
 
 
 def _under(
-    graph: Graph, found: Mapping[str, Interval], name: str, facts: _Facts, depth: int
+    orderings: Orderings, found: Mapping[str, Interval], name: str, facts: _Facts, depth: int
 ) -> Interval:
-    name = _same_place(graph, name)
-    i, known = graph.by_name[name], found.get(name, ANY)
+    name = _same_place(orderings, name)
+    i, known = orderings.by_name[name], found.get(name, ANY)
     fact = facts.intervals.get(name, ANY)
     own = Interval(max(known.low, fact.low), min(known.high, fact.high))
     if i.opcode in ("abs", "multiply") and len({*i.operands}) == 1:
-        least = facts.magnitudes.get(_same_place(graph, i.operands[0]), 0.0)
+        least = facts.magnitudes.get(_same_place(orderings, i.operands[0]), 0.0)
         own = Interval(max(own.low, least if i.opcode == "abs" else least**2), own.high)
     if i.opcode in _FUNCTIONS and depth:
-        given = [_under(graph, found, o, facts, depth - 1) for o in i.operands]
-        computed = _interval(i, given, graph)
+        given = [_under(orderings, found, o, facts, depth - 1) for o in i.operands]
+        computed = _interval(i, given, orderings.graph)
         own = Interval(max(own.low, computed.low), min(own.high, computed.high))
     return own
 
