@@ -1,4 +1,6 @@
-"""The command `neuronsim`. Every error is one paragraph on stderr and exit status 2."""
+"""The command `neuronsim`. Every error is one paragraph on stderr and exit status 2; a reader that
+leaves before the end is none.
+"""
 
 from __future__ import annotations
 
