@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "fpenv.h"
 #include "memory.h"
 #include "program.h"
 
@@ -384,7 +385,18 @@ PyObject* call_elementwise(PyObject* object, PyObject* const* args, size_t flags
             translated([&] { return run_remembered(*self, args, PyVectorcall_NARGS(flags)); });
         if (found != nullptr || PyErr_Occurred()) return found;
     }
+    const PinnedEnvironment pinned;  // the ordinary way may compute with NumPy (H1)
     return PyObject_Vectorcall(self->otherwise, args, flags, keywords);
+}
+
+// function(*args, **keywords) in the pinned environment: `args` are the function, a tuple, a dict.
+PyObject* call_pinned(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    if (count != 3 || !PyTuple_Check(args[1]) || !PyDict_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "call_pinned takes a function, a tuple and a dict");
+        return nullptr;
+    }
+    const PinnedEnvironment pinned;
+    return PyObject_Call(args[0], args[1], args[2]);
 }
 
 int initialise_elementwise(PyObject* object, PyObject* args, PyObject* keywords) {
@@ -518,6 +530,8 @@ void add_eager(py::module_& m) {
               call_flags | Py_TPFLAGS_METHOD_DESCRIPTOR, method_slots},
              elementwise);
     add_function<&run_dense>(m, "run_dense", "the output of a program on dense arrays, or None");
+    add_function<&call_pinned>(m, "call_pinned",
+                               "a call in the pinned floating-point environment (D1)");
 }
 
 }  // namespace neuronsim

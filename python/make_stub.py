@@ -66,6 +66,7 @@ def names_defined(module: str) -> frozenset[str]:
 def home(name: str, value: object) -> tuple[str, str] | None:
     """The module that defines a public name, and its name there."""
     own = getattr(value, "__module__", None)
+    plain = getattr(value, "__wrapped__", value)  # as it is before the package pins its doors (D1)
     candidates = [neuronsim._LAZY.get(name), own, *(chapter.__name__ for chapter in arrays.CHAPTERS)]
     candidates += [f"neuronsim.arrays.{last}" for last in ("constants", "types", "ufuncs")]
     candidates.append("neuronsim.dtypes")
@@ -74,7 +75,7 @@ def home(name: str, value: object) -> tuple[str, str] | None:
             continue
         for spelling in (name, getattr(value, "__name__", name), getattr(value, "name", name)):
             there = getattr(importlib.import_module(module), spelling, None)
-            if there is value and spelling in names_defined(module):
+            if (there is value or there is plain) and spelling in names_defined(module):
                 return module, spelling
     return None
 

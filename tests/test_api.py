@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -689,3 +689,116 @@ def test_tune_puts_the_number_of_threads_back() -> None:
     x = parameter("x", dtypes.float32, (2, 3))
     api.tune(module_of(x), {"x": np.ones((4, 3))}, threads=before + 1)
     assert neuronsim.num_threads() == before
+
+
+# ---- what is no model ------------------------------------------------------------------------------
+
+ONE = b"""HloModule one
+ENTRY e { x = f32[4,3] parameter(0)  ROOT y = f32[4,3] negate(x) }
+"""
+SAMPLES = {"x": np.ones((4, 3), np.float32)}
+DOORS_TO_MODELS: dict[str, Callable[[Any], Any]] = {
+    "compile": api.compile,
+    "plan": api.plan,
+    "lint": api.lint,
+    "calibrate": lambda model: api.calibrate(model, SAMPLES),
+    "tune": lambda model: api.tune(model, SAMPLES),
+}
+MLIR = "module @jit_f attributes {mhlo.num_partitions = 1 : i32} {\n  func.func public @main() {\n"
+
+
+def no_models(folder: Path) -> Iterator[tuple[Any, str]]:
+    """What people give in the place of a model, and what the error says of it."""
+    yield None, "None"
+    yield 5, "5, builtins.int"
+    yield {"x": 1}, "builtins.dict"
+    yield (lambda x: x), "jax.jit(model).lower(*example_arguments)"
+    yield api.compile(ONE), "compiled already"
+    yield b"", "no computations"
+    yield b"hello", "not an HloModuleProto"
+    yield folder, "holds no model.hlo_module.pb"
+    yield str(folder / "nothing.pb"), "No such file"
+    yield MLIR * 20, "MLIR text, such as StableHLO"
+    yield ONE.decode() + "\n" * 5000, "text.encode()"
+    files = {
+        "net.onnx": (b"\x08\x08\x12\x07pytorch", "ONNX"),
+        "net.pt": (b"PK\x03\x04", "torch's .pt"),
+        "old.pt": (b"\x80\x02\x8a\n", "a pickle"),
+        "net.neff": (b"\0\0\0\x02", "NEFF"),
+        "net.mlir": (MLIR.encode(), "as_serialized_hlo_module_proto()"),
+        "net.mlirbc": (b"ML\xefR\x0dStableHLO", "MLIR bytecode"),
+        "net.h5": (b"\x89HDF\r\n", "HDF5"),
+    }
+    for name, (data, said) in files.items():
+        (folder / name).write_bytes(data)
+        yield folder / name, said
+
+
+@pytest.mark.parametrize("door", DOORS_TO_MODELS)
+def test_what_is_no_model_is_named_with_what_to_do(door: str, tmp_path: Path) -> None:
+    for given, said in no_models(tmp_path):
+        with pytest.raises(NeuronSimError) as caught:
+            DOORS_TO_MODELS[door](given)
+        assert said in str(caught.value), given
+
+
+def test_functions_of_jax_and_networks_of_torch_are_named_with_the_lines_that_bring_them_in() -> None:
+    jax = pytest.importorskip("jax")
+    torch = pytest.importorskip("torch")
+    jitted = jax.jit(lambda x: x + 1)
+    lowered = jitted.lower(np.ones(3, np.float32))
+    hlo = lowered.compiler_ir("hlo")
+    for given, said in (
+        (jitted, "module = model.lower(*example_arguments).compiler_ir('hlo')"),
+        (lowered, "give model.compiler_ir('hlo').as_serialized_hlo_module_proto()"),
+        (lowered.compile(), "compiled for another device"),
+        (hlo, "give model.as_serialized_hlo_module_proto()"),
+        (lowered.as_text(), "StableHLO"),
+        (torch.nn.Linear(2, 2), "_get_xla_tensors_hlo_proto"),
+    ):
+        for door in (api.compile, api.load):
+            with pytest.raises(NeuronSimError) as caught:
+                door(given)
+            if door is api.compile or given is not lowered.as_text():
+                assert said in str(caught.value) or isinstance(given, str)
+    assert api.compile(hlo.as_serialized_hlo_module_proto())(np.ones(3, np.float32)).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *({"policy": 5}, {"policy": ["a"]}, {"plan": 5}, {"calibration": 5}, {"profile": "exact"}),
+        *({"flags": 5}, {"flags": [5]}, {"flags": None}, {"sdk": 2.26}, {"target": 5}),
+        *({"target": ["trn1"]}, {"threads": "2"}, {"replicas": "2"}, {"auto_cast": True}),
+        *({"auto_cast_type": dtypes.bfloat16}, {"clean": "no"}, {"strict": "yes"}),
+    ],
+    ids=str,
+)
+def test_arguments_of_wrong_types_are_named(arguments: dict[str, Any]) -> None:
+    with pytest.raises(NeuronSimError):
+        api.compile(ONE, **arguments)
+
+
+@pytest.mark.parametrize("data", [None, 5, [1], {"x": None}, {"x": "a"}, {}, "nothing.npz"], ids=str)
+def test_data_of_wrong_types_are_named(data: Any) -> None:
+    for door in (api.tune, api.calibrate):
+        with pytest.raises(InvalidData):
+            door(ONE, data)
+
+
+def test_other_wrong_types_are_named(tmp_path: Path) -> None:
+    program = api.compile(ONE)
+    for call in (
+        lambda: api.tune(ONE, SAMPLES, progress=5),  # type: ignore[arg-type]
+        lambda: api.calibrate(ONE, SAMPLES, progress=5),  # type: ignore[arg-type]
+        lambda: program.save(5),  # type: ignore[arg-type]
+        lambda: program.timings(SAMPLES["x"], repeats="3"),  # type: ignore[arg-type]
+        lambda: api.load(5),  # type: ignore[call-overload]
+        lambda: api.load(str(tmp_path)),
+        lambda: api.load("a\0b"),
+        lambda: api.load(str(tmp_path / "nothing.npz")),
+    ):
+        with pytest.raises(NeuronSimError):
+            call()
+    with pytest.raises(FileNotFoundError):  # NumPy's class too
+        api.load(str(tmp_path / "nothing.npz"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import reprlib
 import shlex
 import warnings
 import zipfile
@@ -39,7 +40,9 @@ from neuronsim.casting.policies.policy_file import load_policy
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import (
     FlagWarning,
+    InvalidArgument,
     InvalidFlag,
+    InvalidModel,
     NonconformingModel,
     UnsupportedOperator,
     UnsupportedType,
@@ -73,6 +76,7 @@ FLAGS_VARIABLE = "NEURON_CC_FLAGS"
 LISTED = 10  # kinds of findings that an error spells out
 
 
+@processor.pinned
 def read_model(model: str | Path | bytes | memoryview | Module) -> Module:
     """The verified module of a file, its bytes, or a Module. Raises InvalidModel and others."""
     module = _read(model)
@@ -83,7 +87,50 @@ def read_model(model: str | Path | bytes | memoryview | Module) -> Module:
 def _read(model: str | Path | bytes | memoryview | Module) -> Module:
     if isinstance(model, Module):
         return model
-    return proto.from_bytes(model) if isinstance(model, bytes | memoryview) else proto.read(model)
+    if isinstance(model, bytes | bytearray | memoryview):
+        return proto.from_bytes(bytes(model) if isinstance(model, bytearray) else model)
+    if isinstance(model, str) and "\n" in model:
+        proto.from_bytes(model.encode(errors="surrogateescape"))  # which says what else it is
+        raise InvalidModel(
+            "a model's text is given as bytes, text.encode(): a str is the name of a file"
+        )
+    if isinstance(model, str | os.PathLike):
+        return proto.read(os.fspath(model))
+    raise InvalidModel(f"a model is {_MODELS}, not {_kind_of(model)}")
+
+
+_MODELS = "a file of HLO (its name or its bytes), a folder of AWS's compile cache, or a Module"
+_LOWER = "compiler_ir('hlo').as_serialized_hlo_module_proto()"
+
+
+def _kind_of(model: Any) -> str:
+    """What was given in the place of a model, and how it becomes one."""
+    if isinstance(model, CompiledProgram):
+        return "a program that is compiled already: call it, or give its .model"
+    packages = {c.__module__.partition(".")[0] for c in type(model).__mro__}
+    name = f"{type(model).__module__}.{type(model).__qualname__}"
+    if hasattr(model, "as_serialized_hlo_module_proto"):
+        return f"{name}: give model.as_serialized_hlo_module_proto()"
+    if hasattr(model, "cost_analysis") and not hasattr(model, "lower") and callable(model):
+        return (
+            f"{name}, compiled for another device: give jax.jit(f).lower(*example_arguments).{_LOWER}"
+        )
+    if hasattr(model, "compiler_ir"):
+        return f"{name}, a lowered function of JAX: give model.{_LOWER}"
+    if "torch" in packages:
+        return (
+            f"{name}, a network of PyTorch. PyTorch/XLA traces it:\n"
+            "    y = network.to('xla')(x.to('xla'))\n"
+            "    neuronsim.compile(torch_xla._XLAC._get_xla_tensors_hlo_proto([y]))"
+        )
+    if callable(model):
+        jitted = "model" if hasattr(model, "lower") else "jax.jit(model)"
+        return (
+            f"{name}, a function. JAX lowers it for example arguments:\n"
+            f"    module = {jitted}.lower(*example_arguments).{_LOWER}\n"
+            "    neuronsim.compile(module)"
+        )
+    return f"{reprlib.repr(model)}, {name}"
 
 
 class Inherited(NamedTuple):
@@ -113,11 +160,15 @@ def resolve(
     would do not act. Raises InvalidFlag or InvalidArgument.
     """
     release = find_release(sdk)
+    if target is not None:
+        find_target(target)
     if target in SAME_CORE:
         parse_flags(["--target", target], release)  # the release may be older
     own = split_flags(flags)
     keywords = {"--auto-cast": auto_cast, "--auto-cast-type": auto_cast_type}
     words = [*own, *(f"{name}={v}" for name, v in keywords.items() if v is not None)]
+    if profile is not None and not isinstance(profile, Profile):
+        raise InvalidArgument(f"profile is a Profile, such as neuronsim.Profile(), not {profile!r}")
     device = _find_device(words, target)
     parsed = parse_flags(words, release, device.compiler)
     given = parse_flags(own, release, device.compiler).given
@@ -214,6 +265,7 @@ def _overridden(settings: CastSettings, profile: Profile) -> Iterator[Message]:
             yield Message("warning", text)
 
 
+@processor.pinned
 def compile(  # noqa: A001 (the public API's name)
     model: str | Path | bytes | Module,
     *,
@@ -249,6 +301,9 @@ def compile(  # noqa: A001 (the public API's name)
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, NonconformingModel, InvalidFlag or
     InvalidArgument.
     """
+    for name, value in (("clean", clean), ("strict", strict)):
+        if not isinstance(value, bool):
+            raise InvalidArgument(f"{name} is True or False, not {value!r}")
     decider, decided_by = _decider(policy, plan)
     setup = setup_for(
         model,
@@ -303,6 +358,7 @@ def _require_conformance(module: Module, setup: Setup) -> None:
     )
 
 
+@processor.pinned
 def lint(
     model: str | Path | bytes | Module,
     *,
@@ -355,10 +411,11 @@ def setup_for(model: str | Path | bytes | Module, **arguments: Any) -> Setup:
 
 def _folder_flags(model: str | Path | bytes | Module) -> list[str]:
     """The flags that lie beside the model in a folder of AWS's compile cache."""
-    is_folder = isinstance(model, str | Path) and Path(model).is_dir()
+    is_folder = isinstance(model, str | Path) and os.path.isdir(model)  # text of any length is none
     return cached_flags(Path(str(model))) if is_folder else []
 
 
+@processor.pinned
 def plan(
     model: str | Path | bytes | Module,
     *,
@@ -392,6 +449,11 @@ def _decider(
     policy: Policy | str | Path | None, plan: Plan | str | Path | None
 ) -> tuple[Policy | Plan | None, str]:
     """The plan or policy that decides the casts in the flags' place, and its name for messages."""
+    for name, given, kind in (("policy", policy, Policy), ("plan", plan, Plan)):
+        if not (given is None or isinstance(given, str | os.PathLike | kind)):
+            raise InvalidArgument(
+                f"{name} is a {kind.__name__}, its file or name, not {reprlib.repr(given)}"
+            )
     if policy is not None and plan is not None:
         raise InvalidFlag("a plan and a policy both decide the casts: give one of them")
     if isinstance(plan, str | Path):
@@ -409,6 +471,8 @@ def _plan_of(
     module: Module, decider: Policy | Plan | None, setup: Setup, calibration: Calibration | None
 ) -> Plan:
     """The plan of the setup's flags, or that of the plan or policy in their place."""
+    if calibration is not None and not isinstance(calibration, Calibration):
+        raise InvalidArgument(f"calibration is what calibrate() gives, not {reprlib.repr(calibration)}")
     if isinstance(decider, Plan):
         check_plan(decider, module, setup.target)
         return decider
@@ -425,6 +489,7 @@ def _policy_of_flags(setup: Setup) -> Policy:
     return chosen
 
 
+@processor.pinned
 def calibrate(
     model: str | Path | bytes | Module,
     data: str | Path | Mapping[str, Any],
@@ -438,6 +503,7 @@ def calibrate(
     how many. It runs instruction by instruction, slowly. Raises NeuronSimError for a model or data that
     do not fit.
     """
+    _check_progress(progress)
     module, setup = read_model(model), resolve(auto_cast="none")
     program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
@@ -458,6 +524,7 @@ def calibrate(
     return make_calibration(program.model, runs())
 
 
+@processor.pinned
 def tune(
     model: str | Path | bytes | Module,
     data: str | Path | Mapping[str, Any],
@@ -483,6 +550,7 @@ def tune(
     module are estimated with `trips`, one number for all or by their names ("*" for all others).
     Raises NeuronSimError for a model or data that do not fit.
     """
+    _check_progress(progress)
     module = read_model(model)
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
@@ -513,6 +581,12 @@ def tune(
         processor.set_num_threads(before)
 
 
+def _check_progress(progress: Any) -> None:
+    if not (progress is None or callable(progress)):
+        raise InvalidArgument(f"progress is a function that is told how far it is, not {progress!r}")
+
+
+@processor.pinned
 def load(
     file: files.File,
     mmap_mode: files.MmapMode | None = None,
@@ -525,6 +599,10 @@ def load(
 
     Raises InvalidModel for a damaged program, InvalidData for damaged arrays.
     """
+    if not (isinstance(file, str | os.PathLike) or hasattr(file, "read")):
+        raise InvalidArgument(
+            f"load opens a saved program (.nsim), a .npy or a .npz file, not {_kind_of(file)}"
+        )
     if isinstance(file, str | os.PathLike) and _is_program(Path(file)):
         return load_program(os.fspath(file))
     return files.load(file, mmap_mode, allow_pickle, dtype=dtype)

@@ -48,7 +48,7 @@ from neuronsim.executor.run import StepTiming
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.hlo.trip_counts import OTHERS
-from neuronsim.processor import check_environment, set_num_threads
+from neuronsim.processor import check_environment, pinned, set_num_threads
 from neuronsim.program import load as load_program
 from neuronsim.targets import SAME_CORE, TARGETS, find_release, operators
 from neuronsim.tuning.dataset import load_dataset, run_batches
@@ -267,6 +267,7 @@ def _add_compiler_options(parser: _Parser) -> None:
     parser.set_defaults(compiler_options=[])
 
 
+@pinned
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = argparse.Namespace(status=0, writing=[])

@@ -1,4 +1,5 @@
-"""The instruction set and the number of threads in use: neither changes a bit (rule D1).
+"""The instruction set, the number of threads and the floating-point environment: none of them changes a
+bit (rule D1).
 
 The environment variables NEURONSIM_ISA and NEURONSIM_NUM_THREADS set both at import.
 
@@ -8,10 +9,16 @@ True
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable, Iterable
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar
 
 from neuronsim import _core
 from neuronsim.errors import InvalidArgument
+
+_Door = TypeVar("_Door", bound=Callable[..., Any])
 
 MAX_THREADS = 1024
 _environment_error: InvalidArgument | None = None
@@ -61,6 +68,47 @@ def set_num_threads(n: int) -> None:
             f"{MAX_THREADS}, not {n!r}"
         )
     _core.set_thread_count(n)
+
+
+def pinned(door: _Door) -> _Door:
+    """A function whose calls, or a class whose public methods, run to nearest even, with subnormals and
+    without traps, whatever the caller's floating-point environment is, which is restored (D1). It is
+    for what Python and NumPy compute inside; the core pins it itself.
+    """
+    if isinstance(door, FunctionType):
+        function: _Door = _pinned_function(door)
+        return function
+    assert isinstance(door, type)
+    for name, method in list(vars(door).items()):
+        if name.startswith("_") and not name.endswith("__"):
+            continue
+        kind = type(method)
+        if kind is FunctionType:
+            setattr(door, name, _pinned_function(method))
+        elif kind in (staticmethod, classmethod):
+            setattr(door, name, kind(_pinned_function(method.__func__)))
+    return door
+
+
+def _pinned_function(function: Any) -> Any:
+    if hasattr(function, "__pinned__"):  # two names of one function stay so
+        return function.__pinned__
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        return _core.call_pinned(function, args, keywords)
+
+    function.__pinned__ = call.__pinned__ = call  # type: ignore[attr-defined]
+    return call
+
+
+def pin_doors(chapters: Iterable[ModuleType]) -> None:
+    """`pinned` for every public function and class of modules of the package."""
+    for chapter in chapters:
+        for name in chapter.__all__:
+            door = getattr(chapter, name)
+            if isinstance(door, FunctionType | type) and door.__module__.startswith("neuronsim."):
+                setattr(chapter, name, pinned(door))
 
 
 def _from_environment() -> None:

@@ -171,8 +171,9 @@ class Profile:
         object.__setattr__(self, "handling", None)
         for f in _choices():
             value = getattr(self, f.name)
-            if value not in f.metadata["values"]:
-                allowed = ", ".join(repr(v) for v in f.metadata["values"])
+            values = f.metadata["values"]
+            if type(value) is not type(values[0]) or value not in values:
+                allowed = ", ".join(map(repr, values))
                 raise InvalidArgument(
                     f"profile field {f.name!r} (rule {f.metadata['rule']}) cannot be {value!r}: "
                     f"this version of neuronsim knows {allowed}"

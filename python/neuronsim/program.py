@@ -52,6 +52,7 @@ from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify, verify_replicas
+from neuronsim.processor import pinned
 from neuronsim.profiles import (
     Profile,
     RoundingState,
@@ -94,6 +95,7 @@ class Setup:
         return str(self.release)
 
 
+@pinned
 class CompiledProgram:
     """A model compiled under one setting. Call it with arrays, by position or by name."""
 
@@ -250,6 +252,8 @@ class CompiledProgram:
         Raises InvalidArgument for fewer than one repeat and for a program of several replicas, and
         InvalidData for inputs that do not fit.
         """
+        if not isinstance(repeats, int) or isinstance(repeats, bool):
+            raise InvalidArgument(f"repeats is an integer of at least 1, not {repeats!r}")
         if repeats < 1:
             raise InvalidArgument(f"repeats must be at least 1, not {repeats}")
         if self._setup.replicas > 1:
@@ -371,6 +375,7 @@ def _convert_input(array: Array, expected: ops.ArrayType, name: str) -> Array:
     raise InvalidData(f"input {name!r} is {array.dtype.name}, the model takes {expected.dtype.name}")
 
 
+@pinned
 def load(path: str | Path) -> CompiledProgram:
     """The program that `CompiledProgram.save` wrote. Raises InvalidModel for any other file.
 

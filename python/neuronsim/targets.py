@@ -23,6 +23,7 @@ from typing import Literal
 from neuronsim import dtypes
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.records import check_fields
 
 AutoCast = Literal["none", "matmult", "all", ""]  # "" where a plan or policy decides
 Compiler = Literal["neuronx-cc", "neuron-cc"]
@@ -48,6 +49,9 @@ class Target:
     partitions: int = 128
     engine_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
     compiler: Compiler = "neuronx-cc"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def computes_with(self, dtype: DType, engine: str, opcode: str) -> bool:
         """Whether an operation on an engine can read or give a type; an open format, which no device
@@ -115,8 +119,10 @@ def find_target(name: str) -> Target:
     >>> find_target("inf2").description
     'one NeuronCore-v2 of Trainium1'
     """
-    name = SAME_CORE.get(name, name)
     known = (*TARGETS, *SAME_CORE)
+    if not isinstance(name, str):
+        raise InvalidArgument(f"a target is one of the names {', '.join(known)}, not {name!r}")
+    name = SAME_CORE.get(name, name)
     if name in _OTHER_CORES:
         raise InvalidArgument(
             f"{name} has {_OTHER_CORES[name]}, and neuronsim emulates NeuronCore-v2 and NeuronCore-v1 "
@@ -142,6 +148,9 @@ class Release:
     auto_cast: AutoCast
     auto_cast_type: str
     mixed_precision_accumulation: bool
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def __str__(self) -> str:
         return f"SDK {self.sdk}, neuronx-cc {self.compiler}" if self.compiler else f"SDK {self.sdk}"
@@ -220,6 +229,8 @@ def find_release(version: str) -> Release:
     >>> print(find_release("v2.26.0"), find_release("2.21.33363.0"), find_release("2.26.2"), sep="; ")
     SDK 2.26, neuronx-cc 2.21.18209.0; SDK 2.26.1, neuronx-cc 2.21.33363.0; SDK 2.26.2
     """
+    if not isinstance(version, str):
+        raise InvalidArgument(f"a release is named by a text such as '2.26', not {version!r}")
     by_compiler = {r.compiler: r.sdk for r in reversed(RELEASES) if r.compiler}
     by_compiler |= {compiler: sdk for sdk, compiler in _PATCHED.items()}
     parts = _SDK.fullmatch(by_compiler.get(version, version))

@@ -6,20 +6,28 @@ from collections.abc import Callable
 from typing import Any
 
 from neuronsim.arrays import (
+    activations,
     calculus,
+    convolution,
     creation,
     einstein_summation,
     elementwise,
     error_handling,
+    fft,
     files,
     functional,
     indexing,
     info,
     interop,
+    layers,
+    linalg,
     logic,
+    losses,
     manipulation,
+    normalization,
     order,
     padding,
+    pooling,
     printing,
     products,
     reductions,
@@ -28,6 +36,7 @@ from neuronsim.arrays import (
     types,
     windows,
 )
+from neuronsim.processor import pin_doors
 
 CHAPTERS = (
     calculus,
@@ -53,6 +62,9 @@ CHAPTERS = (
     windows,
 )
 
+# D1: what a chapter computes with Python or NumPy does not follow the caller's environment either.
+pin_doors(CHAPTERS)
+pin_doors((fft, linalg, activations, convolution, layers, losses, normalization, pooling))
 
 # Every public name of the chapters: what the package exports, and what NumPy's protocols find by name.
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -33,6 +33,7 @@ from neuronsim.errors import (
     UnsupportedType,
     refusal,
 )
+from neuronsim.processor import pinned
 from neuronsim.profiles import Profile, current_profile, profile_variable
 from neuronsim.reference.formats import exact as exact_number
 from neuronsim.reference.formats import round_number
@@ -148,6 +149,7 @@ def _is_operand(x: Any) -> bool:
     return isinstance(x, Array | np.ndarray | np.generic | int | float | complex | list | tuple)
 
 
+@pinned
 class Array(FunctionMethods):
     """An n-dimensional array of one element type. Make one with `asarray`."""
 
@@ -627,6 +629,7 @@ class Array(FunctionMethods):
     __imatmul__ = _in_place(__matmul__)
 
 
+@pinned
 class Flat:
     """The elements of an array in row-major order, as NumPy's flatiter."""
 
@@ -910,7 +913,7 @@ def _check_range(x: npt.NDArray[Any], target: DType) -> None:
 
 
 def convert(x: Array, dtype: DType) -> Array:
-    """`x` in another type by rules C; complex and float64 to and from each other by NumPy (H1)."""
+    """`x` in another type by rules C; a complex type from another one by NumPy (H1)."""
     if dtype is x._dtype:
         return x
     known = current_profile().derived.get((x._dtype, dtype))
@@ -923,11 +926,9 @@ def convert(x: Array, dtype: DType) -> Array:
             return Array(ops.Bits(np.asarray(x.bits.data != 0), dtype))
         if x.dtype.kind == "complex" and dtype.kind != "complex":
             raise UnsupportedType(f"{x.dtype.name} to {dtype.name} (C6): take the real part first")
-        data = x.bits.data if x.dtype.kind == "complex" else convert(x, dtypes.float64).bits.data
-        return Array(ops.Bits(data.astype(dtype.numpy), dtype))
     result: ops.Bits = ops.apply("convert", [x.bits], dtype=dtype)
     profile = current_profile()
-    if has_short_way(profile):
+    if has_short_way(profile) and dtype.code is not None:
         profile.derived[x._dtype, dtype] = _conversion_program(x._dtype, dtype, profile)
     return Array(result)
 

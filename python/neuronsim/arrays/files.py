@@ -47,6 +47,7 @@ from neuronsim.errors import (
     REFUSALS,
     InvalidArgument,
     InvalidData,
+    MissingFile,
     NeuronSimError,
     inaccessible,
     refusal,
@@ -192,7 +193,9 @@ def _load(
             return NpzFile(zipfile.ZipFile(stream if path is None else path), named)
         if magic == npy.MAGIC_PREFIX:
             return _read(stream, end, named, path, mmap_mode)
-        raise InvalidData("it starts neither as a .npy nor as a .npz file does")
+        raise InvalidData(
+            "it starts neither as a .npy nor as a .npz file does (compile() reads models)"
+        )
     except InvalidData as error:
         raise InvalidData(f"cannot load {_name(file)}: {error}") from error
     except NeuronSimError:

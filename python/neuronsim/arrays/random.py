@@ -38,6 +38,7 @@ from neuronsim.arrays.array_object import (
 )
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import InvalidArgument
+from neuronsim.processor import pinned
 
 # The distributions of numpy.random.Generator by what they draw.
 _FLOATS = (
@@ -236,8 +237,11 @@ for _name in (*_FLOATS, *_LEGACY_FLOATS):
     setattr(RandomState, _name, _method(_name, _ROUNDED, np.random.RandomState))
 for _name in _INTEGERS:
     setattr(RandomState, _name, _method(_name, _EXACT, np.random.RandomState))
+for _class in (_Draws, Generator, RandomState):
+    pinned(_class)
 
 
+@pinned
 def default_rng(seed: Any = None) -> Generator:
     """A Generator from a seed, as NumPy's default_rng makes it; a Generator is returned as it is."""
     if isinstance(seed, Generator):

@@ -10,6 +10,7 @@ Array([0, 0], dtype=int64)
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from neuronsim.arrays.array_object import Array, asarray, exact_values
 from neuronsim.arrays.manipulation import broadcast_to
 from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.processor import pin_doors, pinned
 
 _MOST = np.iinfo(np.int64).max
 _SHOWN = 5  # mismatches that a report lists
@@ -40,6 +42,7 @@ def _host(x: Any) -> Any:
 
 
 def _on_exact_values(function: Callable[..., Any]) -> Callable[..., Any]:
+    @pinned
     @wraps(function)
     def assertion(*args: Any, **options: Any) -> Any:
         __tracebackhide__ = True
@@ -187,6 +190,8 @@ __all__ = [
     *("assert_array_almost_equal_nulp", "assert_array_max_ulp", "assert_bits_equal"),
     *("assert_max_ulp", "ulp_diff"),
 ]
+
+pin_doors((sys.modules[__name__],))
 
 if TYPE_CHECKING:
 

@@ -19,13 +19,14 @@ from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array, array_type, asarray, default_dtype, is_weak, weak_type
 from neuronsim.dtypes import Casting, DType, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
+from neuronsim.processor import pinned
 
 __all__ = [
     *("can_cast", "common_type", "dtype", "finfo", "iinfo", "iscomplexobj", "isdtype", "isrealobj"),
     *("isscalar", "issubdtype", "iterable", "min_scalar_type", "promote_types", "result_type"),
 ]
 
-DType.make_array = asarray
+DType.make_array = pinned(asarray)
 iterable = np.iterable  # asks only for __iter__
 
 

@@ -36,6 +36,7 @@ from neuronsim.errors import (
     nearest,
     refusal,
 )
+from neuronsim.processor import pinned
 from neuronsim.profiles import profile_variable
 
 # The reductions and cumulative functions that are functions of their own.
@@ -80,6 +81,7 @@ def _keywords(
 _KEYWORDS = inspect.signature(_keywords).parameters
 
 
+@pinned
 class Ufunc(_core.Elementwise):
     """An elementwise function of `nin` arrays that gives `nout`.
 

@@ -33,6 +33,7 @@ from neuronsim.hlo.error_codes import (
 )
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
 from neuronsim.hlo.opcodes import NEVER_CONSTANT
+from neuronsim.processor import pinned
 from neuronsim.targets import (
     KNOWN_ISSUES,
     SUPPORTED_OPERATORS,
@@ -477,6 +478,7 @@ def _check_operand_counts(module: Module) -> None:
 _RUNS = frozenset({"call", "fusion", "while", "conditional"})
 
 
+@pinned
 def check(module: Module, release: Release, target: Target) -> tuple[Finding, ...]:
     """What a module breaks of the constraints that AWS documents for a release and a device, in the
     program's order; nothing for the host and Inf1, which are no targets of neuronx-cc.

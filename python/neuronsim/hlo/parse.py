@@ -56,6 +56,7 @@ from neuronsim.hlo.opcodes import ATTRIBUTES, NOTED
 from neuronsim.hlo.parse_literal import parse_array
 from neuronsim.hlo.replica_groups import expand_iota
 from neuronsim.hlo.shapes import check_shape
+from neuronsim.processor import pinned
 
 MAX_DEPTH = 64
 KNOWN_TUPLES = 4  # tuple shapes that are recognised by their text
@@ -117,6 +118,7 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
+@pinned
 def from_text(text: str) -> Module:
     """The module of HLO text as XLA prints it, in any dialect that keeps names and constants.
 

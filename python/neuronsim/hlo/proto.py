@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,7 @@ from neuronsim.hlo.wire import (
     write_length,
     write_message,
 )
+from neuronsim.processor import pinned
 from neuronsim.whole_files import open_regular, read_rest, replacing
 
 # ---- attributes ----------------------------------------------------------------------------------
@@ -251,6 +253,7 @@ def _replica_groups(message: Message) -> tuple[tuple[int, ...], ...]:
 # ---- reading a module --------------------------------------------------------------------------
 
 
+@pinned
 def read(path: str | Path) -> Module:
     """The module in a file: an `HloModuleProto`, an `HloProto` that wraps one, or HLO text; or in a
     folder of AWS's compile cache.
@@ -262,6 +265,16 @@ def read(path: str | Path) -> Module:
     file = Path(path)
     if os.path.isdir(file):
         file /= MODULE_FILE
+        if not file.exists():
+            raise InvalidModel(
+                f"the folder {str(path)!r} holds no {MODULE_FILE}: give a model's file, or a "
+                "folder of AWS's compile cache"
+            )
+    if file.suffix == ".neff":
+        raise InvalidModel(
+            f"{str(file)!r} is a NEFF, which neuronx-cc made of a model: give what it was made of, "
+            f"such as {MODULE_FILE} of the compile cache"
+        )
     try:
         with open_regular(file) as opened:
             start = opened.read(parse.LONGEST_START)
@@ -290,6 +303,7 @@ def _check_start(start: bytes, size: int) -> None:
             raise InvalidModel("not an HloModuleProto: the file ends inside a field")
 
 
+@pinned
 def from_bytes(data: bytes | memoryview) -> Module:
     """The module of serialized `HloModuleProto` or `HloProto` bytes, or of HLO text.
 
@@ -306,9 +320,34 @@ def from_bytes(data: bytes | memoryview) -> Module:
 
 
 def _refuse_other_formats(data: bytes | memoryview) -> None:
-    for magic, what in ((b"PK\x03\x04", "a zip file, such as .npz or .nsim"), (b"\x1f\x8b", "gzip")):
-        if data[: len(magic)] == magic:
-            raise InvalidModel(f"not an HloModuleProto but {what}")
+    for start, (what, instead) in _OTHER_FORMATS.items():
+        if re.match(start, bytes(data[: parse.LONGEST_START])):
+            raise InvalidModel(f"not an HloModuleProto but {what}: {instead}")
+
+
+_FROM_JAX = (
+    "write the HLO instead: "
+    'jax.jit(f).lower(*example_arguments).compiler_ir("hlo").as_serialized_hlo_module_proto()'
+)
+# How files that are taken for models begin, what they are, and what to do instead.
+_OTHER_FORMATS = {
+    rb"PK\x03\x04": (
+        "a zip file, such as .npz, .nsim, or torch's .pt",
+        "load() opens saved programs and arrays; of torch, give the HLO that PyTorch/XLA traces",
+    ),
+    rb"\x1f\x8b": ("gzip", "unpack it first"),
+    rb"\x80[\x02-\x05]": ("a pickle, such as torch's .pt", "give the HLO that PyTorch/XLA traces"),
+    rb"ML\xefR": ("MLIR bytecode, such as serialized StableHLO", _FROM_JAX),
+    rb"\s*(#loc|(builtin\.)?module\b[^\n]*\{|func\.func\b)": (
+        "MLIR text, such as StableHLO",
+        _FROM_JAX,
+    ),
+    rb"\x08[\x01-\x20][\x10\x12]": (
+        "what looks like ONNX",
+        "export the network's HLO by JAX or PyTorch/XLA: neuronsim reads no ONNX",
+    ),
+    rb"\x89HDF": ("HDF5, such as Keras's .h5", "give the HLO that the framework traces"),
+}
 
 
 def _wrapped(view: memoryview) -> memoryview | None:
@@ -505,6 +544,7 @@ def _literal(message: Message | None, shape: AnyShape) -> Literal:
 # ---- writing a module --------------------------------------------------------------------------
 
 
+@pinned
 def to_bytes(module: Module, *, wrap: bool = False) -> bytes:
     """The module as a serialized `HloModuleProto`, with fresh ids; `wrap` puts it into an `HloProto`.
 

@@ -25,6 +25,7 @@ from neuronsim.hlo import module as ir
 from neuronsim.hlo.element_types import BY_DTYPE
 from neuronsim.hlo.module import AnyShape, Computation, Instruction, Metadata, Module, TupleShape
 from neuronsim.hlo.parse_literal import mantissa_mask
+from neuronsim.processor import pinned
 
 Dialect = Literal["long", "short"]
 LARGE = 32  # elements from which `to_text` may shorten a constant
@@ -48,6 +49,7 @@ def _format_tuple(shape: TupleShape) -> str:
     return "token[]" if shape.is_token else f"({', '.join(map(format_shape, shape.elements))})"
 
 
+@pinned
 def to_text(module: Module, *, dialect: Dialect = "long", print_large_constants: bool = True) -> str:
     """The module as HLO text; large constants may be shortened to `{...}` for reading."""
     header = f"HloModule {_legal(module.name)}"
@@ -324,6 +326,7 @@ _SPELLED: dict[str, Spelling] = {
 # ---- constants -----------------------------------------------------------------------------------
 
 
+@pinned
 def format_literal(value: ir.Literal, large: bool = True) -> str:
     """A constant's value; beyond LARGE elements as `{...}` unless `large`."""
     if not isinstance(value, ops.Bits):

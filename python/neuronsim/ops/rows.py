@@ -13,6 +13,7 @@ from neuronsim import _core
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, nearest
 from neuronsim.profiles import Profile
+from neuronsim.records import check_fields
 
 BitsArray: TypeAlias = npt.NDArray[Any]
 Attributes: TypeAlias = Mapping[str, Any]
@@ -124,6 +125,9 @@ class WindowDimension:
     base_dilation: int = 1
     window_dilation: int = 1
     reversal: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def output_size(self, n: int) -> int:
         """How many windows lie in an axis of `n` elements."""

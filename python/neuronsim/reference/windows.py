@@ -38,8 +38,8 @@ def window_elements(
 def reduced_elements(
     dims: Sequence[int], window: Sequence[WindowAxis], results: Sequence[int], output: Position
 ) -> list[Position]:
-    """The positions of one window's elements in the order in which a reduction takes them: from the last
-    one back where the windows run along one dimension to its end (R4).
+    """The positions of one window's elements in the order in which a reduction takes them: from the
+    last one back where the windows run along one dimension to its end (R4).
 
     >>> reduced_elements((3,), [WindowAxis(3)], (3,), (1,))
     [(2,), (1,)]

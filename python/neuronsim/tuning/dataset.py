@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,12 @@ def load_dataset(
 
     Raises InvalidData if the file cannot be read or its arrays have different lengths.
     """
+    if not isinstance(data, Mapping | str | os.PathLike):
+        raise InvalidData(
+            f"the data are an .npz file or arrays by the names of the model's inputs, not {data!r}"[
+                :200
+            ]
+        )
     source = "memory" if isinstance(data, Mapping) else str(data)
     arrays = _as_arrays(data) if isinstance(data, Mapping) else read_npz(Path(data))
     found = None if "labels" in input_names else arrays.pop("labels", None)

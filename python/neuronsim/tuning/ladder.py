@@ -18,6 +18,7 @@ from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips, source_of
+from neuronsim.processor import pinned
 from neuronsim.targets import AutoCast, Target
 from neuronsim.tuning.cost import Estimate, estimate
 from neuronsim.tuning.dataset import Dataset, batch_count, run_batches
@@ -100,6 +101,7 @@ class RungResult:
         return max((o.error for o in self.outputs), default=self.relative_error or 0.0)
 
 
+@pinned
 @dataclass(frozen=True)
 class TuneResult:
     """The measured ladder and the recommended rung. The estimates count the `loops` with these trips,

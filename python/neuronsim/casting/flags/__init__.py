@@ -21,6 +21,7 @@ from neuronsim.casting.flags.integer_downcast import INTEGER_DOWNCASTS
 from neuronsim.casting.flags.options import Option, find_option, read_options, split_flags
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidFlag
+from neuronsim.records import check_fields
 from neuronsim.targets import AutoCast, Compiler, Release, at_least
 
 CAST_TYPES: dict[str, DType] = {
@@ -83,6 +84,9 @@ class CastSettings:
     integer_downcast: tuple[str, ...] = ALL_INTEGER_DOWNCASTS
     int_dot: Literal["exact", "via_float32"] = "exact"
     accumulation_given: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def flag_line(self) -> str:

@@ -75,6 +75,9 @@ class Option:
 
 def split_flags(flags: str | Sequence[str]) -> list[str]:
     """The words of a flag line; a sequence has them already. Raises InvalidFlag."""
+    is_list = isinstance(flags, list | tuple) and all(isinstance(f, str) for f in flags)
+    if not (is_list or isinstance(flags, str)):
+        raise InvalidFlag(f"the flags are one text or a list of texts, not {flags!r}")
     try:
         return shlex.split(flags) if isinstance(flags, str) else list(flags)
     except ValueError as error:

@@ -30,6 +30,8 @@ from neuronsim.hlo.module import (
     simple_reducer,
 )
 from neuronsim.hlo.opcodes import row
+from neuronsim.processor import pinned
+from neuronsim.records import check_fields
 from neuronsim.targets import Target
 
 SCHEMA = "neuronsim.plan/2"
@@ -49,6 +51,10 @@ class Plan:
     keep_output_type: bool = True
     kept: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @pinned
     def to_json(self) -> str:
         """The plan as JSON with a schema name."""
         body = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)} | {"schema": SCHEMA}
@@ -56,6 +62,7 @@ class Plan:
         return json.dumps(body, indent=1, sort_keys=True)
 
     @staticmethod
+    @pinned
     def from_json(text: str) -> Plan:
         """The plan that `to_json` wrote; else raises InvalidArgument with all problems."""
         try:
@@ -151,6 +158,7 @@ def _from_json(name: str, body: Any, problems: list[str]) -> Decision | None:
     return Decision(**found) if len(problems) == before else None
 
 
+@pinned
 def make_plan(
     module: Module,
     policy: Policy,
@@ -170,6 +178,7 @@ def make_plan(
     return Plan(policy.name, module.name, fingerprint(module), decided, policy.keep_output_type, kept)
 
 
+@pinned
 def load_plan(path: str | Path) -> Plan:
     """The plan in a JSON file. Raises InvalidArgument for any other file."""
     return Plan.from_json(fields.read_text(path, "plan", fields.MAX_BYTES))

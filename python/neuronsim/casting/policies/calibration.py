@@ -47,6 +47,8 @@ from neuronsim.hlo.module import (
     graph_computations,
     inline_calls,
 )
+from neuronsim.processor import pinned
+from neuronsim.records import check_fields
 
 SCHEMA = "neuronsim.calibration/1"
 
@@ -65,6 +67,9 @@ class Calibration:
     fingerprint: str
     values: Mapping[str, ops.Statistics] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def check(self, module: Module) -> None:
         """Raises InvalidArgument if the calibration was made for another module, or names what the
         module lacks.
@@ -82,6 +87,7 @@ class Calibration:
                 f"the calibration does not fit module {shown(module.name)}: {joined(problems)}"
             )
 
+    @pinned
     def to_json(self) -> str:
         """The calibration as JSON with a schema name."""
         values = {name: dataclasses.asdict(s) for name, s in self.values.items()}
@@ -89,6 +95,7 @@ class Calibration:
         return json.dumps(body | {"values": values}, indent=1, sort_keys=True)
 
     @staticmethod
+    @pinned
     def from_json(source: str) -> Calibration:
         """The calibration that `to_json` wrote; else raises InvalidArgument with all problems."""
         try:
@@ -159,6 +166,7 @@ _STATISTICS: Mapping[str, Kind] = {
 }
 
 
+@pinned
 def load_calibration(path: str | Path) -> Calibration:
     """The calibration in a JSON file. Raises InvalidArgument for any other file."""
     return Calibration.from_json(read_text(path, "calibration", MAX_BYTES))

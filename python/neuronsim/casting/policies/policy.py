@@ -7,14 +7,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from neuronsim import dtypes
 from neuronsim.casting.flags import CAST_TYPES, CastSettings
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidFlag
+from neuronsim.errors import InvalidArgument, InvalidFlag
+from neuronsim.records import check_fields
 from neuronsim.targets import AutoCast
 
 # What a policy's lists say of an operation, in TVM's words. TensorFlow's are allow, infer, deny and
@@ -44,6 +46,9 @@ class Decision:
     float32_results: tuple[int, ...] = ()
     relayout: DType | None = None
     saturate_infinity: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,27 @@ class Rule:
     underflow_above: float | None = None
     cancellation_above: float | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_float_types(self, "low", "accumulate", "output")
+        for name in ("above", "constant_above", "depth_above", "underflow_above", "cancellation_above"):
+            bound = getattr(self, name)
+            share = name == "underflow_above"
+            if bound is not None and not (0 <= bound < (1 if share else math.inf)):
+                allowed = "a share from 0 to below 1" if share else "a finite number from 0 on"
+                raise InvalidArgument(f"Rule: {name} is {bound!r}, not {allowed}")
+
+
+def _check_float_types(record: Any, *names: str) -> None:
+    """Raises InvalidArgument for a type that no float is rounded to."""
+    for name in names:
+        dtype = getattr(record, name)
+        if dtype is not None and not (dtype.kind == "float" and dtype.device):
+            raise InvalidArgument(
+                f"{type(record).__name__}: {name} is {dtype.name}, not a float type of the device, "
+                "such as neuronsim.bfloat16"
+            )
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -108,6 +134,10 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     include_wins: bool = False  # rules of "always" win over all others, whatever their order (ModelOpt)
     reasons: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_float_types(self, "low", "accumulate", "product_output", "relayout")
 
 
 def neuron_policy(

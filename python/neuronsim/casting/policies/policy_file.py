@@ -47,6 +47,7 @@ from neuronsim.casting.policies.policy import Category, Policy, Propagate, Round
 from neuronsim.casting.policies.rules import compile_regex
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.processor import pinned
 
 SCHEMA = "neuronsim.policy/1"
 MAX_BYTES = 1 << 17
@@ -86,6 +87,7 @@ class _Document:
     float32_slots: Mapping[str, _Slots]
 
 
+@pinned
 def load_policy(source: str | Path) -> Policy:
     """The policy of a `.toml` or `.json` file, or of a name (`policies.find_policy`).
 
@@ -99,12 +101,14 @@ def load_policy(source: str | Path) -> Policy:
     return _build(_read_file(path, problems), path, problems)
 
 
+@pinned
 def parse_policy(source: str, form: Format) -> Policy:
     """The policy that a text holds, as `load_policy` reads it from a file in this folder."""
     problems: list[str] = []
     return _build(_document(_parse(source, form, "the policy"), "", Path(), problems), None, problems)
 
 
+@pinned
 def policy_to_json(policy: Policy) -> str:
     """The whole policy as JSON that `load_policy` reads; it needs no base."""
     body: dict[str, Any] = {"schema": SCHEMA, "lists": {}, "rule": []}
