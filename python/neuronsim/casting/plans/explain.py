@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from neuronsim import dtypes
 from neuronsim.casting.application.conversions import UNROUNDED, carrier
@@ -28,6 +30,7 @@ from neuronsim.hlo.module import (
 from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips, run_counts, source_of
 
 CONVERTS = frozenset({"convert", "reduce-precision"})
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,26 @@ def find_line(model: Module, plan: Plan, name: str) -> Line:
     named = {i.name: i for c in graph_computations(flat) for i in c.instructions}
     if name not in named:
         raise InvalidArgument(f"{model.name!r} has no instruction {name!r}{nearest(name, named)}")
-    return _line(named[name], plan, flat, _given_types(plan.apply(model)))
+    return _line(named[name], plan, flat, _planned_types(_Same(plan), _Same(model)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Same(Generic[T]):
+    """An object as a key: equal to itself alone."""
+
+    value: T
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@functools.lru_cache(maxsize=1)
+def _planned_types(plan: _Same[Plan], model: _Same[Module]) -> dict[str, tuple[str, ...]]:
+    """The types of a planned module, kept for the next instruction that is asked for."""
+    return _given_types(plan.value.apply(model.value))
 
 
 def _given_types(planned: Module) -> dict[str, tuple[str, ...]]:
