@@ -837,8 +837,10 @@ def test_closed_streams_are_told_or_harmless(tmp_path: Path) -> None:
 
 @pytest.mark.isa_independent
 def test_what_an_encoding_lacks_is_escaped(tmp_path: Path) -> None:
-    model = tmp_path / "m.txt"
-    body = "x = f32[2] parameter(0)\n  ROOT y\u00e9 = f32[2] exponential(x)"
-    model.write_text(f"HloModule m\nENTRY main {{\n  {body}\n}}\n")
+    model, shape = tmp_path / "m.hlo.pb", Shape(dtypes.float32, (2,))
+    x = Instruction("x", "parameter", shape, (), {"number": 0})
+    y = Instruction("y\u00e9", "exponential", shape, ("x",))
+    proto.write(Module("m", "main", (Computation("main", (x, y), y.name),)), model)
     found = run_process("explain", str(model), "--auto-cast", "all", PYTHONIOENCODING="ascii")
     assert (found.returncode, found.stderr) == (0, "")
+    assert "y\\xe9" in found.stdout
