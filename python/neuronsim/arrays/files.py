@@ -47,7 +47,6 @@ from neuronsim.errors import (
     REFUSALS,
     InvalidArgument,
     InvalidData,
-    MissingFile,
     NeuronSimError,
     inaccessible,
     refusal,
