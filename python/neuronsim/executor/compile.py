@@ -191,14 +191,13 @@ class _Compiler:
 
     def _add(self, i: Instruction, chains: Mapping[str, Sequence[Instruction]]) -> None:
         operands = [self.values[o] for o in i.operands] if i.opcode != "constant" else []
-        flat = tuple(name for names in operands for name in names)
         match i.opcode:
             case "parameter":
                 self.values[i.name] = self.arguments[int(i.attributes["number"])]
             case "constant":
                 self._add_constants(i)
             case "tuple" | "opt-barrier":
-                self.values[i.name] = flat
+                self.values[i.name] = _joined(operands)
             case "after-all":
                 self.values[i.name] = ()
             case "add-dependency":
@@ -209,11 +208,11 @@ class _Compiler:
                     element_range(source.shape, i.attributes["tuple_index"])
                 ]
             case "while":
-                self._add_while(i, flat)
+                self._add_while(i, _joined(operands))
             case "conditional":
                 self._add_conditional(i, operands)
             case _:
-                self._add_operation(i, flat, chains)
+                self._add_operation(i, _joined(operands), chains)
 
     def _define(self, i: Instruction) -> tuple[tuple[str, ArrayType], ...]:
         """Names and types of the arrays that an instruction gives."""
@@ -365,6 +364,11 @@ class _Compiler:
         action = Conditional(tuple(branches))
         step = Step(i.name, self.computation.name, action, operands[0], results, (i.name,))
         self.steps.append(step)
+
+
+def _joined(operands: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The arrays of all operands."""
+    return tuple(name for names in operands for name in names)
 
 
 def _one_element(value: Bits) -> Bits:

@@ -156,7 +156,7 @@ def compile_time_constants(module: Module) -> Mapping[str, frozenset[str]]:
             or (i.opcode not in NEVER_CONSTANT and all(pure[name] for name in i.called))
             for i in c.instructions
         )
-    passed: dict[str, list[bool]] = {}  # whether each parameter is constant at every call
+    passed: dict[str, list[bool]] = {}  # whether parameters are constant at every call; [] is no
     found: dict[str, frozenset[str]] = {}
     for c in reversed(module.computations):
         constant: set[str] = set()
@@ -169,7 +169,7 @@ def compile_time_constants(module: Module) -> Mapping[str, frozenset[str]]:
             elif i.opcode not in NEVER_CONSTANT and all(known) and all(pure[n] for n in i.called):
                 constant.add(i.name)
             for name in i.called:
-                flags = known if i.opcode in ("call", "fusion") else [False] * len(known)
+                flags = known if i.opcode in ("call", "fusion") else []
                 earlier = passed.setdefault(name, flags)
                 passed[name] = [a and b for a, b in zip(earlier, flags, strict=False)]
         found[c.name] = frozenset(constant)

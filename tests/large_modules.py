@@ -1,14 +1,23 @@
-"""Modules of any size, each large in one respect: the cases of `bench.planning` and of the tests of
-growth. Their values are small; `n` counts what the name says.
+"""Modules of any size, each large in one respect, and what is done with modules: for `bench.planning`
+and the tests of growth. The arrays are small; `n` counts what a function's name says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
 
 import numpy as np
 
 from neuronsim import dtypes, ops
+from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.lint import lint
+from neuronsim.casting.plans import explain
+from neuronsim.casting.plans.plan import Plan, make_plan
+from neuronsim.casting.policies import POLICIES
+from neuronsim.casting.policies.calibration import make_calibration
+from neuronsim.executor.compile import compile_module
+from neuronsim.hlo import conformance, parse, proto, text
 from neuronsim.hlo.module import (
     AnyShape,
     Computation,
@@ -16,9 +25,15 @@ from neuronsim.hlo.module import (
     Module,
     Shape,
     TupleShape,
+    graph_computations,
+    inline_calls,
     make_computation,
     make_module,
 )
+from neuronsim.hlo.verify import verify
+from neuronsim.profiles import default_profile
+from neuronsim.targets import find_release, find_target
+from neuronsim.tuning.cost import estimate
 
 F32 = dtypes.float32
 SCALAR = Shape(F32)
@@ -61,21 +76,29 @@ def taken(name: str, source: str, index: int, shape: AnyShape = ROW) -> Instruct
     return made(name, "get-tuple-element", source, shape=shape, tuple_index=index)
 
 
+def less(name: str, a: str, b: str) -> Instruction:
+    attributes = {"comparison_direction": "LT", "comparison_type": ""}
+    return Instruction(name, "compare", FLAG, (a, b), attributes)
+
+
+def product(name: str, a: str, b: str) -> Instruction:
+    attributes = {"dot_dimensions": PRODUCT, "algorithm": ""}
+    return Instruction(name, "dot", SQUARE, (a, b), attributes)
+
+
+def negation(name: str, opcode: str = "negate") -> Computation:
+    """A computation of one function."""
+    x = parameter(f"{name}.x")
+    return make_computation(name, (x, made(f"{name}.y", opcode, x.name)), f"{name}.y")
+
+
 def goes_on(name: str, carried: AnyShape) -> Computation:
     """The condition of a loop whose first array counts to three."""
     body = (
         parameter(f"{name}.p", carried),
         taken(f"{name}.n", f"{name}.p", 0, COUNT),
         constant(f"{name}.three", 3, dtypes.int32),
-        made(
-            f"{name}.y",
-            "compare",
-            f"{name}.n",
-            f"{name}.three",
-            shape=FLAG,
-            comparison_direction="LT",
-            comparison_type="",
-        ),
+        less(f"{name}.y", f"{name}.n", f"{name}.three"),
     )
     return make_computation(name, body, f"{name}.y")
 
@@ -142,7 +165,7 @@ def instructions(n: int) -> Module:
     x = "x0"
     for k in range(n // 5):
         body += [
-            made(f"d{k}", "dot", x, "w", shape=SQUARE, dot_dimensions=PRODUCT, algorithm=""),
+            product(f"d{k}", x, "w"),
             made(f"m{k}", "reduce", f"d{k}", "zero", dimensions=(1,), called=("sum",)),
             made(f"b{k}", "broadcast", f"m{k}", shape=SQUARE, dimensions=(0,)),
             made(f"s{k}", "subtract", f"d{k}", f"b{k}", shape=SQUARE),
@@ -154,19 +177,14 @@ def instructions(n: int) -> Module:
 
 def called_computations(n: int) -> Module:
     """Calls, one after the other, of as many computations."""
-    others = [
-        make_computation(
-            f"f{k}", (parameter(f"f{k}.x"), made(f"f{k}.y", "negate", f"f{k}.x")), f"f{k}.y"
-        )
-        for k in range(n)
-    ]
+    others = [negation(f"f{k}") for k in range(n)]
     calls = [made(f"y{k}", "call", f"y{k - 1}" if k else "x", called=(f"f{k}",)) for k in range(n)]
     return module_of(parameter("x"), *calls, others=others)
 
 
 def one_called_computation(n: int) -> Module:
     """Calls of one computation."""
-    other = make_computation("f", (parameter("f.x"), made("f.y", "negate", "f.x")), "f.y")
+    other = negation("f")
     calls = [made(f"y{k}", "call", f"y{k - 1}" if k else "x", called=("f",)) for k in range(n)]
     return module_of(parameter("x"), *calls, others=(other,))
 
@@ -201,9 +219,7 @@ def moved(n: int) -> Module:
     steps = [
         made(f"x{k}", "transpose", f"x{k - 1}", shape=SQUARE, dimensions=(1, 0)) for k in range(1, n)
     ]
-    last = made(
-        "y", "dot", steps[-1].name, steps[-1].name, shape=SQUARE, dot_dimensions=PRODUCT, algorithm=""
-    )
+    last = product("y", steps[-1].name, steps[-1].name)
     return module_of(parameter("x0", SQUARE), *steps, last)
 
 
@@ -229,10 +245,7 @@ def doubled(n: int) -> Module:
 
 def products(n: int) -> Module:
     """Products one after the other."""
-    steps = [
-        made(f"x{k}", "dot", f"x{k - 1}", "w", shape=SQUARE, dot_dimensions=PRODUCT, algorithm="")
-        for k in range(1, n)
-    ]
+    steps = [product(f"x{k}", f"x{k - 1}", "w") for k in range(1, n)]
     return module_of(parameter("x0", SQUARE), parameter("w", SQUARE, 1), *steps)
 
 
@@ -313,24 +326,14 @@ def conditional_results(n: int) -> Module:
 
 def branches(n: int) -> Module:
     """A conditional of many branches."""
-    others = [
-        make_computation(
-            f"f{k}", (parameter(f"f{k}.x"), made(f"f{k}.y", "negate", f"f{k}.x")), f"f{k}.y"
-        )
-        for k in range(n)
-    ]
+    others = [negation(f"f{k}") for k in range(n)]
     chosen = made("y", "conditional", "which", *["x"] * n, called=tuple(f"f{k}" for k in range(n)))
     return module_of(parameter("which", COUNT), parameter("x", ROW, 1), chosen, others=others)
 
 
 def conditionals(n: int) -> Module:
     """Conditionals one after the other, of two computations."""
-    others = [
-        make_computation(
-            name, (parameter(f"{name}.x"), made(f"{name}.y", op, f"{name}.x")), f"{name}.y"
-        )
-        for name, op in (("yes", "negate"), ("no", "tanh"))
-    ]
+    others = [negation(name, op) for name, op in (("yes", "negate"), ("no", "tanh"))]
     body = [parameter("which", FLAG), parameter("x0", ROW, 1)]
     body += [
         made(f"x{k}", "conditional", "which", f"x{k - 1}", f"x{k - 1}", called=("yes", "no"))
@@ -390,9 +393,7 @@ def sorted_operands(n: int) -> Module:
     """A sort of many operands by the first."""
     shape = TupleShape((ROW,) * n)
     order = [parameter(f"p{k}", SCALAR, k) for k in range(2 * n)]
-    order.append(
-        made("less", "compare", "p0", "p1", shape=FLAG, comparison_direction="LT", comparison_type="")
-    )
+    order.append(less("less", "p0", "p1"))
     body = [parameter(f"x{k}", ROW, k) for k in range(n)]
     y = made(
         "y",
@@ -452,3 +453,115 @@ CASES: dict[str, Callable[[int], Module]] = {
         *(barriers, aliases),
     )
 }
+
+
+# ---- modules that nest ---------------------------------------------------------------------------
+
+Kind = Literal["call", "conditional", "while"]
+
+
+def nested(kind: Kind, depth: int, *, twice: bool = False) -> Module:
+    """Calls, conditionals or loops inside each other; `twice` names the next computation twice, so that
+    2^depth instructions are executed.
+    """
+    pair = TupleShape((COUNT, ROW))
+    others = [negation("level0")]
+    for n in range(1, depth):
+        name, below = f"level{n}", f"level{n - 1}"
+        x, y, z = f"{name}.x", f"{name}.y", f"{name}.z"
+        if kind == "while":
+            inside = _looped(name, f"{name}.x0", below) if n > 1 else (made(z, "negate", f"{name}.x0"),)
+            others += loop(name, pair, 1, inside, (inside[-1].name,))
+            continue
+        body = [parameter(x), *_applied(kind, y, x, below, below if twice else "level0")]
+        if kind == "call" and twice:
+            body.append(made(z, "call", y, called=(below,)))
+        others.append(make_computation(name, body, body[-1].name))
+    top = f"level{depth - 1}"
+    if kind == "while":
+        return module_of(parameter("x"), *_looped("main", "x", top), others=others)
+    return module_of(parameter("x"), *_applied(kind, "y", "x", top, "level0"), others=others)
+
+
+def _looped(name: str, x: str, body: str) -> tuple[Instruction, ...]:
+    pair = TupleShape((COUNT, ROW))
+    return (
+        constant(f"{name}.zero", 0, dtypes.int32),
+        made(f"{name}.t", "tuple", f"{name}.zero", x, shape=pair),
+        made(f"{name}.w", "while", f"{name}.t", shape=pair, called=(body, f"{body}.goes_on")),
+        taken(f"{name}.r", f"{name}.w", 1),
+    )
+
+
+def _applied(kind: Kind, name: str, x: str, first: str, second: str) -> tuple[Instruction, ...]:
+    if kind == "call":
+        return (made(name, "call", x, called=(first,)),)
+    which = constant(f"{name}.which", 1, dtypes.boolean)
+    return (which, made(name, "conditional", which.name, x, x, called=(first, second)))
+
+
+def nested_reducer(depth: int) -> Module:
+    """A reduce whose computation calls, each level twice: 2^depth additions."""
+    others = [adding("level0")]
+    for n in range(1, depth):
+        a, b = parameter(f"a{n}", SCALAR), parameter(f"b{n}", SCALAR, 1)
+        below = {"called": (f"level{n - 1}",)}
+        one = made(f"c{n}", "call", a.name, b.name, shape=SCALAR, **below)
+        two = made(f"d{n}", "call", one.name, b.name, shape=SCALAR, **below)
+        others.append(make_computation(f"level{n}", (a, b, one, two), two.name))
+    called = (f"level{depth - 1}",)
+    y = made("y", "reduce", "x", "zero", shape=SCALAR, dimensions=(0,), called=called)
+    return module_of(parameter("x"), constant("zero", 0), y, others=others)
+
+
+# ---- what is done with a module ------------------------------------------------------------------
+
+Work = tuple[str, Callable[[], object]]
+
+
+def work_on(module: Module) -> Iterator[Work]:
+    """What is done with a module, in an order where each can use what those before it gave."""
+    target, release, profile = find_target("trn1"), find_release("2.26"), default_profile()
+    made_so_far: dict[str, Any] = {}
+
+    def keep(name: str, run: Callable[[], object]) -> Work:
+        def kept() -> object:
+            made_so_far[name] = found = run()
+            return found
+
+        return name, kept
+
+    yield keep("to_bytes", lambda: proto.to_bytes(module))
+    yield "from_bytes", lambda: proto.from_bytes(made_so_far["to_bytes"])
+    yield keep("to_text", lambda: text.to_text(module, dialect="short"))
+    yield "from_text", lambda: parse.from_text(made_so_far["to_text"])
+    yield "verify", lambda: verify(module)
+    yield "inline_calls", lambda: inline_calls(module)
+    yield "conformance", lambda: conformance.check(module, release, target)
+    for name in ("tvm/float16", "tensorflow/bfloat16", "all/bf16"):
+        yield keep(f"plan {name}", lambda name=name: make_plan(module, POLICIES[name], target))  # type: ignore[misc]
+    plan: Plan = made_so_far["plan all/bf16"]
+    yield "plan to JSON and back", lambda: Plan.from_json(plan.to_json())
+    yield "diff", lambda: plan.diff(made_so_far["plan tvm/float16"])
+    yield keep("apply", lambda: apply_plan(module, plan))
+    yield "apply literally", lambda: apply_plan(module, plan, clean=False)
+    planned: Module = made_so_far["apply"]
+    yield "explain", lambda: explain.lines(module, plan)
+    yield "casts", lambda: explain.casts(module, planned, plan)
+    yield "lint", lambda: lint(module, plan, target, profile=profile)
+    yield "estimate", lambda: estimate(planned, 0, target)
+    yield keep("compile", lambda: compile_module(planned, profile, target))
+    yield "record", lambda: made_so_far["compile"].recorded
+    yield "op by op", lambda: made_so_far["compile"].op_by_op
+    yield "calibration", lambda: make_calibration(module, [_met(module)])
+
+
+_HANDS_ON = ("tuple", "get-tuple-element", "while", "conditional", "constant", "opt-barrier")
+
+
+def _met(module: Module) -> dict[str, ops.Statistics]:
+    """What a run of a module could have met."""
+    graphs = graph_computations(inline_calls(module))
+    made_here = (i for c in graphs for i in c.instructions if i.opcode not in _HANDS_ON)
+    met = ops.Statistics(1, 0, 0, 0, 0, 1.0, 1.0, {0: 1})
+    return {i.name: met for i in made_here if i.opcode != "parameter"}

@@ -1,0 +1,39 @@
+"""What large modules take: work that grows no faster than they do, counted in calls of functions."""
+
+from __future__ import annotations
+
+import cProfile
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+from neuronsim.hlo.module import Module
+from tests import large_modules
+
+pytestmark = pytest.mark.isa_independent  # what is counted are calls in Python
+
+SIZES = 50, 100, 150
+# How much more the last 50 may take than the 50 before. A square part takes 1.67 times as much.
+ALLOWED, SLACK = 1.25, 500
+
+
+def calls_of(module: Module) -> dict[str, int]:
+    """The calls, built-in ones too, of all that is done with a module."""
+    found = {}
+    for name, run in large_modules.work_on(module):
+        profile = cProfile.Profile()
+        profile.runcall(run)
+        found[name] = sum(entry.callcount for entry in profile.getstats())
+    return found
+
+
+@pytest.mark.parametrize("case", large_modules.CASES)
+def test_work_grows_in_proportion_to_the_module(case: str) -> None:
+    make: Callable[[int], Module] = large_modules.CASES[case]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TVM's policy names what it does not list
+        calls_of(make(4))  # what is made once
+        few, more, many = (calls_of(make(n)) for n in SIZES)
+    steps = {name: (more[name] - few[name], many[name] - more[name]) for name in many}
+    assert {name: s for name, s in steps.items() if s[1] > ALLOWED * s[0] + SLACK} == {}
