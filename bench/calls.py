@@ -19,11 +19,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy
-from bench.networks import table_of
 from rich.console import Console
 from rich.markup import escape
 
 import neuronsim
+from neuronsim.bench.report import table_of
 from neuronsim.whole_files import write_text
 
 GOAL_RATIO = 2.0

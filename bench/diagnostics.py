@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import math
 
-from bench.networks import NETWORKS, SETTINGS, shown, table_of
+from bench.networks import NETWORKS, SETTINGS
 from rich.console import Console
 from tests.data.make_networks import make_network, to_hlo
 
 import neuronsim
 from neuronsim.bench import SETTLE_SECONDS, alternate, timer
+from neuronsim.bench.report import shown, table_of
 
 
 def measure(name: str, setting: str, threads: int, rounds: int) -> tuple[float, float]:

@@ -27,19 +27,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-import torch
-from bench.network_peers import in_onnxruntime, in_torch
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from tests.data.make_networks import Network, make_network, to_hlo
 
 import neuronsim
 from neuronsim.bench import SETTLE_SECONDS, alternate, timer
+from neuronsim.bench.report import shown, table_of
 from neuronsim.errors import NeuronSimError
 from neuronsim.whole_files import write_text
+
+try:
+    import jax
+    import torch
+    from bench.network_peers import in_onnxruntime, in_torch
+    from tests.data.make_networks import Network, make_network, to_hlo
+except ImportError as missing:
+    raise SystemExit(
+        f"the bench of networks compares with peers, and there is no {missing.name}: run it as a "
+        'module from the repository\'s folder, after pip install ".[peers]" torch'
+    ) from None
 
 Run = Callable[..., Any]
 
@@ -225,18 +231,6 @@ def summaries(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 "mean": math.exp(math.fsum(map(math.log, known)) / len(known)) if whole else None,
                 "goal": goal.least,
             }
-
-
-def table_of(first: str, columns: list[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    table.add_column(first, no_wrap=True)
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def shown(value: float | None, scale: float = 1.0, digits: int = 2) -> str:
-    return "" if value is None else f"{value * scale:.{digits}f}"
 
 
 def mebibytes(*sizes: int | None) -> list[str]:

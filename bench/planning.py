@@ -15,10 +15,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.networks import shown, table_of
 from rich.console import Console
 
 from neuronsim.bench import timer
+from neuronsim.bench.report import shown, table_of
 from neuronsim.hlo import parse, proto
 
 COMMANDS = ("explain", "plan", "lint")

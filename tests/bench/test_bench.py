@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -296,3 +299,31 @@ def test_the_table_has_a_row_a_measurement(
     rows = [r for r in file.getvalue().splitlines() if "add float32 10x20" in r]
     assert len(rows) == 2
     assert rows[0].split()[-1] == (shown or "numpy")
+
+
+SCRIPTS = sorted(p.stem for p in (Path(__file__).parents[2] / "bench").glob("*.py"))
+WITHOUT_PEERS = """
+import runpy, sys
+for name in ("jax", "torch", "onnx", "onnxruntime", "threadpoolctl"):
+    sys.modules[name] = None
+sys.argv = [sys.argv[1], "--help"]
+runpy.run_module("bench." + sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("script", [s for s in SCRIPTS if s != "network_peers"])
+def test_a_script_without_its_peers_runs_or_says_what_is_missing(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PEERS, script],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    if script in ("networks", "diagnostics"):
+        assert done.returncode == 1
+        assert "there is no jax" in done.stderr
+        assert 'pip install ".[peers]" torch' in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr

@@ -11,12 +11,24 @@ from rich.table import Table
 from neuronsim.bench.measure import Measurement
 
 
+def table_of(first: str, columns: Sequence[str]) -> Table:
+    """An empty table: words in its first column, numbers in the others."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def shown(value: float | None, scale: float = 1.0, digits: int = 2) -> str:
+    """A number in a table; nothing for None."""
+    return "" if value is None else f"{value * scale:.{digits}f}"
+
+
 def print_measurements(measurements: Sequence[Measurement], console: Console) -> None:
     """Print one row for each measurement."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    table.add_column("kernel", no_wrap=True)
-    for name in ("isa", "threads", "ns/element", "GB/s", "GFLOP/s", "of limit", "peer", "ratio"):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ("isa", "threads", "ns/element", "GB/s", "GFLOP/s", "of limit", "peer", "ratio")
+    table = table_of("kernel", columns)
     for m in measurements:
         shape = "x".join(map(str, m.shape))
         ratio = "" if m.ratio is None else f"{m.ratio:.2f}"
