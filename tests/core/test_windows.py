@@ -177,7 +177,7 @@ def running(shape: Sequence[int], axis: int, backwards: bool, more: int = 0) -> 
 def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
     type_name: str, backwards: bool, isa: str, evaluate: Evaluate, random_words: RandomWords
 ) -> None:
-    """Of the array, or of the reversed one, on any axis and layout and across a tile; the small ones are
+    """Of the array, or of the reversed one, on any axis and layout and across a tile; small ones are
     those of the walk, each of whose windows is folded on its own.
     """
     rng = np.random.default_rng(90)
@@ -263,7 +263,9 @@ def test_windows_R4_that_run_along_a_dimension_take_linear_time(
     x = np.zeros(1 << 17, f"u{dtype.itemsize}")
     start = (type_name, np.zeros((), x.dtype))
     before = time.perf_counter()
-    evaluate("reduce_window", (type_name, x), start, window=running(x.shape, 0, backwards), reducer="add")
+    evaluate(
+        "reduce_window", (type_name, x), start, window=running(x.shape, 0, backwards), reducer="add"
+    )
     assert time.perf_counter() - before < 5
 
 

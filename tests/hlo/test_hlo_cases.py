@@ -239,7 +239,9 @@ def is_the_sum_of_its_window(case: Case, results: tuple[Any, ...], where: np.nda
     theirs = np.ascontiguousarray(case.expected[0]).view(words.dtype)
     for index in where:
         at = tuple(int(n) for n in np.unravel_index(index, results[0].shape))
-        elements = [int(words[p]) for p in windows.reduced_elements(words.shape, window, theirs.shape, at)]
+        elements = [
+            int(words[p]) for p in windows.reduced_elements(words.shape, window, theirs.shape, at)
+        ]
         ours = int(bits(results[0].bits)[at])
         if ours != sums.reduce_float("add", name, elements, start):
             return False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import neuronsim
 from neuronsim import api, dtypes, ops
 from neuronsim.errors import InvalidModel, UnsupportedType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
@@ -84,3 +85,35 @@ def test_complex_of_other_types_is_refused() -> None:
     with pytest.raises(UnsupportedType, match="floor is not defined for complex64"):
         run("floor", C64, (C64, [1, 2]))
     assert ops.by_opcode("complex", {}).cast == "host"
+
+
+@pytest.mark.parametrize("whole", [C64, C128], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    "source", ["float32", "bfloat16", "float64", "int32", "int64", "bool", "float8_e4m3fn"]
+)
+def test_convert_to_complex_rounds_the_real_part_once_C1(source: str, whole: dtypes.DType) -> None:
+    """2^60 + 2^36 + 1 is above a tie of float32, on which it falls by way of float64."""
+    t = dtypes.DTYPES[source]
+    values = {"int64": [2**60 + 2**36 + 1, -5], "float64": [1 + 2**-24 + 2**-50, -0.0]}
+    x = np.asarray(values.get(source, [1, 0]), t.numpy)
+    part = F32 if whole is C64 else F64
+    found = run("convert", whole, (t, x))
+    expected = x.astype(np.float64 if source == "float8_e4m3fn" else x.dtype).astype(part.numpy)
+    assert found.real.tobytes() == expected.tobytes()
+    assert found.imag.tobytes() == np.zeros(2, part.numpy).tobytes()
+    assert np.asarray(neuronsim.asarray(x).astype(whole)).tobytes() == found.tobytes()
+
+
+def test_convert_between_complex_types_rounds_each_part() -> None:
+    x = np.array([1 / 3 + 1j / 7, -0.0 + 1e-50j, 1e300 - 2j])
+    with np.errstate(over="ignore"):
+        single = x.astype(np.complex64)
+    assert run("convert", C64, (C128, x)).tobytes() == single.tobytes()
+    assert run("convert", C128, (C64, single)).tobytes() == single.astype(np.complex128).tobytes()
+
+
+def test_convert_to_complex_on_a_device_names_awss_code() -> None:
+    source = b"HloModule m\nENTRY e { x = f32[2] parameter(0)  ROOT y = c64[2] convert(x) }"
+    with pytest.raises(UnsupportedType, match="NCC_EVRF004") as caught:
+        api.compile(source)
+    assert "real and imaginary parts" in str(caught.value).lower()

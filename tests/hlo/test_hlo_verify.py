@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import dtypes, ops
+from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedOperator, UnsupportedType
 from neuronsim.executor.compile import compile_module
@@ -563,3 +563,40 @@ def test_element_types_that_are_not_read_are_named(number: int, name: str, code:
 def test_layout_that_orders_other_dimensions(layout: list[int]) -> None:
     with pytest.raises(InvalidModel, match="layout"):
         reread(shaped(layout={"minor_to_major": layout}))
+
+
+@pytest.mark.parametrize(
+    ("type_name", "code", "advice"),
+    [
+        ("f8e4m3fn", "NCC_EVRF051", "use float8_e4m3"),
+        ("c64", "NCC_EVRF004", "real and imaginary parts"),
+        ("c128", "NCC_EVRF004", "real and imaginary parts"),
+        ("f64", "NCC_ESPP004", "convert the model to float32"),
+    ],
+)
+@pytest.mark.parametrize("target", ["trn1", "host"])
+def test_a_product_of_a_type_that_trainium_lacks_names_awss_code(
+    target: str, type_name: str, code: str, advice: str
+) -> None:
+    source = f"""HloModule m
+ENTRY e {{ a = {type_name}[2,2] parameter(0)
+  ROOT d = {type_name}[2,2] dot(a, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}
+"""
+    with pytest.raises(UnsupportedType, match=code) as caught:
+        api.compile(source.encode(), target=target)
+    assert advice in str(caught.value)
+
+
+def test_every_type_that_trainium_lacks_has_its_code() -> None:
+    """Moved values too, which only the target refuses."""
+    for short, code in (
+        ("f8e4m3fn", "051"),
+        ("c64", "EVRF004"),
+        ("c128", "EVRF004"),
+        ("f64", "ESPP004"),
+    ):
+        reverse = f"{short}[2] reverse(a), dimensions={{0}}"
+        source = f"HloModule m\nENTRY e {{ a = {short}[2] parameter(0)  ROOT r = {reverse} }}"
+        with pytest.raises(UnsupportedType, match=code) as caught:
+            api.compile(source.encode())
+        assert "target 'host'" in str(caught.value)

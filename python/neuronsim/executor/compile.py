@@ -29,6 +29,7 @@ from neuronsim.executor.steps import (
     is_int64,
     stored_bytes,
 )
+from neuronsim.hlo.error_codes import ERROR_CODES, TYPE_CODES
 from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import (
     Computation,
@@ -51,19 +52,19 @@ SMALL_ELEMENTS = 1 << 16
 
 def check_types(module: Module, target: Target) -> None:
     """Raises UnsupportedType, with AWS's code, for element types that the target does not have."""
-    found: dict[str, list[str]] = {}
+    found: dict[DType, list[str]] = {}
     for c in module.computations:
         for i in c.instructions:
             for shape in i.shape.arrays():
                 if shape.dtype not in target.types:
-                    found.setdefault(shape.dtype.name, []).append(i.name)
+                    found.setdefault(shape.dtype, []).append(i.name)
     if found:
-        name, where = next(iter(found.items()))
-        code = {"float8_e4m3fn": "NCC_EVRF051", "complex64": "NCC_EVRF004"}.get(name, "NCC_ESPP004")
+        dtype, where = next(iter(found.items()))
+        code = "NCC_ESPP004" if dtype.device else TYPE_CODES[dtype]
         raise UnsupportedType(
-            f"[{code}] {target.name} has no {name}: instruction {where[0]}"
+            f"[{code}] {target.name} has no {dtype.name}: instruction {where[0]}"
             f"{f' and {len(where) - 1} more' if len(where) > 1 else ''} of {module.name!r} gives it. "
-            "Convert the model to a device type, or use target 'host' to run it without a device"
+            f"{ERROR_CODES[code].advice.capitalize()}; target 'host' runs it without a device"
         )
 
 

@@ -208,5 +208,5 @@ def _scalar_step(
                 return ops.ScalarStep(op, i.attributes, tuple(operands), i.shape.dtype)
     raise UnsupportedOperator(
         f"computation {computation.name!r} of a {what} has {i.opcode} ({i.name}): neuronsim applies "
-        "elementwise arithmetic on scalars to elements"
+        "elementwise arithmetic on scalars to elements: write the rest as instructions of its own"
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidArgument, InvalidModel, UnsupportedOperator, UnsupportedType
+from neuronsim.hlo.error_codes import ERROR_CODES, TYPE_CODES
 from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import (
     AnyShape,
@@ -37,7 +38,8 @@ def verify(module: Module) -> None:
         )
         raise UnsupportedOperator(
             f"[NCC_EVRF001] neuronsim does not execute these operators of {module.name!r} yet: "
-            f"{listed}. `neuronsim list-operators` prints those that it does (XlaBuilder names)."
+            f"{listed}. `neuronsim list-operators` prints those that it does (XlaBuilder names): "
+            "replace them by these, or compute them outside the model."
         )
     for computation in module.computations:
         _verify_computation(module, computation)
@@ -53,8 +55,21 @@ def _verify_computation(module: Module, computation: Computation) -> None:
             _verify_instruction(module, computation, i)
         except (InvalidArgument, InvalidModel) as error:
             raise InvalidModel(f"[NCC_EVRF064] {where} ({i.opcode}): {error}") from error
-        except (UnsupportedOperator, UnsupportedType) as error:
-            raise type(error)(f"{where} ({i.opcode}): {error}") from error
+        except UnsupportedOperator as error:
+            raise UnsupportedOperator(f"{where} ({i.opcode}): {error}") from error
+        except UnsupportedType as error:
+            code, advice = _of_types(computation, i)
+            raise UnsupportedType(f"{code}{where} ({i.opcode}): {error}{advice}") from error
+
+
+def _of_types(computation: Computation, i: Instruction) -> tuple[str, str]:
+    """AWS's code of the first type of an instruction that Trainium lacks, and what to do about it."""
+    shapes = [s for n in (*(computation.by_name[o] for o in i.operands), i) for s in n.shape.arrays()]
+    lacking = (TYPE_CODES[s.dtype] for s in shapes if s.dtype in TYPE_CODES and not s.dtype.device)
+    if (code := next(lacking, None)) is None:
+        return "", ""
+    constraint = ERROR_CODES[code]
+    return f"[{code}] ", f". AWS: {constraint.quotation} What to do: {constraint.advice}"
 
 
 def _verify_instruction(module: Module, computation: Computation, i: Instruction) -> None:

@@ -146,7 +146,8 @@ def computation_program(computation: ScalarComputation, profile: Profile) -> Til
     program = tile_program(inputs, tuple(steps), outputs, profile)
     if program.draws():
         raise UnsupportedOperator(
-            f"computation {computation.name!r} under stochastic rounding: S2 has no words for its steps"
+            f"computation {computation.name!r} under stochastic rounding: S2 has no words for its "
+            "steps: apply one add, multiply, maximum or minimum, or round to nearest"
         )
     profile.derived[key] = program
     return program

@@ -153,6 +153,23 @@ _UNKNOWN_MEANING = {
 }
 
 
+# Libraries of the host that frameworks call by custom calls, by how their targets begin.
+_OF_THE_HOST = ("lapack_", "cusolver_", "cublas", "hipsolver", "cu_lu", "Cholesky", "Qr", "Eigh", "Lu")
+_CALLBACKS = ("xla_python_", "xla_ffi_python_", "CallbackTo")
+
+
+def _instead(target: str) -> str:
+    """What to do in the place of a call that no device has."""
+    if target.startswith(_CALLBACKS):
+        return "It calls Python back: take jax.debug and callbacks out of the model"
+    if target.startswith(_OF_THE_HOST):
+        return (
+            "It is linear algebra on the host: compute it outside the model (neuronsim.linalg has it "
+            "for arrays) and pass the result in as an input or a constant"
+        )
+    return "Replace it by HLO operations (`neuronsim list-operators`), or compute it outside the model"
+
+
 def custom_call_row(target: str) -> str:
     """The name of a target's row; raises UnsupportedOperator for one that neuronsim cannot execute."""
     found = CUSTOM_CALLS.get(target)
@@ -161,12 +178,12 @@ def custom_call_row(target: str) -> str:
     if target in _UNKNOWN_MEANING:
         raise UnsupportedOperator(
             f"neuronsim does not execute the custom call {target!r}: {_UNKNOWN_MEANING[target]}. "
-            "Replace it by HLO operations"
+            "Replace it by HLO operations, or compute it on the host and pass the result in"
         )
     raise UnsupportedOperator(
         f"[NCC_EVRF015] custom call {target!r}: the compiler encountered a custom call instruction "
-        f"with a target name that is not recognized{nearest(target, CUSTOM_CALLS)}; neuronsim executes "
-        f"{', '.join(CUSTOM_CALLS)}"
+        f"with a target name that is not recognized{nearest(target, CUSTOM_CALLS)}. "
+        f"{_instead(target)}; docs/custom_calls.md lists those that neuronsim executes"
     )
 
 

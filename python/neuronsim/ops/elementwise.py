@@ -61,11 +61,10 @@ def infer_select(operands: Sequence[ArrayType], attributes: Attributes) -> Array
 
 def infer_convert(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     target: DType = attributes["dtype"]
-    for t in (operands[0].dtype, target):
-        if t.kind == "complex" and t is not operands[0].dtype:
-            raise UnsupportedType(f"convert to {t.name}: complex types are the host's (rule H1)")
     if operands[0].dtype.kind == "complex" and target.kind != "complex":
-        raise UnsupportedType("convert of a complex value to a real type (C6): take its real part")
+        raise UnsupportedType(
+            "convert of a complex value to a real type (C6): take its real part (`real`)"
+        )
     return ArrayType(target, operands[0].dims)
 
 
@@ -76,7 +75,9 @@ _PARTS = {whole: part for part, whole in _OF_PARTS.items()}
 def infer_complex(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     part = same_type(operands, "real and imaginary parts")
     if part.dtype not in _OF_PARTS:
-        raise UnsupportedType(f"complex of {part.dtype.name}: the parts are float32 or float64 (H1)")
+        raise UnsupportedType(
+            f"complex of {part.dtype.name}: the parts are float32 or float64 (H1): convert them first"
+        )
     return part._replace(dtype=_OF_PARTS[part.dtype])
 
 
@@ -84,7 +85,9 @@ def infer_part(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTy
     """The type of a part; of a float its real part is itself."""
     x = operands[0]
     if x.dtype.kind not in ("complex", "float"):
-        raise UnsupportedType(f"a part of {x.dtype.name}: a complex or a float type is needed")
+        raise UnsupportedType(
+            f"a part of {x.dtype.name}: a complex or a float type is needed: convert it first"
+        )
     return x._replace(dtype=_PARTS.get(x.dtype, x.dtype))
 
 
@@ -113,7 +116,10 @@ def infer_reduce_precision(operands: Sequence[ArrayType], attributes: Attributes
             "least are 1 and 0"
         )
     if not operands[0].dtype.exponent_bits or not operands[0].dtype.device:
-        raise UnsupportedType(f"reduce-precision of {operands[0].dtype.name}: a device float is needed")
+        raise UnsupportedType(
+            f"reduce-precision of {operands[0].dtype.name}: a float type of the device is needed: "
+            "convert to one, which rounds as it does (C9)"
+        )
     return operands[0]
 
 
@@ -337,8 +343,14 @@ def evaluate_elementwise(
 def evaluate_convert(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    if operands[0].dtype is result.dtype:
-        return operands[0].data
+    (x,) = operands
+    if x.dtype is result.dtype:
+        return x.data
+    if x.dtype.kind == "complex":
+        with np.errstate(all="ignore"):
+            return x.data.astype(result.dtype.storage)
+    if result.dtype.kind == "complex":  # the real part, rounded once
+        return converted(x, _PARTS[result.dtype], setting).data.astype(result.dtype.storage)
     return run_one(op, operands, attributes, result, setting)
 
 

@@ -99,7 +99,7 @@ def infer_bitcast_convert(operands: Sequence[ArrayType], attributes: Attributes)
         if t in (dtypes.boolean, dtypes.tfloat32) or t.kind == "complex":
             raise UnsupportedType(
                 f"bitcast-convert of {x.dtype.name} to {target.name}: not every bit pattern is a "
-                f"{t.name}, nor is it made of others"
+                f"{t.name}, nor is it made of others: convert to an integer first"
             )
     source, size = x.dtype.itemsize, target.itemsize
     if source > size:
@@ -237,6 +237,6 @@ def evaluate_set_dimension_size(
     if int(size.data) != result.dims[axis]:
         raise UnsupportedOperator(
             f"set-dimension-size to {int(size.data)} of {result.dims[axis]} elements along dimension "
-            f"{axis}: neuronsim executes static shapes"
+            f"{axis}: neuronsim executes static shapes: export the model with the size that it has"
         )
     return x.data

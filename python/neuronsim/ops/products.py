@@ -68,7 +68,7 @@ def _product_type(what: str, lhs: DType, rhs: DType, dtype: DType | None) -> DTy
     if operand_kinds != {dot_kind(dtype)} or "host" in operand_kinds:
         raise UnsupportedType(
             f"{what} of {lhs.name} and {rhs.name} to {dtype.name}: operands and result must be "
-            "all device floats, or all integers or bool (M1, M7)"
+            "all device floats, or all integers or bool (M1, M7): convert them first"
         )
     return dtype
 
@@ -231,7 +231,9 @@ def accumulation(
     if field == "psum128" and dtype is dtypes.float32:
         return _PSUM128
     if dtype not in ACCUMULATE_TYPES:
-        raise UnsupportedType(f"a product sums in float32, float16 or bfloat16, not {dtype.name} (M6)")
+        raise UnsupportedType(
+            f"a product sums in {dtype.name}: choose float32, float16 or bfloat16 (M6)"
+        )
     if field == "product_bf16" and max(lhs.bits, rhs.bits) > 16:
         raise UnsupportedType(
             f"accumulate='product_bf16' (M6) is for operands of 16 bits or fewer, not {lhs.name} and "
@@ -241,13 +243,13 @@ def accumulation(
     if dtype is not dtypes.float32 and not steps_of_fma:
         raise UnsupportedOperator(
             f"a product that sums in {dtype.name} under accumulate={field!r}: M6 rounds fma results "
-            "and PSUM additions to that type, which psum128 and sequential have"
+            "and PSUM additions to that type, which psum128 and sequential have: take one of them"
         )
     draws = field in ("exact", "product_bf16") or dtype is not dtypes.float32
     if profile.rounding == "stochastic" and draws:
         raise UnsupportedOperator(
             f"a product with accumulate={field!r} that sums in {dtype.name} under stochastic rounding: "
-            "S2 has no words for its roundings"
+            "S2 has no words for its roundings: sum in float32, or round to nearest"
         )
     if field == "psum128":
         return Accumulation(dtype=dtype)
@@ -276,7 +278,9 @@ def _accumulation(
     accumulate: DType | None = attributes.get("accumulate")
     if dot_kind(result) == "integer":
         if accumulate is not None:
-            raise UnsupportedType(f"a product in {result.name} does not sum in {accumulate.name} (M7)")
+            raise UnsupportedType(
+                f"a product in {result.name} does not sum in {accumulate.name} (M7): leave the type out"
+            )
         return _PSUM128
     return accumulation(lhs, rhs, depth, accumulate, profile)
 

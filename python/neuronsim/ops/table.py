@@ -365,6 +365,7 @@ def by_opcode(opcode: str, attributes: Attributes) -> Op:
     if row is None:
         raise UnsupportedOperator(
             f"[NCC_EVRF001] neuronsim does not execute the operator {opcode!r} yet"
-            f"{nearest(opcode, OPCODES)}; it executes {', '.join(sorted(OPCODES))}"
+            f"{nearest(opcode, OPCODES)}. `neuronsim list-operators` prints those that it does: replace it "
+            "by some of them, or compute it outside the model"
         )
     return row
