@@ -1,8 +1,12 @@
-"""What a call costs beside NumPy's: 30 common functions of 16 elements, and the memory of an Array.
+"""What a call costs beside NumPy's: 30 common functions of 16 elements, and the memory of an Array; or
+what steps of compiled programs cost.
 
 python -m bench.calls [--dtype DTYPE] [--rounds N] [--json FILE]
+python -m bench.calls --steps [--rounds N] [--json FILE]
 
-The two take turns; a ratio is the best time of one over the best of the other.
+The two take turns; a ratio is the best time of one over the best of the other. A step runs on 16
+elements in a loop of 1,000 trips on one thread; its time is the processor time of the loop, less that
+of the same loop without it, over the trips, each the best of the rounds.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import gc
 import json
 import math
 import sys
+import time
 import timeit
 import tracemalloc
 from collections.abc import Callable
@@ -68,6 +73,102 @@ FUNCTIONS: dict[str, Call] = {
 }
 
 
+TRIPS = 1000
+LOOP = """HloModule steps
+more {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT g = pred[] compare(a, b), direction=GT }}
+add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }}
+mean {{ a = f32[] parameter(0)  b = f32[] parameter(1)  s = f32[] add(a, b)
+  h = f32[] constant(0.5)  ROOT m = f32[] multiply(s, h) }}
+body {{
+  t = (s32[], f32[16], s32[16], u64[3]) parameter(0)
+  n = s32[] get-tuple-element(t), index=0
+  x = f32[16] get-tuple-element(t), index=1
+  i = s32[16] get-tuple-element(t), index=2
+  w = u64[3] get-tuple-element(t), index=3
+  one = s32[] constant(1)
+  zero = f32[] constant(0)
+  left = s32[] subtract(n, one)
+  {step}
+  ROOT next = (s32[], f32[16], s32[16], u64[3]) tuple(left, {x}, {i}, {w})
+}}
+goes_on {{
+  t = (s32[], f32[16], s32[16], u64[3]) parameter(0)
+  n = s32[] get-tuple-element(t), index=0
+  none = s32[] constant(0)
+  ROOT more = pred[] compare(n, none), direction=GT
+}}
+ENTRY main {{
+  x = f32[16] parameter(0)
+  i = s32[16] parameter(1)
+  w = u64[3] parameter(2)
+  n = s32[] constant({trips})
+  t = (s32[], f32[16], s32[16], u64[3]) tuple(n, x, i, w)
+  r = (s32[], f32[16], s32[16], u64[3]) while(t), body=body, condition=goes_on
+  ROOT y = f32[16] get-tuple-element(r), index=1
+}}
+"""
+# The step, and which of the loop's values its result is.
+STEPS: dict[str, tuple[str, str]] = {
+    "add": ("y = f32[16] add(x, x)", "x"),
+    "reduce by add": (
+        "r = f32[] reduce(x, zero), dimensions={0}, to_apply=add  "
+        "y = f32[16] broadcast(r), dimensions={}",
+        "x",
+    ),
+    "gather": (
+        "y = f32[16] gather(x, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1}",
+        "x",
+    ),
+    "scatter": (
+        "y = f32[16] scatter(x, i, x), update_window_dims={}, inserted_window_dims={0}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add",
+        "x",
+    ),
+    "sort": ("y = f32[16] sort(x), dimensions={0}, to_apply=more", "x"),
+    "topk": (
+        "k = (f32[16], s32[16]) topk(x), k=16, largest=true  y = f32[16] get-tuple-element(k), index=0",
+        "x",
+    ),
+    "argmax": (
+        'm = s32[] custom-call(x), custom_call_target="AwsNeuronArgMax", backend_config="0"  '
+        "y = s32[16] broadcast(m), dimensions={}",
+        "i",
+    ),
+    "reduce by a computation": (
+        "r = f32[] reduce(x, zero), dimensions={0}, to_apply=mean  "
+        "y = f32[16] broadcast(r), dimensions={}",
+        "x",
+    ),
+    "softmax": (
+        'y = f32[16] custom-call(x), custom_call_target="AwsNeuronSoftmax", backend_config="0"',
+        "x",
+    ),
+    "rng-bit-generator": (
+        "g = (u64[3], u32[16]) rng-bit-generator(w), algorithm=rng_default  "
+        "y = u64[3] get-tuple-element(g), index=0",
+        "w",
+    ),
+}
+
+
+def step_seconds(rounds: int) -> dict[str, float]:
+    """The time that each step takes in a loop of a compiled program."""
+    x = numpy.linspace(0.125, 1, ELEMENTS, dtype=numpy.float32)
+    inputs = (x, numpy.arange(ELEMENTS, dtype=numpy.int32), numpy.arange(3, dtype=numpy.uint64))
+    runs: dict[str, Callable[[], Any]] = {}
+    for name, (step, value) in {"": ("", ""), **STEPS}.items():
+        state = {v: "y" if v == value else v for v in "xiw"}
+        text = LOOP.format(step=step, trips=TRIPS, **state)
+        program = neuronsim.compile(text.encode(), auto_cast="none", threads=1)
+        runs[name] = lambda program=program: program(*inputs)
+    best = dict.fromkeys(runs, math.inf)
+    for _ in range(rounds):
+        for name, run in runs.items():
+            best[name] = min(best[name], timeit.timeit(run, timer=time.process_time, number=1) / TRIPS)
+    return {name: best[name] - best[""] for name in STEPS}
+
+
 def seconds(call: Call, peers: dict[str, tuple[Any, ...]], rounds: int) -> dict[str, float]:
     """The best time of one call of each peer; they take turns."""
     best = dict.fromkeys(peers, math.inf)
@@ -92,12 +193,29 @@ def array_bytes(count: int = 10_000) -> float:
     return taken / count - data.nbytes
 
 
+def measure_steps(rounds: int, file_name: str | None) -> None:
+    taken = step_seconds(rounds)
+    table = table_of("step", ["us"])
+    for name, value in taken.items():
+        table.add_row(name, f"{value * 1e6:.1f}")
+    Console(width=None if sys.stdout.isatty() else 100).print(table)
+    if file_name:
+        with open(file_name, "w", encoding="utf-8") as file:
+            json.dump({"step_seconds": taken}, file, indent=1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dtype", default="float32", help="of neuronsim's arrays; NumPy's are float32")
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument(
+        "--steps", action="store_true", help="of compiled programs, in the place of calls"
+    )
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
+    if options.steps:
+        measure_steps(options.rounds, options.json)
+        return
     x = numpy.linspace(0.125, 1, ELEMENTS, dtype=numpy.float32)
     i = numpy.arange(0, ELEMENTS, 2)
     peers = {

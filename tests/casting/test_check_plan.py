@@ -100,7 +100,6 @@ BAD = {
         decide(float_format(6, 9), rounding="stochastic"),
         r"stochastically to float\(6,9\)",
     ),
-    "an unknown rounding": ("e", decide(BF16, rounding="up"), "cannot round 'up': roundings are"),
     "a relayout of what is no transpose": (
         "e",
         decide(BF16, relayout=F16),

@@ -105,6 +105,7 @@ def test_unknown_type_lists_the_known_ones(auto_cast: str) -> None:
         (lambda: Policy("p", reasons="a"), "reasons"),
         (lambda: Decision("bfloat16", F32, F32, "r"), "operand"),
         (lambda: Decision(F32, F32, F32, "r", float32_operands=1), "float32_operands"),
+        (lambda: Decision(F32, F32, F32, "r", rounding="up"), "rounding"),
         (lambda: Plan("p", "m", "f", None), "decisions"),
         (lambda: Plan("p", "m", "f", {"a": 5}), "decisions"),
         (lambda: Plan("p", "m", "f", {}, kept=["a"]), "kept"),
