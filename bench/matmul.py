@@ -189,7 +189,7 @@ def kernel_table(found: Sequence[Measurement]) -> Table:
         computes = m.peer_seconds is not None and m.peer != "read"
         table.add_row(
             f"{m.dtype} {shape}{layer}",
-            m.isa,
+            f"{m.isa}, {m.bfloat16_products}" if m.bfloat16_products else m.isa,
             str(m.threads),
             duration(m.seconds),
             f"{m.gb_per_s:.1f}",

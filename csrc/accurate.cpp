@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ball_functions.h"
+#include "interrupt.h"
 
 namespace neuronsim::accurate {
 namespace {
@@ -17,6 +18,7 @@ constexpr int first_limbs = 4, last_limbs = 16;
 // the last level, at which the midpoint would decide.
 template <int L = first_limbs, class F, class... X>
 float decided(const F& f, X... x) {
+    note_work(L * 1024);  // microseconds
     Ball<L> ball = f(Ball<L>(x)...);
     float result = 0;
     if (round(ball, result)) return result;

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "dispatch.h"
+#include "interrupt.h"
 #include "pool.h"
 #include "workspace.h"
 
@@ -60,7 +61,10 @@ public:
         if (rows_ == 0) return;
         const int64_t grain = at_once_ * (1 + 16384 / (at_once_ * n_ + 1));
         parallel_for(rows_, grain, [&](int64_t begin, int64_t end) {
-            static thread_local Workspace input, scratch, sums, centres;
+            auto& input = per_thread<Workspace>([] {});
+            auto& scratch = per_thread<Workspace>([] {});
+            auto& sums = per_thread<Workspace>([] {});
+            auto& centres = per_thread<Workspace>([] {});
             const int64_t padded = at_once_ * n_;
             Place place{is_float32_in_memory_ ? nullptr : input.get<float>(padded),
                         needs_scratch() ? scratch.get<float>(padded) : nullptr,
@@ -144,6 +148,7 @@ private:
     }
 
     void run_block(const Place& place, int64_t first, int rows) const {
+        note_work(4 * rows * (n_ + 1));
         const Block x = read(place, first, rows);
         float a[most_rows], b[most_rows];
         switch (f_.composite) {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "dispatch.h"
+#include "interrupt.h"
 #include "pool.h"
 #include "workspace.h"
 
@@ -16,6 +17,7 @@ constexpr int64_t image_bytes = 6 << 20;     // what is padded at a time
 constexpr int64_t plane_bytes = 1 << 20;     // of one channel
 constexpr int64_t gathered_bytes = 4 << 20;  // of windows that are copied one by one
 constexpr size_t max_phases = 256;           // of a plane
+constexpr int64_t work_at_once = 1 << 22;    // multiply-adds between two looks at signals
 constexpr int64_t max_pixels = 64;           // that are turned to channels last at a time
 
 // A product of sizes that stops at the largest number.
@@ -68,7 +70,10 @@ public:
           how_(how),
           numerics_(numerics),
           draw_(draw),
-          groups_(shape.feature_groups * shape.batch_groups) {}
+          groups_(shape.feature_groups * shape.batch_groups),
+          form_(packed != nullptr && packed->fits(x_, w_, how, numerics)
+                    ? packed->form()
+                    : dot_form(k_, x_.type(), w_.type(), how, numerics, axes_size(result.rows))) {}
 
     void run() {
         if (axes_size(out_.rows) == 0) return;
@@ -133,23 +138,18 @@ private:
     // Each output feature has an input feature of its own: the vectors run over them.
     bool is_depthwise() const {
         return rank() > 0 && c_.feature_groups > 1 && c_.input_features == 1 &&
-               c_.output_features <= 4 && how_.model != Accumulate::exact && form() == DotForm::fma &&
-               packed_ == nullptr;
+               c_.output_features <= 4 && how_.model != Accumulate::exact &&
+               (form_ == DotForm::fma || form_ == DotForm::pairs) && packed_ == nullptr;
     }
     // Whether the elements of a channel's lines lie side by side, in the input and in the result.
     bool has_planes() const {
         return x_axes().back().stride == storage_bytes(x_.dtype) &&
                out_.rows.back().stride == storage_bytes(out_.stored());
     }
-    DotForm form() const {
-        const DotForm f = dot_form(k_, x_.type(), w_.type(), how_, numerics_);
-        return f == DotForm::pairs && c_.input_features == 1 ? DotForm::fma : f;
-    }
 
     Held held(bool by_channels) const {
         if (!is_device_float(out_.dtype)) return Held::raw;
-        if (by_channels || how_.model == Accumulate::exact ||
-            dot_form(k_, x_.type(), w_.type(), how_, numerics_) != DotForm::pairs ||
+        if (by_channels || how_.model == Accumulate::exact || form_ != DotForm::pairs ||
             c_.input_features % 2 != 0)
             return Held::float32;
         return Held::pairs;
@@ -185,6 +185,7 @@ private:
         parallel_for(samples * lines, grain, [&](int64_t begin, int64_t end) {
             uint32_t own = 0xFFFF;
             for (int64_t i = begin; i < end; ++i) {
+                note_work(image_.line() / image_.element);
                 const int64_t sample = i / lines;
                 const int64_t from = sample / n_count * c_.batch + n + sample % n_count;
                 own = std::min(own,
@@ -197,8 +198,7 @@ private:
         least_ = least;
     }
     static Workspace& space() {
-        thread_local Workspace workspace;
-        return workspace;
+        return per_thread<Workspace>([] {});
     }
 
     uint32_t fill_line(int64_t sample, int64_t line, int64_t row, bool by_channels, char* to) const {
@@ -248,7 +248,7 @@ private:
         const DotForm form = image_.held == Held::float32 ? DotForm::fma : DotForm::pairs;
         // C4 is the product's: the image holds the operand's own values.
         const Packer packer(k_, line, form, Numerics{});
-        thread_local Workspace workspace;
+        auto& workspace = per_thread<Workspace>([] {});
         if (by_channels && c_.output_features > 1) {
             float* values = workspace.get<float>(n * channels);
             packer.stage_block(source, 0, n, 0, channels, false, 4 * channels,
@@ -339,7 +339,7 @@ private:
 
     // The weights of a depthwise convolution: [window][channels] if across, else [channels][window].
     const float* channel_weights(int64_t window, bool is_across) const {
-        thread_local Workspace space;
+        auto& space = per_thread<Workspace>([] {});
         const int64_t channels = c_.feature_groups * c_.output_features;
         float* weights = space.get<float>(window * channels);
         DotOperand w = w_;
@@ -379,6 +379,8 @@ private:
         // Channels and positions whose sums stay in the first cache.
         constexpr int64_t strip = 64, piece = 64;
         const int64_t strips = blocks(channels, strip), pieces = blocks(inner, piece);
+        // As many at a time as take some milliseconds, whole blocks of the kernel's eight.
+        const int64_t together = std::clamp<int64_t>(work_at_once / (strip * window) / 8 * 8, 8, piece);
         parallel_for(
             axes_size(positions) / inner * pieces * strips, 1, [&](int64_t begin, int64_t end) {
                 float sums[piece * strip];
@@ -389,8 +391,12 @@ private:
                     const int64_t length = std::min(piece, inner - from);
                     const int count = static_cast<int>(std::min(strip, channels - first));
                     const char* base = data_ + axes_offset(positions, line * inner + from) + first * 4;
-                    k_.dot_channels(base, step, length, places.data(), window, how_.tile,
-                                    weights + first, channels, count, sums, strip);
+                    for (int64_t at = 0; at < length; at += together) {
+                        const int64_t some = std::min(together, length - at);
+                        note_work(some * count * window);
+                        k_.dot_channels(base + at * step, step, some, places.data(), window, how_.tile,
+                                        weights + first, channels, count, sums + at * strip, strip);
+                    }
                     epilogue.finish(sums, 0, line * inner + from, length, first, count);
                 }
             });
@@ -436,6 +442,7 @@ private:
                 phase[d] = at % s.stride;
                 offset += at / s.stride * p.pitches[d];
             }
+            note_work(16 + static_cast<int64_t>(4 * p.phases.size()));
             const auto found = std::find(p.phases.begin(), p.phases.end(), phase);
             p.places.push_back((found - p.phases.begin()) * p.phase + offset);
             if (found == p.phases.end()) p.phases.push_back(phase);
@@ -478,6 +485,7 @@ private:
             const int64_t count = std::min(blocks(s.input - first, step), blocks(room, pitch));
             if (room <= 0) continue;
             for (int64_t number = 0; number < all; ++number) {
+                note_work(16);
                 int64_t rest = number, distance = 0;
                 int64_t to = static_cast<int64_t>(phase) * p.phase + place(first) / s.stride;
                 bool inside = true;
@@ -502,13 +510,14 @@ private:
         const bool in_place = packer.is_stored_as_packed();
         // A small channel is staged as one, a large one line by line.
         const bool whole = saturated_product({all, length, 4}) <= plane_bytes;
-        thread_local Workspace space;
+        auto& space = per_thread<Workspace>([] {});
         float* const staged = in_place ? nullptr : space.get<float>(whole ? all * length : length);
         if (!in_place && whole && !lines.empty())
             packer.stage_block(source, 0, all, 0, length, false, 4 * length,
                                reinterpret_cast<char*>(staged));
         int64_t held = -1;
         for (const Line& l : lines) {
+            note_work(l.count);
             const float* values = whole && !in_place ? staged + l.number * length : staged;
             if (in_place) {
                 values = reinterpret_cast<const float*>(source + l.distance);
@@ -559,8 +568,11 @@ private:
         const std::vector<Line> lines = lines_of(p, row);
         const Epilogue epilogue(k_, r, numerics_, draw_, 1);
         parallel_for(c_.batch * channels, 1, [&](int64_t begin, int64_t end) {
-            thread_local Workspace plane_space, sum_space, line_space;
+            auto& plane_space = per_thread<Workspace>([] {});
+            auto& sum_space = per_thread<Workspace>([] {});
+            auto& line_space = per_thread<Workspace>([] {});
             const int64_t slack = k_.lanes * 8;  // whole vectors are read and written past the ends
+            const int64_t together = std::max(work_at_once / window / slack, int64_t{1}) * slack;
             float* data = plane_space.get<float>(p.size() + slack);
             float* sums = sum_space.get<float>(p.outputs + slack);
             float* packed_lines = line_space.get<float>(count);
@@ -576,8 +588,12 @@ private:
                                    channel / c_.output_features * channel_stride(),
                                line, packer, data);
                 held = source;
-                k_.dot_plane(data, p.places.data(), window, how_.tile, weights + channel * window,
-                             p.outputs, sums);
+                for (int64_t at = 0; at < p.outputs; at += together) {
+                    const int64_t some = std::min(together, p.outputs - at);
+                    note_work(some * window);
+                    k_.dot_plane(data + at, p.places.data(), window, how_.tile,
+                                 weights + channel * window, some, sums + at);
+                }
                 for (size_t i = 0; i < places.size(); ++i)
                     __builtin_memcpy(packed_lines + static_cast<int64_t>(i) * length, sums + places[i],
                                      static_cast<size_t>(length) * 4);
@@ -588,8 +604,9 @@ private:
 
     // Where an image would be too large: the windows of some outputs of one line are copied one by one.
     void multiply_gathered() const {
-        const bool raw = !is_device_float(out_.dtype);
-        const int64_t element = raw ? storage_bytes(x_.dtype) : 4, features = c_.input_features;
+        const bool raw = !is_device_float(out_.dtype), pairs = !raw && form_ == DotForm::pairs;
+        const DType held = raw ? x_.dtype : pairs ? DType::bfloat16 : DType::float32;
+        const int64_t element = storage_bytes(held), features = c_.input_features;
         int64_t window = 1;
         for (const ConvolutionAxis& s : c_.spatial) window *= s.window;
         const int64_t depth = window * features;
@@ -598,7 +615,7 @@ private:
         const int64_t lines = axes_size(out_.rows) / s.output;
         const DotOperand pixel{x_.data,   x_.dtype, {}, {{1, 0}}, {{features, channel_stride()}},
                                x_.program};
-        const Packer packer(k_, pixel, DotForm::fma, Numerics{});
+        const Packer packer(k_, pixel, pairs ? DotForm::pairs : DotForm::fma, Numerics{});
         for (int64_t group = 0; group < groups_; ++group)
             for (int64_t line = 0; line < lines; ++line)
                 for (int64_t first = 0; first < s.output; first += most) {
@@ -606,6 +623,7 @@ private:
                     char* const data = space().get<char>(count * depth * element);
                     parallel_for(count * window, 64, [&](int64_t begin, int64_t end) {
                         for (int64_t i = begin; i < end; ++i) {
+                            note_work(features);
                             char* to = data + i * features * element;
                             const char* from = element_at(group, line, first + i / window, i % window);
                             if (from == nullptr) {
@@ -619,8 +637,7 @@ private:
                             }
                         }
                     });
-                    multiply_line(data, raw ? x_.dtype : DType::float32, group, line, first, count,
-                                  depth);
+                    multiply_line(data, held, group, line, first, count, depth);
                 }
     }
 
@@ -662,7 +679,8 @@ private:
         };
         move(r);
         for (DotTerm& t : r.terms) move(t);
-        dot(a, b, nullptr, r, how_, numerics_, draw_of(r));
+        // Packed columns are those of one group.
+        dot(a, b, groups_ == 1 ? packed_ : nullptr, r, how_, numerics_, draw_of(r));
     }
 
     const Kernels& k_;
@@ -674,6 +692,7 @@ private:
     const Numerics& numerics_;
     const Draw draw_;
     const int64_t groups_;
+    const DotForm form_;
     Image image_{};
     char* data_ = nullptr;
     uint32_t least_ = 0xFFFF;

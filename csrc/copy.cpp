@@ -5,12 +5,14 @@
 #include <cstring>
 #include <numeric>
 
+#include "interrupt.h"
 #include "pool.h"
 
 namespace neuronsim {
 namespace {
 
 constexpr int64_t bytes_per_grain = int64_t{1} << 16;
+constexpr int64_t elements_at_once = int64_t{1} << 16;
 constexpr int64_t block = 16;  // elements a side of what is transposed at once
 
 // One or two inner dimensions of elements of one size; the compiler makes each a plain move.
@@ -31,12 +33,15 @@ void copy_block(const Copy& c, const char* source, char* target, int64_t first, 
     const int64_t from_row = c.source_strides[rank - 2], to_row = c.target_strides[rank - 2];
     // Rows that the source holds side by side are taken together: a cache line serves all of them.
     const bool transposes = std::abs(from_row) < std::abs(from);
-    const int64_t rows = transposes ? block : 1, columns = transposes ? block : n;
+    const int64_t rows = transposes ? block : 1, columns = transposes ? block : elements_at_once;
     for (int64_t row = first; row < first + count; row += rows)
-        for (int64_t column = 0; column < n; column += columns)
+        for (int64_t column = 0; column < n; column += columns) {
+            if (column % elements_at_once == 0)
+                note_work(rows * std::min(elements_at_once, n - column));
             for (int64_t r = row; r < std::min(row + rows, first + count); ++r)
                 copy_row<Size>(source + r * from_row + column * from, from,
                                target + r * to_row + column * to, to, std::min(columns, n - column));
+        }
 }
 
 void copy_rows(const Copy& c, const char* source, char* target, int64_t first, int64_t count) {
@@ -122,7 +127,11 @@ void run_copy(const Copy& c, const char* source, char* target) {
     if (rows == 1 && planes == 1 && row_bytes > bytes_per_grain &&
         c.source_strides[rank - 1] == c.size && c.target_strides[rank - 1] == c.size)
         return parallel_for(row_bytes, bytes_per_grain, [&](int64_t begin, int64_t end) {
-            std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
+            for (int64_t at = begin; at < end; at += bytes_per_grain) {
+                note_work(bytes_per_grain / c.size);
+                std::memcpy(target + at, source + at,
+                            static_cast<size_t>(std::min(bytes_per_grain, end - at)));
+            }
         });
     if (total * row_bytes <= bytes_per_grain) return body(0, total);
     const int64_t grain = std::max<int64_t>(block, bytes_per_grain / row_bytes / block * block);

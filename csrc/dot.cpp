@@ -8,6 +8,7 @@
 
 #include "dispatch.h"
 #include "exact_sum.h"
+#include "interrupt.h"
 #include "pool.h"
 #include "workspace.h"
 
@@ -21,6 +22,9 @@ constexpr int64_t depth_block = 4608, a_block_bytes = 160 << 10, b_block_bytes =
                   rows_block = 1024, columns_block = 1024;
 // Panels that go through the epilogue together, so that its rows are long.
 constexpr int64_t panels_together = 2;
+// Products of no more rows wait for memory, of which pairs take half (measured at 4 rows: half the
+// time).
+constexpr int64_t few_rows = 16;
 // From so many rows side by side in the result on, the vectors run over them.
 constexpr int64_t columns_to_turn = 32;
 
@@ -33,6 +37,7 @@ struct Rows {
     };
     std::vector<Block> blocks;
     std::vector<DotRun> runs;
+    int64_t steps = 0;  // of all runs
     int64_t a_step = 0;
     uint32_t least = 0xFFFF;
 };
@@ -47,7 +52,10 @@ public:
           b_(b),
           packed_(packed),
           how_(how),
-          form_(a.holds_pairs ? DotForm::pairs : dot_form(k_, a.type(), b.type(), how, numerics)),
+          form_(a.holds_pairs ? DotForm::pairs
+                : packed != nullptr
+                    ? packed->form()
+                    : dot_form(k_, a.type(), b.type(), how, numerics, axes_size(a.vectors))),
           a_packer_(k_, a, form_, numerics),
           b_packer_(k_, b, form_, numerics),
           depth_(axes_size(b.depth)),
@@ -98,7 +106,8 @@ private:
     }
 
     void run_columns(int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
-        thread_local Workspace b_space, psum_space;
+        auto& b_space = per_thread<Workspace>([] {});
+        auto& psum_space = per_thread<Workspace>([] {});
         const int64_t n = column_end - column, panels = blocks(n, width_);
         const bool one_chunk = chunk_ >= depth_;
         const int64_t row_blocks = blocks(row_end - row, rows_of_block_);
@@ -157,6 +166,7 @@ private:
         Rows& rows = a_rows_;
         rows.blocks.clear();
         rows.runs.clear();
+        rows.steps = steps_of(form_, depth);
         if (depth == 0) return;
         const Axis &v = a_.vectors.back(), &d = a_.depth.back();
         const auto cut = [&](int64_t begin, int64_t n, const auto& add) {
@@ -215,7 +225,7 @@ private:
         int64_t pitch, step;  // in bytes
     };
     PackedRows pack_rows(int64_t first, int64_t count, int64_t at, int64_t depth) {
-        thread_local Workspace space;
+        auto& space = per_thread<Workspace>([] {});
         const int64_t steps = steps_of(form_, depth), words = step_words(form_);
         if (a_packer_.across() && words == 1) {  // as one panel of all rows
             float* out = space.get<float>(steps * count);
@@ -255,6 +265,7 @@ private:
             block.a = r.a;
             block.a_row = r.a_row;
             block.psum = sums + r.first * pitch_;
+            note_work(a_rows_.steps * r.count * vectors * k_.lanes);
             kernel(form, vectors, r.count)(block);
         }
     }
@@ -348,6 +359,7 @@ void dot_one_row(const DotOperand& a, const DotOperand& b, const DotResult& resu
                         std::min<int64_t>(run_length(a.depth, at, tile_end - at), tile_elements));
                     k.load[static_cast<int>(a.dtype)](a.data + axes_offset(a.depth, at),
                                                       a.depth.back().stride, count, &row);
+                    note_work(int64_t{count} * n);
                     stream(row.f32, b.data + at * d.stride + s * width * v.stride, d.stride, count, n,
                            acc);
                     at += count;
@@ -383,6 +395,7 @@ void dot_exact(const DotOperand& a, const DotOperand& b, const DotResult& result
                 ExactSum sum;
                 for (int64_t at = 0; at < depth; at += piece) {
                     const int64_t count = std::min(piece, depth - at);
+                    note_work(8 * count);
                     if (j == 0 || depth > piece) stage(a_packer, a, row, at, count, x);
                     stage(b_packer, b, j, at, count, y);
                     for (int64_t i = 0; i < count; ++i)
@@ -424,6 +437,7 @@ void dot_integer(const DotOperand& a, const DotOperand& b, const DotResult& resu
             const char* pb = b.data + axes_offset(b.batch, at / rows);
             for (int i = 0; i < n; ++i) total.u64[i] = 0;
             for (int64_t i = 0; i < depth; ++i) {
+                note_work(n);
                 load_a(pa + axes_offset(a.depth, i), 0, 1, &element);
                 const char* line = pb + axes_offset(b.depth, i);
                 for (int64_t j = 0; j < n;) {
@@ -464,8 +478,8 @@ DotOperand collapsed(const DotOperand& x) {
 
 }  // namespace
 
-DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how,
-                 const Numerics& numerics) {
+DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics,
+                 int64_t rows) {
     const auto flushed_if = [&](DotForm f) {
         return numerics.flush_subnormals ? static_cast<DotForm>(static_cast<int>(f) + 1) : f;
     };
@@ -477,19 +491,19 @@ DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how,
     // Every float8 is a bfloat16.
     const auto is_bfloat16 = [](DType t) { return t == DType::bfloat16 || storage_bytes(t) == 1; };
     const bool even = how.tile % 2 == 0;
-    return k.pair_chains != nullptr && pairs_are_proved() && even && is_bfloat16(a) && is_bfloat16(b)
-               ? DotForm::pairs
-               : DotForm::fma;
+    if (k.pair_chains == nullptr || !pairs_are_proved() || !even || !is_bfloat16(a) || !is_bfloat16(b))
+        return DotForm::fma;
+    return rows <= few_rows || prefers_pairs() ? DotForm::pairs : DotForm::fma;
 }
 
 PackedColumns::PackedColumns(DType a, const DotOperand& operand, const Accumulation& how,
-                             const Numerics& numerics)
+                             const Numerics& numerics, int64_t rows)
     : isa_(kernels().isa), flush_(numerics.flush_subnormals), type_(operand.type()) {
     const Kernels& k = kernels();
     const DotOperand b = collapsed(operand);
     if (!is_device_float(type_) || !is_device_float(a))
         throw std::invalid_argument("packed columns hold floats");
-    form_ = dot_form(k, a, type_, how, numerics);
+    form_ = dot_form(k, a, type_, how, numerics, rows);
     width_ = k.dot_vectors * k.lanes;
     columns_ = axes_size(b.vectors);
     panels_ = blocks(columns_, width_);
@@ -511,11 +525,15 @@ PackedColumns::PackedColumns(DType a, const DotOperand& operand, const Accumulat
 
 bool PackedColumns::fits(const DotOperand& a, const DotOperand& b, const Accumulation& how,
                          const Numerics& numerics) const {
-    return isa_ == kernels().isa && flush_ == numerics.flush_subnormals && type_ == b.type() &&
-           batch_ == axes_size(b.batch) && columns_ == axes_size(b.vectors) &&
-           depth_ == axes_size(b.depth) &&
-           dot_form(kernels(), a.holds_pairs ? DType::bfloat16 : a.type(), type_, how, numerics) ==
-               form_;
+    if (isa_ != kernels().isa || flush_ != numerics.flush_subnormals || type_ != b.type() ||
+        batch_ != axes_size(b.batch) || columns_ != axes_size(b.vectors) ||
+        depth_ != axes_size(b.depth))
+        return false;
+    if (a.holds_pairs) return form_ == DotForm::pairs;
+    // What may be multiplied in pairs may be so by fma too, whichever was quicker when it was packed.
+    constexpr int64_t one_row = 1;
+    const DotForm form = dot_form(kernels(), a.type(), type_, how, numerics, one_row);
+    return form_ == form || (form_ == DotForm::fma && form == DotForm::pairs);
 }
 
 const float* PackedColumns::panel(int64_t batch, int64_t index) const {

@@ -20,13 +20,16 @@ struct Accumulation {
 // The columns of a right operand packed once, for many products with left operands of one type.
 class PackedColumns {
 public:
-    // Throws std::invalid_argument where an operand is not float.
-    PackedColumns(DType a, const DotOperand& b, const Accumulation& how, const Numerics& numerics);
+    // `rows` are those of the products to come. Throws std::invalid_argument where an operand is not
+    // float.
+    PackedColumns(DType a, const DotOperand& b, const Accumulation& how, const Numerics& numerics,
+                  int64_t rows);
 
     // Whether a product with this b may use them; that they hold its values is the caller's to know.
     bool fits(const DotOperand& a, const DotOperand& b, const Accumulation& how,
               const Numerics& numerics) const;
 
+    DotForm form() const { return form_; }
     const float* panel(int64_t batch, int64_t index) const;
     uint32_t least(int64_t batch, int64_t index) const;
     size_t bytes() const { return words_.size() * sizeof(float) + least_.size() * sizeof(uint32_t); }
@@ -44,8 +47,9 @@ private:
     std::vector<uint32_t> least_;
 };
 
-// The form in which a product of these types accumulates.
-DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics);
+// The form in which a product of these types and so many rows accumulates.
+DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics,
+                 int64_t rows);
 
 // Both operands are float types and so is the result, or all are integers or bool and the sum wraps in
 // the result's type (M7). `packed` holds b's columns, or is null. Throws std::invalid_argument where

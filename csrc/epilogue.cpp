@@ -1,5 +1,6 @@
 #include "epilogue.h"
 
+#include "interrupt.h"
 #include "workspace.h"
 
 namespace neuronsim {
@@ -36,8 +37,8 @@ void Epilogue::prefetch(int64_t batch, int64_t first, int64_t count, int64_t col
 // Cut where an array's elements stop lying a constant distance apart.
 void Epilogue::finish(float* sums, int64_t batch, int64_t first, int64_t count, int64_t column,
                       int columns) const {
-    thread_local Places places;
-    thread_local Workspace space;
+    auto& places = per_thread<Places>([] {});
+    auto& space = per_thread<Workspace>([] {});
     const int64_t size = storage_bytes(out_.stored());
     // Where a row's neighbours in memory are those of a column, columns are taken as rows.
     const bool turns = out_.columns.back().stride != size && out_.rows.back().stride == size &&
@@ -96,8 +97,10 @@ void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t co
 // `begins` with the first rows of some columns.
 void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bool begins,
                            const Places& places) const {
-    thread_local std::vector<Tile> tiles;
-    thread_local std::vector<const void*> inputs;
+    note_work(int64_t{rows} * columns *
+              (2 + (out_.epilogue == nullptr ? 0 : static_cast<int64_t>(out_.epilogue->step_count()))));
+    auto& tiles = per_thread<std::vector<Tile>>([] {});
+    auto& inputs = per_thread<std::vector<const void*>>([] {});
     if (tiles.size() < places.size()) tiles.resize(places.size());
     inputs.resize(places.size());
     const void* result = inputs[0] = rounded(sums, pitch, rows, columns, places[0], &tiles[0]);
@@ -107,7 +110,7 @@ void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bo
         if (out_.observed == nullptr) {
             out_.epilogue->run_tile(k_, inputs.data(), rows * columns, &result);
         } else {
-            thread_local std::vector<Observed> seen;
+            auto& seen = per_thread<std::vector<Observed>>([] {});
             seen.assign(1 + out_.epilogue->step_count(), {});
             observe_sums(sums, pitch, static_cast<const float*>(inputs[0]), rows, columns, seen[0]);
             out_.epilogue->run_tile(k_, inputs.data(), rows * columns, &result, seen.data() + 1);

@@ -11,6 +11,7 @@
 #include "arrays.h"
 #include "copy.h"
 #include "dispatch.h"
+#include "interrupt.h"
 #include "pool.h"
 
 namespace py = pybind11;
@@ -80,8 +81,13 @@ using Steps = std::vector<std::shared_ptr<GraphStep>>;
 void place_all(const Steps& steps, const std::vector<Standin>& standins) {
     for (const auto& s : steps) s->place(standins);
 }
+constexpr int64_t operations_of_step = 1024;  // at least a microsecond, however few its elements
+
 void run_all(const Steps& steps, const Run& run) {
-    for (const auto& s : steps) s->run(run);
+    for (const auto& s : steps) {
+        note_work(operations_of_step);
+        s->run(run);
+    }
 }
 
 class Elementwise : public GraphStep {
@@ -436,6 +442,7 @@ protected:
             Tile tile;
             for (int64_t at = begin; at < end && !found; at += tile_elements) {
                 const int n = static_cast<int>(std::min<int64_t>(end - at, tile_elements));
+                note_work(n);
                 k.load[static_cast<int>(dtype_)](data + at * size, size, n, &tile);
                 if (k.special[zeros_](&tile, n)) found = true;
             }
@@ -465,17 +472,6 @@ protected:
     }
 };
 
-using Clock = std::chrono::steady_clock;
-
-// A run without end must hear Ctrl-C, in the thread of a replica too: ten times a second.
-void check_signals(const Run& run, Clock::time_point now, Clock::time_point& checked) {
-    if (now - checked < std::chrono::milliseconds{100}) return;
-    checked = now;
-    const py::gil_scoped_acquire acquired;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    py::handle(run.context).attr("check")();
-}
-
 class While : public GraphStep {
 public:
     While(Steps condition, Scalar goes_on, Steps body, const py::array& trips)
@@ -494,10 +490,9 @@ public:
     }
     void run(const Run& run) const override {
         char* const count = trips_.in(run.memories);
-        Clock::time_point checked = Clock::now();
         for (int64_t trip = 0;; ++trip) {
             __builtin_memcpy(count, &trip, sizeof trip);
-            check_signals(run, Clock::now(), checked);
+            note_work(operations_of_step);
             run_all(condition_, run);
             if (goes_on_.value(run.memories) == 0) return;
             run_all(body_, run);
@@ -533,6 +528,39 @@ private:
     const std::vector<Steps> branches_;
 };
 
+using Clock = std::chrono::steady_clock;
+
+// The context of the program that this thread runs: its `check` may end the run, as another replica's
+// failure does.
+thread_local PyObject* context_of_thread = nullptr;
+class RunOfThread {
+public:
+    explicit RunOfThread(PyObject* context) : outer_(context_of_thread) { context_of_thread = context; }
+    ~RunOfThread() { context_of_thread = outer_; }
+    RunOfThread(const RunOfThread&) = delete;
+    RunOfThread& operator=(const RunOfThread&) = delete;
+
+private:
+    PyObject* const outer_;
+};
+
+bool is_finalizing() {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing() != 0;
+#else
+    return _Py_IsFinalizing() != 0;
+#endif
+}
+
+// Signals are the main thread's; in others Python's check does nothing. The pool's threads are not
+// Python's.
+void check_signals() {
+    if (PyGILState_GetThisThreadState() == nullptr || is_finalizing()) return;
+    const py::gil_scoped_acquire acquired;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (context_of_thread != nullptr) py::handle(context_of_thread).attr("check")();
+}
+
 class Executable {
 public:
     // `standins`: (array, memory, offset) for each array that a step was recorded on.
@@ -560,14 +588,16 @@ public:
         if (memories.size() < memories_) throw std::invalid_argument("a memory is missing");
         const Run run{memories.data(), context.ptr(), records_in(records, records_)};
         std::vector<int64_t> times;
+        const RunOfThread stoppable(run.context);
         const py::gil_scoped_release released;
-        Clock::time_point last = Clock::now(), checked = last;
+        Clock::time_point last = Clock::now();
         for (const auto& step : steps_) {
+            note_work(operations_of_step);
             step->run(run);
+            if (!timed) continue;
             const Clock::time_point now = Clock::now();
-            if (timed) times.push_back(std::chrono::nanoseconds(now - last).count());
+            times.push_back(std::chrono::nanoseconds(now - last).count());
             last = now;
-            check_signals(run, now, checked);
         }
         return times;
     }
@@ -588,6 +618,7 @@ std::vector<Scalar> scalars(const std::vector<Index>& indices) {
 }  // namespace
 
 void add_executable(py::module_& m) {
+    set_signal_check(&check_signals);
     py::class_<GraphStep, std::shared_ptr<GraphStep>>(m, "Step")
         .def_property_readonly("record_count", &GraphStep::record_count)
         .def("set_first_record", &GraphStep::set_first_record, py::arg("first"));

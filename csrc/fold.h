@@ -73,6 +73,15 @@ inline void load_vector(const char* data, FloatVector& v) {
     }
 }
 
+// A long chain looks for signals each time that so many of its elements, counted by k, are folded.
+inline constexpr int64_t folded_at_once = 1 << 16;
+template <int64_t Step>
+[[gnu::always_inline]] inline void note_folded(int64_t k, int64_t chains) {
+    constexpr int64_t last = folded_at_once - Step;
+    if ((k & last) == last) [[unlikely]]
+        note_work(chains * folded_at_once);
+}
+
 // Chain i starts at data + i * chain_stride and has `count` elements `stride` bytes apart. Its fold is
 // acc[i]. NaN is made canonical by the caller, once, at the end (E6).
 template <int I, class Body>
@@ -87,6 +96,7 @@ void fold_chains(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int
         for (int j = 0; j < chains; ++j) acc[j] = at(data + j * size);
         int64_t k = 1;
         for (; k + 4 <= count; k += 4) {
+            note_folded<4>(k, chains);
             const char* p = data + k * stride;
             for (int j = 0; j < chains; ++j) {
                 float a = Body::apply(acc[j], at(p + j * size));
@@ -114,6 +124,7 @@ void fold_chains(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int
             ptrdiff_t line = 0;
             int64_t k = 1;
             for (; k + block <= count; k += block) {
+                note_folded<block>(k, block);
                 for (int i = 0; i < block * block * size / cache_line; ++i, ++line) {
                     if (line == lines) {
                         line = 0;
@@ -136,7 +147,10 @@ void fold_chains(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int
     for (; chain < chains; ++chain) {
         const char* p = data + chain * chain_stride;
         float a = at(p);
-        for (int64_t k = 1; k < count; ++k) a = Body::apply(a, at(p + k * stride));
+        for (int64_t k = 1; k < count; ++k) {
+            note_folded<1>(k, 4);
+            a = Body::apply(a, at(p + k * stride));
+        }
         acc[chain] = a;
     }
 }

@@ -3,6 +3,7 @@
 #include "kernels.h"
 
 #include "accurate.h"
+#include "interrupt.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -16,6 +16,7 @@
 #include "dlpack.h"
 #include "eager.h"
 #include "executable.h"
+#include "interrupt.h"
 #include "memory.h"
 #include "pool.h"
 #include "scatter.h"
@@ -143,8 +144,12 @@ void run_scatter(const TileProgram& computation, const py::array& places,
     }
     const auto* first = reinterpret_cast<const int64_t*>(where.data);
     const py::gil_scoped_release released;
-    if (std::any_of(first, first + places.size(), [&](int64_t p) { return p >= targets[0].size(); }))
-        throw std::invalid_argument("a place lies behind the target");
+    Notes notes;
+    for (int64_t i = 0; i < places.size(); ++i) {
+        notes.add(1);
+        if (first[i] >= targets[0].size())
+            throw std::invalid_argument("a place lies behind the target");
+    }
     scatter(computation, places.size(), first, sources, outputs);
 }
 
@@ -303,17 +308,17 @@ PYBIND11_MODULE(_core, m) {
         .def_property_readonly("nbytes", &PackedColumns::bytes)
         .def(py::init([](int a_dtype, const py::array& b, int b_dtype, int b_vectors, int batch,
                          const TileProgram* b_program, const std::string& accumulate,
-                         int accumulate_dtype, int64_t tile, const Numerics& numerics) {
+                         int accumulate_dtype, int64_t tile, const Numerics& numerics, int64_t rows) {
                  const DotOperand operand =
                      dot_operand(b, dtype_code(b_dtype), batch, b_vectors, b_program);
                  const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
                  const DType a = dtype_code(a_dtype);
                  const py::gil_scoped_release released;
-                 return PackedColumns(a, operand, how, numerics);
+                 return PackedColumns(a, operand, how, numerics, rows);
              }),
              py::arg("a_dtype"), py::arg("b"), py::arg("b_dtype"), py::arg("b_vectors"),
              py::arg("batch"), py::arg("b_program"), py::arg("accumulate"), py::arg("accumulate_dtype"),
-             py::arg("tile"), py::arg("numerics"));
+             py::arg("tile"), py::arg("numerics"), py::arg("rows"));
     m.def(
         "dot",
         [](const py::array& a, int a_dtype, int a_vectors, const TileProgram* a_program,
@@ -360,10 +365,16 @@ PYBIND11_MODULE(_core, m) {
         "random_words",
         [](uint64_t seed, uint64_t id, int64_t first, int64_t n) {
             py::array_t<uint32_t> words(n);
-            for (int64_t at = 0; at < n; at += tile_elements)
-                random_words({seed, id}, first + at,
-                             static_cast<int>(n - at < tile_elements ? n - at : tile_elements),
-                             words.mutable_data() + at);
+            uint32_t* const target = words.mutable_data();
+            {
+                const py::gil_scoped_release released;
+                for (int64_t at = 0; at < n; at += tile_elements) {
+                    note_work(tile_elements);
+                    random_words({seed, id}, first + at,
+                                 static_cast<int>(std::min<int64_t>(n - at, tile_elements)),
+                                 target + at);
+                }
+            }
             return words;
         },
         py::arg("seed"), py::arg("id"), py::arg("first"), py::arg("n"));
@@ -384,6 +395,23 @@ PYBIND11_MODULE(_core, m) {
         },
         py::arg("n"));
     m.def("pairs_are_proved", &pairs_are_proved);
+    m.def(
+        "multiplies_pairs",
+        [](int64_t rows) {
+            const Accumulation how{Accumulate::fma, DType::float32, 2};
+            return dot_form(kernels(), DType::bfloat16, DType::bfloat16, how, {}, rows) ==
+                   DotForm::pairs;
+        },
+        py::arg("rows"));
+    m.def(
+        "select_bfloat16_products",
+        [](const std::string& name) {
+            if (name == "pairs") select_bfloat16_products(Bfloat16Products::pairs);
+            else if (name == "fma") select_bfloat16_products(Bfloat16Products::fma);
+            else if (name == "auto") select_bfloat16_products(Bfloat16Products::automatic);
+            else throw std::invalid_argument("unknown form of products");
+        },
+        py::arg("name"));
     m.def("isa", [] { return std::string(kernels().isa); });
     m.def("available_isas", &available_isas);
     m.def("select_isa", &select_isa, py::arg("name"));

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "interrupt.h"
 #include "workspace.h"
 
 namespace neuronsim {
@@ -10,6 +11,7 @@ Packer::Packer(const Kernels& k, const DotOperand& operand, DotForm form, const 
     : k_(k),
       x_(operand),
       form_(form),
+      steps_(operand.program == nullptr ? 1 : 1 + static_cast<int64_t>(operand.program->step_count())),
       flush_(numerics.flush_subnormals && formats[static_cast<int>(operand.type())].exponent_bits == 8),
       rounds_to_bfloat16_(operand.program != nullptr && numerics.plain() &&
                           operand.program->only_converts(DType::float32, DType::bfloat16)) {}
@@ -27,10 +29,11 @@ bool Packer::across() const {
 // n elements `stride` apart, any number of them.
 void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) const {
     const int64_t size = storage_bytes(x_.dtype);
-    for (int64_t i = 0; i < n; i += tile_elements)
-        stage_tile(source + i * stride, stride,
-                   static_cast<int>(std::min<int64_t>(n - i, tile_elements)), stride == size,
-                   target + i * packed_element());
+    for (int64_t i = 0; i < n; i += tile_elements) {
+        const int some = static_cast<int>(std::min<int64_t>(n - i, tile_elements));
+        if (steps_ > 1) note_work(some * steps_);
+        stage_tile(source + i * stride, stride, some, stride == size, target + i * packed_element());
+    }
 }
 
 void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const {
@@ -47,7 +50,7 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
         if (!pairs()) return k_.load[type](source, stride, n, target);
     }
     if (adjacent && pairs() && rounds_to_bfloat16_) return k_.store_quiet[bfloat16](source, n, target);
-    thread_local Tile tile;
+    auto& tile = per_thread<Tile>([] {});
     k_.load[type](source, stride, n, &tile);
     if (x_.program != nullptr) {
         const void* value = &tile;
@@ -71,7 +74,7 @@ bool Packer::is_interleaved() const {
 
 void Packer::stage_interleaved(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
                                int64_t pitch, char* target) const {
-    thread_local Workspace workspace;
+    auto& workspace = per_thread<Workspace>([] {});
     const int64_t outer = x_.depth[0].size, inner = x_.depth[1].size;
     const int64_t begin = at / inner, end = (at + depth - 1) / inner + 1;
     float* turned = workspace.get<float>((end - begin) * inner);
@@ -135,22 +138,25 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
     };
     if (!is_across && is_interleaved() && is_stored_as_packed() && step_words(form_) == 1 &&
         depth == axes_size(x_.depth) && x_.vectors.size() == 1) {
-        for (int64_t j = 0; j < n; j += width)
+        for (int64_t j = 0; j < n; j += width) {
+            note_work(depth * width);
             k_.pack_interleaved(data + axes_offset(x_.vectors, first + j), v.stride, x_.depth[0].size,
                                 x_.depth[1].size, static_cast<int>(std::min<int64_t>(width, n - j)),
                                 panel_width(n - j), out + j / width * panel_words);
+        }
         return;
     }
     // Staged blocks are wide where they lie across, so that each piece of memory is long.
     const int64_t group = is_across ? std::max<int64_t>(tile_elements / width * width, width) : width;
     const int64_t piece_depth = is_across ? 64 : is_interleaved() ? depth : tile_elements;
-    thread_local Workspace workspace;
+    auto& workspace = per_thread<Workspace>([] {});
     for (int64_t g = 0; g < n; g += group) {
         const int64_t in_group = std::min(group, n - g);
         const bool in_place = as_stored && lies_in_runs(first + g, in_group, width);
         // Pieces of the depth, each for all panels: their rows may lie on pages of their own.
         for (int64_t piece = 0; piece < depth; piece += piece_depth) {
             const int64_t length = std::min(piece_depth, depth - piece);
+            note_work(length * in_group);
             int64_t pitch = (is_across ? d : v).stride;
             char* staged = nullptr;
             if (!in_place) {
@@ -188,7 +194,7 @@ uint32_t Packer::rows(const char* data, int64_t first, int64_t n, int64_t at, in
     const Axis &v = x_.vectors.back(), &d = x_.depth.back();
     const bool as_stored =
         is_stored_as_packed() && d.stride == 2 && run_length(x_.depth, at, depth) == depth;
-    thread_local Workspace workspace;
+    auto& workspace = per_thread<Workspace>([] {});
     constexpr int64_t staged_elements = 8192;
     uint32_t least = 0xFFFF;
     for (int64_t i = 0, count = 0; i < n; i += count) {

@@ -69,7 +69,8 @@ private:
     const Kernels& k_;
     const DotOperand& x_;
     const DotForm form_;
-    const bool flush_;  // C4: operands with the exponents of float32 read as zero where subnormal
+    const int64_t steps_;  // of work on an element that is staged
+    const bool flush_;     // C4: operands with the exponents of float32 read as zero where subnormal
     const bool rounds_to_bfloat16_;  // by the program, and it does nothing else
 };
 

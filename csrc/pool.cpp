@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "fpenv.h"
+#include "interrupt.h"
 
 namespace neuronsim {
 namespace {
@@ -20,20 +22,27 @@ struct Job {
     int64_t n, chunk;
     const std::function<void(int64_t, int64_t)>* body;
     std::atomic<int64_t> next{0};
-    std::exception_ptr error{};
+    std::exception_ptr error{};  // the first one
     std::mutex error_mutex{};
+    std::atomic<bool> failed = false;
 
     void work() {
         const PinnedEnvironment pinned;
+        const CancelledBy cancelled(failed);
         for (int64_t begin; (begin = next.fetch_add(chunk)) < n;) {
             try {
                 (*body)(begin, begin + chunk < n ? begin + chunk : n);
             } catch (...) {
-                const std::lock_guard lock(error_mutex);
-                error = std::current_exception();
-                next = n;
+                fail();
             }
         }
+    }
+    // With the exception that is being handled.
+    void fail() {
+        const std::lock_guard lock(error_mutex);
+        if (!error) error = std::current_exception();
+        next = n;
+        failed = true;
     }
 };
 
@@ -66,10 +75,20 @@ public:
         job.work();
         if (spin_until([this] { return busy_ == 0; })) return;
         std::unique_lock lock(mutex_);
-        done_.wait(lock, [this] { return busy_ == 0; });
+        while (!done_.wait_for(lock, between_looks, [this] { return busy_ == 0; })) {
+            lock.unlock();
+            try {
+                look_for_signals();
+            } catch (...) {
+                job.fail();
+            }
+            lock.lock();
+        }
     }
 
 private:
+    static constexpr std::chrono::milliseconds between_looks{50};
+
     // Waits a little without sleeping, since waking takes longer than a small job. Returns whether it
     // has come true.
     template <class Condition>
@@ -137,8 +156,14 @@ private:
 };
 
 std::atomic<int> requested_threads = 1;
+int threads_of_pool = 1;
 Pool* pool = nullptr;  // leaked at exit: joining threads from a static destructor can deadlock
 std::mutex pool_mutex;
+
+void end_pool() {  // under the mutex
+    delete pool;
+    pool = nullptr;
+}
 
 // A forked child has no workers: it forgets the parent's pool and makes its own when it needs one.
 void forget_pool_in_child() {
@@ -152,25 +177,30 @@ void forget_pool_in_child() {
 int thread_count() { return requested_threads; }
 
 void set_thread_count(int n) {
-    const std::lock_guard lock(pool_mutex);
-    if (n == requested_threads) return;
-    delete pool;
-    pool = nullptr;
+    // A signal's handler may come here while this thread's kernel, or another's, uses the pool: then
+    // the next user of it makes a new one.
     requested_threads = n;
+    if (is_handling_signals) return;
+    const std::unique_lock lock(pool_mutex, std::try_to_lock);
+    if (lock.owns_lock() && n != threads_of_pool) end_pool();
 }
 
 void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
     if (n <= 0) return;
     const int64_t grains = (n + grain - 1) / grain;
-    // A second caller from another thread computes alone rather than wait for the workers.
-    std::unique_lock lock(pool_mutex, std::try_to_lock);
-    if (requested_threads == 1 || grains == 1 || !lock.owns_lock()) {
+    const int threads = requested_threads;
+    // A second caller computes alone rather than wait for the workers: another thread, or a signal's
+    // handler in this one.
+    std::unique_lock lock(pool_mutex, std::defer_lock);
+    if (threads == 1 || grains == 1 || is_handling_signals || !lock.try_lock()) {
         const PinnedEnvironment pinned;
         body(0, n);
         return;
     }
-    if (pool == nullptr) pool = new Pool(requested_threads - 1);
-    const int64_t pieces = 4LL * requested_threads;
+    if (threads != threads_of_pool) end_pool();
+    if (pool == nullptr) pool = new Pool(threads - 1);
+    threads_of_pool = threads;
+    const int64_t pieces = 4LL * threads;
     Job job{n, (grains + pieces - 1) / pieces * grain, &body};
     pool->run(job);
     if (job.error) std::rethrow_exception(job.error);

@@ -1,10 +1,12 @@
 #include "reduce.h"
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <vector>
 
 #include "dispatch.h"
+#include "interrupt.h"
 #include "pool.h"
 
 namespace neuronsim {
@@ -108,6 +110,7 @@ public:
                     const int64_t tile = at / r_.tile, tile_end = (tile + 1) * r_.tile;
                     const int64_t limit = tile_end < depth_ ? tile_end : depth_;
                     const int n = static_cast<int>(limit - at < block ? limit - at : block);
+                    note_work(4 * n * (1 + static_cast<int64_t>(results.size())));
                     load_run(k_, shape_, chain, at, n, elements);
                     settle_operands(elements, n);
                     // Inside a tile longer than a block the fold goes on from the last prefix.
@@ -164,6 +167,7 @@ private:
                 const int lanes =
                     static_cast<int>(row_ - column < lanes_per_piece ? row_ - column : lanes_per_piece);
                 for (int64_t tile = 0; tile < tiles_; ++tile) {
+                    note_work(std::min(depth_, r_.tile) * lanes);
                     Tile* const into = tile == 0 ? total : acc;
                     fold_tile(first, tile, lanes, into, scratch);
                     if (r_.round_tiles) round_tile(*into, lanes, tile, first);
@@ -187,9 +191,15 @@ private:
         const std::unique_ptr<float[]> results(new float[checked_product({outputs_, tiles_})]);
         if (tiles_follow()) {
             const int64_t all = outputs_ * tiles_;
+            // At a time, in whole blocks of the kernel's chains.
+            const int64_t together = blocks(int64_t{1} << 18, r_.tile * 16) * 16;
             parallel_for(all, 1 + 65536 / r_.tile, [&](int64_t begin, int64_t end) {
-                fold_chains_(input_.data + begin * r_.tile * size_, r_.tile * size_, size_, r_.tile,
-                             static_cast<int>(end - begin), results.get() + begin);
+                for (int64_t at = begin; at < end; at += together) {
+                    const int64_t some = std::min(together, end - at);
+                    note_work(some * r_.tile);
+                    fold_chains_(input_.data + at * r_.tile * size_, r_.tile * size_, size_, r_.tile,
+                                 static_cast<int>(some), results.get() + at);
+                }
             });
         } else {
             fold_tiles(results.get());
@@ -205,6 +215,7 @@ private:
                      [&](int64_t begin, int64_t end) {
                          Tile acc;
                          for (int64_t piece = begin; piece < end; ++piece) {
+                             note_work(few_lanes * r_.tile);
                              const int64_t tile = piece % pieces * few_lanes;
                              const int64_t left = tiles_ - tile < few_lanes ? tiles_ - tile : few_lanes;
                              const int64_t whole = full - tile < left ? full - tile : left;
@@ -226,6 +237,7 @@ private:
             for (int64_t o = begin; o < end; ++o) {
                 const float* result = results + o * tiles_;
                 for (int64_t tile = 0; tile < tiles_; ++tile) {
+                    note_work(4);
                     Tile& into = tile == 0 ? total : scratch;
                     into.f32[0] = result[tile];
                     if (r_.round_tiles) round_tile(into, 1, tile, o);
@@ -257,6 +269,7 @@ private:
         k_.load[type_](data + walk.offset(), row_stride_, lanes, acc);
         settle_operands(*acc, lanes);
         for (int64_t i = 1; i < count; ++i) {
+            note_work(lanes);
             walk.advance();
             k_.load[type_](data + walk.offset(), row_stride_, lanes, scratch);
             settle_operands(*scratch, lanes);

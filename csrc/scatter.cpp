@@ -5,6 +5,7 @@
 
 #include "dispatch.h"
 #include "fpenv.h"
+#include "interrupt.h"
 
 namespace neuronsim {
 namespace {
@@ -94,12 +95,16 @@ void scatter(const TileProgram& computation, int64_t count, const int64_t* place
     const std::unique_ptr<Places> taken(new Places);
     const std::unique_ptr<Batch> batch(new Batch);
     taken->clear();
+    Notes notes;
+    const int64_t steps = 4 * static_cast<int64_t>(computation.step_count() + targets.size());
     const auto finish = [&] {
+        notes.add((1 + batch->n) * steps);
         if (batch->n > 0) apply(k, computation, *batch, updates, targets, tiles.get());
         batch->n = 0;
         taken->clear();
     };
     for (int64_t i = 0; i < count; ++i) {
+        notes.add(1);
         if (places[i] < 0) continue;
         if (batch->n == tile_elements) finish();
         if (!taken->take(places[i])) {

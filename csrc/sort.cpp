@@ -1,16 +1,19 @@
 #include "sort.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
 
 #include "dispatch.h"
+#include "interrupt.h"
 #include "pool.h"
 
 namespace neuronsim {
 namespace {
 
 constexpr int lanes = 64;  // merges that run side by side
+constexpr int64_t moved_at_once = 1 << 16;
 
 // One merge of [left, middle) and [middle, end) of a slice's order into `out`.
 struct Merge {
@@ -29,6 +32,7 @@ public:
     // `elements` are the comparator's inputs.
     void merge_all(std::vector<Merge>& merges, Tile* elements) const {
         const int n = static_cast<int>(merges.size());
+        const auto steps = static_cast<int64_t>(8 * operands_.size() + comparator_.step_count());
         std::vector<const void*> inputs;
         for (size_t i = 0; i < 2 * operands_.size(); ++i) inputs.push_back(&elements[i]);
         for (;;) {
@@ -43,6 +47,7 @@ public:
                 }
             }
             if (!any) break;
+            note_work(n * steps);
             const void* output;
             comparator_.run_tile(k_, inputs.data(), n, &output);
             const auto* takes_right = static_cast<const uint64_t*>(output);
@@ -52,12 +57,19 @@ public:
             }
         }
         for (Merge& m : merges) {
-            while (m.left < m.middle) *m.out++ = m.order[m.left++];
-            while (m.right < m.end) *m.out++ = m.order[m.right++];
+            append(m, m.left, m.middle);
+            append(m, m.right, m.end);
         }
     }
 
 private:
+    static void append(Merge& m, int64_t begin, int64_t end) {
+        for (int64_t at = begin, n = 0; at < end; at += n) {
+            n = std::min(end - at, moved_at_once);
+            note_work(n);
+            m.out = std::copy_n(m.order + at, n, m.out);
+        }
+    }
     void load(size_t operand, int64_t slice, int64_t at, Tile& element, int lane) const {
         const View& view = operands_[operand];
         const char* data = view.data + at * view.strides.back();
@@ -113,7 +125,11 @@ void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
             comparator.inputs()[2 * i + 1] != operands[i].dtype)
             throw std::invalid_argument("the comparator's types are not those of the arrays");
     const int64_t n = shape.back(), total = element_count(shape);
-    for (int64_t i = 0; i < total; ++i) order[i] = i % n;
+    Notes notes;
+    for (int64_t i = 0; i < total; ++i) {
+        notes.add(1);
+        order[i] = i % n;
+    }
     if (n < 2 || total == 0) return;
     const std::unique_ptr<int64_t[]> other(new int64_t[static_cast<size_t>(total)]);
     int64_t *from = order, *to = other.get();
@@ -137,24 +153,34 @@ void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
         to = from;
         from = merged;
     }
-    if (from != order) __builtin_memcpy(order, from, static_cast<size_t>(total) * sizeof(int64_t));
+    for (int64_t at = 0; from != order && at < total; at += moved_at_once) {
+        note_work(moved_at_once);
+        std::copy_n(from + at, std::min(moved_at_once, total - at), order + at);
+    }
 }
 
 void order_keys(DType dtype, const char* floats, int64_t n, char* keys) {
-    parallel_for(n, int64_t{1} << 16, [&](int64_t begin, int64_t end) {
-        const int64_t at = begin * storage_bytes(dtype);
-        const auto run = [&](auto word) {
-            keys_of<decltype(word)>(dtype, floats + at, end - begin, keys + at);
-        };
-        switch (storage_bytes(dtype)) {
-            case 1:
-                return run(int8_t{});
-            case 2:
-                return run(int16_t{});
-            case 4:
-                return run(int32_t{});
-            default:
-                return run(int64_t{});
+    const auto run = [&](auto word, int64_t first, int64_t count) {
+        const int64_t at = first * static_cast<int64_t>(sizeof word);
+        keys_of<decltype(word)>(dtype, floats + at, count, keys + at);
+    };
+    parallel_for(n, moved_at_once, [&](int64_t begin, int64_t end) {
+        for (int64_t at = begin; at < end; at += moved_at_once) {
+            const int64_t count = std::min(moved_at_once, end - at);
+            note_work(count);
+            switch (storage_bytes(dtype)) {
+                case 1:
+                    run(int8_t{}, at, count);
+                    break;
+                case 2:
+                    run(int16_t{}, at, count);
+                    break;
+                case 4:
+                    run(int32_t{}, at, count);
+                    break;
+                default:
+                    run(int64_t{}, at, count);
+            }
         }
     });
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dispatch.h"
+#include "interrupt.h"
 #include "pool.h"
 
 namespace neuronsim {
@@ -248,8 +249,10 @@ struct WindowRow {
         std::vector<int64_t> position(rank, 0);
         for (;;) {
             int64_t offset = 0;
+            note_work(8);
             if (outer_offset(position, offset)) {
                 for (int64_t p = 0; p < last.size; ++p) {
+                    note_work(n);
                     // Output j reads the element j * stride + shift.
                     const int64_t shift =
                         column * last.stride - last.padding_low + p * last.window_dilation;
@@ -398,6 +401,7 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
                 }
             };
             if (!walk.is_empty()) do {
+                    note_work(8 * n);
                     bool present[lanes];
                     for (int lane = 0; lane < n; ++lane) {
                         int64_t offset;
@@ -464,6 +468,7 @@ void fold_windows(const Windows& w, const TileProgram& computation, const std::v
             for (size_t i = 0; i < count; ++i)
                 k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
             if (!walk.is_empty()) do {
+                    note_work(8 * n * static_cast<int64_t>(computation.step_count() + count));
                     bool present[lanes];
                     for (size_t i = 0; i < count; ++i) {
                         const DType t = inputs[i].dtype;
@@ -517,6 +522,7 @@ void select_windows(const Windows& w, const TileProgram& select, const View& inp
             for (int lane = 0; lane < n; ++lane) places[first + lane] = -1;
             Walk walk(w, first, n);
             if (!walk.is_empty()) do {
+                    note_work(8 * n);
                     int64_t place[lanes];
                     for (int lane = 0; lane < n; ++lane) {
                         int64_t offset;

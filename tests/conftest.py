@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 
@@ -37,7 +38,9 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.fixture
 def restored_processor() -> Iterator[None]:
-    """The test chooses the instruction sets that it runs on, and perhaps the number of threads."""
+    """The test chooses the instruction sets that it runs on, and perhaps the number of threads and the
+    form of bfloat16 products.
+    """
     yield from restored()
 
 
@@ -54,6 +57,7 @@ def restored() -> Iterator[None]:
     yield
     processor.set_isa(before[0])
     processor.set_num_threads(before[1])
+    processor.set_bfloat16_products(os.environ.get("NEURONSIM_BF16_PRODUCTS") or "auto")
 
 
 def pytest_configure(config: pytest.Config) -> None:

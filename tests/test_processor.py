@@ -15,10 +15,10 @@ from neuronsim.errors import InvalidArgument
 REPORT = "from neuronsim import isa, num_threads; print(isa(), num_threads())"
 
 
-def in_a_new_process(**variables: str) -> subprocess.CompletedProcess[str]:
+def in_a_new_process(program: str = REPORT, **variables: str) -> subprocess.CompletedProcess[str]:
     plain = {k: v for k, v in os.environ.items() if not k.startswith("NEURONSIM_")}
     return subprocess.run(
-        [sys.executable, "-c", REPORT],
+        [sys.executable, "-c", program],
         env=plain | variables,
         capture_output=True,
         text=True,
@@ -97,6 +97,52 @@ def test_environment_with_a_wrong_isa() -> None:
     assert "InvalidArgument" in last
     assert "NEURONSIM_ISA" in last
     assert all(name in last for name in processor.available_isas())
+
+
+PRODUCTS = "import neuronsim as ns; print(ns.bfloat16_products(), ns.bfloat16_products(4))"
+FORMS = ["fma", *(["pairs"] if _core.pairs_are_proved() else [])]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_environment_chooses_the_form_of_bfloat16_products(form: str) -> None:
+    few = "pairs" if _core.pairs_are_proved() else "fma"
+    done = in_a_new_process(PRODUCTS, NEURONSIM_BF16_PRODUCTS=form)
+    assert done.stdout.split() == [form, few]
+
+
+@pytest.mark.parametrize("value", ["", "auto"])
+def test_a_timing_chooses_the_form_of_bfloat16_products(value: str) -> None:
+    """In many processes beside each other the same: another program only lengthens a round."""
+    found = {in_a_new_process(PRODUCTS, NEURONSIM_BF16_PRODUCTS=value).stdout for _ in range(5)}
+    assert len(found) == 1
+    assert found.pop().split()[0] in FORMS
+
+
+def test_environment_with_a_wrong_form_of_products() -> None:
+    done = in_a_new_process(PRODUCTS, NEURONSIM_BF16_PRODUCTS="both")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert "InvalidArgument" in last
+    assert "NEURONSIM_BF16_PRODUCTS" in last
+    assert "auto, pairs, fma" in last
+
+
+def test_set_bfloat16_products(restored_processor: None) -> None:
+    for form in FORMS:
+        processor.set_isa(processor.available_isas()[-1])
+        processor.set_bfloat16_products(form)
+        assert processor.bfloat16_products() == form
+    processor.set_isa(processor.available_isas()[0])
+    assert processor.bfloat16_products() == processor.bfloat16_products(1) == "fma"
+    for wrong in ("vdpbf16ps", "", None, 1):
+        with pytest.raises(InvalidArgument, match="auto, pairs, fma"):
+            processor.set_bfloat16_products(wrong)  # type: ignore[arg-type]
+
+
+def test_pairs_are_refused_where_they_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_core, "pairs_are_proved", lambda: False)
+    with pytest.raises(InvalidArgument, match="take fma or auto"):
+        processor.set_bfloat16_products("pairs")
 
 
 def test_threads_that_do_not_start_are_done_without() -> None:

@@ -81,7 +81,15 @@ from neuronsim.dtypes import (
 from neuronsim.dtypes import boolean as bool  # noqa: A004
 from neuronsim.errors import AbsentName, NeuronSimError
 from neuronsim.ops import WindowDimension
-from neuronsim.processor import available_isas, isa, num_threads, set_isa, set_num_threads
+from neuronsim.processor import (
+    available_isas,
+    bfloat16_products,
+    isa,
+    num_threads,
+    set_bfloat16_products,
+    set_isa,
+    set_num_threads,
+)
 from neuronsim.profiles import Profile, current_profile, seed_rounding, use_profile
 
 __version__ = "0.1.0"
@@ -134,11 +142,28 @@ __all__ = [
     *("random", "testing"),
     "__array_api_version__",
     *("Array", "DType", "Device", "NeuronSimError", "Profile", "WindowDimension", "available_isas"),
-    *("bfloat16", "complex64", "complex128", "current_profile", "default_dtype", "float8_e3m4"),
+    *(
+        "bfloat16",
+        "bfloat16_products",
+        "complex64",
+        "complex128",
+        "current_profile",
+        "default_dtype",
+        "float8_e3m4",
+    ),
     *("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64", "int8"),
     *("bool", "int16", "int32", "int64", "isa", "fft", "linalg", "nn", "num_threads"),
     "seed_rounding",
-    *("set_default_dtype", "set_isa", "set_num_threads", "tfloat32", "uint8", "uint16", "uint32"),
+    *(
+        "set_bfloat16_products",
+        "set_default_dtype",
+        "set_isa",
+        "set_num_threads",
+        "tfloat32",
+        "uint8",
+        "uint16",
+        "uint32",
+    ),
     *("uint64", "use_profile", "e", "euler_gamma", "inf", "nan", "ndarray", "newaxis", "pi"),
     *("bool_", "byte", "cdouble", "complexfloating", "csingle", "double", "floating", "generic"),
     *("half", "inexact", "int_", "intc", "integer", "intp", "long", "longlong", "number", "short"),

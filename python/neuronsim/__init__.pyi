@@ -149,7 +149,8 @@ from neuronsim.errors import NeuronSimError as NeuronSimError
 from neuronsim.hlo.conformance import Finding as Finding
 from neuronsim.ops.rows import WindowDimension as WindowDimension
 from neuronsim.processor import (
-    available_isas as available_isas, isa as isa, num_threads as num_threads, set_isa as set_isa,
+    available_isas as available_isas, bfloat16_products as bfloat16_products, isa as isa,
+    num_threads as num_threads, set_bfloat16_products as set_bfloat16_products, set_isa as set_isa,
     set_num_threads as set_num_threads,
 )
 from neuronsim.profiles import (

@@ -1,7 +1,8 @@
-"""The instruction set, the number of threads and the floating-point environment: none of them changes a
-bit (rule D1).
+"""The instruction set, the form of bfloat16 products, the number of threads and the floating-point
+environment: none of them changes a bit (rules D1 and M2).
 
-The environment variables NEURONSIM_ISA and NEURONSIM_NUM_THREADS set both at import.
+The environment variables NEURONSIM_ISA, NEURONSIM_BF16_PRODUCTS and NEURONSIM_NUM_THREADS set them at
+import.
 
 >>> isa() in available_isas()
 True
@@ -21,11 +22,13 @@ from neuronsim.errors import InvalidArgument
 _Door = TypeVar("_Door", bound=Callable[..., Any])
 
 MAX_THREADS = 1024
+BFLOAT16_PRODUCTS = ("auto", "pairs", "fma")
+_MANY_ROWS = 1 << 20
 _environment_error: InvalidArgument | None = None
 
 
 def check_environment() -> None:
-    """Raises InvalidArgument if NEURONSIM_ISA or NEURONSIM_NUM_THREADS was wrong at import.
+    """Raises InvalidArgument if an environment variable of this module was wrong at import.
 
     The first use reports it, not the import, so that a program can say it in its own way.
     """
@@ -52,6 +55,33 @@ def set_isa(name: str) -> None:
             + ", ".join(available_isas())
         )
     _core.select_isa(name)
+
+
+def bfloat16_products(rows: int = _MANY_ROWS) -> str:
+    """How products of bfloat16 and float8 with so many rows are computed: "pairs" by VDPBF16PS, "fma"
+    in float32. The bits are the same; which is quicker differs between processors, and unless it is set
+    a timing of some 40 microseconds finds it at the first product. Few rows are always multiplied in
+    pairs where there is that instruction, since they wait for memory.
+    """
+    check_environment()
+    return "pairs" if _core.multiplies_pairs(rows) else "fma"
+
+
+def set_bfloat16_products(form: str) -> None:
+    """Compute products of bfloat16 in "pairs", by "fma", or, with "auto", as is quicker here; raises
+    InvalidArgument for others, and for pairs on a processor without VDPBF16PS.
+    """
+    if form not in BFLOAT16_PRODUCTS:
+        raise InvalidArgument(
+            "the form of bfloat16 products (NEURONSIM_BF16_PRODUCTS, set_bfloat16_products) is one of "
+            f"{', '.join(BFLOAT16_PRODUCTS)}, not {form!r}"
+        )
+    if form == "pairs" and not _core.pairs_are_proved():
+        raise InvalidArgument(
+            "bfloat16 products in pairs (NEURONSIM_BF16_PRODUCTS, set_bfloat16_products) need the "
+            "instruction VDPBF16PS, which this processor does not have: take fma or auto"
+        )
+    _core.select_bfloat16_products(form)
 
 
 def num_threads() -> int:
@@ -115,6 +145,9 @@ def _from_environment() -> None:
     name = os.environ.get("NEURONSIM_ISA")
     if name:
         set_isa(name)
+    form = os.environ.get("NEURONSIM_BF16_PRODUCTS")
+    if form:
+        set_bfloat16_products(form)
     threads = os.environ.get("NEURONSIM_NUM_THREADS")
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     default = min(usable or 1, MAX_THREADS)

@@ -98,7 +98,7 @@ def test_the_cast_rounds_the_operands_and_not_the_result(shape: tuple[int, ...])
     ],
 )
 def test_the_peak_is_that_of_the_instruction_that_fits(dtype: str, pairs: bool) -> None:
-    assert make_case("matmul", (2, 3, 4), dtype).multiplies_bfloat16_pairs == pairs
+    assert make_case("matmul", (2, 3, 4), dtype).multiplies_bfloat16 == pairs
     if dtype == "int8":
         return
     found = measure("matmul", (2, 3, 4), dtype, repeats=1)
@@ -108,7 +108,7 @@ def test_the_peak_is_that_of_the_instruction_that_fits(dtype: str, pairs: bool) 
 
 
 def test_adding_bfloat16_is_no_product_of_pairs() -> None:
-    assert not make_case("add", (4,), "bfloat16").multiplies_bfloat16_pairs
+    assert not make_case("add", (4,), "bfloat16").multiplies_bfloat16
 
 
 @pytest.mark.parametrize(("shape", "layer"), LAYERS)

@@ -21,7 +21,8 @@ from neuronsim.reference.formats import FORMATS
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 ROOT = Path(__file__).parents[2]
 SOURCES = ["kernels", "accurate", "axes", "convolution", "dispatch", "dot", "epilogue", "exact_sum"]
-SOURCES += ["function_table", "observe", "packer", "pool", "program", "reduce", "rounding", "view"]
+SOURCES += ["function_table", "interrupt", "observe", "packer", "pool", "program", "reduce", "rounding"]
+SOURCES += ["view"]
 FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]
 FLAGS += ["-fno-math-errno", "-fno-trapping-math", "-fno-tree-pre", "-static", "-pthread"]
 FLAGS += ["-DNEURONSIM_ISA_NAMESPACE=native", '-DNEURONSIM_ISA_NAME="aarch64"']

@@ -229,6 +229,75 @@ def test_every_isa_and_thread_count_D1_gives_the_same_bits(
         assert [label for label in first if found[label] != first[label]] == [], where
 
 
+# ---- the form of bfloat16 products ---------------------------------------------------------------
+
+needs_pairs = pytest.mark.skipif(
+    not _core.pairs_are_proved(), reason="this processor does not have VDPBF16PS"
+)
+
+
+def products_of_narrow_types(
+    evaluate: Evaluate, random_words: RandomWords
+) -> Iterator[tuple[str, Words]]:
+    """Dots of few and of many rows, narrow, turned round and in batches; every kind of convolution."""
+    rng = np.random.default_rng(46)
+    for type_name in ("bfloat16", "float8_e5m2", "float8_e4m3", "float8_e3m4"):
+        for mode in ("near", "special", "any"):
+            for rows, depth, columns in ((1, 301, 70), (4, 300, 70), (40, 301, 70), (300, 257, 3)):
+                label = f"{type_name} {mode} {rows} x {depth} x {columns}"
+                x, y = (
+                    random_words(rng, type_name, s, mode) for s in ((rows, depth), (depth, columns))
+                )
+                sides = (type_name, x), (type_name, y)
+                yield f"dot {label}", evaluate("dot", *sides, dot_dimensions=PLAIN)
+                wide = {"dot_dimensions": PLAIN, "dtype": dtypes.float32}
+                yield f"dot to float32 {label}", evaluate("dot", *sides, **wide)
+                turned = ops.DotDimensions((0,), (0,))
+                sides = (type_name, x.T.copy()), (type_name, y)
+                yield f"turned dot {label}", evaluate("dot", *sides, dot_dimensions=turned)
+            several = random_words(rng, type_name, (6, 20, 32), mode)
+            batches = ops.DotDimensions((2,), (2,), (0,), (0,))
+            sides = (type_name, several), (type_name, several)
+            yield f"batches {type_name} {mode}", evaluate("dot", *sides, dot_dimensions=batches)
+        for label in CONVOLUTIONS:
+            x, w, attributes = convolution_of(random_words, type_name, label)
+            found = evaluate("convolution", (type_name, x), (type_name, w), **attributes)
+            yield f"convolution {label} {type_name}", found
+        # One that reaches too far for an image: its windows are copied.
+        x = random_words(rng, type_name, (1, 2_000_003, 2), "near")
+        w = random_words(rng, type_name, (2, 2, 5), "near")
+        far = {
+            "window": (ops.WindowDimension(2, 1, window_dilation=2_000_000),),
+            "dimension_numbers": ops.ConvolutionDimensions(0, 2, (1,), 1, 2, (0,), 0, 2, (1,)),
+            "feature_group_count": 1,
+            "batch_group_count": 1,
+        }
+        found = evaluate("convolution", (type_name, x), (type_name, w), **far)
+        yield f"convolution of far {type_name}", found
+        yield from sums_of_products(evaluate, random_words, type_name)
+
+
+@needs_pairs
+@pytest.mark.isa_independent
+def test_products_M2_have_the_same_bits_in_pairs_and_by_fma(
+    evaluate: Evaluate, random_words: RandomWords, restored_processor: None
+) -> None:
+    processor.set_isa("x86-64-v4-bf16")
+    digests: dict[str, dict[str, str]] = {}
+    for form, count in itertools.product(("pairs", "fma"), (1, 2)):
+        processor.set_bfloat16_products(form)
+        processor.set_num_threads(count)
+        assert processor.bfloat16_products() == form
+        digests[f"{form} {count}"] = {
+            label: hashlib.sha256(words.tobytes()).hexdigest()
+            for label, words in products_of_narrow_types(evaluate, random_words)
+        }
+    first = digests["pairs 1"]
+    assert len(first) > 100
+    for where, found in digests.items():
+        assert [label for label in first if found[label] != first[label]] == [], where
+
+
 # ---- the floating-point environment ------------------------------------------------------------
 
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="MXCSR is a register of x86-64")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -119,12 +120,14 @@ def fused(product: Product) -> set[str]:
 
 
 def processors() -> Iterator[str]:
-    """Every instruction set with 1 and 2 threads."""
+    """Every instruction set with 1 and 2 threads, and both forms of bfloat16 products."""
     for isa in processor.available_isas():
         processor.set_isa(isa)
-        for count in (1, 2):
+        forms = ("pairs", "fma") if isa.endswith("bf16") and _core.pairs_are_proved() else ("auto",)
+        for count, form in itertools.product((1, 2), forms):
             processor.set_num_threads(count)
-            yield f"{isa}, {count} threads"
+            processor.set_bfloat16_products(form)
+            yield f"{isa}, {count} threads, {form}"
 
 
 def check_everywhere(
@@ -811,6 +814,25 @@ def test_a_convolution_without_features_has_an_epilogue(
     check_everywhere(module_of(*body), [{"epilogue"}])
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize("features", [2, 3])
+def test_packed_columns_of_a_convolution_that_reaches_far(
+    module_of: ModuleOf, restored_processor: None, dtype: DType, features: int
+) -> None:
+    """Its windows are copied one by one: an image of them would be larger than 6 MiB."""
+    far = 2_000_000
+    numbers = ConvolutionDimensions(0, 2, (1,), 1, 2, (0,), 0, 2, (1,))
+    attributes = {"dimension_numbers": numbers, "feature_group_count": 1, "batch_group_count": 1}
+    window = (WindowDimension(2, window_dilation=far),)
+    body = [
+        param("x", 1, far + 3, features, dtype=dtype),
+        const("w", near_bits(np.random.default_rng(4), dtype, (2, features, 5))),
+        inst("c", "convolution", (1, 3, 5), "x", "w", window=window, **attributes),
+        inst("n", "negate", (1, 3, 5), "c"),
+    ]
+    check_everywhere(module_of(*body), [{"packed", "epilogue"}])
+
+
 @pytest.mark.parametrize(("batch", "size", "groups"), [(3, 30, 1), (1, 45, 1), (1, 45, 900)])
 def test_terms_of_a_convolution_that_is_padded_in_pieces(
     module_of: ModuleOf, restored_processor: None, batch: int, size: int, groups: int
@@ -926,7 +948,7 @@ def test_control_a_dropped_part_shows(module_of: ModuleOf, part: str) -> None:
     found = run_program(program, inputs)
     assert words(found) == words(one_at_a_time(module, inputs, Profile()))
     without = changed(program, **{part: None})
-    holds_pairs = _core.isa().endswith("bf16") and _core.pairs_are_proved()
+    holds_pairs = processor.bfloat16_products(35) == "pairs"
     if part == "lhs" and holds_pairs:  # packed for the operand's type, and the weights are not kept
         with pytest.raises(RuntimeError, match="packed columns do not fit"):
             run_program(without, inputs)
@@ -950,7 +972,7 @@ def test_control_packed_columns_are_read_on_their_processor_only(
         (product,) = products(program)
         wrong = near_bits(np.random.default_rng(8), BF16, (130, 45))
         packed = ops.pack_columns(
-            product.op, wrong.dtype, wrong, product.attributes, ops.Setting(Profile())
+            product.op, wrong.dtype, wrong, product.attributes, ops.Setting(Profile()), product.result
         )
         program = changed(program, packed=packed)
         for other in isas:

@@ -51,7 +51,15 @@ class Case:
         )
 
     @property
-    def multiplies_bfloat16_pairs(self) -> bool:
+    def product_rows(self) -> int:
+        """How many rows the core's product has; a narrow one it turns round."""
+        if self.op != "matmul":
+            return self.elements // int(self.operands[1].shape[0])
+        rows, columns = self.shape[-3], self.shape[-1]
+        return min(rows, columns) if columns <= 8 else rows
+
+    @property
+    def multiplies_bfloat16(self) -> bool:
         """Whether the product's operands are bfloat16 values, which VDPBF16PS multiplies in pairs."""
         packed = self.cast or self.dtype
         fits = packed is dtypes.bfloat16 or (packed.bits == 8 and packed.exponent_bits > 0)

@@ -30,9 +30,9 @@ class Measurement:
 
     The machine's limits: `copy_seconds` is NumPy's copy of as many bytes on one thread, `fma_seconds`
     the time of as many operations in independent multiply-adds of this instruction set, shared by the
-    threads, `pairs_seconds` the same in VDPBF16PS, for a product of bfloat16 values where there is that
-    instruction. With `touched` every result goes to memory that was written before, else to fresh
-    memory. `ratio` is peer time over our time: above 1 neuronsim is faster.
+    threads, `pairs_seconds` the same in VDPBF16PS, for a product of bfloat16 values that runs in pairs;
+    `bfloat16_products` says which form ran. With `touched` every result goes to memory that was written
+    before, else to fresh memory. `ratio` is peer time over our time: above 1 neuronsim is faster.
     """
 
     op: str
@@ -53,6 +53,7 @@ class Measurement:
     pairs_seconds: float | None = None
     peer_detail: str = ""
     layer: str | None = None
+    bfloat16_products: str | None = None
 
     @property
     def ns_per_element(self) -> float:
@@ -135,7 +136,8 @@ def measure(
         other = block.copy()
         copy = (lambda: np.copyto(other, block)) if touched else block.copy
         fma_flops = _core.run_fma_chains(_CHAIN_STEPS)
-        pair_flops = _core.run_pair_chains(_CHAIN_STEPS) if case.multiplies_bfloat16_pairs else 0
+        products = processor.bfloat16_products(case.product_rows) if case.multiplies_bfloat16 else None
+        pair_flops = _core.run_pair_chains(_CHAIN_STEPS) if products == "pairs" else 0
         timers = [
             timer(case.run_touched if touched else case.run),
             timer(copy),
@@ -167,6 +169,7 @@ def measure(
             bytes=case.bytes,
             flops=case.flops,
             layer=None if case.layer is None else str(case.layer),
+            bfloat16_products=products,
         )
 
 

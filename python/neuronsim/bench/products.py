@@ -109,7 +109,8 @@ def _convolution_run(x: Array, w: Array, layer: Layer, cast: DType | None) -> Ca
     weights = w if cast is None else convert(w, cast)
     op, setting = ops.by_name("convolution"), ops.Setting(current_profile())
     result = op.infer_array((x.bits.type, weights.bits.type), attributes)
-    fusion = ops.Fusion(packed=ops.pack_columns(op, cast or x.dtype, weights.bits, attributes, setting))
+    lhs = cast or x.dtype
+    fusion = ops.Fusion(packed=ops.pack_columns(op, lhs, weights.bits, attributes, setting, result))
     operands = (x.bits, weights.bits)
     return lambda: Array(ops.evaluate_product(op, operands, attributes, setting, result, fusion))
 

@@ -34,7 +34,7 @@ def print_measurements(measurements: Sequence[Measurement], console: Console) ->
         ratio = "" if m.ratio is None else f"{m.ratio:.2f}"
         table.add_row(
             f"{m.op} {m.dtype} {shape}" + f" {m.layer}" * bool(m.layer) + " touched" * m.touched,
-            m.isa,
+            f"{m.isa}, {m.bfloat16_products}" if m.bfloat16_products else m.isa,
             str(m.threads),
             f"{m.ns_per_element:.3f}",
             f"{m.gb_per_s:.1f}",

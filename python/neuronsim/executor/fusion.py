@@ -78,7 +78,8 @@ def _with_packed(
         return s
     lhs = known[s.operands[0]].dtype if fusion.lhs is None else fusion.lhs[1]
     setting = ops.Setting(profile)
-    packed = ops.pack_columns(s.action.op, lhs, rhs, s.action.attributes, setting)
+    p = s.action
+    packed = ops.pack_columns(p.op, lhs, rhs, p.attributes, setting, p.result)
     return replace(s, action=replace(s.action, fusion=replace(fusion, packed=packed)))
 
 

@@ -420,10 +420,10 @@ def _memory_for(op: Op, operands: Sequence[Bits], result: ArrayType) -> Iterator
 
 
 def pack_columns(
-    op: Op, lhs: DType, rhs: Bits, attributes: Attributes, setting: Setting
+    op: Op, lhs: DType, rhs: Bits, attributes: Attributes, setting: Setting, result: ArrayType
 ) -> _core.PackedColumns | None:
-    """A constant right operand packed for many products with left operands of the type `lhs`; None
-    where the core would not use it.
+    """A constant right operand packed for many products with left operands of the type `lhs` that give
+    `result`; None where the core would not use it.
     """
     if dot_kind(lhs) != "float" or dot_kind(rhs.dtype) != "float":
         return None
@@ -457,6 +457,7 @@ def pack_columns(
         accumulate_dtype=accumulate_code,
         tile=tile,
         numerics=numerics(setting.profile),
+        rows=math.prod(result.dims) // max(math.prod(data.shape[: sum(counts)]), 1),
     )
 
 

@@ -1,0 +1,361 @@
+"""A long kernel hears signals: Ctrl-C ends it, every other handler runs as it does between calls."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import neuronsim as ns
+from neuronsim import _core, dtypes, ops, processor
+from neuronsim.profiles import Profile
+
+OPS = {name: i for i, (name, _, _) in enumerate(_core.OPS)}
+F32, BF16, I32 = (dtypes.DTYPES[n].code for n in ("float32", "bfloat16", "int32"))
+DELAY = 0.2  # until the signal comes
+SLACK = 2.0  # after that, on a machine that does other things; docs/validation.md has measured times
+PLAIN = ops.DotDimensions((1,), (0,))
+Run = Callable[[], Any]
+
+
+class Ended(BaseException):
+    """What a user's handler may raise."""
+
+
+def apply(name: str, operands: tuple[ops.Bits, ...], profile: Profile, **attributes: Any) -> ops.Bits:
+    return ops.evaluate(ops.by_name(name), operands, attributes, ops.Setting(profile))
+
+
+def wide(type_name: str, *shape: int, value: float = 1.0) -> ops.Bits:
+    """An array of any size that takes one element's memory."""
+    t = dtypes.DTYPES[type_name]
+    one = ops.apply("convert", (ops.Bits(np.array(value, np.float32), dtypes.float32),), dtype=t)
+    return ops.Bits(np.broadcast_to(one.data, shape), t)
+
+
+def chain(op: int, type_code: int, count: int, arity: int, value: float = 1.0, **fields: Any) -> Run:
+    """One step after another on a large array."""
+    steps = [(op, type_code, [n] * arity) for n in range(count)]
+    program = _core.TileProgram([type_code], steps, [count], ops.numerics(Profile(**fields)))
+    storage = np.float32 if type_code == F32 else np.uint16 if type_code == BF16 else np.int32
+    n = 1 << 25
+    ids = list(range(count)) if program.draws() else []
+    x = np.full(n, value, storage)
+    return lambda: program.run([x], [np.empty(n, storage)], 1, ids)
+
+
+def converts() -> Run:
+    steps = [(_core.CONVERT, I32 if n % 2 else BF16, [n]) for n in range(200)]
+    program = _core.TileProgram([F32], steps, [200], ops.numerics(Profile()))
+    n = 1 << 25
+    return lambda: program.run([np.ones(n, np.float32)], [np.empty(n, np.int32)])
+
+
+def dot(a: str, b: str, rows: int, depth: int, columns: int, **fields: Any) -> Run:
+    profile = Profile(**{k: v for k, v in fields.items() if k != "dtype"})
+    x, y = wide(a, rows, depth), wide(b, depth, columns)
+    dtype = dtypes.DTYPES[fields.get("dtype", a)]
+    return lambda: apply("dot", (x, y), profile, dot_dimensions=PLAIN, dtype=dtype)
+
+
+def convolve(
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    padding: int,
+    groups: int = 1,
+    last: bool = False,
+    **fields: Any,
+) -> Run:
+    rank = len(x) - 2
+    spatial = tuple(range(1, rank + 1)) if last else tuple(range(2, rank + 2))
+    of_x = (0, rank + 1 if last else 1, spatial)
+    inner = tuple(range(2, rank + 2))
+    attributes = {
+        "window": tuple(ops.WindowDimension(n, 1, (padding, padding)) for n in w[2:]),
+        "dimension_numbers": ops.ConvolutionDimensions(*of_x, 1, 0, inner, *of_x),
+        "feature_group_count": groups,
+        "batch_group_count": 1,
+        "dtype": dtypes.float32,
+    }
+    operands = wide("float32", *x), wide("float32", *w)
+    profile = Profile(**fields)
+    return lambda: apply("convolution", operands, profile, **attributes)
+
+
+def reduction(
+    dtype: str, reducer: str, shape: tuple[int, ...], axes: tuple[int, ...], **fields: Any
+) -> Run:
+    x, initial, profile = wide(dtype, *shape), wide(dtype), Profile(**fields)
+    return lambda: apply("reduce", (x, initial), profile, dimensions=axes, reducer=reducer)
+
+
+def cumulative(**fields: Any) -> Run:
+    x, initial, profile = wide("float32", 1 << 26), wide("float32"), Profile(**fields)
+    return lambda: apply("cumulative", (x, initial), profile, axis=0, reducer="add")
+
+
+def windows(*sizes: int, dilation: int = 1) -> Run:
+    window = tuple(ops.WindowDimension(n, 1, base_dilation=dilation) for n in sizes)
+    x, initial = wide("float32", 50_000, 3000), wide("float32")
+    return lambda: apply("reduce_window", (x, initial), Profile(), window=window, reducer="add")
+
+
+def general_windows() -> Run:
+    """The general reduce-window of 50,000 x 100,000 elements."""
+    rows = [(n, 1, 0, 1, 1) for n in (1, 100_000)]
+    program = _core.TileProgram([F32, F32], [(OPS["add"], F32, [0, 1])], [2], ops.numerics(Profile()))
+    x, out = wide("float32", 50_000, 100_000).data, np.empty((50_000, 1), np.float32)
+    return lambda: _core.fold_windows(program, rows, [x], [np.zeros((), np.float32)], [out])
+
+
+def select_windows() -> Run:
+    steps = [(OPS["greater_equal"], dtypes.boolean.code, [0, 1])]
+    program = _core.TileProgram([F32, F32], steps, [2], ops.numerics(Profile()))
+    x, places = wide("float32", 50_000, 100_000).data, np.empty((50_000, 1), np.int64)
+    rows = [(n, 1, 0, 1, 1) for n in (1, 100_000)]
+    return lambda: _core.select_windows(program, rows, x, places)
+
+
+def scatter() -> Run:
+    n = 1 << 25
+    program = _core.TileProgram([F32, F32], [(OPS["add"], F32, [0, 1])], [2], ops.numerics(Profile()))
+    places, updates = np.zeros(n, np.int64), np.ones(n, np.float32)
+    return lambda: _core.scatter(program, places, [updates], [np.zeros(1, np.float32)])
+
+
+def sort() -> Run:
+    steps = [(OPS["less"], dtypes.boolean.code, [0, 1])]
+    program = _core.TileProgram([F32, F32], steps, [2], ops.numerics(Profile()))
+    x = np.random.default_rng(0).standard_normal(1 << 23, np.float32)
+    return lambda: _core.sort(program, [x])
+
+
+def composite(name: str) -> Run:
+    x, out = wide("float32", 1 << 21, 8192).data, np.empty(1 << 21, np.float32)
+    return lambda: _core.compose(name, F32, 128, x, 1, out)
+
+
+def keys() -> Run:
+    x = np.zeros(1 << 29, np.uint8)
+    return lambda: [_core.order_keys(x, dtypes.float8_e5m2.code) for _ in range(20)]
+
+
+def on_isa(name: str, run: Callable[[], Run]) -> Callable[[], Run]:
+    def made() -> Run:
+        processor.set_isa(name)
+        return run()
+
+    return made
+
+
+NARROWEST = processor.available_isas()[0]
+KERNELS: dict[str, Callable[[], Run]] = {
+    "elementwise": lambda: chain(OPS["add"], F32, 900, 2),
+    "elementwise of integers": lambda: chain(OPS["multiply"], I32, 400, 2),
+    "elementwise, flushed": lambda: chain(OPS["add"], F32, 200, 2, subnormals="flush"),
+    "function": lambda: chain(OPS["tanh"], F32, 100, 1),
+    "function by table": lambda: chain(OPS["exp"], BF16, 100, 1),
+    "accurate step": lambda: chain(OPS["gelu_dx"], F32, 1, 1, value=-0.7517916),
+    "power": lambda: chain(OPS["power"], F32, 10, 2),
+    "atan2": lambda: chain(OPS["atan2"], F32, 10, 2),
+    "conversions": converts,
+    "stochastic rounding": lambda: chain(OPS["add"], BF16, 20, 2, rounding="stochastic"),
+    "dot": lambda: dot("float32", "float32", 8192, 65536, 8192),
+    "dot of bfloat16": lambda: dot("bfloat16", "bfloat16", 8192, 65536, 8192),
+    "dot of one row": lambda: dot("float32", "float32", 1, 1 << 22, 8192),
+    "dot of few columns": lambda: dot("float32", "float32", 1 << 21, 1 << 14, 2),
+    "dot, exact": lambda: dot("float32", "float32", 512, 65536, 512, accumulate="exact"),
+    "dot, sequential": lambda: dot("float32", "float32", 8192, 65536, 8192, accumulate="sequential"),
+    "dot, pairs": lambda: dot("float32", "float32", 2048, 65536, 2048, accumulate="pairs"),
+    "dot, products rounded": lambda: dot(
+        "bfloat16", "bfloat16", 1024, 65536, 512, accumulate="product_bf16"
+    ),
+    "dot, flushed": lambda: dot("float32", "float32", 2048, 65536, 2048, subnormals="flush"),
+    "dot, stochastic": lambda: dot("bfloat16", "bfloat16", 30000, 8, 30000, rounding="stochastic"),
+    "dot of integers": lambda: dot("int32", "int32", 2048, 4096, 2048),
+    "dot of bools": lambda: dot("bool", "bool", 2048, 4096, 2048),
+    "dot, narrowest": on_isa(NARROWEST, lambda: dot("float32", "float32", 2048, 65536, 2048)),
+    "convolution": lambda: convolve((64, 256, 100, 100), (256, 256, 3, 3), 1),
+    "convolution in place": lambda: convolve((64, 100, 100, 2048), (512, 2048, 1, 1), 0, last=True),
+    "convolution, exact": lambda: convolve((8, 64, 64, 64), (64, 64, 3, 3), 1, accumulate="exact"),
+    "convolution by planes": lambda: convolve((16, 64, 400, 400), (64, 1, 41, 41), 20, 64),
+    "convolution by channels": lambda: convolve((16, 200, 200, 64), (64, 1, 41, 41), 20, 64, last=True),
+    "convolution of a large window": lambda: convolve(
+        (4, 500, 500, 64), (64, 1, 400, 400), 9, 64, last=True
+    ),
+    "convolution, windows copied": lambda: convolve((8, 64, 300_000), (8, 64, 30_000), 0),
+    "reduce": lambda: reduction("float32", "add", (1 << 36,), (0,)),
+    "reduce of rows": lambda: reduction("float32", "add", (1 << 20, 1 << 15), (1,)),
+    "reduce of columns": lambda: reduction("bfloat16", "maximum", (1 << 20, 1 << 15), (0,)),
+    "reduce, sequential": lambda: reduction(
+        "float32", "add", (1 << 36,), (0,), accumulate="sequential"
+    ),
+    "reduce, flushed": lambda: reduction("float32", "add", (1 << 32,), (0,), subnormals="flush"),
+    "reduce of integers": lambda: reduction("int32", "add", (1 << 20, 1 << 14), (1,)),
+    "reduce, bits": lambda: reduction("int8", "bitwise_or", (1 << 34,), (0,)),
+    "cumulative": lambda: cumulative(subnormals="flush"),
+    "reduce-window": lambda: windows(1, 500),
+    "reduce-window with holes": lambda: windows(40, 40, dilation=2),
+    "reduce-window, general": general_windows,
+    "select of windows": select_windows,
+    "scatter": scatter,
+    "sort": sort,
+    "softmax": lambda: composite("logsumexp"),
+    "norm": lambda: composite("var"),
+    "keys": keys,
+    "random words": lambda: lambda: _core.random_words(1, 2, 0, 1 << 28),
+}
+
+
+@pytest.fixture(autouse=True)
+def _restored(restored_processor: None) -> None:
+    """Some kernels choose an instruction set."""
+
+
+@contextmanager
+def alarm(handler: Callable[..., Any], delay: float = DELAY) -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, delay)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def end(*arguments: Any) -> None:
+    raise Ended
+
+
+def works() -> None:
+    """Small kernels give what they should."""
+    x = ns.asarray(np.arange(200, dtype=np.float32).reshape(10, 20))
+    assert np.array_equal((x @ x.T).astype(ns.float64), np.asarray(x) @ np.asarray(x).T)
+    assert float(ns.sum(x)) == 19900
+    assert np.array_equal(np.asarray(x * 2 + 1), np.arange(200).reshape(10, 20) * 2 + 1)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_signal_ends_a_kernel(
+    name: str, threads: int, record_property: Callable[[str, object], None]
+) -> None:
+    run = KERNELS[name]()
+    begin = time.monotonic()
+    with alarm(end), pytest.raises(Ended):
+        run()
+    late = time.monotonic() - begin - DELAY
+    record_property("late", late)
+    print(f"{name}, {threads} threads: {late:.3f} s after the signal")
+    assert late < SLACK
+    works()
+
+
+def test_interrupted_kernels_leave_no_memory() -> None:
+    x = ns.ones(1 << 20)
+
+    def resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+
+    def without_end() -> None:
+        while True:
+            ns.power(x, x)
+
+    def once() -> None:
+        with alarm(end, 0.03), pytest.raises(Ended):
+            without_end()
+
+    for _ in range(3):
+        once()
+    before = resident()
+    for _ in range(20):
+        once()
+    assert resident() - before < 16 << 20
+
+
+def test_handler_that_returns_changes_nothing(threads: int) -> None:
+    """And so does one that computes: the kernel that waits has memory of its own."""
+    rng = np.random.default_rng(3)
+    a, b = (ns.asarray(rng.standard_normal((1500, 1500), np.float32)) for _ in range(2))
+    x = ns.asarray(rng.standard_normal(1 << 20, np.float32))
+
+    def compute() -> list[bytes]:
+        y = a @ b
+        found = [y, ns.nn.softmax(y), ns.power(ns.abs(x), x), ns.sum(y, axis=0), ns.cumsum(x)]
+        image = ns.reshape(x[: 1 << 16], (1, 16, 64, 64))
+        found.append(ns.nn.conv(image, ns.ones((16, 16, 3, 3)), padding=1))
+        return [v.tobytes() for v in found]
+
+    expected = compute()
+    calls: list[int] = []
+
+    def handler(*arguments: Any) -> None:
+        calls.append(1)
+        small = ns.asarray(rng.standard_normal((70, 300), np.float32))
+        ns.nn.softmax(small @ small.T)
+        ns.power(ns.abs(small), small)
+        ns.sum(small, axis=0)
+        processor.set_num_threads(1 + len(calls) % 2)
+
+    with alarm(handler):
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.06)
+        for _ in range(10):
+            assert compute() == expected
+    assert len(calls) >= 5
+
+
+def test_other_threads_compute_on() -> None:
+    """Handlers are the main thread's: what another thread computes is not ended."""
+    run = KERNELS["dot, exact"]()
+    x = ns.ones((300, 3000))
+    found: list[Any] = []
+
+    def compute() -> None:
+        with ns.use_profile(accumulate="exact"):
+            found.append(float((x @ x.T)[5, 7]))
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    with alarm(end), pytest.raises(Ended):
+        run()
+    thread.join(60)
+    assert found == [3000.0]
+
+
+CONTROL_C = """
+import os, signal, threading, time
+import numpy as np, neuronsim as ns
+ns.set_num_threads({threads})
+x = ns.asarray(np.broadcast_to(np.float32(1), (8192, 65536)))
+y = x.T
+out = ns.zeros((8192, 8192))
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+begin = time.monotonic()
+try:
+    {call}
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - begin < 5, float(ns.sum(ns.ones(100))))
+"""
+
+
+@pytest.mark.parametrize("call", ["x @ y", "ns.matmul(x, y, out=out)"])
+def test_control_c_ends_a_product(call: str, threads: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CONTROL_C.format(call=call, threads=threads)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stdout.split() == ["interrupted", "True", "100.0"], done.stderr
