@@ -466,7 +466,8 @@ def nested(kind: Kind, depth: int, *, twice: bool = False) -> Module:
     """
     pair = TupleShape((COUNT, ROW))
     others = [negation("level0")]
-    for n in range(1, depth):
+    levels = depth + (kind == "while")  # the innermost loop needs a body too
+    for n in range(1, levels):
         name, below = f"level{n}", f"level{n - 1}"
         x, y, z = f"{name}.x", f"{name}.y", f"{name}.z"
         if kind == "while":
@@ -477,7 +478,7 @@ def nested(kind: Kind, depth: int, *, twice: bool = False) -> Module:
         if kind == "call" and twice:
             body.append(made(z, "call", y, called=(below,)))
         others.append(make_computation(name, body, body[-1].name))
-    top = f"level{depth - 1}"
+    top = f"level{levels - 1}"
     if kind == "while":
         return module_of(parameter("x"), *_looped("main", "x", top), others=others)
     return module_of(parameter("x"), *_applied(kind, "y", "x", top, "level0"), others=others)

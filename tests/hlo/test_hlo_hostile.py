@@ -14,18 +14,24 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests import large_modules
 
 from neuronsim import api, dtypes, ops
-from neuronsim.errors import NeuronSimError
-from neuronsim.hlo import fields, proto, wire
+from neuronsim.casting.plans import explain
+from neuronsim.casting.plans.fingerprint import fingerprint
+from neuronsim.casting.plans.plan import Plan
+from neuronsim.errors import InvalidModel, NeuronSimError
+from neuronsim.hlo import element_types, fields, parse, proto, text, wire
+from neuronsim.hlo import module as ir
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.verify import verify
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits" / "model.hlo.pb"
 ADDRESS_SPACE = 1536 * 2**20
@@ -182,6 +188,28 @@ def tuples_of_tuples() -> bytes:
     return module_of(*body)
 
 
+def shared_branches() -> bytes:
+    """Conditionals inside each other, both branches one computation: 2^40 instructions."""
+    return proto.to_bytes(large_modules.nested("conditional", 40, twice=True))
+
+
+def shared_reducer_calls() -> bytes:
+    """A reducer whose calls are inlined before it is applied: 2^40 additions."""
+    return proto.to_bytes(large_modules.nested_reducer(40))
+
+
+def conditionals_inside_conditionals() -> bytes:
+    return proto.to_bytes(large_modules.nested("conditional", 1000))
+
+
+def loops_inside_loops() -> bytes:
+    return proto.to_bytes(large_modules.nested("while", 180))
+
+
+def calls_inside_calls() -> bytes:
+    return proto.to_bytes(large_modules.nested("call", 1000))
+
+
 def hidden_varints() -> bytes:
     """A literal whose integers have the wire type of fixed numbers."""
     data = ops.Bits(np.zeros(9, np.int32), dtypes.int32)
@@ -203,6 +231,11 @@ MADE = {
         twice_the_same_name,
         tuples_of_tuples,
         hidden_varints,
+        shared_branches,
+        shared_reducer_calls,
+        conditionals_inside_conditionals,
+        loops_inside_loops,
+        calls_inside_calls,
     )
 }
 FAMILIES = {f.__name__: f for f in (truncations, mutations, structural_mutations, random_files, nested)}
@@ -251,6 +284,8 @@ def peak_mib() -> float:
 
 def in_child(which: str, seconds: float) -> dict[str, Any]:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "NEURONSIM_NUM_THREADS": "1"}
+    searched = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]  # this package of tests
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, searched))
     run = subprocess.run(
         [sys.executable, __file__, which],
         capture_output=True,
@@ -319,6 +354,130 @@ def test_error_of_a_file_names_the_file(tmp_path: Path) -> None:
     path.write_bytes(EXAMPLE.read_bytes()[:5000])
     with pytest.raises(NeuronSimError, match=r"half\.hlo\.pb"):
         api.compile(path)
+
+
+# ---- modules that nest ---------------------------------------------------------------------------
+
+NESTED = {
+    "shared branches": large_modules.nested("conditional", 40, twice=True),
+    "shared callees": large_modules.nested("call", 40, twice=True),
+    "shared reducers": large_modules.nested_reducer(40),
+    "conditionals": large_modules.nested("conditional", ir.MAX_CONTROL_FLOW_DEPTH + 1),
+    "loops": large_modules.nested("while", ir.MAX_CONTROL_FLOW_DEPTH + 1),
+    "calls": large_modules.nested("call", ir.MAX_CALL_DEPTH + 1),
+}
+DATA = {"x": np.zeros((2, 4), np.float32)}
+DOORS: dict[str, Callable[[ir.Module], object]] = {
+    "verify": verify,
+    "inline_calls": ir.inline_calls,
+    "compile": api.compile,
+    "plan": api.plan,
+    "lint": api.lint,
+    "calibrate": lambda m: api.calibrate(m, DATA),
+    "tune": lambda m: api.tune(m, DATA),
+    "explain": lambda m: explain.lines(m, Plan("p", m.name, fingerprint(m), {})),
+    "apply": lambda m: Plan("p", m.name, fingerprint(m), {}).apply(m),
+}
+
+
+@pytest.mark.isa_independent
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("which", NESTED)
+def test_module_that_nests_too_much_is_refused_at_once_in_every_door(which: str, door: str) -> None:
+    start = time.process_time()
+    with pytest.raises(InvalidModel, match=r"NCC_EVRF007.*up to [0-9]+") as raised:
+        DOORS[door](NESTED[which])
+    assert len(str(raised.value)) < 300
+    assert time.process_time() - start < SECONDS_EACH
+
+
+@pytest.mark.isa_independent
+@pytest.mark.parametrize("kind", ["conditional", "while", "call"])
+def test_module_at_the_limit_of_nesting_is_read_planned_saved_and_run(
+    kind: large_modules.Kind, tmp_path: Path
+) -> None:
+    module = large_modules.nested(kind, ir.MAX_CONTROL_FLOW_DEPTH)
+    assert fingerprint(parse.from_text(text.to_text(module))) == fingerprint(module)
+    program = api.compile(proto.to_bytes(module), auto_cast="all")
+    api.lint(module, auto_cast="all")
+    program.save(tmp_path / "nested.nsim")
+    x = np.ones(4, np.float32)
+    for found in (program, api.load(tmp_path / "nested.nsim")):
+        assert found.plan == program.plan
+        if kind != "while":  # 3^100 trips
+            np.testing.assert_array_equal(np.asarray(found(x=x)), -x)
+            np.testing.assert_array_equal(np.asarray(found(x=x, observe="full")), -x)
+
+
+@pytest.mark.isa_independent
+def test_deeper_nesting_is_read_and_written_all_the_same() -> None:
+    module = large_modules.nested("conditional", 1000)
+    assert fingerprint(proto.from_bytes(proto.to_bytes(module))) == fingerprint(module)
+    assert fingerprint(parse.from_text(text.to_text(module))) == fingerprint(module)
+
+
+@pytest.mark.isa_independent
+def test_command_line_refuses_nested_loops_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "loops.hlo.pb"
+    path.write_bytes(loops_inside_loops())
+    for command in ("explain", "plan", "lint", "compile"):
+        output = ["--output", str(tmp_path / "out.nsim")] if command == "compile" else []
+        run = subprocess.run(
+            [sys.executable, "-m", "neuronsim", command, str(path), *output],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert run.returncode != 0
+        assert "nests loops and conditionals 180 deep" in run.stderr
+        assert "Traceback" not in run.stderr
+
+
+def tuple_of(depth: int) -> ir.AnyShape:
+    shape: ir.AnyShape = Shape(F32)
+    for _ in range(depth):
+        shape = TupleShape((shape,))
+    return shape
+
+
+@pytest.mark.isa_independent
+def test_tuples_nest_up_to_a_limit_in_every_form() -> None:
+    """The deepest shape goes through text and protobuf; a deeper one cannot be."""
+    p = Instruction("p", "parameter", tuple_of(ir.MAX_TUPLE_DEPTH), (), {"number": 0})
+    module = ir.make_module("m", "e", [ir.make_computation("e", [p], "p")])
+    assert fingerprint(proto.from_bytes(proto.to_bytes(module))) == fingerprint(module)
+    assert fingerprint(parse.from_text(text.to_text(module))) == fingerprint(module)
+    with pytest.raises(InvalidModel, match="nested deeper than 64: put"):
+        tuple_of(ir.MAX_TUPLE_DEPTH + 1)
+    for depth in (ir.MAX_TUPLE_DEPTH + 1, 1000, 100_000):
+        shape = "(" * depth + "f32[]" + ")" * depth
+        with pytest.raises(InvalidModel, match=r"line 1, column .*nested deeper than 64: put"):
+            parse.from_text(f"HloModule m ENTRY e {{ p = {shape} parameter(0) }}")
+        with pytest.raises(InvalidModel, match="nested deeper than"):
+            proto.from_bytes(in_tuples(min(depth, 5000)))
+
+
+def in_tuples(depth: int) -> bytes:
+    """A parameter whose shape is that deep."""
+    data = module_of(parameter("p", ()))
+    message = wire.read_message(memoryview(data), fields.MODULE)
+    i = message["computations"][0]["instructions"][0]
+    shape = wire.write_message(i.pop("shape"), fields.SHAPE)
+    for _ in range(depth):
+        shape = wire.write_message(
+            {"element_type": element_types.TUPLE}, fields.SHAPE
+        ) + wire.write_length(4, shape)
+    i["unread"] = wire.write_length(3, shape)
+    return wire.write_message(message, fields.MODULE)
+
+
+@pytest.mark.isa_independent
+def test_tuple_that_repeats_its_elements_has_a_limited_number_of_arrays() -> None:
+    shape: ir.AnyShape = Shape(F32)
+    for _ in range(19):
+        shape = TupleShape((shape, shape))
+    with pytest.raises(InvalidModel, match="1048576 arrays: neuronsim takes up to 1000000"):
+        TupleShape((shape, shape))
 
 
 if __name__ == "__main__":
