@@ -50,12 +50,27 @@ def intervals(graph: Graph, composites: Iterable[Composite]) -> dict[str, Interv
             implied[c.parts["variance"]] = Interval(0, math.inf)
     found: dict[str, Interval] = {}
     orderings = Orderings(graph, lambda name: found.get(name, ANY))
+    exponents = _exponents(graph)
     for i in graph.computation.instructions:
         if isinstance(i.shape, Shape):
             own = _interval(i, _given(i, orderings, found), graph)
             bound = implied.get(i.name, ANY)
             own = Interval(max(own.low, bound.low), min(own.high, bound.high))
-            found[i.name] = _ordered(i, own, graph, orderings)
+            asked = i.name in exponents or i.opcode == "reduce"
+            found[i.name] = _ordered(i, own, graph, orderings) if asked else own
+    return found
+
+
+def _exponents(graph: Graph) -> set[str]:
+    """What exponentials read, and of what that is a part, a multiple or a choice: only there does it
+    matter whether a difference can be positive, and to find out takes time.
+    """
+    found: set[str] = set()
+    for i in reversed(graph.computation.instructions):
+        if i.opcode in ("exponential", "exponential-minus-one") or (
+            i.name in found and i.opcode in (*_MOVES, *_CHOICES, *_SCALES)
+        ):
+            found.update(i.operands)
     return found
 
 
@@ -287,6 +302,7 @@ _CHOICES = {  # the operands whose elements they take
     "pad": slice(0, 2),
     "dynamic-update-slice": slice(0, 2),
 }
+_SCALES = frozenset({"multiply", "divide", "negate", "clamp", "maximum", "minimum", "abs"})
 _FUNCTIONS: Mapping[str, Callable[..., Interval]] = {
     "add": lambda a, b: Interval(a.low + b.low, a.high + b.high),
     "subtract": lambda a, b: Interval(a.low - b.high, a.high - b.low),

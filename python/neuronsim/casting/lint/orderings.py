@@ -56,7 +56,7 @@ class _Goal:
 
 
 Bounds = Callable[[str], tuple[float, float]]
-_STEPS = 300  # of one question
+_STEPS = 120  # of one question
 _TERMS = 8
 _MOVES = 40  # in one chain
 
