@@ -215,7 +215,7 @@ private:
                      [&](int64_t begin, int64_t end) {
                          Tile acc;
                          for (int64_t piece = begin; piece < end; ++piece) {
-                             note_work(few_lanes * r_.tile);
+                             note_work(few_lanes * std::min(depth_, r_.tile));
                              const int64_t tile = piece % pieces * few_lanes;
                              const int64_t left = tiles_ - tile < few_lanes ? tiles_ - tile : few_lanes;
                              const int64_t whole = full - tile < left ? full - tile : left;

@@ -56,10 +56,16 @@ class Rendezvous:
             arrived = [
                 a for a in group if a is not None and (a.place, a.members) == (place, own.members)
             ]
-            if len(arrived) == len(group):
-                self._settle(arrived, exchange)
+            is_last = len(arrived) == len(group)
+            if is_last:
+                for m in own.members:
+                    del self._waiting[m]
             else:
                 self._stop_if_stuck()
+        # Without the lock, which whoever stops the run must find free.
+        if is_last:
+            self._settle(arrived, exchange)
+        with self._changed:
             while own.found is None and own.error is None:
                 self.check()
                 self._changed.wait()
@@ -76,9 +82,8 @@ class Rendezvous:
         except Exception as error:
             for a in arrived:
                 a.error = error
-        for m in arrived[0].members:
-            del self._waiting[m]
-        self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
 
     def _stop_if_stuck(self) -> None:
         if self._stopped or not self._waiting or self._waiting.keys() != self._running:
@@ -112,8 +117,8 @@ class Rendezvous:
 
     def stop(self) -> None:
         """Whoever waits, or comes to a collective, stops."""
+        self._stopped = True
         with self._changed:
-            self._stopped = True
             self._changed.notify_all()
 
     def wait(self) -> None:
