@@ -16,7 +16,7 @@ import pytest
 import neuronsim as np
 from neuronsim.arrays import files
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import InvalidArgument, InvalidData, InvalidModel, UnsupportedType
+from neuronsim.errors import InvalidArgument, InvalidData, InvalidModel, NeuronSimError, UnsupportedType
 from neuronsim.ops import Bits
 
 pytestmark = pytest.mark.isa_independent
@@ -370,8 +370,13 @@ def test_options_of_text() -> None:
     assert np.loadtxt(["1+2j"], complex).tolist() == 1 + 2j
     with pytest.raises(InvalidArgument, match="masked"):
         np.genfromtxt(["1,,3"], delimiter=",", usemask=True)
-    with pytest.raises(ValueError, match="row 0"):
+    with pytest.raises(InvalidArgument, match="row 0"):
         np.loadtxt(["a"])
+    with pytest.raises(InvalidArgument, match="Line #2"):
+        np.genfromtxt(["1 2", "3"])
+    for read in (np.loadtxt, np.genfromtxt):
+        with pytest.raises(NeuronSimError, match=read.__name__):
+            read(np.ones(3))
     out = io.StringIO()
     np.savetxt(out, np.asarray([1.5, 2], np.bfloat16), fmt="%.1f", header="v")
     assert out.getvalue() == "# v\n1.5\n2.0\n"
