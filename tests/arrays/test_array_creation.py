@@ -598,3 +598,11 @@ def test_lines_along_another_axis_are_no_transpose_of_the_device_A3() -> None:
         assert np.signbit(found).tolist() == [[True, False], [True, False], [True, False]]
         moved = np.permute_dims(np.asarray([[-0.0, 1.0]], "bfloat16"), (1, 0))
         assert np.signbit(moved).tolist() == [[False], [False]]  # the control
+
+
+@pytest.mark.parametrize("name", ["uint8", "int8", "int32", "int64", "bool"])
+def test_vander_of_integers_is_int64_as_numpys(name: str) -> None:
+    x = numpy.asarray([100, 3, 0], name)
+    found = np.vander(np.asarray(x), 4)
+    assert found.dtype.name == str(numpy.vander(x, 4).dtype) == "int64"
+    assert found.tolist() == numpy.vander(x, 4).tolist()

@@ -711,3 +711,9 @@ def test_shapes_empty_scalar_and_not_contiguous(name: str) -> None:
 def test_where_of_one_array_gives_indices() -> None:
     (found,) = np.where(np.asarray([True, False, True]))
     assert found.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("name", ["gcd", "lcm"])
+def test_integers_whose_shapes_do_not_broadcast_are_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="broadcast"):
+        getattr(np, name)(np.ones((5, 0), dtype="int8"), np.ones((0, 3), dtype="int8"))

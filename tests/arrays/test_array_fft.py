@@ -179,3 +179,12 @@ def test_every_name_of_the_standard_is_there_with_its_doc() -> None:
     for name in fft.__all__:
         assert getattr(fft, name).__name__ == name
         assert inspect.getdoc(getattr(fft, name))
+
+
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn", "fft2", "irfft2"])
+@pytest.mark.parametrize("keywords", [{"axes": 1}, {"axes": -1}, {"s": 2}, {"s": (1.5, 2)}])
+def test_several_lengths_and_axes_are_sequences_of_integers(
+    name: str, keywords: dict[str, Any]
+) -> None:
+    with pytest.raises(UnsupportedType):
+        getattr(np.fft, name)(np.ones((2, 2)), **keywords)

@@ -292,3 +292,9 @@ def test_wrong_arguments_are_refused(call: Callable[[], Any], kind: type[Excepti
     with pytest.raises(kind) as caught:
         call()
     assert isinstance(caught.value, NeuronSimError)
+
+
+def test_ix_keeps_the_types_of_integers() -> None:
+    arguments = (numpy.asarray([1, 2], "uint8"), numpy.asarray([0], "int32"), numpy.asarray([True]))
+    found = np.ix_(*map(np.asarray, arguments))
+    assert [i.dtype.name for i in found] == [str(i.dtype) for i in numpy.ix_(*arguments)]

@@ -428,3 +428,8 @@ def test_every_name_of_the_standard_is_there() -> None:
             assert inspect.getdoc(getattr(linalg, name))
     assert set(linalg.__all__) <= {*dir(linalg)}
     assert DTYPES["float32"] is linalg.vecdot(np.ones(2), np.ones(2)).dtype
+
+
+@pytest.mark.parametrize("x", [0.0, 2.0, [0.0, -0.0], [0.0, numpy.nan], [], [1j]])
+def test_rank_of_a_number_and_of_a_vector_says_whether_it_is_zero(x: Any) -> None:
+    assert linalg.matrix_rank(np.asarray(x)).item() == numpy.linalg.matrix_rank(numpy.asarray(x))

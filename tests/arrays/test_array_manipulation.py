@@ -446,3 +446,12 @@ def test_integer_lists_and_numbers_are_arrays() -> None:
     assert (np.ndim(3), np.shape([[1, 2]]), np.size([[1, 2]])) == (0, (1, 2), 2)
     assert np.atleast_1d(3).tolist() == [3]
     assert np.tile(3, 2).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "wrap", "mean", "linear_ramp"])
+@pytest.mark.parametrize("width", [3, (1, 2)])
+def test_pad_of_an_array_without_axes_is_its_copy(mode: Any, width: Any) -> None:
+    x = np.asarray(2.5, dtype="bfloat16")
+    found = np.pad(x, width, mode)
+    assert (found.shape, found.dtype, found.item()) == ((), np.bfloat16, 2.5)
+    assert not np.shares_memory(found, x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType, result_type
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
 from neuronsim.ops import Bits
 from neuronsim.reference import elementwise, formats
 
@@ -213,3 +214,15 @@ def test_float8_e4m3fn_is_cast_but_not_computed_with() -> None:
     assert x.astype("float32").tolist() == [1, 1]
     with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
         x + x
+
+
+OF_PYTHON = [(int, 1j, TypeError), (float, 1j, TypeError), (int, math.inf, OverflowError)]
+
+
+@pytest.mark.parametrize(("convert", "value", "kind"), [*OF_PYTHON, (int, math.nan, ValueError)])
+def test_numbers_that_python_has_not_are_refused_in_our_words(
+    convert: Any, value: Any, kind: type[Exception]
+) -> None:
+    with pytest.raises(NeuronSimError) as refused:
+        convert(np.asarray(value))
+    assert isinstance(refused.value, kind)

@@ -17,7 +17,7 @@ from float32_steps import Step, number, steps, total, words
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import NeuronSimError
+from neuronsim.errors import NeuronSimError, UnsupportedType
 from neuronsim.reference import sums
 from neuronsim.reference.elementwise import FLOAT
 
@@ -402,3 +402,15 @@ def test_wrong_arguments_of_statistics(call: Callable[[], Any], match: str) -> N
     with pytest.raises(NeuronSimError, match=match) as error:
         call()
     assert isinstance(error.value, ValueError | TypeError)
+
+
+def test_bins_of_complex_numbers_are_refused() -> None:
+    z = np.asarray([1j, 2.0])
+    for call in (
+        lambda: np.digitize(z, [0.0, 1.0]),
+        lambda: np.digitize([0.5], np.asarray([0j, 1.0])),
+        lambda: np.histogram(z),
+        lambda: np.histogram2d(z, z),
+    ):
+        with pytest.raises(UnsupportedType, match="no order"):
+            call()

@@ -600,3 +600,11 @@ def test_every_type_that_trainium_lacks_has_its_code() -> None:
         with pytest.raises(UnsupportedType, match=code) as caught:
             api.compile(source.encode())
         assert "target 'host'" in str(caught.value)
+
+
+@pytest.mark.parametrize("opcode", ["call", "fusion", "map", "sort", "reduce"])
+def test_module_of_python_whose_call_names_no_computation(opcode: str) -> None:
+    x = Instruction("x", "parameter", Shape(F32, (2,)), (), {"number": 0})
+    y = Instruction("y", opcode, Shape(F32, (2,)), ("x",), {"called": (), "dimensions": (0,)})
+    with pytest.raises(InvalidModel, match="calls no computation"):
+        verify(Module("m", "main", (Computation("main", (x, y), "y"),)))

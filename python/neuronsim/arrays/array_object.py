@@ -467,17 +467,17 @@ class Array(FunctionMethods):
             raise UnsupportedType(f"{self.bits.type} is no {what}: only an array without axes is one")
         return self.tolist()
 
+    def _real_number(self, what: str) -> Any:
+        if self._dtype.kind == "complex":
+            raise UnsupportedType(f"{self.bits.type} is no {what}: take its real part first (C6)")
+        return self._number(what)
+
     def __bool__(self) -> bool:
         if self.size != 1:
             raise InvalidArgument(
                 f"{self.bits.type} is neither true nor false: say all() or any(), or compare its size"
             )
         return bool(self.item())
-
-    def _real_number(self, what: str) -> Any:
-        if self._dtype.kind == "complex":
-            raise UnsupportedType(f"{self.bits.type} is no {what}: take the real part first")
-        return self._number(what)
 
     def _whole_number(self, function: Callable[[Any], int]) -> int:
         try:

@@ -748,13 +748,17 @@ def vander(
     increasing: bool = False,
 ) -> Array:
     """The powers 0 to N - 1 of `x`, a column each, the highest first unless `increasing`: each is the
-    last one times x, in float32 steps, rounded once (R7); of integers modulo 2^n.
+    last one times x, in float32 steps, rounded once (R7); of integers int64, modulo 2^64.
     """
     a = asarray(x)
     if a.ndim != 1:
         raise InvalidArgument(f"vander of {a.bits.type}: it has one axis")
     wide = dtypes.float32 if a.dtype.kind == "float" and a.dtype.device else a.dtype
-    wide = dtypes.int64 if wide is dtypes.boolean else wide
+    wide = (
+        dtypes.int64
+        if wide.kind in ("bool", "signed", "unsigned") and wide is not dtypes.uint64
+        else wide
+    )
     base = convert(a, wide)
     columns = [ones_like(base)]
     width = a.size if N is None else whole("N", N)
@@ -764,4 +768,4 @@ def vander(
         columns.append(apply_elementwise("multiply", columns[-1], base))
     chosen = columns[:width]
     found = stack([*(chosen if increasing else reversed(chosen))], -1) if chosen else zeros((a.size, 0))
-    return convert(found, a.dtype if a.dtype is not dtypes.boolean else wide)
+    return convert(found, a.dtype if wide is dtypes.float32 else wide)

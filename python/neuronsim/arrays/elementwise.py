@@ -34,7 +34,7 @@ from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to, truth
 from neuronsim.arrays.steps import in_float32
 from neuronsim.arrays.ufuncs import Ufunc
 from neuronsim.dtypes import Casting, DTypeLike
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import InvalidArgument, UnsupportedType, refusal
 
 # What NumPy has no name for (E3).
 _FORMULAS = {
@@ -366,15 +366,22 @@ def bitwise_count(x: Any, /) -> Array:
 @_ufunc()
 def gcd(x1: Any, x2: Any, /) -> Array:
     """The greatest common divisor of integers, exact modulo 2^n."""
-    a, b = _integers("gcd", x1, x2)
-    return Array(ops.Bits(np.asarray(np.gcd(a.bits.data, b.bits.data)), a.dtype))
+    return _of_integers(np.gcd, x1, x2)
 
 
 @_ufunc()
 def lcm(x1: Any, x2: Any, /) -> Array:
     """The least common multiple of integers, exact modulo 2^n."""
-    a, b = _integers("lcm", x1, x2)
-    return Array(ops.Bits(np.asarray(np.lcm(a.bits.data, b.bits.data)), a.dtype))
+    return _of_integers(np.lcm, x1, x2)
+
+
+def _of_integers(function: np.ufunc, x1: Any, x2: Any) -> Array:
+    """NumPy's, in whose common type integers stay."""
+    a, b = _integers(function.__name__, x1, x2)
+    try:
+        return Array(ops.Bits(np.asarray(function(a.bits.data, b.bits.data)), a.dtype))
+    except ValueError as error:
+        raise refusal(f"{function.__name__} of {a.bits.type} and {b.bits.type}", error) from error
 
 
 @_ufunc(2)

@@ -83,6 +83,7 @@ def _along_axes(name: str, what: str) -> Callable[..., Array]:
         norm: Norm | None = "backward",
         out: Any = None,
     ) -> Array:
+        s, axes = _several(f"{name}: s", s), _several(f"{name}: axes", axes)
         if axes is None and s is not None:
             axes = range(-len(integers(f"{name}: s", s)), 0)
         return _transform(name, x, axes, norm, out, s=s, axes=axes)
@@ -90,6 +91,13 @@ def _along_axes(name: str, what: str) -> Callable[..., Array]:
     return _named(
         transform, name, f"{what} along `axes`, all or the last len(s) of them, of `s` elements."
     )
+
+
+def _several(what: str, value: Any) -> tuple[int, ...] | None:
+    """The integers of a sequence, or None."""
+    if value is not None and not np.iterable(value):
+        raise UnsupportedType(f"{what} is a sequence of integers, not {value!r}")
+    return None if value is None else integers(what, value)
 
 
 def _along_two_axes(name: str, what: str) -> Callable[..., Array]:
@@ -101,7 +109,8 @@ def _along_two_axes(name: str, what: str) -> Callable[..., Array]:
         norm: Norm | None = "backward",
         out: Any = None,
     ) -> Array:
-        return _transform(name, x, axes, norm, out, s=s, axes=axes)
+        s, along = _several(f"{name}: s", s), _several(f"{name}: axes", axes)
+        return _transform(name, x, along, norm, out, s=s, axes=along)
 
     return _named(transform, name, f"{what} along two axes, of `s` elements.")
 

@@ -332,6 +332,8 @@ def histogram_bin_edges(
             raise InvalidArgument(f"the range is a pair of numbers, not {range!r}")
         low, high = (number("an end of the range", v) for v in range)
     else:
+        if a.dtype.kind == "complex":
+            raise UnsupportedType(f"a histogram of {a.bits.type}: complex numbers have no order")
         low, high = (min(a).tolist(), max(a).tolist()) if a.size else (0, 1)
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise InvalidArgument(f"the range of a histogram is finite and ascends, not ({low}, {high})")
@@ -516,6 +518,8 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
     [1, 4, 3]
     """
     a, edges = common_arrays(x, asarray(bins))
+    if a.dtype.kind == "complex":
+        raise UnsupportedType(f"digitize of {a.bits.type}: complex numbers have no order")
     if edges.ndim != 1:
         raise InvalidArgument(f"bins have one axis, not {edges.bits.type}")
     if _ascends(edges):

@@ -18,7 +18,7 @@ from neuronsim.hlo.module import (
     TupleShape,
     check_size,
 )
-from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
+from neuronsim.hlo.opcodes import ATTRIBUTES, STRUCTURE, row, row_attributes
 
 
 def verify(module: Module) -> None:
@@ -74,6 +74,8 @@ def _of_types(computation: Computation, i: Instruction) -> tuple[str, str]:
 
 def _verify_instruction(module: Module, computation: Computation, i: Instruction) -> None:
     operands = [computation.by_name[o] for o in i.operands]
+    if "called" in ATTRIBUTES.get(i.opcode, ()) and not i.called:
+        raise InvalidArgument("calls no computation")
     if i.opcode in STRUCTURE:
         read_settings(i)
         _verify_structure(module, i, operands)
