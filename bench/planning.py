@@ -1,21 +1,30 @@
 """What planning a large module takes: `neuronsim explain`, `plan` and `lint`, as commands are run.
 
 python -m bench.planning [--blocks N] [--rounds N]
+python -m bench.planning --growth 500 1000 2000 4000 [--only CASE]
 
 The module has 1,000 blocks of ten instructions, each a product, its softmax and a sum with the block's
 input. Every figure is the best of the rounds, of a process of its own with its start.
+
+With `--growth` the modules are those of `tests.large_modules` in these sizes: for each, and all that is
+done with it, processor seconds at the largest size and the exponent e of the fit seconds = c * n**e.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import subprocess
 import sys
 import tempfile
+import time
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from tests.large_modules import CASES, work_on
 
 from neuronsim.bench import timer
 from neuronsim.bench.report import shown, table_of
@@ -68,11 +77,52 @@ def measure(command: str, path: Path, policy: str, rounds: int) -> float:
     return min(run(1) for _ in range(rounds))
 
 
+def seconds_of(case: str, n: int, rounds: int) -> dict[str, float]:
+    """The least processor seconds of all that is done with a case of this size."""
+    found: dict[str, float] = {}
+    for _ in range(rounds):
+        for name, run in work_on(CASES[case](n)):
+            start = time.process_time()
+            run()
+            found[name] = min(time.process_time() - start, found.get(name, math.inf))
+    return found
+
+
+def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """The slope of the line through the logarithms, by least squares.
+
+    >>> round(exponent([1, 2, 4], [3.0, 12.0, 48.0]), 6)
+    2.0
+    """
+    x, y = ([math.log(v) for v in values] for values in (sizes, seconds))
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    pairs = [(a - mean_x, b - mean_y) for a, b in zip(x, y, strict=True)]
+    return sum(a * b for a, b in pairs) / sum(a * a for a, _ in pairs)
+
+
+def print_growth(cases: Sequence[str], sizes: Sequence[int], rounds: int) -> None:
+    """A table for each case: what is done, how long it takes at the largest size, and how it grows."""
+    warnings.simplefilter("ignore")  # TVM's policy names what it does not list
+    console = Console()
+    for case in cases:
+        measured = [seconds_of(case, n, rounds) for n in sizes]
+        table = table_of(case, [f"s at {sizes[-1]}", "exponent"])
+        for name, last in measured[-1].items():
+            e = exponent(sizes, [max(m[name], 1e-6) for m in measured])
+            table.add_row(name, shown(last), f"{e:.2f}")
+        console.print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--blocks", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--growth", type=int, nargs="+", metavar="N", help="sizes, ascending")
+    parser.add_argument("--only", choices=CASES, action="append", help="one case of --growth")
     options = parser.parse_args()
+    if options.growth:
+        print_growth(options.only or tuple(CASES), options.growth, options.rounds)
+        return
     table = table_of("policy", [f"{command} s" for command in COMMANDS])
     slowest = 0.0
     with tempfile.TemporaryDirectory() as folder:
