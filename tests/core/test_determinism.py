@@ -314,11 +314,17 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def mxcsr() -> Iterator[Callable[[int | None], int]]:
-    """Read MXCSR, and set it if a value is given: two instructions in an executable page."""
     try:
-        page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        with mxcsr_register() as access:
+            yield access
     except PermissionError:
         pytest.skip("this system has no executable pages for a process to write")
+
+
+@contextmanager
+def mxcsr_register() -> Iterator[Callable[[int | None], int]]:
+    """Read MXCSR, and set it if a value is given: two instructions in an executable page."""
+    page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     page.write(b"\x0f\xae\x1f\xc3" + b"\x90" * 12)  # stmxcsr [rdi]; ret
     page.write(b"\x0f\xae\x17\xc3")  # ldmxcsr [rdi]; ret
     anchor = ctypes.c_char.from_buffer(page)

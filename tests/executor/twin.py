@@ -167,11 +167,11 @@ def _transpose(
 def _reverse(
     module: Module, i: Instruction, operands: Any, x: list[Elements], setting: Any
 ) -> Elements:
-    return np.flip(x[0], i.attributes["dimensions"])
+    return np.asarray(np.flip(x[0], i.attributes["dimensions"]), object)
 
 
 def _slice(module: Module, i: Instruction, operands: Any, x: list[Elements], setting: Any) -> Elements:
-    return x[0][tuple(slice(*r) for r in i.attributes["slice"])]
+    return x[0][(..., *(slice(*r) for r in i.attributes["slice"]))]
 
 
 def _concatenate(
@@ -203,7 +203,7 @@ def _dynamic_slice(
 ) -> Elements:
     sizes = i.attributes["dynamic_slice_sizes"]
     start = indexing.slice_start(_starts(x[1:]), x[0].shape, sizes)
-    return x[0][tuple(slice(at, at + n) for at, n in zip(start, sizes, strict=True))]
+    return x[0][(..., *(slice(at, at + n) for at, n in zip(start, sizes, strict=True)))]
 
 
 def _dynamic_update_slice(
@@ -472,14 +472,15 @@ def _sort(
 def _topk(
     module: Module, i: Instruction, operands: Sequence[ops.Bits], x: list[Elements], setting: Any
 ) -> tuple[Elements, Elements]:
-    """E10: TOTALORDER descending, equal keys by lower index."""
+    """E10: TOTALORDER descending, or ascending, equal keys by lower index."""
     dtype = operands[0].dtype
     dims = (*x[0].shape[:-1], i.attributes["k"])
     values, numbers = np.empty(dims, object), np.empty(dims, object)
     for at in indexing.positions(dims[:-1]):
         line = list(x[0][at])
         keys = [e.total_order(_wide(dtype, v)) if dtype.kind == "float" else v for v in line]
-        chosen = sorted(range(len(line)), key=lambda n, k=keys: -k[n])[: dims[-1]]  # type: ignore[misc]
+        sign = -1 if i.attributes.get("largest", True) else 1
+        chosen = sorted(range(len(line)), key=lambda n, k=keys, s=sign: s * k[n])[: dims[-1]]  # type: ignore[misc]
         values[at], numbers[at] = [line[n] for n in chosen], chosen
     return values, numbers
 

@@ -1,17 +1,26 @@
-"""Fuzzing of what reads files: protobuf, HLO text, the verifier, and saved programs.
+"""Fuzzing of what reads files: protobuf, HLO text, the verifier, saved programs, and what follows.
 
-    python -m tests.hlo.fuzz --minutes 60
+    python -m tests.hlo.fuzz --minutes 30 --target proto
+    python -m tests.hlo.fuzz --minutes 15 --target text
+    python -m tests.hlo.fuzz --minutes 15 --target nsim
 
-Every input is a mutant of the corpus in tests/data/fuzz (which `--make-corpus` writes). It must give a
-module or a NeuronSimError, within 2 s of processor time and 64 MiB plus ten times its size of memory.
-Mutants whose error is new join the pool. A finding is kept as a file, and the command ends with 1.
+Every input is a mutant of the corpus in tests/data/fuzz (which `--make-corpus` writes), of a drawn
+nest of calls, loops and branches, or of a drawn module of one instruction. It must give a module or a
+NeuronSimError, within 2 s of processor time and 64 MiB plus ten times its size of memory. What is
+read goes on: it is linted, planned and compiled under several settings, explained, saved, loaded and,
+unless it loops, run; one of eight goes through the command line, one is read again where subnormals
+are zero. Mutants whose error is new join the pool. A finding is kept as a file, and the command ends
+with 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import copy
 import io
 import json
+import math
 import os
 import random
 import re
@@ -22,15 +31,22 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from neuronsim import api, processor
-from neuronsim.errors import NeuronSimError
+import numpy as np
+from tests.core.test_determinism import HOSTILE, environment, mxcsr_register
+from tests.executor import random_instructions
+
+from neuronsim import api, cli, ops, processor
+from neuronsim.arrays.array_object import Array
+from neuronsim.errors import InvalidArgument, NeuronSimError
 from neuronsim.hlo import fields, parse, proto, text, wire
 from neuronsim.hlo.opcodes import ATTRIBUTES
 from neuronsim.hlo.verify import verify
@@ -39,6 +55,9 @@ from neuronsim.ops import OPCODES
 CORPUS = Path(__file__).parents[1] / "data" / "fuzz"
 SECONDS = 2.0
 FREE_BYTES = 64 << 20
+FREE_BYTES_GOING_ON = 512 << 20  # programs have memory of their own
+RUN_ELEMENTS = 1 << 14  # of all arrays of what is run
+DRAWN = 0.3  # of all mutants come from a drawn module
 BYTES_PER_BYTE = 10
 TARGETS = ("proto", "text", "nsim")
 MAX_INPUT = 1 << 16
@@ -196,6 +215,46 @@ def corpus(target: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted(CORPUS.glob(pattern))]
 
 
+# ---- nests ---------------------------------------------------------------------------------------
+
+
+def nest(rng: random.Random) -> str:
+    """Computations that call the next one, once or twice; now and then in a ring."""
+    depth = rng.choice((1, 2, 3, 8, 20, 40, 70, 150, 250))
+    twice = rng.random() < 0.3
+    opcodes = [
+        rng.choice(("call", "while", "conditional", "fusion", "reduce", "map")) for _ in range(2)
+    ]
+    computations = []
+    for n in range(depth):
+        last = n == depth - 1
+        callee = f"c{0 if last and rng.random() < 0.05 else n + 1}"
+        opcode = rng.choice(opcodes)
+        lines = [f"t{n} {{ p = f32[] parameter(0)  ROOT r = pred[] compare(p, p), direction=NE }}"]
+        calls = {
+            "call": f"f32[] call({{}}), to_apply={callee}",
+            "while": f"f32[] while({{}}), condition=t{n}, body={callee}",
+            "conditional": "f32[] conditional(q, {0}, {0}), "
+            f"true_computation={callee}, false_computation={callee}",
+            "fusion": f"f32[] fusion({{}}), kind=kLoop, calls={callee}",
+            "reduce": "f32[] reduce({0}, {0}), dimensions={{}}, to_apply=add",
+            "map": f"f32[] map({{}}), dimensions={{{{}}}}, to_apply={callee}",
+        }
+        body = [f"c{n} {{", "  p = f32[] parameter(0)", "  q = pred[] compare(p, p), direction=LT"]
+        body.append(f"  x = {calls[opcode].format('p')}")
+        body.append(f"  ROOT y = {calls[opcode if twice else 'reduce'].format('x')}")
+        computations += [*lines, *body, "}"]
+    computations.append(f"c{depth} {{ p = f32[] parameter(0)  ROOT r = f32[] negate(p) }}")
+    constant = rng.choice(("1e-40", "4e-45", "-1.1754942e-38", "1", "nan", "3.4028236e38"))
+    return "\n".join((
+        "HloModule nest",
+        "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }",
+        *computations,
+        f"ENTRY main {{ k = f32[] constant({constant})  x = f32[] parameter(0)  y = f32[] add(k, x)",
+        "  ROOT r = f32[] call(y), to_apply=c0 }",
+    ))  # fmt: skip
+
+
 # ---- mutations -----------------------------------------------------------------------------------
 
 NUMBERS = (0, 1, 2, 3, 7, 13, 16, 63, 64, 65, 127, 128, 255, 1 << 16, (1 << 31) - 1, 1 << 31, 1 << 32,
@@ -261,8 +320,16 @@ def mutate_bytes(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
 
 
 def mutate_text(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
-    if rng.random() < 0.2:
+    if rng.random() < 0.1:
         return mutate_bytes(data, rng, pool)
+    if rng.random() < 0.3:  # what a changed message is in text
+        with contextlib.suppress(NeuronSimError, RecursionError):
+            message = mutate_message(
+                proto.to_bytes(parse.from_text(data.decode("utf-8", "replace"))), rng, pool
+            )
+            return text.to_text(
+                proto.from_bytes(message), dialect=rng.choice(("long", "short"))
+            ).encode()
     tokens = re.findall(r"\s+|[\w.\-%]+|.", data.decode("utf-8", "replace"), re.DOTALL)
     for _ in range(rng.choice((1, 1, 2, 3, 6))):
         at = rng.randrange(len(tokens) + 1)
@@ -302,6 +369,9 @@ def mutate_message(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
         if "computations" not in message:  # an HloProto, or damaged already
             message = wire.read_message(wire.read_field(memoryview(data), 0)[2], fields.MODULE)
         for _ in range(rng.choice((1, 1, 2, 4))):
+            if rng.random() < 0.3:
+                mutate_structure(message, rng)
+                continue
             present = [(m, f) for m, f in places(message, fields.MODULE) if f.name in m]
             if not present:
                 break
@@ -309,6 +379,39 @@ def mutate_message(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
         return wire.write_message(message, fields.MODULE)[:MAX_INPUT]
     except (NeuronSimError, TypeError, ValueError, IndexError):
         return mutate_bytes(data, rng, pool)
+
+
+def mutate_structure(module: dict[str, Any], rng: random.Random) -> None:
+    """Values swapped; an instruction or computation doubled, moved or left out; a call turned."""
+    computations = [c for c in module.get("computations", []) if c.get("instructions")]
+    if not computations:
+        return
+    c, other = rng.choice(computations), rng.choice(computations)
+    listed = c["instructions"]
+    i, j = rng.choice(listed), rng.choice(rng.choice((c, other))["instructions"])
+    match rng.randrange(8):
+        case 0:
+            name = rng.choice(sorted({*i, *j}))
+            i[name], j[name] = j.get(name, i.get(name)), i.get(name, j.get(name))
+        case 1:
+            i["shape"] = copy.deepcopy(j.get("shape", {}))
+        case 2:
+            twin = copy.deepcopy(c)
+            twin["id"] = rng.choice((c.get("id", 0), 1 << 20, other.get("id", 0)))
+            twin["name"] = rng.choice((c.get("name", ""), "twin"))
+            module["computations"].insert(rng.randrange(len(module["computations"]) + 1), twin)
+        case 3:
+            listed.remove(i) if rng.random() < 0.5 else listed.append(copy.deepcopy(j))
+        case 4:
+            rng.shuffle(listed if rng.random() < 0.5 else module["computations"])
+        case 5:
+            i["called_computation_ids"] = [rng.choice((c, other)).get("id", 0)] * rng.choice(
+                (1, 1, 2, 3)
+            )
+        case 6:
+            i["operand_ids"] = [rng.choice(listed).get("id", 0) for _ in i.get("operand_ids", [0])]
+        case _:
+            i["opcode"] = rng.choice((j.get("opcode", ""), rng.choice(sorted(OPCODES))))
 
 
 def mutate_field(message: dict[str, Any], f: wire.Field, rng: random.Random) -> None:
@@ -409,8 +512,7 @@ def read_and_verify(data: bytes) -> None:
 
 
 def load_saved(data: bytes) -> None:
-    folder = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
-    path = folder / f"neuronsim-fuzz-{os.getpid()}.nsim"
+    path = scratch(".nsim")
     try:
         path.write_bytes(data)
         api.load(path)
@@ -418,17 +520,108 @@ def load_saved(data: bytes) -> None:
         path.unlink(missing_ok=True)
 
 
+# Settings that what was read is planned and compiled under.
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {"auto_cast": "none", "target": "host"},
+    {"auto_cast": "all", "auto_cast_type": "bf16"},
+    {"auto_cast": "matmult", "auto_cast_type": "fp16", "target": "host"},
+    {"policy": "torch-cpu/bfloat16"},
+)
+COMMANDS = (["lint"], ["explain", "--auto-cast", "all"], ["plan", "--auto-cast", "all"], ["compile"])
+
+
+def scratch(suffix: str) -> Path:
+    folder = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+    return folder / f"neuronsim-fuzz-{os.getpid()}{suffix}"
+
+
+def go_on(data: bytes) -> None:
+    """What is done with a module that was read."""
+    number = zlib.crc32(data)
+    module = proto.from_bytes(data)
+    written = text.to_text(module, dialect="long")
+    if text.to_text(proto.from_bytes(proto.to_bytes(module)), dialect="long") != written:
+        raise AssertionError("protobuf that was written reads as another module")
+    if number % 8 == 0:
+        by_command(data, COMMANDS[number // 8 % len(COMMANDS)])
+        return
+    if number % 8 == 1:
+        with mxcsr_register() as access, environment(access, HOSTILE["denormals are zero"]):
+            other = proto.from_bytes(data)
+        if text.to_text(other, dialect="long") != written:
+            raise AssertionError("where subnormals are zero the file reads as another module")
+    setting = SETTINGS[number // 8 % len(SETTINGS)]
+    with contextlib.suppress(NeuronSimError):
+        api.lint(data, auto_cast="all")
+    program = api.compile(data, **setting)
+    use(program)
+    path = scratch(".going-on.nsim")
+    try:
+        program.save(path)
+        use(api.load(path))
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def use(program: Any) -> None:
+    """Ask a program what it is, and run it if that is quick."""
+    repr(program)
+    for i in program.model.entry_computation.instructions[:20]:
+        with contextlib.suppress(InvalidArgument):  # a call has no place of its own where it is inlined
+            program.plan.explain(i.name, program.model)
+    listed = [i for c in program.module.computations for i in c.instructions]
+    sizes = [math.prod(s.dims) for i in listed for s in i.shape.arrays()]
+    if sum(sizes) > RUN_ELEMENTS or any(i.opcode in ("while", "convolution", "dot") for i in listed):
+        return
+    program(
+        **{
+            name: Array(ops.Bits(np.ones(t.dims, t.dtype.storage), t.dtype))
+            for name, t in program.inputs.items()
+        }
+    )
+
+
+def by_command(data: bytes, command: list[str]) -> None:
+    """The command line, whose bad inputs are one paragraph."""
+    path, output = scratch(".hlo"), scratch(".out")
+    try:
+        path.write_bytes(data)
+        words = [*command[:1], str(path), *command[1:]]
+        words += ["--output", str(output)] if command[0] in ("plan", "compile") else []
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            cli.main(words)
+    finally:
+        path.unlink(missing_ok=True)
+        output.unlink(missing_ok=True)
+
+
+def use_saved(data: bytes) -> None:
+    """What is done with a program that was loaded."""
+    path = scratch(".nsim")
+    try:
+        path.write_bytes(data)
+        program = api.load(path)
+        use(program)
+        program.save(scratch(".again.nsim"))
+        api.lint(program.model)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            cli.main(["explain", str(path)])
+    finally:
+        path.unlink(missing_ok=True)
+        scratch(".again.nsim").unlink(missing_ok=True)
+
+
 def mapped_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-def try_one(data: bytes, run: Callable[[bytes], None]) -> tuple[str, str]:
+def try_one(data: bytes, run: Callable[[bytes], None], free: int = FREE_BYTES) -> tuple[str, str]:
     """What became of an input: "ok", "refused" or "finding", and the error."""
 
     def ring(number: int, frame: Any) -> None:
         raise TooSlow
 
-    bound = mapped_bytes() + FREE_BYTES + BYTES_PER_BYTE * len(data)
+    bound = mapped_bytes() + free + BYTES_PER_BYTE * len(data)
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     signal.signal(signal.SIGPROF, ring)
     try:
@@ -450,6 +643,27 @@ def try_one(data: bytes, run: Callable[[bytes], None]) -> tuple[str, str]:
 
 MUTATE = {"proto": mutate_message, "text": mutate_text, "nsim": mutate_archive}
 RUN = {"proto": read_and_verify, "text": read_and_verify, "nsim": load_saved}
+GO_ON = {"proto": go_on, "text": go_on, "nsim": use_saved}
+
+
+def try_all(data: bytes, target: str) -> tuple[str, str]:
+    """Read an input, and if it can be read go on with it."""
+    result, error = try_one(data, RUN[target])
+    if result == "ok":
+        result, error = try_one(data, GO_ON[target], FREE_BYTES_GOING_ON)
+        result = "refused later" if result == "refused" else result
+    return result, error
+
+
+def drawn(target: str, rng: random.Random) -> bytes:
+    """A nest, or a module of one instruction of any opcode."""
+    source = nest(rng)
+    if rng.random() < 0.7:
+        source = random_instructions.listed(random_instructions.module(rng.randrange(10**6))[1])
+    if target == "proto":
+        with contextlib.suppress(NeuronSimError, RecursionError):
+            return proto.to_bytes(parse.from_text(source))
+    return source.encode()
 
 
 @dataclass
@@ -473,7 +687,7 @@ def fuzz(
     rng, pool, outcome = random.Random(f"{target}/{seed}"), corpus(target), Outcome()
     originals = len(pool)
     for data in pool:
-        result, error = try_one(data, RUN[target])
+        result, error = try_all(data, target)
         if result == "finding":
             outcome.findings.append((data, error))
     end = time.monotonic() + seconds
@@ -482,9 +696,11 @@ def fuzz(
             break
         # Mutants of mutants are mostly refused at the same place: half start from the corpus.
         parent = rng.choice(pool[:originals] if rng.random() < 0.5 else pool)
-        data = MUTATE[target](parent, rng, pool)
+        if target != "nsim" and rng.random() < DRAWN:
+            parent = drawn(target, rng)
+        data = parent if rng.random() < 0.1 else MUTATE[target](parent, rng, pool)
         before(data)
-        result, error = try_one(data, RUN[target])
+        result, error = try_all(data, target)
         outcome.counts[result] += 1
         kind = re.sub(r"'[^']*'|[0-9]+", "_", error)[:120]
         if result == "finding":
@@ -498,6 +714,7 @@ def fuzz(
 def worker(target: str, seed: int, seconds: float, folder: Path) -> None:
     """A process of its own: the input that ends it is left in a file."""
     processor.set_num_threads(1)
+    warnings.simplefilter("ignore")
     current = folder / f"current-{target}"
     outcome = fuzz(target, seed, 10**9, seconds=seconds, before=current.write_bytes)
     current.unlink(missing_ok=True)
