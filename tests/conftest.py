@@ -60,6 +60,14 @@ def restored() -> Iterator[None]:
     processor.set_bfloat16_products(os.environ.get("NEURONSIM_BF16_PRODUCTS") or "auto")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("mutants", "planted bugs (-m mutants)")
+    group.addoption("--journal", help="a file of results; what was caught is not run again")
+    group.addoption("--minutes", type=float, default=float("inf"), help="begin no row after so long")
+    group.addoption("--part", default="1/1", help="K/N: every N-th row, from the K-th")
+    group.addoption("--changed-since", help="only rows changed since a commit, or their files or tests")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # What a shell starts in the background ignores interrupts, which tests send.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
