@@ -114,7 +114,7 @@ def interval_where(
     """
     facts = _Facts({}, {}, set())
     _collect(orderings, found, predicate, truth, facts)
-    return _under(orderings, found, name, facts, 8), _same_place(orderings, name) in facts.nonzero
+    return _under(orderings, found, name, facts, _DEPTH), _same_place(orderings, name) in facts.nonzero
 
 
 def _same_place(orderings: Orderings, name: str) -> str:
@@ -186,6 +186,7 @@ def _under(
     return own
 
 
+_DEPTH = 5  # instructions through which a predicate is followed
 _OPPOSITE = {"LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT", "EQ": "NE", "NE": "EQ"}
 _TURNED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _RESULTS = {
