@@ -374,7 +374,7 @@ def _sums_beyond(scope: PlannedComputation) -> Broken:
         dtype, depth = scope.gives(i), scope.depth(i)
         if i.opcode in _SCATTERS and scope.reducer(i) == "add":
             depth = scope.updates_of_one_place(i)
-        if depth < 2 or dtype is None or not _has_small_range(dtype):
+        if not depth or dtype is None or not _has_small_range(dtype):
             continue
         known = scope.observed(i.name)
         if known is not None:
