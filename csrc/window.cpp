@@ -105,8 +105,8 @@ void copy_lane(Tile& to, const Tile& from, int lane, int size) {
                      reinterpret_cast<const char*>(&from) + lane * size, static_cast<size_t>(size));
 }
 
-// The dimension along which windows run over the operand from its first element on, or backwards from its
-// last one: what a cumulative function's elements reduce (R4), each from the one before it.
+// The dimension along which windows run over the operand from its first element on, or backwards from
+// its last one: what a cumulative function's elements reduce (R4), each from the one before it.
 struct Running {
     size_t dimension;
     bool backwards;
@@ -121,7 +121,8 @@ std::optional<Running> running(const Windows& w) {
         if (x.stride != 1 || x.base_dilation != 1 || w.output_shape[d] != n) return {};
         if (x.size == 1 && x.padding_low == 0) continue;
         const bool forwards = x.padding_low == x.size - 1;
-        if (found || x.window_dilation != 1 || x.size < n || !(forwards || x.padding_low == 0)) return {};
+        if (found || x.window_dilation != 1 || x.size < n || !(forwards || x.padding_low == 0))
+            return {};
         found = Running{d, !forwards, n, 1, 1};
     }
     if (!found) return {};
