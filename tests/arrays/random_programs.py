@@ -693,7 +693,7 @@ class Drawing:
                 return self.rng.choice(same)
         if r < 0.6:
             return self.some(lambda a: True)
-        return self.new(self.broadcast(), t if r < 0.85 else self.rng.choice(TYPES))
+        return self.new(self.broadcast(), t if r < 0.8 else self.rng.choice(TYPES))
 
     def draw_X(self) -> str:
         if self.rng.random() < 0.5:
@@ -1192,8 +1192,8 @@ def near(a: numpy.ndarray, b: numpy.ndarray, t: DType, rule: str, theirs: Any) -
 
 # What a documented rule makes different: the kind of finding, what its statement and its detail have.
 CONVERSION = (
-    r"(astype|array\(|\.real = |\.imag = |full|fill|copyto|put|place|flat|\] = |out=|insert|append"
-    r"|select|choose)"
+    r"(astype|dtype=|array\(|\.real = |\.imag = |full|fill|copyto|put|place|flat|\] = |out=|insert"
+    r"|append|select|choose)"
 )
 EXCUSED: tuple[tuple[str, str, str, str], ...] = (
     (
@@ -1248,7 +1248,7 @@ EXCUSED: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "accepted",
-        "indices|fftshift|median|newaxis|quantile|percentile",
+        "indices|fftshift|median|newaxis|quantile|percentile|nan(mean|std|var)",
         "",
         "NumPy fails on its own steps",
     ),
@@ -1264,6 +1264,7 @@ EXCUSED: tuple[tuple[str, str, str, str], ...] = (
         "inf|nan|-0.0|-1.0",
         "quotients of infinities (numpy_coverage.md)",
     ),
+    ("different", "trapezoid.*# .*uint", "", "differences of unsigned numbers wrap"),
     ("different", "spacing|nextafter", "", "integers take the default float type (C8)"),
     ("different", "lstsq", "type int64, NumPy's int32", "ranks are int64"),
     ("different", r"conj|square|round\(", "type bool", "bool stays bool (numpy_coverage.md)"),
@@ -1320,12 +1321,6 @@ EXCUSED: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("different", r"\.at\(", "inf|nan", "a Python number takes the array's type (C8)"),
     ("different", "pinv", "type float32", "of nothing NumPy gives the operand"),
-    (
-        "different",
-        "v[0-9]+.*(unsafe|out=|astype|copyto|put|place|fill|flat|= )",
-        "[0-9]{8}",
-        "conversions saturate (C6)",
-    ),
     ("refused", "view", "are no bool values", "numpy_coverage.md"),
     (
         "refused",

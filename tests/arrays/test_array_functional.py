@@ -136,3 +136,12 @@ import neuronsim.arrays.random
 assert neuronsim.arrays.random is neuronsim.random
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("axis", [0, -1, (0, -1)])
+def test_apply_over_axes_of_an_array_without_axes(axis: Any) -> None:
+    found = np.apply_over_axes(lambda x, axis: x * 2, np.asarray(1.5), axis)
+    theirs = numpy.apply_over_axes(lambda x, axis: x * 2, numpy.asarray(1.5), axis)
+    assert (found.shape, found.item()) == (theirs.shape, theirs.item())
+    with pytest.raises(IndexError):
+        np.apply_over_axes(lambda x, axis: x, np.asarray(1.5), 1)

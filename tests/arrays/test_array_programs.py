@@ -32,7 +32,7 @@ CONTROLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a type": (wrong_type, "different"),
     "a shape": (lambda x: (x + 1)[None], "different"),
     "an error": (lambda x: {}[x.shape], "foreign"),
-    "a refusal": (lambda x: np.reshape(x, -3), "refused"),
+    "a refusal": (lambda x: np.reshape(x, (7,)), "refused"),
     "a hang": (lambda x: [None for _ in iter(int, 1)], "hang"),
 }
 

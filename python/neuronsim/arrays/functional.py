@@ -47,7 +47,8 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: int | Sequence[int])
     """
     found = asarray(a)
     for axis in axes if isinstance(axes, Iterable) else (axes,):
-        at = one_axis(found, axis)
+        # As a reduction does, an array without axes takes 0 and -1.
+        at = axis if not found.ndim and axis in (0, -1) else one_axis(found, axis)
         reduced = asarray(func(found, at))
         if reduced.ndim not in (found.ndim, found.ndim - 1):
             raise InvalidArgument(
