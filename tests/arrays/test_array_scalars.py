@@ -226,3 +226,12 @@ def test_numbers_that_python_has_not_are_refused_in_our_words(
     with pytest.raises(NeuronSimError) as refused:
         convert(np.asarray(value))
     assert isinstance(refused.value, kind)
+
+
+@pytest.mark.parametrize("value", [True, 1, 1.5, 1j])
+@pytest.mark.parametrize("name", [t.name for t in DTYPES.values() if t.name != "float8_e4m3fn"])
+def test_C8_result_type_of_a_number_is_that_of_the_operation(name: str, value: Any) -> None:
+    """int32 with a complex number is complex128, which holds it."""
+    x = np.zeros(2, dtype=name)
+    found = np.where(np.asarray([True, False]), x, value)
+    assert np.result_type(x, value) is np.result_type(value, name) is found.dtype

@@ -298,7 +298,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     for t in strong[1:]:
         found = dtypes.result_type(found, t)
     for x in weak:
-        found = weak_type(x, found)
+        found = dtypes.result_type(found, weak_type(x, found))
     return found
 
 
