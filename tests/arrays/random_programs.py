@@ -392,7 +392,6 @@ moved delete x obj ; axis=axis
 moved insert x obj number ; axis=axis
 moved insert x obj X ; axis=axis
 moved resize x shape
-moved trim_zeros x
 exact kron x X
 exact packbits x ; axis=axis bitorder=bitorder
 exact unpackbits x ; axis=axis count=small bitorder=bitorder
@@ -549,6 +548,7 @@ moved {x}.shape = {shape}
 """
 EXPRESSIONS = """
 moved {x}.conj().copy()
+moved np.trim_zeros({x}).copy()
 moved {x}[{index}]
 moved {x}[{index}]
 moved {x}[{index}]
@@ -1014,7 +1014,7 @@ def statement(rng: random.Random, arrays: dict[str, np.Array], result: str) -> S
         rule in ("near", "sum")
         and not y
         and "round" not in text
-        and x.dtype.kind in ("signed", "unsigned")
+        and x.dtype.kind in ("signed", "unsigned", "bool")
         and "np." in text
     ):
         joined = "float32" if rule == "near" else None
@@ -1330,7 +1330,8 @@ EXCUSED: tuple[tuple[str, str, str, str], ...] = (
     (
         "refused",
         "",
-        "tfloat32 values|ndmin|without a copy|have no (common type|order)|no values for|no place among",
+        "tfloat32 values|ndmin|without a copy|shape in place|have no (common type|order)|no values for"
+        "|no place among",
         "C8",
     ),
     ("refused", "cross", "elements, not 3", "numpy_coverage.md"),
