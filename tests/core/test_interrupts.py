@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import signal
@@ -18,6 +19,7 @@ import pytest
 
 import neuronsim as ns
 from neuronsim import _core, dtypes, ops, processor
+from neuronsim.errors import NeuronSimError
 from neuronsim.profiles import Profile
 
 OPS = {name: i for i, (name, _, _) in enumerate(_core.OPS)}
@@ -258,6 +260,41 @@ def test_signal_ends_a_kernel(
     print(f"{name}, {threads} threads: {late:.3f} s after the signal")
     assert late < SLACK
     works()
+
+
+def drawn(*shape: int) -> ns.Array:
+    return ns.asarray(np.random.default_rng(0).standard_normal(shape, np.float32))
+
+
+NUMPYS: dict[str, Callable[[], Run]] = {
+    "argsort": lambda: functools.partial(ns.argsort, drawn(1 << 25)),
+    "top-k": lambda: functools.partial(ns.top_k, drawn(1 << 26), 1 << 20),
+    "decomposition": lambda: functools.partial(ns.linalg.svd, drawn(1800, 1800)),
+}
+
+
+@pytest.mark.parametrize("name", NUMPYS)
+def test_signal_ends_the_wait_for_numpy(name: str) -> None:
+    """NumPy goes on in a thread of its own; its results are dropped, its errors too."""
+    run = NUMPYS[name]()
+    begin = time.monotonic()
+    with alarm(end), pytest.raises(Ended):
+        run()
+    assert time.monotonic() - begin - DELAY < SLACK
+    works()
+
+
+def test_what_numpy_computes_in_a_thread_is_the_same() -> None:
+    x = drawn(1 << 19)
+    keys = np.asarray(x)
+    assert np.array_equal(np.asarray(ns.argsort(x)), keys.argsort(kind="stable"))
+    with pytest.raises(NeuronSimError, match=r"[Ss]ingular"):
+        ns.linalg.inv(ns.zeros((300, 300)))
+    calls: list[int] = []
+    with alarm(lambda *_: calls.append(1), 0.01):
+        found = ns.linalg.svdvals(x[: 1 << 18].reshape((512, 512)))
+    assert calls
+    assert found.shape == (512,)
 
 
 def test_interrupted_kernels_leave_no_memory() -> None:

@@ -33,7 +33,7 @@ from neuronsim.errors import (
     UnsupportedType,
     refusal,
 )
-from neuronsim.processor import pinned
+from neuronsim.processor import interruptible, pinned
 from neuronsim.profiles import Profile, current_profile, profile_variable
 from neuronsim.reference.formats import exact as exact_number
 from neuronsim.reference.formats import round_number
@@ -410,7 +410,11 @@ class Array(FunctionMethods):
     def _at(self, key: Any) -> Array:
         """`self[key]`, for what is no tuple of integers and slices, or no index at all."""
         try:
-            data = self._data[_index_array(key) if type(key) is Array else _index(key)]
+            places = _index_array(key) if type(key) is Array else _index(key)
+            size = getattr(places, "size", 0)
+            data = (
+                interruptible(4 * size, self._data.__getitem__, places) if size else self._data[places]
+            )
             return Array(ops.Bits(np.asarray(data), self._dtype))
         except (IndexError, ValueError) as error:
             raise InvalidIndex(f"{self.bits.type}[{_shown(key)}]: {error}") from error

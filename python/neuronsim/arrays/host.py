@@ -12,6 +12,7 @@ from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array, convert, float_array
 from neuronsim.dtypes import DType
 from neuronsim.errors import REFUSALS, InvalidArgument, UnsupportedType, refusal
+from neuronsim.processor import interruptible
 
 
 class InvalidMatrix(InvalidArgument, np.linalg.LinAlgError):
@@ -58,7 +59,9 @@ def on_host(what: str, function: Callable[..., Any], *operands: Array, **options
     shapes = " and ".join(str(x.bits.type) for x in operands)
     try:
         with np.errstate(all="ignore"):
-            return function(*(x.bits.data for x in exact), **options)
+            # A decomposition takes about the third power of a matrix's side.
+            operations = sum(x.size for x in exact) ** 1.5
+            return interruptible(operations, function, *(x.bits.data for x in exact), **options)
     except np.linalg.LinAlgError as error:
         raise InvalidMatrix(f"{what} of {shapes}: {error}") from error
     except REFUSALS as error:

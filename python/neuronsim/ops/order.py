@@ -33,6 +33,7 @@ from neuronsim.ops.rows import (
     same_type,
     sole_axis,
 )
+from neuronsim.processor import interruptible
 
 
 def infer_nextafter(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -114,13 +115,15 @@ def evaluate_argsort(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     (keys,) = line_blocks(attributes["axis"], order_keys(operands[0]))
-    return keys.argsort(axis=1, kind="stable").reshape(result.dims)
+    order = interruptible(16 * keys.size, keys.argsort, axis=1, kind="stable")
+    return np.asarray(order).reshape(result.dims)
 
 
 def take_along(data: BitsArray, indices: BitsArray, axis: int) -> BitsArray:
     """NumPy's take_along_axis of arrays of one shape but for that axis."""
     lines, places = line_blocks(axis, data, indices)
-    return np.take_along_axis(lines, places, 1).reshape(indices.shape)
+    taken = interruptible(4 * places.size, np.take_along_axis, lines, places, 1)
+    return np.asarray(taken).reshape(indices.shape)
 
 
 def line_blocks(axis: int, *arrays: BitsArray) -> list[BitsArray]:
@@ -135,6 +138,11 @@ def line_blocks(axis: int, *arrays: BitsArray) -> list[BitsArray]:
 
 def _first_indices(x: Bits, k: int, *, largest: bool) -> BitsArray:
     """Those of the first k elements in TOTALORDER, equal ones by index."""
+    found = interruptible(16 * x.data.size, _places_of_first, x, k, largest)
+    return np.asarray(found)
+
+
+def _places_of_first(x: Bits, k: int, largest: bool) -> BitsArray:
     keys = order_keys(x, nan_last=False)
     keys = ~keys if largest else keys  # in the opposite order
     dims = (*keys.shape[:-1], k)
