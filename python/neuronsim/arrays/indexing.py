@@ -237,9 +237,10 @@ def ix_(*args: Any) -> tuple[Array, ...]:
     lines = [asarray(x) for x in args]
     if any(x.ndim != 1 for x in lines):
         raise InvalidArgument("ix_ takes vectors")
-    data = [x.bits.data if x.dtype is dtypes.boolean else _indices("ix_", x) for x in lines]
+    kept = ("bool", "signed", "unsigned")
+    data = [x.bits.data if x.dtype.kind in kept else _indices("ix_", x) for x in lines]
     try:
-        return _all_int64(np.ix_(*data))
+        return tuple(asarray(i) for i in np.ix_(*data))
     except REFUSALS as error:
         raise refusal("ix_", error) from error
 
