@@ -21,6 +21,6 @@ bool pairs_are_proved();
 // which is quicker depends on the processor: automatic asks a timing, at the first use.
 enum class Bfloat16Products : uint8_t { automatic, pairs, fma };
 void select_bfloat16_products(Bfloat16Products form);
-bool prefers_pairs();
+bool prefers_pairs(int64_t rows);
 
 }  // namespace neuronsim

@@ -22,9 +22,6 @@ constexpr int64_t depth_block = 4608, a_block_bytes = 160 << 10, b_block_bytes =
                   rows_block = 1024, columns_block = 1024;
 // Panels that go through the epilogue together, so that its rows are long.
 constexpr int64_t panels_together = 2;
-// Products of no more rows wait for memory, of which pairs take half (measured at 4 rows: half the
-// time).
-constexpr int64_t few_rows = 16;
 // From so many rows side by side in the result on, the vectors run over them.
 constexpr int64_t columns_to_turn = 32;
 
@@ -493,7 +490,7 @@ DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, co
     const bool even = how.tile % 2 == 0;
     if (k.pair_chains == nullptr || !pairs_are_proved() || !even || !is_bfloat16(a) || !is_bfloat16(b))
         return DotForm::fma;
-    return rows <= few_rows || prefers_pairs() ? DotForm::pairs : DotForm::fma;
+    return prefers_pairs(rows) ? DotForm::pairs : DotForm::fma;
 }
 
 PackedColumns::PackedColumns(DType a, const DotOperand& operand, const Accumulation& how,

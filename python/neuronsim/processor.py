@@ -65,7 +65,7 @@ def bfloat16_products(rows: int = _MANY_ROWS) -> str:
     """How products of bfloat16 and float8 with so many rows are computed: "pairs" by VDPBF16PS, "fma"
     in float32. The bits are the same; which is quicker differs between processors, and unless it is set
     a timing of some 40 microseconds finds it at the first product. Few rows are always multiplied in
-    pairs where there is that instruction, since they wait for memory.
+    pairs where there is that instruction, unless "fma" is set, since they wait for memory.
     """
     check_environment()
     return "pairs" if _core.multiplies_pairs(rows) else "fma"
@@ -156,7 +156,10 @@ def interruptible(operations: float, function: Callable[..., Any], *args: Any, *
         except BaseException as error:  # which the main thread raises in its place
             found.set_exception(error)
 
-    threading.Thread(target=compute, daemon=True).start()
+    try:
+        threading.Thread(target=compute, daemon=True).start()
+    except RuntimeError:  # there may be no more threads, or the interpreter ends
+        return function(*args, **options)
     return found.result()
 
 

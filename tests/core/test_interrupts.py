@@ -270,6 +270,12 @@ NUMPYS: dict[str, Callable[[], Run]] = {
     "argsort": lambda: functools.partial(ns.argsort, drawn(1 << 25)),
     "top-k": lambda: functools.partial(ns.top_k, drawn(1 << 26), 1 << 20),
     "decomposition": lambda: functools.partial(ns.linalg.svd, drawn(1800, 1800)),
+    "product of float64": lambda: functools.partial(
+        ns.convolve, *2 * [drawn(150_000).astype("float64")]
+    ),
+    "roots": lambda: functools.partial(ns.roots, drawn(700)),
+    "transform": lambda: functools.partial(ns.fft.fft, [1.0], n=40_000_000),
+    "lexsort": lambda: functools.partial(ns.lexsort, 2 * (drawn(1 << 22),)),
 }
 
 

@@ -330,7 +330,8 @@ def roots(p: Any) -> Array:
     coefficients = host_operand(p)
     if coefficients.ndim > 1:
         raise InvalidArgument(f"the coefficients have one axis, not {coefficients.bits.type}")
-    found = on_host("roots", np.roots, coefficients)
+    # The eigenvalues of a matrix with a row for each coefficient.
+    found = on_host("roots", np.roots, coefficients, operations=float(coefficients.size) ** 3)
     dtype = coefficients.dtype
     return rounded(found, complex_type(dtype) if found.dtype.kind == "c" else dtype)
 

@@ -9,6 +9,7 @@ Array([1.+0.j, 1.+0.j], dtype=complex64)
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -50,7 +51,11 @@ def _transform(
         )
     wide = complex_type(a.dtype)
     dtype = real_type(wide) if name in _TO_REAL_NUMBERS else wide
-    exact = on_host(name, getattr(np.fft, name), a, norm=norm, **options)
+    lengths = options.get("s") or (options.get("n"),)
+    padded = math.prod(n for n in lengths if isinstance(n, int))
+    exact = on_host(
+        name, getattr(np.fft, name), a, norm=norm, operations=16.0 * max(a.size, padded), **options
+    )
     # Of no elements, padded with zeros, NumPy's inverse transforms to real numbers are undefined.
     found = rounded(exact if a.size else np.zeros_like(exact), dtype)
     return found if out is None else write(out, found)

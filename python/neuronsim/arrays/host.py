@@ -48,8 +48,15 @@ def complex_type(dtype: DType) -> DType:
     return dtypes.complex128 if dtype is dtypes.float64 else dtypes.complex64
 
 
-def on_host(what: str, function: Callable[..., Any], *operands: Array, **options: Any) -> Any:
+def on_host(
+    what: str,
+    function: Callable[..., Any],
+    *operands: Array,
+    operations: float | None = None,
+    **options: Any,
+) -> Any:
     """What NumPy's function gives for the operands in float64 or complex128, which hold them exactly.
+    It takes about so many `operations`, by default those of decomposing matrices.
 
     Raises InvalidMatrix for NumPy's LinAlgError and ours of the same class for its other errors.
     """
@@ -59,8 +66,8 @@ def on_host(what: str, function: Callable[..., Any], *operands: Array, **options
     shapes = " and ".join(str(x.bits.type) for x in operands)
     try:
         with np.errstate(all="ignore"):
-            # A decomposition takes about the third power of a matrix's side.
-            operations = sum(x.size for x in exact) ** 1.5
+            if operations is None:
+                operations = sum(x.size * max(x.shape[-2:], default=1) for x in exact)
             return interruptible(operations, function, *(x.bits.data for x in exact), **options)
     except np.linalg.LinAlgError as error:
         raise InvalidMatrix(f"{what} of {shapes}: {error}") from error

@@ -174,7 +174,7 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     a = float_array(x)
     reduced = reduced_axes(a, axis)
     if a.dtype.kind == "complex":
-        options = {"axis": reduced, "keepdims": keepdims, "ord": order}
+        options: dict[str, Any] = {"axis": reduced, "keepdims": keepdims, "ord": order}
         return rounded(on_host("vector_norm", np.linalg.vector_norm, a, **options), real_type(a.dtype))
     empty = math.prod(a.shape[d] for d in reduced) == 0
     if order == -math.inf and empty:
@@ -222,7 +222,7 @@ def matrix_norm(
     if a.ndim < 2:
         raise InvalidArgument(f"matrix_norm of {a.bits.type}: it needs at least 2 axes")
     if a.dtype.kind == "complex" or order in _SINGULAR_NORMS:
-        options = {"axis": (-2, -1), "keepdims": keepdims, "ord": order}
+        options: dict[str, Any] = {"axis": (-2, -1), "keepdims": keepdims, "ord": order}
         return rounded(on_host("matrix_norm", np.linalg.norm, a, **options), real_type(a.dtype))
     if order == "fro":
         return vector_norm(a, axis=(-2, -1), keepdims=keepdims)

@@ -13,6 +13,7 @@ from neuronsim.arrays.array_object import Array, asarray, common_arrays, write
 from neuronsim.arrays.axes import integers, one_axis
 from neuronsim.arrays.reductions import is_not_nan
 from neuronsim.errors import InvalidArgument, UnsupportedType, refusal
+from neuronsim.processor import interruptible
 
 __all__ = [
     *("argmax", "argmin", "argpartition", "argsort", "lexsort", "nanargmax", "nanargmin", "partition"),
@@ -183,7 +184,8 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
         raise InvalidArgument(f"lexsort takes keys of one shape, at least one, not ({shapes})")
     lines = [c if c.ndim else c.reshape(1) for c in columns]
     blocks = ops.line_blocks(one_axis(lines[0], axis), *(ops.order_keys(c.bits) for c in lines))
-    return asarray(np.asarray(np.lexsort(blocks, 1).reshape(columns[0].shape), np.int64))
+    order = interruptible(16 * len(blocks) * blocks[0].size, np.lexsort, blocks, 1)
+    return asarray(np.asarray(order.reshape(columns[0].shape), np.int64))
 
 
 def searchsorted(

@@ -32,7 +32,7 @@ from neuronsim.arrays.reductions import sum as sum_of
 from neuronsim.arrays.steps import step_type
 from neuronsim.dtypes import DType, DTypeLike, result_type
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.processor import check_environment
+from neuronsim.processor import check_environment, interruptible
 from neuronsim.profiles import current_profile
 
 __all__ = [
@@ -80,7 +80,8 @@ def _host_product(x: Any, y: Any, d: ops.DotDimensions) -> Any:
     right = y.transpose((*d.rhs_batch, *d.rhs_contracting, *free_y))
     matrices = left.reshape(math.prod(batch), math.prod(rows), depth)
     with np.errstate(all="ignore"):
-        found = np.matmul(matrices, right.reshape(math.prod(batch), depth, math.prod(columns)))
+        panel = right.reshape(math.prod(batch), depth, math.prod(columns))
+        found = interruptible(matrices.size * panel.shape[-1], np.matmul, matrices, panel)
     return found.reshape((*batch, *rows, *columns))
 
 

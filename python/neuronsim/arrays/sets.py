@@ -18,6 +18,7 @@ from neuronsim.arrays.indexing import take
 from neuronsim.arrays.manipulation import concat, moveaxis
 from neuronsim.arrays.order import sort
 from neuronsim.arrays.reductions import is_not_nan
+from neuronsim.processor import interruptible
 
 __all__ = [
     *("intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all"),
@@ -62,7 +63,7 @@ def _distinct(rows: Array, equal_nan: bool) -> _Distinct:
     """Of the rows of a matrix; NaN equals NaN only if so asked."""
     keys = ops.order_keys(rows.bits)
     n, width = keys.shape
-    order = np.lexsort(keys.T[::-1]) if width else np.arange(n)
+    order = interruptible(16 * keys.size, np.lexsort, keys.T[::-1]) if width else np.arange(n)
     ordered, numbers = keys[order], is_not_nan(rows)[order]
     differ = ordered[1:] != ordered[:-1]
     if equal_nan:
