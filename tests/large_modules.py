@@ -159,6 +159,65 @@ def rotated_arrays(n: int) -> Module:
     )
 
 
+def carried_casts(n: int, *, rotated: bool = False) -> Module:
+    """A loop that multiplies each of its matrices, which a setting casts; `rotated` gives each to the
+    next place.
+    """
+    shape = TupleShape((COUNT, SQUARE, *[SQUARE] * n))
+    own = [taken(f"body.x{k}", "body.p", k + 1, SQUARE) for k in range(n + 1)]
+    own += [product(f"body.z{k}", f"body.x{k}", f"body.x{n}") for k in range(n)]
+    given = [f"body.z{(k + rotated) % n}" for k in range(n)]
+    return module_of(
+        constant("zero", 0, dtypes.int32),
+        *(parameter(f"a{k}", SQUARE, k) for k in range(n + 1)),
+        made("start", "tuple", "zero", *(f"a{k}" for k in range(n + 1)), shape=shape),
+        made("w", "while", "start", shape=shape, called=("body", "body.goes_on")),
+        taken("y", "w", 1, SQUARE),
+        others=loop("body", shape, 0, own, (*given, f"body.x{n}")),
+    )
+
+
+def rotated_casts(n: int) -> Module:
+    """The same, where the matrices rotate."""
+    return carried_casts(n, rotated=True)
+
+
+def rotated_scalars(n: int) -> Module:
+    """A loop that hands each of its integers to the one before it, and computes the last of its rows;
+    it goes on as the first says.
+    """
+    shape = TupleShape((COUNT, ROW, *[COUNT] * n))
+    own = [taken("body.x", "body.p", 1)]
+    own += [taken(f"body.s{k}", "body.p", k + 2, COUNT) for k in range(1, n)]
+    own += [
+        constant("body.zero", 0),
+        made(
+            "body.sum", "reduce", "body.x", "body.zero", shape=SCALAR, dimensions=(0,), called=("sum",)
+        ),
+        made("body.last", "convert", "body.sum", shape=COUNT),
+    ]
+    given = ["body.x", *(f"body.s{k}" for k in range(1, n)), "body.last"]
+    body, _ = loop("body", shape, 0, own, given)
+    condition = make_computation(
+        "goes_on",
+        (
+            parameter("goes_on.p", shape),
+            taken("goes_on.s", "goes_on.p", 2, COUNT),
+            constant("goes_on.three", 3, dtypes.int32),
+            less("goes_on.y", "goes_on.s", "goes_on.three"),
+        ),
+        "goes_on.y",
+    )
+    return module_of(
+        constant("zero", 0, dtypes.int32),
+        parameter("a"),
+        made("start", "tuple", "zero", "a", *["zero"] * n, shape=shape),
+        made("w", "while", "start", shape=shape, called=("body", "goes_on")),
+        taken("y", "w", 1),
+        others=(adding(), body, condition),
+    )
+
+
 def instructions(n: int) -> Module:
     """Products, reduces, functions and sums in one computation."""
     body = [parameter("x0", SQUARE), parameter("w", SQUARE, 1), constant("zero", 0)]
@@ -374,6 +433,24 @@ def loops_of_one_body(n: int) -> Module:
     )
 
 
+def conjunction(n: int) -> Module:
+    """A loop whose condition joins what it compares again and again."""
+    shape = TupleShape((COUNT, ROW))
+    first = goes_on("first", shape)
+    joined = [made("and0", "and", "first.y", "first.y", shape=FLAG)]
+    joined += [made(f"and{k}", "and", f"and{k - 1}", f"and{k - 1}", shape=FLAG) for k in range(1, n)]
+    condition = make_computation("goes_on", (*first.instructions, *joined), joined[-1].name)
+    body, _ = loop("body", shape, 1, (made("body.z", "negate", "body.x0"),), ("body.z",))
+    return module_of(
+        constant("zero", 0, dtypes.int32),
+        parameter("x"),
+        made("start", "tuple", "zero", "x", shape=shape),
+        made("w", "while", "start", shape=shape, called=("body", "goes_on")),
+        taken("y", "w", 1),
+        others=(body, condition),
+    )
+
+
 def operands(n: int) -> Module:
     """A concatenate of many operands."""
     body = [parameter("x"), *(made(f"v{k}", "tanh", "x") for k in range(n))]
@@ -446,7 +523,8 @@ def aliases(n: int) -> Module:
 CASES: dict[str, Callable[[int], Module]] = {
     f.__name__: f
     for f in (
-        *(carried_arrays, rotated_arrays, instructions, called_computations, one_called_computation),
+        *(carried_arrays, rotated_arrays, carried_casts, rotated_casts, rotated_scalars),
+        *(conjunction, instructions, called_computations, one_called_computation),
         *(reducers, parameters, chain, moved, converted, ladder, doubled, products, readers),
         *(summed_readers, wide_tuple, pairs_in_tuple, constants, folded, conditional_results, branches),
         *(conditionals, loops, loops_of_one_body, operands, sorted_operands, scalar_chain, same_names),

@@ -17,7 +17,6 @@ from neuronsim import api, cli, dtypes
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CastSettings
 from neuronsim.casting.plans.explain import (
-    CONVERTS,
     Cast,
     casts,
     count_casts,
@@ -34,6 +33,7 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.executor.steps import all_steps
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module, graph_computations
+from neuronsim.hlo.opcodes import CONVERTS
 from neuronsim.hlo.parse import from_text
 from neuronsim.tuning.ladder import LADDER
 

@@ -29,6 +29,7 @@ from neuronsim.executor.steps import (
     is_int64,
     stored_bytes,
 )
+from neuronsim.hlo.array_sources import array_sources, literals, passed_on
 from neuronsim.hlo.error_codes import ERROR_CODES, TYPE_CODES
 from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import (
@@ -36,11 +37,11 @@ from neuronsim.hlo.module import (
     Instruction,
     Module,
     Shape,
+    TupleShape,
     inline_calls,
     live_instructions,
 )
 from neuronsim.hlo.opcodes import row, row_attributes
-from neuronsim.hlo.trip_counts import element_range, literals, passed_on
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target
@@ -204,10 +205,9 @@ class _Compiler:
             case "add-dependency":
                 self.values[i.name] = operands[0]
             case "get-tuple-element":
-                source = self.computation.by_name[i.operands[0]]
-                self.values[i.name] = operands[0][
-                    element_range(source.shape, i.attributes["tuple_index"])
-                ]
+                shape = self.computation.by_name[i.operands[0]].shape
+                assert isinstance(shape, TupleShape)
+                self.values[i.name] = operands[0][shape.place(i.attributes["tuple_index"])]
             case "while":
                 self._add_while(i, _joined(operands))
             case "conditional":
@@ -329,7 +329,7 @@ class _Compiler:
     def _add_while(self, i: Instruction, initial: tuple[str, ...]) -> None:
         body, condition = (self.shared.module.by_name[name] for name in i.called)
         results = self._define(i)
-        kept = passed_on(body, len(initial))
+        kept = passed_on(body, array_sources(body))
         carried = [n for n in range(len(initial)) if n not in kept]
         # What the body only passes on is the same array in every trip.
         arrays = tuple(x if n in kept else results[n][0] for n, x in enumerate(initial))

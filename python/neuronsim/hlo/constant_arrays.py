@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from neuronsim import ops
+from neuronsim.hlo.array_sources import ARRANGES, Sources, all_sources, literals, passed_on
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
@@ -20,8 +21,7 @@ from neuronsim.hlo.module import (
     graph_computations,
     live_instructions,
 )
-from neuronsim.hlo.opcodes import NEVER_CONSTANT, row
-from neuronsim.hlo.trip_counts import element_range, literals, passed_on
+from neuronsim.hlo.opcodes import CONVERTS, NEVER_CONSTANT, row
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ def constant_arrays(flat: Module) -> dict[str, Constants]:
     """
     found: dict[str, Constants] = {}
     arguments: dict[str, _Arrays] = {}
-    weights = _Weights()
+    weights, sources = _Weights(), all_sources(flat)
     for c in reversed(graph_computations(flat)):  # callers first
         values: dict[str, _Arrays] = {}
         for i in c.instructions:
-            values[i.name] = _arrays_of(c, i, values, arguments.get(c.name, ()), flat, weights)
+            values[i.name] = _arrays_of(c, i, values, arguments.get(c.name, ()), flat, sources, weights)
             for name, given in _passed(i, values, flat):
                 before = arguments.setdefault(name, given)
                 both = zip(before, given, strict=True)
@@ -70,25 +70,20 @@ def _arrays_of(
     values: Mapping[str, _Arrays],
     given: _Arrays,
     flat: Module,
+    sources: Mapping[str, Sources],
     weights: _Weights,
 ) -> _Arrays:
+    if i.opcode in ARRANGES:
+        return tuple(values[source.name][n] for source, n in sources[c.name][i.name])
     unknown: _Arrays = (None,) * len(i.shape.arrays())
+    if i.opcode == "parameter":
+        return given or unknown
+    if i.opcode == "constant":
+        return tuple(map(weights.constant, literals(i.attributes["literal"])))
     operands: _Arrays = tuple(v for o in i.operands for v in values[o])
-    match i.opcode:
-        case "parameter":
-            return given or unknown
-        case "constant":
-            return tuple(map(weights.constant, literals(i.attributes["literal"])))
-        case "tuple" | "opt-barrier" | "after-all":
-            return operands
-        case "add-dependency":
-            return values[i.operands[0]]
-        case "get-tuple-element":
-            shape = c.by_name[i.operands[0]].shape
-            return values[i.operands[0]][element_range(shape, i.attributes["tuple_index"])]
-        case "while":
-            kept = passed_on(flat.by_name[i.called[0]], len(operands))
-            return tuple(v if n in kept else None for n, v in enumerate(operands))
+    if i.opcode == "while":
+        kept = passed_on(flat.by_name[i.called[0]], sources[i.called[0]])
+        return tuple(v if n in kept else None for n, v in enumerate(operands))
     # What reads nothing, an iota, is computed in each run.
     if i.opcode in NEVER_CONSTANT or not operands or None in operands:
         return unknown
@@ -109,7 +104,8 @@ class _Weights:
         is_splat = _is_splat(bits)
         if not bits.data.ndim:
             return ConstantArray(frozenset(), "", bits.dtype.name, is_splat, 0)
-        alike = self.known.setdefault((bits.type, bits.data.reshape(-1)[:8].tobytes()), [])
+        start = id(bits) if is_splat else bits.data.reshape(-1)[:8].tobytes()
+        alike = self.known.setdefault((bits.type, start), [])
         for other, name in alike:
             same = other is bits or (not is_splat and np.array_equal(other.data, bits.data))
             if same:
@@ -128,7 +124,7 @@ def _is_splat(bits: ops.Bits) -> bool:
 
 def _computed(i: Instruction, operands: list[ConstantArray]) -> _Arrays | None:
     op = row(i)
-    one_by_one = op.core is not None or op.cast == "movement" or i.opcode in _CASTS
+    one_by_one = op.core is not None or op.cast == "movement" or i.opcode in CONVERTS
     is_splat = bool(operands) and all(v.is_splat for v in operands)
     if not one_by_one and any(v.is_splat for v in operands[: 2 if op.cast == "matmult" else 1]):
         return None
@@ -144,9 +140,6 @@ def _computed(i: Instruction, operands: list[ConstantArray]) -> _Arrays | None:
         types = [s.dtype.name for s in arrays]
     size = max((v.size for v in operands if form_of), default=0)
     return tuple(ConstantArray(sources, form_of, t, is_splat, size) for t in types)
-
-
-_CASTS = ("convert", "reduce-precision")
 
 
 def _passed(i: Instruction, values: Mapping[str, _Arrays], flat: Module) -> list[tuple[str, _Arrays]]:
@@ -186,14 +179,16 @@ def weight_bytes(flat: Module) -> int:
 
 def _each_read(flat: Module, keep: Callable[[str, ConstantArray, Shape], None]) -> None:
     """Calls `keep` for each constant array that what the run computes reads, or a computation gives."""
-    found = constant_arrays(flat)
+    found, sources = constant_arrays(flat), all_sources(flat)
     bodies = {
         i.called[0] for c in graph_computations(flat) for i in c.instructions if i.opcode == "while"
     }
     for c in graph_computations(flat):
         values, live = found[c.name], live_instructions(c)
 
-        def given(name: str, without: set[int], c: Computation = c, values: Constants = values) -> None:
+        def given(
+            name: str, without: frozenset[int], c: Computation = c, values: Constants = values
+        ) -> None:
             pairs = zip(values[name], c.by_name[name].shape.arrays(), strict=True)
             for n, (array, shape) in enumerate(pairs):
                 if array is not None and n not in without:
@@ -202,18 +197,13 @@ def _each_read(flat: Module, keep: Callable[[str, ConstantArray, Shape], None]) 
         for i in c.instructions:
             if (
                 i.name not in live
-                or i.opcode in _HOLDS
+                or i.opcode in ARRANGES
                 or (values[i.name] and None not in values[i.name])
             ):
                 continue
             if i.opcode == "while":
-                count = len(values[i.name])
-                given(i.operands[0], passed_on(flat.by_name[i.called[0]], count))
+                given(i.operands[0], passed_on(flat.by_name[i.called[0]], sources[i.called[0]]))
             else:
                 for o in i.operands[:1] if i.opcode == "conditional" else i.operands:
-                    given(o, set())
-        count = len(values[c.root])
-        given(c.root, passed_on(c, count) if c.name in bodies else set())
-
-
-_HOLDS = frozenset({"tuple", "get-tuple-element", "opt-barrier", "add-dependency", "after-all"})
+                    given(o, frozenset())
+        given(c.root, passed_on(c, sources[c.name]) if c.name in bodies else frozenset())

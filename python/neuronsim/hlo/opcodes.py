@@ -15,6 +15,8 @@ STRUCTURE = frozenset(
     | {"opt-barrier", "after-all", "add-dependency"}
 )
 
+CONVERTS = frozenset({"convert", "reduce-precision"})  # round to another type or format, no more
+
 # Not constant whatever the operands are: what depends on the run, the replica or a trip count.
 NEVER_CONSTANT = frozenset(
     {

@@ -16,12 +16,18 @@ from typing import Literal, TypeAlias
 from neuronsim import ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, NeuronSimError, nearest
+from neuronsim.hlo.array_sources import (
+    ARRANGES,
+    Source,
+    Sources,
+    all_sources,
+    literals,
+    passed_on,
+)
 from neuronsim.hlo.module import (
-    AnyShape,
     Computation,
     Instruction,
     Module,
-    TupleShape,
     graph_computations,
 )
 from neuronsim.hlo.opcodes import NEVER_CONSTANT, row, row_attributes
@@ -143,98 +149,52 @@ def _calls(i: Instruction, trips: Mapping[str, int], taken: Mapping[str, str]) -
     return [(taken[i.name], 1)] if i.opcode == "conditional" else []
 
 
-# ---- where arrays come from ----------------------------------------------------------------------
-
-# What HLO arranges arrays with.
-_ARRANGES = frozenset({"tuple", "opt-barrier", "add-dependency", "after-all"})
-
-
-def element_range(shape: AnyShape, index: int) -> slice:
-    """Where the arrays of a tuple's element lie among all of the tuple's."""
-    assert isinstance(shape, TupleShape)
-    return shape.place(index)
-
-
-def passed_on(body: Computation, count: int) -> set[int]:
-    """The places of a loop's tuple, of `count` arrays, that the body gives as it got them."""
-    found: dict[str, tuple[int | None, ...]] = {}
-    for i in body.instructions:
-        flat = tuple(n for o in i.operands for n in found[o]) if i.opcode in _ARRANGES else ()
-        if i.opcode == "parameter":
-            found[i.name] = tuple(range(count))
-        elif i.opcode in ("tuple", "opt-barrier"):
-            found[i.name] = flat
-        elif i.opcode == "get-tuple-element":
-            source = body.by_name[i.operands[0]]
-            found[i.name] = found[source.name][element_range(source.shape, i.attributes["tuple_index"])]
-        else:
-            found[i.name] = (None,) * len(i.shape.arrays())
-    return {n for n, source in enumerate(found[body.root]) if n == source}
-
-
-def source_of(c: Computation, name: str, number: int = 0) -> tuple[Instruction, int]:
-    """The instruction that gives the array of this number of a value, and the array's number there:
-    through tuples and what takes them apart.
-    """
-    i = c.by_name[name]
-    while True:
-        if i.opcode in ("tuple", "opt-barrier"):
-            for operand in (c.by_name[o] for o in i.operands):
-                count = len(operand.shape.arrays())
-                if number < count:
-                    break
-                number -= count
-            i = operand
-        elif i.opcode == "get-tuple-element":
-            operand = c.by_name[i.operands[0]]
-            number += element_range(operand.shape, i.attributes["tuple_index"]).start
-            i = operand
-        elif i.opcode == "add-dependency":
-            i = c.by_name[i.operands[0]]
-        else:
-            return i, number
-
-
 # ---- what is known of values ---------------------------------------------------------------------
 
 
 def _folded(
-    c: Computation, module: Module, arguments: Mapping[int, Values], only: set[str] | None = None
-) -> dict[str, Values]:
+    c: Computation,
+    module: Module,
+    sources: Mapping[str, Sources],
+    arguments: Mapping[int, Values],
+    only: set[str] | None = None,
+) -> _Known:
     """The values of small arrays that hang on constants and on the known arguments alone."""
-    found: dict[str, Values] = {}
+    known = _Known(sources[c.name], {})
     for i in c.instructions:
-        if only is not None and i.name not in only:
+        if i.opcode in ARRANGES or (only is not None and i.name not in only):
             continue
-        unknown: Values = (None,) * len(i.shape.arrays())
-        operands = [found[o] for o in i.operands]
-        flat = tuple(v for values in operands for v in values)
-        match i.opcode:
-            case "parameter":
-                found[i.name] = arguments.get(int(i.attributes["number"]), unknown)
-            case "constant":
-                found[i.name] = tuple(map(_if_small, literals(i.attributes["literal"])))
-            case "tuple" | "opt-barrier" | "after-all":
-                found[i.name] = flat
-            case "add-dependency":
-                found[i.name] = operands[0]
-            case "get-tuple-element":
-                shape = c.by_name[i.operands[0]].shape
-                found[i.name] = operands[0][element_range(shape, i.attributes["tuple_index"])]
-            case "while":
-                kept = passed_on(module.by_name[i.called[0]], len(flat))
-                found[i.name] = tuple(v if n in kept else None for n, v in enumerate(flat))
-            case _:
-                found[i.name] = _evaluated(i, flat, module) or unknown
-    return found
+        values: Values | None = None
+        if i.opcode == "parameter":
+            values = arguments.get(int(i.attributes["number"]))
+        elif i.opcode == "constant":
+            values = tuple(map(_if_small, literals(i.attributes["literal"])))
+        elif i.opcode == "while":
+            kept = passed_on(module.by_name[i.called[0]], sources[i.called[0]])
+            given = known.values(i.operands[0])
+            values = tuple(v if n in kept else None for n, v in enumerate(given))
+        elif i.opcode not in NEVER_CONSTANT:
+            values = _evaluated(i, tuple(v for o in i.operands for v in known.values(o)), module)
+        if values is not None:
+            known.made[i.name] = values
+    return known
 
 
-def literals(literal: object) -> list[ops.Bits]:
-    """The arrays of a constant, which may be a tuple."""
-    if isinstance(literal, ops.Bits):
-        return [literal]
-    assert isinstance(literal, tuple)
-    return [x for part in literal for x in literals(part)]
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a computation's values, by the instructions that give arrays of their own."""
+
+    sources: Sources
+    made: dict[str, Values]
+
+    def value(self, source: Source) -> ops.Bits | None:
+        """The value of one array."""
+        i, n = source
+        return self.made[i.name][n] if i.name in self.made else None
+
+    def values(self, name: str) -> Values:
+        """The values of all arrays of an instruction."""
+        return tuple(map(self.value, self.sources[name]))
 
 
 def _if_small(value: ops.Bits) -> ops.Bits | None:
@@ -244,7 +204,7 @@ def _if_small(value: ops.Bits) -> ops.Bits | None:
 def _evaluated(i: Instruction, operands: Values, module: Module) -> Values | None:
     arrays = [v for v in operands if v is not None]
     size = sum(math.prod(s.dims) for s in i.shape.arrays())
-    if i.opcode in NEVER_CONSTANT or len(arrays) < len(operands) or size > SMALL:
+    if len(arrays) < len(operands) or size > SMALL:
         return None
     try:
         attributes = row_attributes(module, i)
@@ -283,22 +243,24 @@ def _find_trips(flat: Module) -> dict[str, _Found]:
     graphs = graph_computations(flat)
     if not any(i.opcode == "while" for c in graphs for i in c.instructions):
         return found
+    sources = all_sources(flat)
     arguments: dict[str, Mapping[int, Values]] = {}
     for c in reversed(graphs):
-        values = _folded(c, flat, arguments.get(c.name, {}))
+        known = _folded(c, flat, sources, arguments.get(c.name, {}))
         for i in c.instructions:
             if i.opcode == "while":
-                initial = values[i.operands[0]]
-                found[i.name] = _trips(i, flat, initial)
-                kept = passed_on(flat.by_name[i.called[0]], len(initial))
-                known = tuple(v if n in kept else None for n, v in enumerate(initial))
-                given = [(name, known) for name in i.called]
+                initial = known.values(i.operands[0])
+                found[i.name] = _trips(i, flat, sources, initial)
+                kept = passed_on(flat.by_name[i.called[0]], sources[i.called[0]])
+                in_all = tuple(v if n in kept else None for n, v in enumerate(initial))
+                given = [(name, in_all) for name in i.called]
             elif i.opcode == "conditional":
-                given = [(n, values[o]) for n, o in zip(i.called, i.operands[1:], strict=True)]
+                operands = zip(i.called, i.operands[1:], strict=True)
+                given = [(name, known.values(o)) for name, o in operands]
             else:
                 continue
-            for name, known in given:
-                arguments[name] = {0: _in_both(known, arguments.get(name, {}).get(0, known))}
+            for name, values in given:
+                arguments[name] = {0: _in_both(values, arguments.get(name, {}).get(0, values))}
     return found
 
 
@@ -310,12 +272,14 @@ def _in_both(first: Values, second: Values) -> Values:
     )
 
 
-def _trips(loop: Instruction, module: Module, initial: Values) -> _Found:
+def _trips(
+    loop: Instruction, module: Module, sources: Mapping[str, Sources], initial: Values
+) -> _Found:
     body, condition = (module.by_name[name] for name in loop.called)
-    counted = _counted(body, condition, module, initial)
+    counted = _counted(body, condition, module, sources, initial)
     if counted.is_exact:
         return counted
-    followed = _followed(body, condition, module, initial)
+    followed = _followed(body, condition, module, sources, initial)
     if followed is None:
         followed = _stated(loop)
     return counted if followed is None else _Found(followed)
@@ -331,36 +295,39 @@ def _stated(loop: Instruction) -> int | None:
     return count if 0 <= count <= MOST else None
 
 
-def _counted(body: Computation, condition: Computation, module: Module, initial: Values) -> _Found:
-    """The trips of a loop that counts in constant steps from a constant to a constant."""
-    kept = passed_on(body, len(initial))
+def _counted(
+    body: Computation,
+    condition: Computation,
+    module: Module,
+    sources: Mapping[str, Sources],
+    initial: Values,
+) -> _Found:
+    """The trips of a loop that counts in constant steps from a constant to a constant: as long as all
+    comparisons hold that its condition joins.
+    """
+    kept = passed_on(body, sources[body.name])
     known = {0: tuple(v if n in kept else None for n, v in enumerate(initial))}
-    in_condition = _folded(condition, module, known)
-    in_body = _folded(body, module, known)
+    in_condition = _folded(condition, module, sources, known)
+    in_body = _folded(body, module, sources, known)
 
-    def value(c: Computation, values: Mapping[str, Values], name: str) -> int | None:
-        return _number(values[name][0]) if len(values[name]) == 1 else None
+    def value(values: _Known, name: str) -> int | None:
+        found = values.values(name)
+        return _number(found[0]) if len(found) == 1 else None
 
     def step(place: int) -> int | None:
-        made, _ = source_of(body, body.root, place)
+        made, _ = sources[body.name][body.root][place]
         if made.opcode not in ("add", "subtract"):
             return None
         for carried, by in (made.operands, made.operands[::-1]):
-            if _place(body, carried) == place and (size := value(body, in_body, by)) is not None:
-                if made.opcode == "add":
-                    return size
-                return -size if carried == made.operands[0] else None
+            if _place(carried, sources[body.name]) == place:
+                size = value(in_body, by)
+                if size is not None:
+                    if made.opcode == "add":
+                        return size
+                    return -size if carried == made.operands[0] else None
         return None
 
-    def compared(i: Instruction, *, negated: bool = False) -> _Found:
-        i, _ = source_of(condition, i.name)
-        if i.opcode == "not":
-            return compared(condition.by_name[i.operands[0]], negated=not negated)
-        if i.opcode == ("or" if negated else "and"):
-            parts = [compared(condition.by_name[o], negated=negated) for o in i.operands]
-            bounds = [p.count for p in parts if p.count is not None]
-            exact = all(p.is_exact for p in parts)
-            return _Found(min(bounds), is_exact=exact) if bounds else _UNKNOWN
+    def compared(i: Instruction, *, negated: bool) -> _Found:
         if i.opcode != "compare":
             return _UNKNOWN
         direction = i.attributes["comparison_direction"]
@@ -369,9 +336,9 @@ def _counted(body: Computation, condition: Computation, module: Module, initial:
             (i.operands, direction),
             (i.operands[::-1], _MIRRORED[direction]),
         ):
-            place = _place(condition, carried)
+            place = _place(carried, sources[condition.name])
             start = None if place is None else _number(initial[place])
-            end = value(condition, in_condition, limit)
+            end = value(in_condition, limit)
             if place is None or start is None or end is None:
                 continue
             by = step(place)
@@ -379,18 +346,40 @@ def _counted(body: Computation, condition: Computation, module: Module, initial:
             return _UNKNOWN if count is None else _Found(count)
         return _UNKNOWN
 
-    return compared(condition.by_name[condition.root])
+    parts = [compared(i, negated=negated) for i, negated in _joined(condition, sources[condition.name])]
+    bounds = [p.count for p in parts if p.count is not None]
+    return _Found(min(bounds), is_exact=all(p.is_exact for p in parts)) if bounds else _UNKNOWN
+
+
+def _joined(condition: Computation, sources: Sources) -> list[tuple[Instruction, bool]]:
+    """What must hold, all of it, for a condition to hold, or where negated, must not."""
+    found: list[tuple[Instruction, bool]] = []
+    pending = [(condition.root, False)]
+    seen = set(pending)
+    while pending:
+        name, negated = pending.pop()
+        i, _ = sources[name][0]
+        if i.opcode == "not":
+            parts = [(i.operands[0], not negated)]
+        elif i.opcode == ("or" if negated else "and"):
+            parts = [(o, negated) for o in i.operands]
+        else:
+            found.append((i, negated))
+            continue
+        pending += [part for part in dict.fromkeys(parts) if part not in seen]
+        seen.update(parts)
+    return found
 
 
 _OPPOSITE = {"LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT", "EQ": "NE", "NE": "EQ"}
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 
 
-def _place(c: Computation, name: str) -> int | None:
+def _place(name: str, sources: Sources) -> int | None:
     """The place in a loop's tuple of the array that this value is."""
-    made, number = source_of(c, name)
+    made, number = sources[name][0]
     while made.opcode in ("copy", "reshape", "bitcast"):
-        made, number = source_of(c, made.operands[0])
+        made, number = sources[made.operands[0]][0]
     return number if made.opcode == "parameter" else None
 
 
@@ -432,46 +421,66 @@ def _count(start: int, step: int, end: int, test: str, dtype: DType) -> int | No
     return count if all(low <= n <= high for n in (start, end, start + count * step)) else None
 
 
-def _followed(body: Computation, condition: Computation, module: Module, initial: Values) -> int | None:
+def _followed(
+    body: Computation,
+    condition: Computation,
+    module: Module,
+    sources: Mapping[str, Sources],
+    initial: Values,
+) -> int | None:
     """The trips of a loop that are found by taking them, as far as the condition hangs on constants."""
-    asked, places = _slice(condition, {condition.root})
-    computed: set[str] = set()
-    while True:
-        roots = [source_of(body, body.root, n) for n in places]
-        computed, more = _slice(body, {i.name for i, _ in roots if i.opcode != "parameter"})
-        more |= {n for i, n in roots if i.opcode == "parameter"}
-        if more <= places:
-            break
-        places |= more
-    if len(asked) + len(computed) > FOLLOWED or any(initial[n] is None for n in places):
+    goes_on = sources[condition.name][condition.root][0]
+    following = sources[body.name][body.root]
+    asked, places = _Slice(condition, module, sources), _Slice(body, module, sources)
+    if not asked.add(goes_on):
         return None
+    pending = list(asked.places)
+    followed = set(pending)
+    while pending:
+        if initial[pending[-1]] is None or not places.add(following[pending.pop()]):
+            return None
+        pending += places.places - followed
+        followed |= places.places
     state = initial
     for count in range(SIMULATED + 1):
-        (goes_on,) = _folded(condition, module, {0: state}, asked)[condition.root]
-        number = _number(goes_on)
+        number = _number(_folded(condition, module, sources, {0: state}, asked.computed).value(goes_on))
         if number is None:
             return None
         if not number:
             return count
-        values = _folded(body, module, {0: state}, computed)
-        following: list[ops.Bits | None] = [None] * len(state)
-        for n in places:
-            i, at = source_of(body, body.root, n)
-            following[n] = state[at] if i.opcode == "parameter" else values[i.name][at]
-        state = tuple(following)
+        values = _folded(body, module, sources, {0: state}, places.computed)
+        state = tuple(
+            values.value(source) if n in followed else None for n, source in enumerate(following)
+        )
     return None
 
 
-def _slice(c: Computation, names: set[str]) -> tuple[set[str], set[int]]:
-    """What these instructions hang on, and the places of a loop's tuple among it."""
-    found, places = set(names), set[int]()
-    for i in reversed(c.instructions):
-        if i.name in found:
-            found.update(i.operands)
-            made, number = source_of(c, i.name)
-            if made.opcode == "parameter":
-                if i.opcode != "parameter":
-                    places.update(range(number, number + len(i.shape.arrays())))
-                elif i.name in names:
-                    places.update(range(len(i.shape.arrays())))
-    return found, places
+class _Slice:
+    """What some arrays of a computation hang on: instructions, and places of a loop's tuple."""
+
+    def __init__(self, c: Computation, module: Module, sources: Mapping[str, Sources]) -> None:
+        self.module, self.sources, self.all = module, sources[c.name], sources
+        self.computed = {p.name for p in c.parameters}
+        self.places: set[int] = set()
+        self.seen: set[tuple[str, int]] = set()
+
+    def add(self, source: Source) -> bool:
+        """Adds what an array hangs on; False where that is more than is followed."""
+        pending = [source]
+        while pending:
+            i, n = pending.pop()
+            if (i.name, n) in self.seen:
+                continue
+            self.seen.add((i.name, n))
+            if len(self.seen) > FOLLOWED:
+                return False
+            if i.opcode == "parameter":
+                self.places.add(n)
+                continue
+            self.computed.add(i.name)
+            if i.opcode == "while":
+                if n in passed_on(self.module.by_name[i.called[0]], self.all[i.called[0]]):
+                    pending.append(self.sources[i.operands[0]][n])
+            elif i.opcode not in NEVER_CONSTANT:
+                pending += [s for o in i.operands for s in self.sources[o]]
+        return True

@@ -6,8 +6,9 @@ the elements of a partition. What the model leaves out: docs/limitations.md.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from neuronsim import dtypes, ops
@@ -20,10 +21,10 @@ from neuronsim.hlo.module import (
     inline_calls,
     live_instructions,
 )
-from neuronsim.hlo.opcodes import APPLIES_SCALARS, STRUCTURE, row, scalar_computation
+from neuronsim.hlo.opcodes import APPLIES_SCALARS, CONVERTS, STRUCTURE, row, scalar_computation
 from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips, run_counts
 from neuronsim.targets import Target
-from neuronsim.tuning.loop_costs import LoopCosts, loop_costs
+from neuronsim.tuning.loop_facts import LoopFacts, loop_facts
 
 FIXED_OVERHEAD = 100  # cycles of any instruction
 MINIMUM_INTERVAL = 64  # cycles between instructions of an engine
@@ -49,7 +50,7 @@ def estimate(module: Module, weight_bytes: int, target: Target, trips: Trips = N
     """
     flat = inline_calls(module)
     loops = loop_trips(flat, trips)
-    known = loop_costs(flat)
+    known = loop_facts(flat)
     own: dict[str, dict[str, float]] = {c.name: {} for c in graph_computations(flat)}
     sliced: dict[tuple[object, ...], _SlicedCast] = {}
     for c in graph_computations(flat):
@@ -90,7 +91,7 @@ class _SlicedCast:
 def _costs(
     c: Computation,
     i: Instruction,
-    known: LoopCosts,
+    known: LoopFacts,
     target: Target,
     sliced: dict[tuple[object, ...], _SlicedCast],
 ) -> list[tuple[str, str, float]]:
@@ -98,17 +99,17 @@ def _costs(
     which engine; how many seconds. Casts of slices of one array are put together.
     """
     own = (known.home[c.name][i.name], *instruction_seconds(c, i, known, target))
-    if i.opcode not in _CASTS or not target.clocks:
+    if i.opcode not in CONVERTS or not target.clocks:
         return [own]
-    first = known.first_of_trips(c, i.operands[0])
-    if first is not None and not own[2]:
+    if not own[2]:
         # An engine casts as it stores in every trip; what the first one reads is cast on its own.
-        caller, name = first
-        if known.is_constant(caller, caller.by_name[name]):
-            return [own]
-        before = i.replace(operands=(name,))
-        return [own, (caller.name, *instruction_seconds(caller, before, known, target))]
-    source = known.sliced(c, i.operands[0]) if own[2] else None
+        first = known.first_of_trips(c, i.operands[0])
+        return [own] + [
+            (at.name, *instruction_seconds(at, i.replace(operands=(name,)), known, target))
+            for at, name in first
+            if not known.is_constant(at, at.by_name[name])
+        ]
+    source = known.sliced(c, i.operands[0])
     if source is None:
         return [own]
     around, name = source
@@ -123,7 +124,7 @@ def _costs(
 
 
 def instruction_seconds(
-    c: Computation, i: Instruction, known: LoopCosts, target: Target
+    c: Computation, i: Instruction, known: LoopFacts, target: Target
 ) -> tuple[str, float]:
     """The engine that runs an instruction, and for how long."""
     if i.opcode in STRUCTURE or not target.clocks:
@@ -134,13 +135,13 @@ def instruction_seconds(
         return "none", 0.0  # no work, or done once when the model is loaded, or the sequencer's
     if op.engine == "dma":
         return "dma", 2 * _moved_bytes(c, i, known) / target.bandwidth
-    if i.opcode in _CASTS and _is_free_cast(c, i, known):
+    if i.opcode in CONVERTS and _is_free_cast(c, i, known):
         return "none", 0.0
     cycles = _cycles(op, i, operands, c, known, target.partitions)
     return op.engine, (FIXED_OVERHEAD + cycles) / (target.clocks[op.engine] * 1e9)
 
 
-def _moved_bytes(c: Computation, i: Instruction, known: LoopCosts) -> int:
+def _moved_bytes(c: Computation, i: Instruction, known: LoopFacts) -> int:
     """The bytes that a movement writes. A slice at a loop's counter is an access pattern, as one at a
     constant is; an update is written where the array lies.
     """
@@ -152,16 +153,13 @@ def _moved_bytes(c: Computation, i: Instruction, known: LoopCosts) -> int:
     return sum(math.prod(s.dims) * s.dtype.itemsize for s in shapes)
 
 
-_CASTS = ("convert", "reduce-precision")
-
-
-def _is_free_cast(c: Computation, i: Instruction, known: LoopCosts) -> bool:
+def _is_free_cast(c: Computation, i: Instruction, known: LoopFacts) -> bool:
     """Whether an engine casts as it stores what a cast reads, or the cast changes nothing."""
     if i.opcode == "reduce-precision":
         bits = i.attributes["mantissa_bits"]
         if _is_rounded(c, c.by_name[i.operands[0]], bits, known):
             return True
-    return all(_casts_on_store(p) for p in known.producers(c, i.operands[0]))
+    return known.all_producers(c, i.operands[0], _casts_on_store)
 
 
 def _casts_on_store(producer: Instruction) -> bool:
@@ -182,7 +180,7 @@ def _cycles(
     i: Instruction,
     operands: Sequence[Instruction],
     c: Computation,
-    known: LoopCosts,
+    known: LoopFacts,
     partitions: int,
 ) -> float:
     n = math.ceil(_elements(i) / partitions)
@@ -202,7 +200,7 @@ def _cycles(
             return _elementwise_cycles(op, n, fast=all_bf16)
         case "iota":
             return 50 + n
-        case "tensor_copy" if operands and i.opcode not in _CASTS:
+        case "tensor_copy" if operands and i.opcode not in CONVERTS:
             # What selects reads all of its operands.
             read = sum(_elements(o) for o in operands)
             return max(MINIMUM_INTERVAL, n, math.ceil(read / partitions))
@@ -273,7 +271,7 @@ def _is_scalar(i: Instruction) -> bool:
     return i.opcode == "broadcast" and not i.attributes["dimensions"]
 
 
-def _passes(operands: Sequence[Instruction], c: Computation, known: LoopCosts) -> int:
+def _passes(operands: Sequence[Instruction], c: Computation, known: LoopFacts) -> int:
     """A float32 product takes four passes; one whose operands are tfloat32 takes one. HLO carries
     tfloat32 in float32: it comes from a reduce-precision, perhaps moved since (C9).
     """
@@ -282,15 +280,20 @@ def _passes(operands: Sequence[Instruction], c: Computation, known: LoopCosts) -
     return 1 if all(_is_rounded(c, o, bits, known) for o in wide) else 4
 
 
-def _is_rounded(c: Computation, i: Instruction, mantissa_bits: int, known: LoopCosts) -> bool:
+def _is_rounded(c: Computation, i: Instruction, mantissa_bits: int, known: LoopFacts) -> bool:
     """Whether a reduce-precision rounded all elements of a value to so many bits, or they are a
     scalar, such as a zero, that has no more.
     """
-    return all(
-        o.attributes["mantissa_bits"] <= mantissa_bits
-        if o.opcode == "reduce-precision"
-        else _has_bits(o, mantissa_bits)
-        for o in known.origins(c, i.name)
+    return known.all_origins(c, i.name, _has_no_more_than(mantissa_bits))
+
+
+@functools.cache
+def _has_no_more_than(mantissa_bits: int) -> Callable[[Instruction], bool]:
+    """One test for each number of bits, by which what was found is kept."""
+    return lambda i: (
+        i.attributes["mantissa_bits"] <= mantissa_bits
+        if i.opcode == "reduce-precision"
+        else _has_bits(i, mantissa_bits)
     )
 
 

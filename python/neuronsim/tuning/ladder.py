@@ -16,8 +16,9 @@ import numpy.typing as npt
 from neuronsim.casting.flags import CastSettings
 from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InvalidArgument, InvalidData
+from neuronsim.hlo.array_sources import array_sources
 from neuronsim.hlo.module import Module, inline_calls
-from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips, source_of
+from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips
 from neuronsim.processor import pinned
 from neuronsim.targets import AutoCast, Target
 from neuronsim.tuning.cost import Estimate, estimate
@@ -276,11 +277,10 @@ def _output_errors(
     module: Module, outputs: Sequence[npt.NDArray[Any]], reference: Sequence[npt.NDArray[Any]]
 ) -> tuple[OutputError, ...]:
     shapes = module.root.shape.arrays()
-    entry = module.entry_computation
+    sources = array_sources(module.entry_computation)[module.root.name]
     found = []
     for n, (output, expected, shape) in enumerate(zip(outputs, reference, shapes, strict=True)):
-        name = source_of(entry, entry.root, n)[0].name
-        place: dict[str, Any] = {"index": n, "instruction": name, "type": str(shape.type)}
+        place: dict[str, Any] = {"index": n, "instruction": sources[n][0].name, "type": str(shape.type)}
         if shape.dtype.kind in ("float", "complex"):
             figures = error_metrics(output, expected)
             error = figures["relative_error"]

@@ -18,6 +18,7 @@ from neuronsim.casting.policies.operations import names_of
 from neuronsim.casting.policies.policy import Decision
 from neuronsim.casting.policies.recognition import COMPOSITES, recognise
 from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.hlo.array_sources import Sources, array_sources
 from neuronsim.hlo.constant_arrays import Constants, constant_arrays
 from neuronsim.hlo.module import (
     Computation,
@@ -27,9 +28,9 @@ from neuronsim.hlo.module import (
     inline_calls,
     simple_reducer,
 )
-from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips, run_counts, source_of
+from neuronsim.hlo.opcodes import CONVERTS
+from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips, run_counts
 
-CONVERTS = frozenset({"convert", "reduce-precision"})
 T = TypeVar("T")
 
 
@@ -90,6 +91,7 @@ def _casts_of(
 ) -> list[Cast]:
     """The casts of one computation."""
     users, before = c.users(), converted_before(c)
+    of_given = _of_given(c, constants, array_sources(c))
     unrounded = _unrounded(c, own)
     rounded = frozenset(unrounded.values())
     found = []
@@ -110,18 +112,22 @@ def _casts_of(
                 bytes=math.prod(i.array.dims) * sizes,
                 readers=readers or (c.root,),
                 reason=_reason(i, readers, plan),
-                of_constant=i.name in before or _is_of_given(c, i, constants),
+                of_constant=i.name in before or i.name in of_given,
             )
         )
     return found
 
 
-def _is_of_given(c: Computation, i: Instruction, constants: Constants) -> bool:
-    """Whether a cast is of a constant that a loop or branch is given."""
-    source = i
-    while source.opcode in CONVERTS:
-        source, _ = source_of(c, source.operands[0])
-    return source.opcode == "parameter" and None not in constants[i.name]
+def _of_given(c: Computation, constants: Constants, sources: Sources) -> set[str]:
+    """The converts of a constant that a loop or branch is given."""
+    first: dict[str, Instruction] = {}  # what a chain of converts begins with
+    for i in c.instructions:
+        if i.opcode in CONVERTS:
+            source, _ = sources[i.operands[0]][0]
+            first[i.name] = first.get(source.name, source)
+    return {
+        name for name, i in first.items() if i.opcode == "parameter" and None not in constants[name]
+    }
 
 
 def _unrounded(planned: Computation, own: Mapping[str, Instruction]) -> dict[str, str]:

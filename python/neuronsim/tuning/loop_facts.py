@@ -1,0 +1,324 @@
+"""What a cost model has to know of loops: which scalars the sequencer counts with, which instructions
+leave a loop, and what engine wrote a value that a loop carries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from neuronsim.hlo.array_sources import ARRANGES, Source, Sources, all_sources, passed_on
+from neuronsim.hlo.constant_arrays import Constants, constant_arrays
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, graph_computations
+from neuronsim.hlo.opcodes import NEVER_CONSTANT, STRUCTURE, row
+
+Test: TypeAlias = Callable[[Instruction], bool]
+_Array: TypeAlias = tuple[str, str, int]  # a computation, an instruction, an array's number there
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """Of a module whose calls are inlined, by computation: the arrays that are there before the run;
+    where all arrays come from; the scalars that only loops' counters and constants decide (`control`);
+    where each instruction could run, outside a loop that does not change what it reads (`home`); what
+    runs the computation; and of a loop's body and condition what no trip changes (`kept`).
+    """
+
+    flat: Module
+    constants: Mapping[str, Constants]
+    sources: Mapping[str, Sources]
+    control: Mapping[str, set[str]]
+    home: Mapping[str, Mapping[str, str]]
+    callers: Mapping[str, tuple[Computation, Instruction]]
+    kept: Mapping[str, frozenset[int]]
+    _known: dict[tuple[Test, bool], dict[_Array, bool]] = field(default_factory=dict)
+
+    def is_constant(self, c: Computation, i: Instruction) -> bool:
+        """Whether all that an instruction gives is there before the run."""
+        values = self.constants[c.name].get(i.name, (None,))
+        return bool(values) and None not in values
+
+    def is_control(self, c: Computation, name: str) -> bool:
+        """Whether a value is one of the sequencer's, or there before the run."""
+        return name in self.control[c.name] or self.is_constant(c, c.by_name[name])
+
+    def is_free(self, c: Computation, i: Instruction) -> bool:
+        """Whether no engine computes an instruction in the run."""
+        return i.name in self.control[c.name] or self.is_constant(c, i)
+
+    def all_producers(self, c: Computation, name: str, test: Test) -> bool:
+        """Whether all instructions that compute a value are so, through tuples and branches; what a
+        loop carries is its trips' (`first_of_trips`).
+        """
+        return self._all(c, name, test, moved=False)
+
+    def all_origins(self, c: Computation, name: str, test: Test) -> bool:
+        """Whether all instructions that compute the elements of a value are so, wherever these were
+        moved since, in loops before the first trip too.
+        """
+        return self._all(c, name, test, moved=True)
+
+    def _all(self, c: Computation, name: str, test: Test, *, moved: bool) -> bool:
+        """Each array is looked at once for all values that are asked for."""
+        known = self._known.setdefault((test, moved), {})
+        asked = (c.name, name, 0)
+        readers: dict[_Array, list[_Array]] = {asked: []}
+        failing: list[_Array] = []
+        pending = [] if asked in known else [asked]
+        while pending:
+            array = pending.pop()
+            following, ok = self._before(array, test, moved=moved)
+            for other in following:
+                if other in known:
+                    ok &= known[other]
+                elif other in readers:
+                    readers[other].append(array)
+                else:
+                    readers[other] = [array]
+                    pending.append(other)
+            if not ok:
+                failing.append(array)
+        while failing:
+            array = failing.pop()
+            if array not in known:
+                known[array] = False
+                failing += readers[array]
+        for array in readers:
+            known.setdefault(array, True)
+        return known[asked]
+
+    def _before(self, array: _Array, test: Test, *, moved: bool) -> tuple[list[_Array], bool]:
+        """The arrays that an array is made of, else whether what computes it is so."""
+        at = self.flat.by_name[array[0]]
+        i, n = self.sources[at.name][array[1]][array[2]]
+        following = self._around(at, i, n, first=moved)
+        if moved and i.opcode not in STRUCTURE and row(i).cast == "movement":
+            following = [(at.name, o, 0) for o in _moved(i)]
+        return following, bool(following) or test(i)
+
+    def _around(self, c: Computation, i: Instruction, n: int, *, first: bool) -> list[_Array]:
+        """Where an array comes from that a loop or branch gives, or is given: a loop's of its trips,
+        and what the `first` one reads.
+        """
+        if i.opcode == "conditional":
+            return [(name, self.flat.by_name[name].root, n) for name in i.called]
+        if i.opcode == "while":
+            body = self.flat.by_name[i.called[0]]
+            kept = n in self.kept[body.name]
+            trips = [] if kept else [(body.name, body.root, n)]
+            return [*trips, (c.name, i.operands[0], n)] if kept or first else trips
+        if i.opcode != "parameter" or c.name not in self.callers:
+            return []
+        caller, call = self.callers[c.name]
+        if call.opcode == "while":
+            return self._around(caller, call, n, first=first)
+        return [(caller.name, _given_to(c, call), n)]
+
+    def first_of_trips(self, c: Computation, name: str) -> list[tuple[Computation, str]]:
+        """What the first trips of loops read where a value is one that they carry: what computes it
+        before all of these loops, and the computation that has it.
+        """
+        found: dict[tuple[str, str], tuple[Computation, str]] = {}
+        pending = [(c.name, name, 0, False)]
+        seen = set(pending)
+        while pending:
+            around, value, number, carried = pending.pop()
+            at = self.flat.by_name[around]
+            i, n = self.sources[around][value][number]
+            following: list[_Array] = []
+            if i.opcode == "conditional":
+                following = self._around(at, i, n, first=True)
+            elif i.opcode == "parameter" and around in self.callers:
+                caller, call = self.callers[around]
+                is_loop = call.opcode == "while"
+                carried |= is_loop and n not in self.kept[around]
+                following = [(caller.name, call.operands[0] if is_loop else _given_to(at, call), n)]
+            elif carried and isinstance(i.shape, Shape):
+                found[around, i.name] = at, i.name
+            new = [(*array, carried) for array in following]
+            pending += [array for array in new if array not in seen]
+            seen.update(new)
+        return list(found.values())
+
+    def sliced(self, c: Computation, name: str) -> tuple[Computation, str] | None:
+        """The array of which a value is a slice, at constants or at loops' counters, and the
+        computation that has it: the one around a loop that does not change it.
+        """
+        at = c
+        i, n = self.sources[at.name][name][0]
+        slices = 0
+        while True:
+            if i.opcode in ("reshape", "slice", "dynamic-slice"):
+                if not all(self.is_control(at, o) for o in i.operands[1:]):
+                    return None
+                slices += i.opcode != "reshape"
+                i, n = self.sources[at.name][i.operands[0]][0]
+                continue
+            around = self.callers.get(at.name) if i.opcode == "parameter" else None
+            if around is None or around[1].opcode != "while" or n not in self.kept[at.name]:
+                break
+            at = around[0]
+            i, n = self.sources[at.name][around[1].operands[0]][n]
+        return (at, i.name) if slices and isinstance(i.shape, Shape) else None
+
+
+def _moved(i: Instruction) -> tuple[str, ...]:
+    """The operands whose elements a movement gives."""
+    if i.opcode == "concatenate":
+        return i.operands
+    return i.operands[: 2 if i.opcode in ("dynamic-update-slice", "pad") else 1]
+
+
+def _given_to(branch: Computation, call: Instruction) -> str:
+    """The operand of a conditional that a branch gets."""
+    return call.operands[1 + call.called.index(branch.name)]
+
+
+def loop_facts(flat: Module) -> LoopFacts:
+    """What there is to know of the loops of a module whose calls are inlined."""
+    graphs = graph_computations(flat)
+    callers: dict[str, tuple[Computation, Instruction]] = {}
+    for c in reversed(graphs):
+        for i in c.instructions:
+            if i.opcode in ("while", "conditional"):
+                callers |= {name: (c, i) for name in i.called if name not in callers}
+    sources = all_sources(flat)
+    kept = {
+        name: passed_on(flat.by_name[call.called[0]], sources[call.called[0]])
+        for name, (_, call) in callers.items()
+        if call.opcode == "while"
+    }
+    constants = constant_arrays(flat)
+    control = _control(flat, constants, sources)
+    home = _homes(flat, constants, sources, callers, kept)
+    return LoopFacts(flat, constants, sources, control, home, callers, kept)
+
+
+# ---- what the sequencer computes -----------------------------------------------------------------
+
+# A scalar of a computation, by its instruction, or by its place in a loop's tuple.
+_Scalar: TypeAlias = tuple[str, str | int]
+
+
+def _control(
+    flat: Module, constants: Mapping[str, Constants], sources: Mapping[str, Sources]
+) -> dict[str, set[str]]:
+    """The integer and bool scalars that only constants and the counters of loops decide: a counter
+    starts with such a value and goes on with one. All are, until one of what they hang on is not.
+    """
+    needs: dict[_Scalar, list[_Scalar]] = {}
+    for c in graph_computations(flat):
+        for i in c.instructions:
+            if i.opcode == "while":
+                _add_places(needs, c, i, flat, constants, sources)
+            if i.opcode != "parameter" and _is_scalar(i):
+                needs[c.name, i.name] = _needs_of(c, i, constants[c.name], sources[c.name])
+    readers: dict[_Scalar, list[_Scalar]] = {}
+    dropped: list[_Scalar] = []
+    for scalar, read in needs.items():
+        for other in read:
+            readers.setdefault(other, []).append(scalar)
+        dropped += [other for other in read if other not in needs]
+    seen = set(dropped)
+    while dropped:
+        following = readers.get(dropped.pop(), ())
+        dropped += [scalar for scalar in following if scalar not in seen]
+        seen.update(following)
+    found: dict[str, set[str]] = {c.name: set() for c in graph_computations(flat)}
+    for computation, name in needs.keys() - seen:
+        if isinstance(name, str):
+            found[computation].add(name)
+    return found
+
+
+def _add_places(
+    needs: dict[_Scalar, list[_Scalar]],
+    c: Computation,
+    loop: Instruction,
+    flat: Module,
+    constants: Mapping[str, Constants],
+    sources: Mapping[str, Sources],
+) -> None:
+    """What the scalars of a loop's tuple hang on: what the first trip gets, and the next ones."""
+    body, condition = loop.called
+    root = flat.by_name[body].root
+    for n, shape in enumerate(loop.shape.arrays()):
+        if math.prod(shape.dims) > 1 or shape.dtype.kind not in _COUNTS:
+            continue
+        given = needs.setdefault((body, n), [])
+        for around, name in ((c.name, loop.operands[0]), (body, root)):
+            if constants[around][name][n] is None:
+                given.append(_scalar(around, sources[around][name][n]))
+        needs.setdefault((condition, n), []).append((body, n))
+
+
+_COUNTS = ("signed", "unsigned", "bool")
+
+
+def _is_scalar(i: Instruction) -> bool:
+    shapes = i.shape.arrays()
+    return len(shapes) == 1 and math.prod(shapes[0].dims) <= 1 and shapes[0].dtype.kind in _COUNTS
+
+
+def _needs_of(c: Computation, i: Instruction, constants: Constants, sources: Sources) -> list[_Scalar]:
+    (source,) = sources[i.name]
+    if source[0] is not i:
+        return [_scalar(c.name, source)]
+    if i.opcode in NEVER_CONSTANT:
+        return [(c.name, _OF_THE_RUN)]
+    return [(c.name, o) for o in i.operands if None in constants[o]]
+
+
+_OF_THE_RUN = -1  # a place that no loop has
+
+
+def _scalar(computation: str, source: Source) -> _Scalar:
+    i, n = source
+    return computation, n if i.opcode == "parameter" else i.name
+
+
+# ---- what leaves a loop --------------------------------------------------------------------------
+
+
+def _homes(
+    flat: Module,
+    constants: Mapping[str, Constants],
+    sources: Mapping[str, Sources],
+    callers: Mapping[str, tuple[Computation, Instruction]],
+    kept: Mapping[str, frozenset[int]],
+) -> dict[str, dict[str, str]]:
+    """The computation in which each instruction could run: the innermost whose values it reads."""
+    depth: dict[str, int] = {}
+    outermost: dict[str, str] = {}  # where what hangs on nothing could run
+    found: dict[str, dict[str, str]] = {}
+    for c in reversed(graph_computations(flat)):
+        in_loop = c.name in kept
+        outermost[c.name] = outermost[callers[c.name][0].name] if in_loop else c.name
+        depth[c.name] = depth[callers[c.name][0].name] + 1 if c.name in callers else 0
+        own: dict[str, str] = {}
+        found[c.name] = own
+
+        def home(source: Source, c: Computation = c, own: Mapping[str, str] = own) -> str:
+            i, n = source
+            if i.opcode != "parameter":
+                return own[i.name]
+            if n not in kept[c.name]:
+                return c.name
+            caller, loop = callers[c.name]
+            given, _ = sources[caller.name][loop.operands[0]][n]
+            return caller.name if given.opcode in STRUCTURE else found[caller.name][given.name]
+
+        for i in c.instructions:
+            if not in_loop or i.opcode in NEVER_CONSTANT or i.opcode in ARRANGES:
+                own[i.name] = c.name
+                continue
+            homes = [
+                home(source)
+                for o in i.operands
+                for source, constant in zip(sources[c.name][o], constants[c.name][o], strict=True)
+                if constant is None
+            ]
+            own[i.name] = max(homes, key=lambda name: depth[name], default=outermost[c.name])
+    return found
