@@ -433,6 +433,30 @@ def loops_of_one_body(n: int) -> Module:
     )
 
 
+def nested_loops(n: int) -> Module:
+    """A loop inside a loop; both carry the rows, of which the inner one changes one half."""
+    shape = TupleShape((COUNT, *[ROW] * n))
+    changed = [made(f"inner.z{k}", "tanh", f"inner.x{k}") for k in range(0, n, 2)]
+    given = [f"inner.x{k}" if k % 2 else f"inner.z{k}" for k in range(n)]
+    inside = [
+        constant("outer.zero", 0, dtypes.int32),
+        made("outer.t", "tuple", "outer.zero", *(f"outer.x{k}" for k in range(n)), shape=shape),
+        made("outer.w", "while", "outer.t", shape=shape, called=("inner", "inner.goes_on")),
+        *(taken(f"outer.r{k}", "outer.w", k + 1) for k in range(n)),
+    ]
+    return module_of(
+        constant("zero", 0, dtypes.int32),
+        parameter("a"),
+        made("start", "tuple", "zero", *["a"] * n, shape=shape),
+        made("w", "while", "start", shape=shape, called=("outer", "outer.goes_on")),
+        taken("y", "w", 1),
+        others=(
+            *loop("inner", shape, n, changed, given),
+            *loop("outer", shape, n, inside, [f"outer.r{k}" for k in range(n)]),
+        ),
+    )
+
+
 def conjunction(n: int) -> Module:
     """A loop whose condition joins what it compares again and again."""
     shape = TupleShape((COUNT, ROW))
@@ -520,19 +544,6 @@ def aliases(n: int) -> Module:
     return make_module("large", "main", (entry,), input_output_alias=listed)
 
 
-CASES: dict[str, Callable[[int], Module]] = {
-    f.__name__: f
-    for f in (
-        *(carried_arrays, rotated_arrays, carried_casts, rotated_casts, rotated_scalars),
-        *(conjunction, instructions, called_computations, one_called_computation),
-        *(reducers, parameters, chain, moved, converted, ladder, doubled, products, readers),
-        *(summed_readers, wide_tuple, pairs_in_tuple, constants, folded, conditional_results, branches),
-        *(conditionals, loops, loops_of_one_body, operands, sorted_operands, scalar_chain, same_names),
-        *(barriers, aliases),
-    )
-}
-
-
 # ---- modules that nest ---------------------------------------------------------------------------
 
 Kind = Literal["call", "conditional", "while"]
@@ -591,6 +602,19 @@ def nested_reducer(depth: int) -> Module:
     called = (f"level{depth - 1}",)
     y = made("y", "reduce", "x", "zero", shape=SCALAR, dimensions=(0,), called=called)
     return module_of(parameter("x"), constant("zero", 0), y, others=others)
+
+
+CASES: dict[str, Callable[[int], Module]] = {
+    f.__name__: f
+    for f in (
+        *(carried_arrays, rotated_arrays, carried_casts, rotated_casts, rotated_scalars),
+        *(nested_loops, conjunction, instructions, called_computations, one_called_computation),
+        *(reducers, parameters, chain, moved, converted, ladder, doubled, products, readers),
+        *(summed_readers, wide_tuple, pairs_in_tuple, constants, folded, conditional_results, branches),
+        *(conditionals, loops, loops_of_one_body, operands, sorted_operands, scalar_chain, same_names),
+        *(barriers, aliases),
+    )
+}
 
 
 # ---- what is done with a module ------------------------------------------------------------------
