@@ -409,6 +409,66 @@ def test_what_a_loop_does_not_change_leaves_it() -> None:
     }
 
 
+def recurrence(*, nested: bool, branch: bool = False) -> Module:
+    """16 times tanh(h w), as one loop or as four times four; `branch` gives h through a conditional."""
+    shape = "(s32[], f32[8,64], f32[64,64])"
+
+    def loop(name: str, trips: int, inside: str, h: str) -> str:
+        return f"""
+{name}.more {{
+  p = {shape} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant({trips})
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+{name} {{
+  p = {shape} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  h = f32[8,64] get-tuple-element(p), index=1
+  w = f32[64,64] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  {inside}
+  ROOT r = {shape} tuple(next, {h}, w)
+}}"""
+
+    trips = 4 if nested else 16
+    given = f"""null = s32[] constant(0)
+  given = {shape} tuple(null, h, w)
+  loop = {shape} while(given), condition=NAME.more, body=NAME
+  y = f32[8,64] get-tuple-element(loop), index=1"""
+    product = """d = f32[8,64] dot(h, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[8,64] tanh(d)"""
+    loops = loop("inner", trips, product, "t")
+    if branch:
+        loops += "\nsame { ROOT a = f32[8,64] parameter(0) }"
+    top = "inner"
+    if nested:
+        inside = given.replace("NAME", "inner")
+        if branch:
+            chosen = "g = f32[8,64] conditional(i, h, h), branch_computations={same, same}\n  "
+            inside = chosen + inside.replace("tuple(null, h", "tuple(null, g")
+        loops += loop("outer", trips, inside, "y")
+        top = "outer"
+    return from_text(f"""HloModule recurrence{loops}
+ENTRY main {{
+  h = f32[8,64] parameter(0)
+  w = f32[64,64] parameter(1)
+  {given.replace("NAME", top).replace("  y =", "  ROOT y =")}
+}}""")
+
+
+@pytest.mark.parametrize("branch", [False, True], ids=["", "through a conditional"])
+@pytest.mark.parametrize(("auto_cast", "cast_type"), LADDER)
+def test_nested_loops_take_the_time_of_one(auto_cast: str, cast_type: str, branch: bool) -> None:
+    policy = neuron_policy(auto_cast, cast_type)  # type: ignore[arg-type]
+    flat, nested = (
+        api.compile(m, plan=make_plan(m, policy)).module
+        for m in (recurrence(nested=False), recurrence(nested=True, branch=branch))
+    )
+    assert estimate(nested, 0, TRN1).seconds == pytest.approx(estimate(flat, 0, TRN1).seconds)
+
+
 BRANCH = """HloModule branches
 cheap {{ a = f32[128,1000] parameter(0)  ROOT b = f32[128,1000] negate(a) }}
 dear {{ a = f32[128,1000] parameter(0)  b = f32[128,1000] tanh(a)  ROOT c = f32[128,1000] tanh(b) }}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import api, dtypes
+from neuronsim import api, dtypes, ops
 from neuronsim.errors import InvalidData, NeuronSimError
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.tuning.dataset import (
@@ -317,4 +318,16 @@ def test_outputs_without_the_axis_of_samples_are_refused() -> None:
     flat = Shape(F32, (12,))
     module = module_of(parameter("x"), Instruction("y", "reshape", flat, ("x",)))
     with pytest.raises(InvalidData, match="padding"):
+        run_batches(lambda x: x, module, load_dataset({"x": samples(4)}))
+
+
+@pytest.mark.parametrize("dims", [(), (3,)], ids=["scalar", "no samples"])
+def test_the_output_that_has_no_samples_is_named(dims: tuple[int, ...]) -> None:
+    literal = ops.Bits(np.zeros(dims, np.float32), F32)
+    beside = Instruction("loss", "constant", Shape(F32, dims), (), {"literal": literal})
+    both = TupleShape((BATCH, beside.array))
+    root = Instruction("out", "tuple", both, ("y", "loss"))
+    module = module_of(parameter("x"), Instruction("y", "negate", BATCH, ("x",)), beside, root)
+    message = rf"output 1 of the model, loss \({re.escape(str(beside.array.type))}\).*root \(out\)"
+    with pytest.raises(InvalidData, match=message):
         run_batches(lambda x: x, module, load_dataset({"x": samples(4)}))

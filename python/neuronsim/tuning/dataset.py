@@ -21,6 +21,7 @@ import numpy.typing as npt
 from neuronsim.arrays import files
 from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InaccessibleFile, InvalidData, UnsupportedType, nearest
+from neuronsim.hlo.array_sources import array_sources
 from neuronsim.hlo.module import Module
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -203,11 +204,20 @@ def run_batches(
 
 def _check_outputs(module: Module) -> None:
     size = module.parameters[0].array.dims[:1] if module.parameters else ()
-    for shape in module.root.shape.arrays():
+    root = module.entry_computation.root
+    sources = array_sources(module.entry_computation)[root]
+    shapes = module.root.shape.arrays()
+    for n, (shape, (source, _)) in enumerate(zip(shapes, sources, strict=True)):
         if not shape.dims or shape.dims[:1] != size:
+            advice = (
+                f"leave it out of the model's root ({root})"
+                if len(shapes) > 1
+                else "give the model an output of one row for each sample"
+            )
             raise InvalidData(
-                f"the model's output {shape.type} does not have the samples of its input "
-                f"{list(size)} along its leading axis: neuronsim cannot tell padding from results"
+                f"output {n} of the model, {source.name} ({shape.type}), does not have the samples of "
+                f"its input {list(size)} along its leading axis, so that padding could not be told "
+                f"from results: {advice}"
             )
 
 

@@ -304,11 +304,11 @@ def _homes(
             i, n = source
             if i.opcode != "parameter":
                 return own[i.name]
-            if n not in kept[c.name]:
-                return c.name
-            caller, loop = callers[c.name]
-            given, _ = sources[caller.name][loop.operands[0]][n]
-            return caller.name if given.opcode in STRUCTURE else found[caller.name][given.name]
+            at = c
+            while i.opcode == "parameter" and n in kept.get(at.name, ()):
+                at, loop = callers[at.name]
+                i, n = sources[at.name][loop.operands[0]][n]
+            return at.name if i.opcode in STRUCTURE else found[at.name][i.name]
 
         for i in c.instructions:
             if not in_loop or i.opcode in NEVER_CONSTANT or i.opcode in ARRANGES:

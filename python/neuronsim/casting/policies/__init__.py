@@ -4,7 +4,7 @@
 >>> policy.low, policy.propagate, "mean" in policy.lists["follow"]
 (neuronsim.bfloat16, 'allow_paths', True)
 >>> find_policy("tvm/float16").accumulate, find_policy("all/bf16").reasons["constant"]
-(neuronsim.float16, 'A2: {policy} converts constants to {low} once')
+(neuronsim.float16, "A2: {policy} converts constants to {low} once: their readers' copies are {low}")
 
 Their lists name framework operations; here they name what these become in HLO. What HLO has no
 operation for (losses, linear algebra, lists of tensors) is left out. An activation or norm that XLA

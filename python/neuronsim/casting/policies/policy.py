@@ -167,7 +167,7 @@ def neuron_policy(
         "matmult": compute,
         "compute": compute,
         "movement": "A2: {policy} moves values as {low}: what is given is converted once",
-        "constant": "A2: {policy} converts constants to {low} once",
+        "constant": "A2: {policy} converts constants to {low} once: their readers' copies are {low}",
         "while": "A2: {policy} carries the values of loops as {low}",
     }
     return Policy(name, low, {"always": frozenset(reasons)}, reasons=reasons)
