@@ -360,6 +360,8 @@ def test_error_of_a_file_names_the_file(tmp_path: Path) -> None:
 
 NESTED = {
     "shared branches": large_modules.nested("conditional", 40, twice=True),
+    "branches shared just too often": large_modules.nested("conditional", 13, twice=True),
+    "a size of thousands of digits": large_modules.nested("conditional", 15_000, twice=True),
     "shared callees": large_modules.nested("call", 40, twice=True),
     "shared reducers": large_modules.nested_reducer(40),
     "conditionals": large_modules.nested("conditional", ir.MAX_CONTROL_FLOW_DEPTH + 1),
@@ -407,6 +409,14 @@ def test_module_at_the_limit_of_nesting_is_read_planned_saved_and_run(
         if kind != "while":  # 3^100 trips
             np.testing.assert_array_equal(np.asarray(found(x=x)), -x)
             np.testing.assert_array_equal(np.asarray(found(x=x, observe="full")), -x)
+
+
+@pytest.mark.isa_independent
+def test_branches_shared_as_often_as_can_be_are_compiled_in_seconds() -> None:
+    module = large_modules.nested("conditional", 12, twice=True)  # 13 are refused
+    start = time.process_time()
+    api.compile(module)
+    assert time.process_time() - start < SECONDS_EACH
 
 
 @pytest.mark.isa_independent

@@ -179,5 +179,40 @@ def test_the_instructions_of_loops_count_too(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(ir, "MAX_INSTRUCTIONS", 17)  # 5 and 4 times 2, 2, 2
     inline_calls(given)
     monkeypatch.setattr(ir, "MAX_INSTRUCTIONS", 16)
-    with pytest.raises(InvalidModel, match=r"NCC_EVRF007.* 17 instructions"):
+    with pytest.raises(InvalidModel, match=r"NCC_EVRF007.*more than 16 instructions"):
         inline_calls(given)
+
+
+def test_what_loops_and_branches_repeat_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What calls repeat is not, nor what is named once, nor repeats that at most double a module."""
+    which = inst("which", "constant", dtype=PRED)
+
+    def branching(name: str, *called: str, before: tuple[Instruction, ...] = ()) -> Computation:
+        taken = inst("c", "conditional", "which", "x", "x", called=called)
+        return computation(name, x(), which, *before, taken)
+
+    def calling(name: str, *called: str) -> Computation:
+        return computation(
+            name, x(), *(inst(f"y{n}", "call", "x", called=(c,)) for n, c in enumerate(called))
+        )
+
+    monkeypatch.setattr(ir, "MAX_REPEATED_INSTRUCTIONS", 1)
+    four = calling("four", *["square"] * 4)
+    inline_calls(module(square(), four, branching("main", "square", "four")))
+    more = tuple(inst(f"a{n}", "abs", "x") for n in range(10))
+    twice = branching("twice", "square", "square")
+    inline_calls(module(square(), twice, branching("main", "twice", "twice", before=more)))
+
+    given = module(square(), twice, branching("main", "twice", "twice"))
+    monkeypatch.setattr(ir, "MAX_REPEATED_INSTRUCTIONS", 9)  # square 3 times, twice once
+    inline_calls(given)
+    monkeypatch.setattr(ir, "MAX_REPEATED_INSTRUCTIONS", 8)
+    with pytest.raises(InvalidModel, match=r"NCC_EVRF007.*repeats 9 instructions.*up to 8 "):
+        inline_calls(given)
+
+    levels = [square("level0")]  # calls that stand between change nothing
+    for n in range(1, 6):
+        one, two = (calling(f"{side}{n}", f"level{n - 1}") for side in ("one", "two"))
+        levels += [one, two, branching(f"level{n}", one.name, two.name)]
+    with pytest.raises(InvalidModel, match="repeats"):
+        inline_calls(module(*levels))

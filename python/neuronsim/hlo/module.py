@@ -102,6 +102,7 @@ TOKEN = TupleShape((), is_token=True)
 # number, the index inside the parameter, and "MAY_ALIAS" or "MUST_ALIAS".
 Alias: TypeAlias = tuple[tuple[int, ...], int, tuple[int, ...], str]
 MAX_INSTRUCTIONS = 1_000_000
+MAX_REPEATED_INSTRUCTIONS = 20_000  # where loops and branches run one computation; about 2 s each
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,22 +472,21 @@ def _with_unique_names(module: Module, taken: set[str]) -> tuple[Computation, ..
 
 
 def check_size(module: Module) -> None:
-    """Raises InvalidModel for a module whose computations call each other too often or too deeply: if
-    it has more than MAX_INSTRUCTIONS where calls are inlined and what each loop and conditional runs is
-    its own, or nests calls deeper than MAX_CALL_DEPTH, or loops and conditionals deeper than
-    MAX_CONTROL_FLOW_DEPTH.
+    """Raises InvalidModel for a module whose computations call each other too deeply or too often: if
+    it nests calls deeper than MAX_CALL_DEPTH, or loops and conditionals deeper than
+    MAX_CONTROL_FLOW_DEPTH; if it has more than MAX_INSTRUCTIONS where calls are inlined and what each
+    loop and conditional runs is its own; if what they run beyond the first time that it is named has
+    more than MAX_REPEATED_INSTRUCTIONS, and more than all has where each is compiled once.
     """
-    sizes: dict[str, int] = {}
+    sizes: dict[str, int] = {}  # with what loops and conditionals run; beyond the limit, just above it
+    inlined_sizes: dict[str, int] = {}  # without that
     calls: dict[str, int] = {}  # how deeply each computation nests calls
     control: dict[str, int] = {}  # and loops and conditionals
-    whole = {module.entry}  # what is no part of another
     for c in module.computations:  # callees come first
-        size, call_depth, control_depth = len(c.instructions), 0, 0
+        size = inlined_size = len(c.instructions)
+        call_depth, control_depth = 0, 0
         for i in c.instructions:
-            if "called" not in i.attributes:
-                continue
             if i.opcode not in INLINED | CONTROL_FLOW:
-                whole.update(i.called)
                 continue
             inlined = i.opcode in INLINED
             for name in i.called[:1] if inlined else i.called:
@@ -495,16 +495,12 @@ def check_size(module: Module) -> None:
                         f"{c.name}: called computation {name!r} does not stand before it"
                     )
                 size += sizes[name]
+                inlined_size += inlined_sizes[name] if inlined else 0
                 control_depth = max(control_depth, control[name] + (not inlined))
                 call_depth = max(call_depth, calls[name] + 1) if inlined else call_depth
-        sizes[c.name], calls[c.name], control[c.name] = size, call_depth, control_depth
-    total = max(sum(sizes[n] for n in whole), *sizes.values())
-    if total > MAX_INSTRUCTIONS:
-        raise InvalidModel(
-            f"[NCC_EVRF007] {module.name!r} has {total} instructions when its calls are "
-            "inlined and each loop and conditional runs computations of its own: neuronsim executes up "
-            f"to {MAX_INSTRUCTIONS}"
-        )
+        sizes[c.name] = min(size, MAX_INSTRUCTIONS + 1)
+        inlined_sizes[c.name] = min(inlined_size, MAX_INSTRUCTIONS + 1)
+        calls[c.name], control[c.name] = call_depth, control_depth
     for depth, limit, what, verb in (
         (max(calls.values()), MAX_CALL_DEPTH, "calls", "inlines"),
         (max(control.values()), MAX_CONTROL_FLOW_DEPTH, "loops and conditionals", "executes"),
@@ -514,6 +510,38 @@ def check_size(module: Module) -> None:
                 f"[NCC_EVRF007] {module.name!r} nests {what} {depth} deep: neuronsim {verb} up to "
                 f"{limit} levels. Export the model with fewer of them inside each other"
             )
+    whole, regions = _compiled(module)
+    total = sum(sizes[n] for n in whole)
+    if max(total, *sizes.values()) > MAX_INSTRUCTIONS:
+        raise InvalidModel(
+            f"[NCC_EVRF007] {module.name!r} has more than {MAX_INSTRUCTIONS} instructions when its "
+            "calls are inlined and each loop and conditional runs computations of its own: neuronsim "
+            f"executes up to {MAX_INSTRUCTIONS}. Export a part of the model"
+        )
+    once = sum(inlined_sizes[n] for n in whole | regions)
+    limit = max(MAX_REPEATED_INSTRUCTIONS, once)
+    if total - once > limit:
+        raise InvalidModel(
+            f"[NCC_EVRF007] {module.name!r} repeats {total - once} instructions in loops and branches "
+            "that run one computation: neuronsim compiles it for each of them, up to "
+            f"{limit} instructions beyond the first time. Nest fewer of them, or select between results"
+        )
+
+
+def _compiled(module: Module) -> tuple[set[str], set[str]]:
+    """What is compiled, or applied to elements, on its own and no part of another: the entry and what
+    other instructions than calls, loops and conditionals name; and what loops and conditionals run.
+    """
+    whole, regions, inlined = {module.entry}, set[str](), set[str]()
+    for c in reversed(module.computations):  # callers first
+        if c.name not in whole | regions | inlined:
+            continue
+        for i in c.instructions:
+            if i.opcode in INLINED:
+                inlined.update(i.called[:1])
+            elif i.called:
+                (regions if i.opcode in CONTROL_FLOW else whole).update(i.called)
+    return whole, regions
 
 
 def fresh_name(name: str, taken: set[str]) -> str:
