@@ -568,10 +568,10 @@ def test_layout_that_orders_other_dimensions(layout: list[int]) -> None:
 @pytest.mark.parametrize(
     ("type_name", "code", "advice"),
     [
-        ("f8e4m3fn", "NCC_EVRF051", "use float8_e4m3"),
-        ("c64", "NCC_EVRF004", "real and imaginary parts"),
-        ("c128", "NCC_EVRF004", "real and imaginary parts"),
-        ("f64", "NCC_ESPP004", "convert the model to float32"),
+        ("f8e4m3fn", "NCC_EVRF051", "convert to bfloat16 or float32, which have all of its values"),
+        ("c64", "NCC_EVRF004", "compute on real and imaginary parts"),
+        ("c128", "NCC_EVRF004", "compute on real and imaginary parts"),
+        ("f64", "NCC_ESPP004", "convert to float32"),
     ],
 )
 @pytest.mark.parametrize("target", ["trn1", "host"])
@@ -584,7 +584,22 @@ ENTRY e {{ a = {type_name}[2,2] parameter(0)
 """
     with pytest.raises(UnsupportedType, match=code) as caught:
         api.compile(source.encode(), target=target)
-    assert advice in str(caught.value)
+    assert str(caught.value).endswith(f"on every target (M1, M7): {advice}")
+
+
+@pytest.mark.parametrize("target", ["trn1", "host"])
+@pytest.mark.parametrize("opcode", ["add", "maximum"])
+def test_arithmetic_in_a_type_that_is_only_cast_says_what_to_do_on_every_target(
+    target: str, opcode: str
+) -> None:
+    source = f"""HloModule m
+ENTRY e {{ a = f8e4m3fn[2] parameter(0)  ROOT d = f8e4m3fn[2] {opcode}(a, a) }}
+"""
+    with pytest.raises(
+        UnsupportedType, match=r"NCC_EVRF051.*: convert to bfloat16 or float32"
+    ) as caught:
+        api.compile(source.encode(), target=target)
+    assert "TRN" not in str(caught.value)
 
 
 def test_every_type_that_trainium_lacks_has_its_code() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidArgument, InvalidModel, UnsupportedOperator, UnsupportedType
-from neuronsim.hlo.error_codes import ERROR_CODES, TYPE_CODES
+from neuronsim.hlo.error_codes import TYPE_CODES
 from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import (
     AnyShape,
@@ -58,18 +58,18 @@ def _verify_computation(module: Module, computation: Computation) -> None:
         except UnsupportedOperator as error:
             raise UnsupportedOperator(f"{where} ({i.opcode}): {error}") from error
         except UnsupportedType as error:
-            code, advice = _of_types(computation, i)
-            raise UnsupportedType(f"{code}{where} ({i.opcode}): {error}{advice}") from error
+            code = _code_of_types(computation, i)
+            raise UnsupportedType(f"{code}{where} ({i.opcode}): {error}") from error
 
 
-def _of_types(computation: Computation, i: Instruction) -> tuple[str, str]:
-    """AWS's code of the first type of an instruction that Trainium lacks, and what to do about it."""
+def _code_of_types(computation: Computation, i: Instruction) -> str:
+    """AWS's code of the first type of an instruction that Trainium lacks. What is refused here is on
+    every target, so that the advice is the operation's, not AWS's.
+    """
     shapes = [s for n in (*(computation.by_name[o] for o in i.operands), i) for s in n.shape.arrays()]
     lacking = (TYPE_CODES[s.dtype] for s in shapes if s.dtype in TYPE_CODES and not s.dtype.device)
-    if (code := next(lacking, None)) is None:
-        return "", ""
-    constraint = ERROR_CODES[code]
-    return f"[{code}] ", f". AWS: {constraint.quotation} What to do: {constraint.advice}"
+    code = next(lacking, None)
+    return f"[{code}] " if code else ""
 
 
 def _verify_instruction(module: Module, computation: Computation, i: Instruction) -> None:

@@ -20,6 +20,7 @@ from neuronsim.ops.programs import (
     FLOAT32,
     core_code,
     empty,
+    instead_of,
     numerics,
     run_tile_program,
     tile_program,
@@ -66,9 +67,11 @@ def _product_type(what: str, lhs: DType, rhs: DType, dtype: DType | None) -> DTy
     dtype = dtype or dtypes.result_type(lhs, rhs)
     operand_kinds = {dot_kind(lhs), dot_kind(rhs)}
     if operand_kinds != {dot_kind(dtype)} or "host" in operand_kinds:
+        lacking = next((t for t in (lhs, rhs, dtype) if not t.device), None)
         raise UnsupportedType(
             f"{what} of {lhs.name} and {rhs.name} to {dtype.name}: operands and result must be "
-            "all device floats, or all integers or bool (M1, M7): convert them first"
+            "all device floats, or all integers or bool, on every target (M1, M7): "
+            f"{'convert them first' if lacking is None else instead_of(lacking)}"
         )
     return dtype
 

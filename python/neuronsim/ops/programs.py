@@ -32,8 +32,23 @@ TileProgram: TypeAlias = _core.TileProgram
 def core_code(dtype: DType, what: str) -> int:
     """The core's number of an element type; raises UnsupportedType for the host's types."""
     if dtype.code is None:
-        raise UnsupportedType(f"{what} of {dtype.name}: the device has no such type (rule F)")
+        raise _lacking(what, dtype)
     return dtype.code
+
+
+def _lacking(what: str, dtype: DType) -> UnsupportedType:
+    return UnsupportedType(
+        f"{what} of {dtype.name}: the device has no such type (rule F): {instead_of(dtype)}"
+    )
+
+
+def instead_of(dtype: DType) -> str:
+    """What to do where a type that the device lacks is not computed with, on any target."""
+    if dtype.kind == "complex":
+        return "compute on real and imaginary parts"
+    if dtype is dtypes.float8_e4m3fn:
+        return "convert to bfloat16 or float32, which have all of its values"
+    return "convert to float32"
 
 
 def is_host(dtype: DType) -> bool:
@@ -49,7 +64,7 @@ def core_name(op: Op, operand: DType) -> str:
     assert name is not None
     kind = CORE_KINDS[name]
     if not operand.device and kind != "selection":  # which moves bits
-        raise UnsupportedType(f"{op.label} of {operand.name}: the device has no such type (rule F)")
+        raise _lacking(op.label, operand)
     on_bool = kind in ("comparison", "selection") or name in _ON_BOOL
     if kind in (("integral",) if operand.kind == "float" else _FLOAT_ONLY) or (
         operand is dtypes.boolean and not on_bool
