@@ -19,7 +19,14 @@ import pytest
 
 import neuronsim as np
 from neuronsim import cli, whole_files
-from neuronsim.errors import FileIsFolder, ForbiddenFile, InaccessibleFile, InvalidModel, MissingFile
+from neuronsim.errors import (
+    FileIsFolder,
+    ForbiddenFile,
+    InaccessibleFile,
+    InvalidArgument,
+    InvalidModel,
+    MissingFile,
+)
 from neuronsim.hlo import proto
 from neuronsim.whole_files import read_bytes, replacing, write_text
 
@@ -310,6 +317,56 @@ def test_places_where_nothing_can_be_written(
         with pytest.raises(error, match="cannot write"):
             write(name)
     assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize("name", ["old", "new", "fifo"])
+def test_errors_of_the_block_are_not_those_of_the_output(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    (tmp_path / "old").write_bytes(OLD)
+    os.mkfifo(tmp_path / "fifo")
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+
+    def write_half_and_fail(error: OSError) -> None:
+        with replacing(path) as file:
+            file.write(b"half")
+            raise error
+
+    for error in (OSError(5, "a device"), MissingFile("cannot read 'x'"), TimeoutError("a socket")):
+        with pytest.raises(type(error)) as caught:
+            write_half_and_fail(error)
+        assert caught.value is error
+    os.close(reader)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["fifo", "old"]
+    assert (tmp_path / "old").read_bytes() == OLD
+
+
+def test_errors_of_writing_name_the_output_inside_the_block_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "new")
+    with full_disk(700), pytest.raises(InaccessibleFile), replacing(path) as file:  # noqa: PT012
+        with pytest.raises(InaccessibleFile, match=f"cannot write '{path}'"):
+            file.write(bytes(1 << 20))
+        file.write(bytes(1 << 20))
+    for written in (b"x", bytes(1 << 20)):
+        with pytest.raises(InaccessibleFile, match="'/dev/full'"), replacing("/dev/full") as file:
+            file.write(written)
+
+
+def test_a_text_that_is_no_unicode_is_refused_before_its_file_is_touched(tmp_path: Path) -> None:
+    path, fifo = tmp_path / "old", tmp_path / "fifo"
+    path.write_bytes(OLD)
+    os.mkfifo(fifo)  # nobody reads: opening it would wait
+    for p in (path, fifo):
+        with pytest.raises(InvalidArgument, match=r"cannot write .*no character of Unicode"):
+            write_text(p, "a\ud800")
+    assert path.read_bytes() == OLD
+
+
+def test_hard_links_keep_the_old_content(tmp_path: Path) -> None:
+    path, other = tmp_path / "one", tmp_path / "other"
+    path.write_bytes(OLD)
+    other.hardlink_to(path)
+    write_text(path, "new")
+    assert (path.read_text(), other.read_bytes()) == ("new", OLD)
 
 
 def test_checking_an_output_changes_nothing(tmp_path: Path) -> None:

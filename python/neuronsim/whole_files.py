@@ -1,9 +1,9 @@
 """Files as wholes: regular ones are read, and what is written takes its place all at once.
 
 An output is written beside the file that it replaces and renamed when it is on the disk, so that a full
-disk, an interrupt or a second run leaves either the old file or a whole new one, and no other. Links
-are followed; permissions and ownership of a file stay. What is no regular file (a terminal, a pipe,
-/dev/stdout) is written straight.
+disk, an interrupt or a second run leaves either the old file or a whole new one, and no other. Symbolic
+links are followed, hard links keep the old content; permissions and ownership of a file stay. What is
+no regular file (a terminal, a pipe, /dev/stdout) is written straight.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -15,6 +15,7 @@ are followed; permissions and ownership of a file stay. What is no regular file 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import secrets
@@ -23,9 +24,18 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, BinaryIO, NamedTuple, TypeAlias
+from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias
 
-from neuronsim.errors import OutOfMemory, UnsupportedType, inaccessible
+from neuronsim.errors import (
+    InaccessibleFile,
+    InvalidArgument,
+    OutOfMemory,
+    UnsupportedType,
+    inaccessible,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 FilePath: TypeAlias = str | os.PathLike[str]
 
@@ -104,18 +114,43 @@ def replacing(path: FilePath) -> Iterator[BinaryIO]:
     check_writable(path)
     with _as_ours("write", path):
         place = _place(_text(path))
-        if place.descriptor is not None or place.is_straight:
-            number = place.descriptor
-            with open(place.target if number is None else os.dup(number), "wb") as file:
-                yield file
-        else:
-            yield from _beside(place)
+    if place.descriptor is not None or place.is_straight:
+        number = place.descriptor
+        with _as_ours("write", path):
+            raw = _Output(path, place.target if number is None else os.dup(number), "wb")
+        with io.BufferedWriter(raw) as file:
+            yield file
+    else:
+        yield from _beside(place, path)
+
+
+class _Output(io.FileIO):
+    """A file whose errors of writing are ours; those that a block meets elsewhere stay."""
+
+    def __init__(self, output: FilePath, file: str | int, mode: str) -> None:
+        self.output = output
+        super().__init__(file, mode)
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        with _as_ours("write", self.output):
+            return super().write(data)
+
+    def close(self) -> None:
+        with _as_ours("write", self.output):
+            super().close()
 
 
 def write_text(path: FilePath, text: str) -> None:
     """Write a text, as UTF-8, in the place of a file's content."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            f"cannot write {_shown(path)}: its text has {text[error.start]!r}, which is no "
+            "character of Unicode"
+        ) from error
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write(data)
 
 
 class _Place(NamedTuple):
@@ -154,33 +189,37 @@ def _place(path: str) -> _Place:
     return _Place(target, status, status is not None and not stat.S_ISREG(status.st_mode))
 
 
-def _beside(place: _Place) -> Iterator[BinaryIO]:
+def _beside(place: _Place, path: FilePath) -> Iterator[BinaryIO]:
     """A new file in the folder of a place, renamed to it at the end."""
     temporary = os.path.join(os.path.dirname(place.target), f".neuronsim-{secrets.token_hex(8)}.tmp")
     fits = True
-    try:
-        file, has_name = _new_file(temporary)
-    except OSError as error:
-        if place.status is None or error.errno not in _NO_NEW_FILE:
-            raise
-        file, has_name, fits = tempfile.TemporaryFile(), False, False  # noqa: SIM115 (closed below)
+    with _as_ours("write", path):
+        try:
+            descriptor, has_name = _new_file(temporary)
+        except OSError as error:
+            if place.status is None or error.errno not in _NO_NEW_FILE:
+                raise
+            with tempfile.TemporaryFile() as elsewhere:
+                descriptor, has_name, fits = os.dup(elsewhere.fileno()), False, False
+        file = io.BufferedRandom(_Output(path, descriptor, "wb+"))
     try:
         with file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-            if place.status is not None:
-                fits = fits and _take_after(file.fileno(), place.target, place.status)
-            if fits and not has_name:
-                _name(file.fileno(), temporary)
-            if not fits or not _renamed(temporary, place):
-                _write_over(place.target, file)
+            with _as_ours("write", path):
+                file.flush()
+                os.fsync(file.fileno())
+                if place.status is not None:
+                    fits = fits and _take_after(file.fileno(), place.target, place.status)
+                if fits and not has_name:
+                    _name(file.fileno(), temporary)
+                if not fits or not _renamed(temporary, place):
+                    _write_over(place.target, file)
     finally:
         with suppress(FileNotFoundError, PermissionError):
             os.unlink(temporary)
 
 
-def _new_file(name: str) -> tuple[BinaryIO, bool]:
+def _new_file(name: str) -> tuple[int, bool]:
     """A file to write and read, with the permissions of new files, and whether it has its name yet:
     where the file system can, it has none until it is whole, so that a killed process leaves none.
     """
@@ -192,9 +231,9 @@ def _new_file(name: str) -> tuple[BinaryIO, bool]:
             raise
     else:
         if os.path.exists(f"/proc/self/fd/{descriptor}"):  # by which it gets its name
-            return open(descriptor, "w+b"), False
+            return descriptor, False
         os.close(descriptor)
-    return open(os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o666), "w+b"), True
+    return os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o666), True
 
 
 def _name(descriptor: int, name: str) -> None:
@@ -265,7 +304,6 @@ def _write_over(target: str, content: IO[bytes]) -> None:
 def _as_ours(verb: str, path: FilePath) -> Iterator[None]:
     """The system's errors, as those of ours that name the file."""
     name = _text(path)
-    shown = repr(name if len(name) <= 200 else f"{name[:100]}...{name[-100:]}")
     try:
         if not name:
             raise FileNotFoundError(errno.ENOENT, "its name is empty")
@@ -275,8 +313,15 @@ def _as_ours(verb: str, path: FilePath) -> Iterator[None]:
         except UnicodeEncodeError as error:
             raise OSError(errno.EINVAL, "no such file can be: its name is no Unicode text") from error
         yield
+    except InaccessibleFile:
+        raise
     except OSError as error:
-        raise inaccessible(f"cannot {verb} {shown}", error) from error
+        raise inaccessible(f"cannot {verb} {_shown(path)}", error) from error
+
+
+def _shown(path: FilePath) -> str:
+    name = _text(path)
+    return repr(name if len(name) <= 200 else f"{name[:100]}...{name[-100:]}")
 
 
 def _text(path: FilePath) -> str:
