@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -533,6 +533,160 @@ def test_lint_of_loops_that_add_to_a_part_of_what_they_carry(
     assert bool(found) == (adds and trips > 256)
 
 
+COUNTED = """
+add_y {
+  a = (f32[], f32[]) parameter(0)
+  ac = f32[] get-tuple-element(a), index=0
+  av = f32[] get-tuple-element(a), index=1
+  ROOT as = f32[] add(ac, av)
+}
+same { ROOT same.c = f32[] parameter(0) }
+body {
+  p = (s32[], f32[], f32[], f32[2000]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  c = f32[] get-tuple-element(p), index=1
+  d = f32[] get-tuple-element(p), index=2
+  y = f32[2000] get-tuple-element(p), index=3
+  k = s32[] constant(1)
+  j = s32[] add(i, k)
+  s = f32[1] dynamic-slice(y, i), dynamic_slice_sizes={1}
+  v = f32[] reshape(s)
+  zero = f32[] constant(0)
+  one = f32[] constant(1)
+  most = f32[] constant(1e4)
+  q = pred[] compare(v, zero), direction=GT
+  t = f32[] add(c, v)
+  UPDATE
+  ROOT out = (s32[], f32[], f32[], f32[2000]) tuple(j, n, m, y)
+}
+condition {
+  h = (s32[], f32[], f32[], f32[2000]) parameter(0)
+  hi = s32[] get-tuple-element(h), index=0
+  hn = s32[] constant(2000)
+  ROOT hr = pred[] compare(hi, hn), direction=LT
+}
+"""
+KEPT = "m = f32[] copy(d)"
+ONLINE = """m = f32[] maximum(d, v)
+  dm = f32[] subtract(d, m)
+  vm = f32[] subtract(v, m)
+  ed = f32[] exponential(dm)
+  ev = f32[] exponential(vm)
+  cd = f32[] multiply(c, ed)
+  n = f32[] add(cd, ev)"""
+EMA = (
+    """beta = f32[] constant(BETA)
+  e = f32[] multiply(c, beta)
+  n = f32[] add(e, v)\n"""
+    + KEPT
+)
+BRANCHES = (
+    """g = (f32[], f32[]) tuple(c, v)
+  n = f32[] conditional(q, g, c), true_computation=add_y, false_computation=same\n"""
+    + KEPT
+)
+GATE = (
+    """z = f32[] logistic(v)
+  u = f32[] subtract(one, z)
+  cu = f32[] multiply(c, u)
+  vz = f32[] multiply(v, z)
+  n = f32[] add(cu, vz)\n"""
+    + KEPT
+)
+RESET = (
+    """w = f32[] convert(q)
+  cw = f32[] multiply(c, w)
+  n = f32[] add(cw, v)\n"""
+    + KEPT
+)
+STACKED = (
+    """c1 = f32[1] reshape(c)
+  both = f32[2] concatenate(c1, s), dimensions={0}
+  n = f32[] reduce(both, zero), dimensions={0}, to_apply=add\n"""
+    + KEPT
+)
+
+
+@pytest.mark.parametrize(
+    ("update", "adds"),
+    [
+        ("n = f32[] select(q, t, c)\n" + KEPT, True),
+        ("n = f32[] select(q, c, t)\n" + KEPT, True),
+        ("n = f32[] select(q, v, c)\n" + KEPT, False),
+        ("n = f32[] maximum(t, zero)\n" + KEPT, True),
+        ("n = f32[] clamp(zero, t, most)\n" + KEPT, True),
+        ("n = f32[] copy(d)\nm = f32[] copy(t)", True),  # in two trips
+        ("n = f32[] copy(d)\nm = f32[] add(v, one)", False),
+        (ONLINE, True),
+        (ONLINE.replace("subtract(d, m)", "subtract(m, d)"), False),  # its factor is not bounded
+        (EMA.replace("BETA", "0.9"), False),
+        (EMA.replace("BETA", "0.999"), True),  # 1 in bfloat16
+        (BRANCHES, True),
+        (BRANCHES.replace("add_y", "take_y"), False),
+        (GATE, False),
+        (RESET, True),
+        (STACKED, True),
+        ("r = f32[] multiply(c, v)\nn = f32[] add(r, v)\n" + KEPT, False),  # a factor of any size
+    ],
+)  # fmt: skip
+def test_lint_of_loops_that_add_to_what_they_carry_by_any_way(update: str, adds: bool) -> None:
+    entry = """z = s32[] constant(0)
+        o = f32[] constant(0)
+        x = f32[2000] parameter(0)
+        w0 = (s32[], f32[], f32[], f32[2000]) tuple(z, o, o, x)
+        w = (s32[], f32[], f32[], f32[2000]) while(w0), condition=condition, body=body
+        ROOT r = f32[] get-tuple-element(w), index=1"""
+    more = COUNTED.replace("UPDATE", update)
+    if "take_y" in update:
+        more = more.replace("add_y {", "take_y {").replace("add(ac, av)", "multiply(ac, av)")
+    found = [f for f in found_in(module_of(entry, more), BF16) if f.rule == LOOP]
+    assert bool(found) == adds
+
+
+LOOP = "loop carries a narrow sum"
+BARE = """
+body { p = f32[] parameter(0)
+  one = f32[] constant(1)
+  ROOT n = f32[] add(p, one) }
+condition { h = f32[] parameter(0)
+  m = f32[] constant(LIMIT)
+  ROOT r = pred[] compare(h, m), direction=LT }
+"""
+
+
+@pytest.mark.parametrize(("limit", "endless"), [("1000", True), ("256", False)])
+def test_lint_of_a_loop_that_ends_by_a_float_that_stands_still(limit: str, endless: bool) -> None:
+    """Its state is one array, no tuple; a count up to 256 is exact in bfloat16."""
+    body = "x = f32[] parameter(0)\nROOT w = f32[] while(x), condition=condition, body=body"
+    found = [f for f in found_in(module_of(body, BARE.replace("LIMIT", limit)), BF16) if f.rule == LOOP]
+    assert [f.instruction for f in found] == ["n"] * endless
+    assert all("which ends by that value, never does" in f.message for f in found)
+
+
+@pytest.mark.parametrize(("limit", "sums"), [("10", False), ("1000", True)])
+def test_lint_knows_the_trips_of_a_loop_that_counts_in_floats(limit: str, sums: bool) -> None:
+    loop = """
+body { p = (f32[], f32[]) parameter(0)
+  i = f32[] get-tuple-element(p), index=0
+  c = f32[] get-tuple-element(p), index=1
+  one = f32[] constant(1)
+  j = f32[] add(i, one)
+  n = f32[] add(c, i)
+  ROOT o = (f32[], f32[]) tuple(j, n) }
+condition { h = (f32[], f32[]) parameter(0)
+  k = f32[] get-tuple-element(h), index=0
+  m = f32[] constant(LIMIT)
+  ROOT r = pred[] compare(k, m), direction=LT }
+"""
+    body = """x = f32[] parameter(0)
+        z = f32[] constant(0)
+        s = (f32[], f32[]) tuple(z, x)
+        w = (f32[], f32[]) while(s), condition=condition, body=body
+        ROOT y = f32[] get-tuple-element(w), index=1"""
+    found = [f for f in found_in(module_of(body, loop.replace("LIMIT", limit)), BF16) if f.rule == LOOP]
+    assert {f.instruction for f in found} == ({"j", "n"} if sums else set())
+
+
 def test_a_mask_that_is_only_compared_or_begins_a_maximum_is_no_finding() -> None:
     body = (
         SOFTMAX.replace("constant(-inf)", "constant(-3.4028235e38)")
@@ -764,7 +918,7 @@ def _wide_loop(count: int) -> Module:
         f"ROOT b = {shape} tuple(j, {', '.join(f'e{k}' for k in numbers)}) }}",
         f"cond {{ s = {shape} parameter(0)",
         "i = s32[] get-tuple-element(s), index=0",
-        "ten = s32[] constant(10)",
+        "ten = s32[] constant(10000)",
         "ROOT less = pred[] compare(i, ten), direction=LT }",
     ]
     entry = [
@@ -774,6 +928,20 @@ def _wide_loop(count: int) -> Module:
         f"ROOT w = {shape} while(t), condition=cond, body=body",
     ]
     return module_of("\n".join(entry), "\n".join(loop))
+
+
+def _wide_sums(count: int) -> Module:
+    """A loop that adds to each of this many arrays, one scaled by 1."""
+    module = _wide_loop(count)
+    body = module.by_name["body"]
+    sums = [
+        i.replace(opcode="multiply" if i.name == "e0" else "add", operands=(i.operands[0],) * 2)
+        if i.opcode == "exponential"
+        else i
+        for i in body.instructions
+    ]
+    changed = Computation(body.name, tuple(sums), body.root)
+    return replace(module, computations=tuple(changed if c is body else c for c in module.computations))
 
 
 def _constants(count: int) -> Module:
@@ -831,7 +999,7 @@ def _lines_per_instruction(module: Module) -> float:
     return lines / sum(len(c.instructions) for c in module.computations)
 
 
-@pytest.mark.parametrize("build", [_barrier, _wide_loop, _constants, _copies, _many_loops])
+@pytest.mark.parametrize("build", [_barrier, _wide_loop, _wide_sums, _constants, _copies, _many_loops])
 def test_lint_takes_the_same_time_for_each_instruction_of_wide_and_long_modules(
     build: Callable[[int], Module],
 ) -> None:

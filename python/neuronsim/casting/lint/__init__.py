@@ -28,7 +28,8 @@ import numpy as np
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.value_sets import values_of
 from neuronsim.casting.lint.intervals import ANY, Interval, interval_where
-from neuronsim.casting.lint.planned_computation import MOVES, PlannedComputation, is_narrow
+from neuronsim.casting.lint.loop_sums import narrow_sums
+from neuronsim.casting.lint.planned_computation import MOVES, PlannedComputation, digits, is_narrow
 from neuronsim.casting.plans.plan import Plan, check_plan
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Rule
@@ -55,11 +56,6 @@ def _has_small_range(dtype: DType | None) -> bool:
 
 def _largest(dtype: DType) -> str:
     return f"{dtype.name}'s largest finite value is {dtype.max:g}"
-
-
-def _digits(dtype: DType) -> int:
-    """Significant bits."""
-    return dtype.mantissa_bits + 1
 
 
 def _overflows(value: float, dtype: DType) -> bool:
@@ -94,7 +90,7 @@ def _rounded_products(scope: PlannedComputation) -> Broken:
             continue
         if not scope.target.computes_with(dtypes.float32, "tensor", i.opcode):
             message = f"{scope.target.name} has no float32 product: whatever the flags say, operands"
-            yield i, f"{message} are rounded, here to {low.name}, {_digits(low)} significant bits", ()
+            yield i, f"{message} are rounded, here to {low.name}, {digits(low)} significant bits", ()
 
 
 # ---- statistics ----------------------------------------------------------------------------------
@@ -109,11 +105,11 @@ def _narrow_statistics(scope: PlannedComputation) -> Broken:
         for name in sums[:1]:
             i = scope.by_name[name]
             dtype = scope.gives(i)
-            if dtype is not None and is_narrow(dtype) and _digits(dtype) < 11:
+            if dtype is not None and is_narrow(dtype) and digits(dtype) < 11:
                 yield (
                     i,
                     f"the statistics of a {c.kind} over {scope.depth(i)} elements are rounded to "
-                    f"{dtype.name}, {_digits(dtype)} significant bits",
+                    f"{dtype.name}, {digits(dtype)} significant bits",
                     c.instructions,
                 )
 
@@ -127,9 +123,9 @@ def _fast_variance(scope: PlannedComputation) -> Broken:
             if narrow:
                 yield (
                     i,
-                    f"E[x^2] - E[x]^2 cancels in {narrow[0].name}, {_digits(narrow[0])} significant "
+                    f"E[x^2] - E[x]^2 cancels in {narrow[0].name}, {digits(narrow[0])} significant "
                     f"bits: a "
-                    f"variance below {2.0 ** -_digits(narrow[0]):.2g} of the squared mean is lost",
+                    f"variance below {2.0 ** -digits(narrow[0]):.2g} of the squared mean is lost",
                     c.instructions,
                 )
 
@@ -458,7 +454,7 @@ def _narrow_accumulators(scope: PlannedComputation) -> Broken:
         d, depth = scope.decision(i), scope.depth(i)
         if d is None or not is_narrow(d.accumulate):
             continue
-        longest = 2 ** _digits(d.accumulate)
+        longest = 2 ** digits(d.accumulate)
         if depth <= longest:
             continue
         yield (
@@ -479,11 +475,11 @@ def _narrow_updates(scope: PlannedComputation) -> Broken:
         if i.opcode not in _SCATTERS or reducer not in _FOLDS or dtype is None or not is_narrow(dtype):
             continue
         count = scope.updates_of_one_place(i)
-        if count > 2 ** _digits(dtype):
+        if count > 2 ** digits(dtype):
             yield (
                 i,
                 f"up to {count} updates meet in one place, and each {_FOLDS[reducer]} is rounded to "
-                f"{dtype.name}, {_digits(dtype)} significant bits: "
+                f"{dtype.name}, {digits(dtype)} significant bits: "
                 f"{_stands_still(reducer, count, dtype)}",
                 (i.name,),
             )
@@ -493,7 +489,7 @@ def _stands_still(reducer: str, count: int, dtype: DType) -> str:
     """What becomes of this many steps, each of which is rounded."""
     if reducer == "multiply":
         return f"the product is off by up to {count * dtype.eps / 2:.2g} of its value"
-    return f"from {2 ** _digits(dtype)} equal ones on the sum no longer changes"
+    return f"from {2 ** digits(dtype)} equal ones on the sum no longer changes"
 
 
 _SCATTERS = frozenset({"scatter", "select-and-scatter"})
@@ -507,12 +503,12 @@ def _narrow_reducers(scope: PlannedComputation) -> Broken:
             continue
         types = [t for t in scope.arrays_given(i) if is_narrow(t)]
         depth = scope.depth(i)
-        if not types or depth <= 2 ** _digits(types[0]) or not scope.folds_sums(i):
+        if not types or depth <= 2 ** digits(types[0]) or not scope.folds_sums(i):
             continue
         yield (
             i,
             f"its computation adds {depth} elements one after the other, each sum rounded to "
-            f"{types[0].name}, {_digits(types[0])} significant bits: "
+            f"{types[0].name}, {digits(types[0])} significant bits: "
             f"{_stands_still('add', depth, types[0])}",
             (i.name,),
         )
@@ -536,7 +532,7 @@ def _rounded_tiles(scope: PlannedComputation) -> Broken:
                 i,
                 (
                     f"each of the {-(-depth // tile)} partial sums of {tile} elements is rounded to "
-                    f"{dtype.name}, {_digits(dtype)} significant bits"
+                    f"{dtype.name}, {digits(dtype)} significant bits"
                 ),
                 (i.name,),
             )
@@ -621,7 +617,7 @@ def _integers_in_floats(scope: PlannedComputation) -> Broken:
             "unsigned",
         ):
             continue
-        bound, exact = scope.intervals[i.name].magnitude, 2 ** _digits(dtype)
+        bound, exact = scope.intervals[i.name].magnitude, 2 ** digits(dtype)
         known = i.opcode == "iota" or bound < 2.0**31 - 1
         if known and bound > exact:
             yield (
@@ -636,7 +632,7 @@ def _integers_in_floats(scope: PlannedComputation) -> Broken:
         users = [
             u for u in scope.users[i.name] if u.opcode == "convert" and u.array.dtype.kind != "float"
         ]
-        size, exact = max(scope.by_name[reader.operands[0]].array.dims, default=0), 2 ** _digits(dtype)
+        size, exact = max(scope.by_name[reader.operands[0]].array.dims, default=0), 2 ** digits(dtype)
         if users and size > exact:
             yield (
                 i,
@@ -646,75 +642,6 @@ def _integers_in_floats(scope: PlannedComputation) -> Broken:
                 ),
                 (i.name,),
             )
-
-
-# ---- loops ---------------------------------------------------------------------------------------
-
-
-def _narrow_counters(scope: PlannedComputation) -> Broken:
-    if not scope.is_loop:
-        return
-    root = scope.by_name[scope.computation.root]
-    for number, name in enumerate(root.operands if root.opcode == "tuple" else ()):
-        found = _added_to_carried(scope, name, number)
-        dtype = scope.gives(found[0]) if found is not None else None
-        if found is None or dtype is None or not is_narrow(dtype):
-            continue
-        if scope.trips <= 2 ** _digits(dtype):
-            continue
-        i, added = found
-        step = scope.graph.numbers.get(added)
-        what = f"counts by {step:g}" if step is not None else "adds up"
-        yield (
-            i,
-            (
-                f"the loop {what} in a {dtype.name} that it carries, {_digits(dtype)} significant "
-                f"bits: after {2 ** _digits(dtype)} equal steps it stands still"
-            ),
-            (i.name,),
-        )
-
-
-def _added_to_carried(
-    scope: PlannedComputation, name: str, number: int
-) -> tuple[Instruction, str] | None:
-    """What a loop adds to an element of its state, and where: in an addition on the way from what it
-    hands on back to what it was given, also to a part of it.
-    """
-    pending: list[tuple[str, tuple[Instruction, str] | None]] = [(name, None)]
-    seen = set[str]()
-    while pending:
-        given, found = pending.pop()
-        i = scope.source(given)
-        if i.name in seen:
-            continue
-        seen.add(i.name)
-        if i.opcode == "get-tuple-element":
-            carried = i.attributes["tuple_index"] == number
-            if found and carried and scope.by_name[i.operands[0]].opcode == "parameter":
-                return found
-        elif i.opcode in ("add", "subtract") and len(i.operands) == 2:
-            first, second = i.operands
-            pending.append((first, found or (i, second)))
-            if i.opcode == "add":
-                pending.append((second, found or (i, first)))
-        elif i.opcode == "scatter" and scope.reducer(i) == "add":
-            pending.append((i.operands[0], found or (i, i.operands[2])))
-        elif i.opcode in _HANDS_ON:
-            pending += [(o, found) for o in i.operands[_HANDS_ON[i.opcode]]]
-    return None
-
-
-# The operands whose elements are elements of the result.
-_HANDS_ON = {
-    "select": slice(1, 3),
-    "dynamic-update-slice": slice(0, 2),
-    "dynamic-slice": slice(0, 1),
-    "gather": slice(0, 1),
-    "concatenate": slice(None),
-    "pad": slice(0, 1),
-    "scatter": slice(0, 1),
-}
 
 
 # ---- poles ---------------------------------------------------------------------------------------
@@ -819,7 +746,7 @@ RULES = (
          "compute indices in 32 bits: split a flat index in one for each dimension"),
     _Row("integers in a narrow float", "error", "C1", _integers_in_floats,
          "count and index in integers"),
-    _Row("loop carries a narrow sum", "error", "A2", _narrow_counters,
+    _Row("loop carries a narrow sum", "error", "A2", narrow_sums,
          "count in integers, and carry sums in float32"),
     _Row("zero in a denominator", "warning", "C2", _underflowing_operands,
          "add an epsilon that the type holds, or take log_softmax for the log of a softmax"),
@@ -859,11 +786,13 @@ def lint(
         calibration.check(module)
     flat = inline_calls(module)
     context = RuleContext(flat, {}, calibration=calibration)
-    scopes = [PlannedComputation(c, context, plan, target, profile) for c in graph_computations(flat)]
+    scopes: dict[str, PlannedComputation] = {}
+    for c in graph_computations(flat):
+        scopes[c.name] = PlannedComputation(c, context, plan, target, profile, scopes)
     return tuple(
         _finding(row, scope, *broken)
         for row in RULES
-        for scope in scopes
+        for scope in scopes.values()
         for broken in row.check(scope)
     )
 

@@ -27,6 +27,11 @@ def is_narrow(dtype: DType) -> bool:
     return dtype.kind == "float" and 0 < dtype.mantissa_bits < dtypes.float32.mantissa_bits
 
 
+def digits(dtype: DType) -> int:
+    """Significant bits."""
+    return dtype.mantissa_bits + 1
+
+
 MOVES = frozenset(
     {"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast", "reverse"}
     | {"reduce-precision", "opt-barrier"}
@@ -78,6 +83,7 @@ class PlannedComputation:
         plan: Plan,
         target: Target | None,
         profile: Profile | None,
+        scopes: Mapping[str, PlannedComputation],
     ) -> None:
         self.computation = computation
         self.module = context.module
@@ -85,6 +91,7 @@ class PlannedComputation:
         self.by_name = computation.by_name
         self.target = target
         self.profile = profile
+        self.scopes = scopes  # those of the module, by name
         self._context = context
         self._decisions = plan.decisions
 
@@ -93,30 +100,48 @@ class PlannedComputation:
         """Whether it is the body of a loop."""
         return self.computation.name in self._context.bodies
 
+    @property
+    def loops(self) -> Sequence[tuple[PlannedComputation, Instruction]]:
+        """The loops whose body it is, each with where it stands."""
+        found = self._context.loops.get(self.computation.name, ())
+        return [(self.scopes[name], loop) for name, loop in found]
+
     @cached_property
     def trips(self) -> float:
         """How often the one loop around it runs it; Inf where that is not plain."""
-        loops = self._context.loops.get(self.computation.name, ())
-        if len(loops) != 1 or loops[0][0] in self._context.bodies:
+        loops = self.loops
+        if len(loops) != 1 or loops[0][0].is_loop:
             return math.inf
-        loop, every = loops[0][1], self._context.instructions
-        limit = self.module.by_name[loop.called[1]]
-        end = limit.by_name[limit.root]
-        state, root = every[loop.operands[0]], self.by_name[self.computation.root]
+        outer, loop = loops[0]
+        limit = self.scopes[loop.called[1]]
+        end = limit.by_name[limit.computation.root]
+        state, root = outer.by_name[loop.operands[0]], self.by_name[self.computation.root]
         if end.attributes.get("comparison_direction") != "LT" or state.opcode != "tuple":
             return math.inf
-        counter, last = (limit.by_name[o] for o in end.operands)
+        counter = limit.by_name[end.operands[0]]
         if counter.opcode != "get-tuple-element" or root.opcode != "tuple":
             return math.inf
         number = counter.attributes["tuple_index"]
         add = self.source(root.operands[number])
         terms = [self.source(o) for o in add.operands] if add.opcode == "add" else []
         carried = [t.attributes.get("tuple_index") == number for t in terms]
-        steps = [n for n in map(_integer, terms) if n is not None and n > 0]
-        first, limited = _integer(every[state.operands[number]]), _integer(last)
+        steps = [n for t in terms if (n := self._count(t)) is not None and n > 0]
+        first = outer._count(outer.source(state.operands[number]))
+        limited = limit._count(limit.source(end.operands[1]))
         if sorted(carried) != [False, True] or not steps or first is None or limited is None:
             return math.inf
+        dtype = self.gives(add)
+        reached = max(abs(first), abs(limited))
+        if dtype is not None and dtype.kind == "float" and reached > 2 ** digits(dtype) * steps[0]:
+            return math.inf
         return max(0, -(-(limited - first) // steps[0]))
+
+    def _count(self, i: Instruction) -> int | None:
+        """The integer that an instruction's one element is, where the file shows it."""
+        number = self.graph.numbers.get(i.name)
+        if _integer(i) is not None or number is None:
+            return _integer(i)
+        return int(number) if math.isfinite(number) and number == int(number) else None
 
     def depth(self, i: Instruction) -> int:
         """The elements that one result sums; 0 where it sums none."""
@@ -178,6 +203,11 @@ class PlannedComputation:
     @cached_property
     def composites(self) -> tuple[Composite, ...]:
         return recognise(self.computation, self.module)
+
+    @cached_property
+    def gates(self) -> frozenset[str]:
+        """The sigmoids and softmaxes that the computation spells out."""
+        return frozenset(c.root for c in self.composites if c.kind in ("sigmoid", "softmax"))
 
     @cached_property
     def intervals(self) -> Mapping[str, Interval]:
