@@ -30,6 +30,52 @@ max { a = f32[] parameter(0)
 min { a = f32[] parameter(0)
   b = f32[] parameter(1)
   ROOT c = f32[] minimum(a, b) }
+lt { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT }
+gt { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=GT }
+jax_lt { a = f32[] parameter(0)
+  an = pred[] compare(a, a), direction=NE
+  nan = f32[] constant(nan)
+  zero = f32[] constant(0)
+  az = pred[] compare(a, zero), direction=EQ
+  ag = f32[] select(az, zero, a)
+  ah = f32[] select(an, nan, ag)
+  b = f32[] parameter(1)
+  bn = pred[] compare(b, b), direction=NE
+  bz = pred[] compare(b, zero), direction=EQ
+  bg = f32[] select(bz, zero, b)
+  bh = f32[] select(bn, nan, bg)
+  ROOT c = pred[] compare(ah, bh), direction=LT, type=TOTALORDER }
+lt_of_two { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+  k = s32[] parameter(2)
+  l = s32[] parameter(3) }
+argmax { a = f32[] parameter(0)
+  b = f32[] parameter(2)
+  more = pred[] compare(a, b), direction=GT
+  nan = pred[] compare(a, a), direction=NE
+  p = pred[] or(more, nan)
+  v = f32[] select(p, a, b)
+  same = pred[] compare(a, b), direction=EQ
+  k = s32[] parameter(1)
+  l = s32[] parameter(3)
+  before = pred[] compare(k, l), direction=LT
+  first = pred[] and(same, before)
+  q = pred[] or(p, first)
+  n = s32[] select(q, k, l)
+  ROOT t = (f32[], s32[]) tuple(v, n) }
+argmin { a = f32[] parameter(0)
+  b = f32[] parameter(2)
+  p = pred[] compare(a, b), direction=LT
+  v = f32[] select(p, a, b)
+  k = s32[] parameter(1)
+  l = s32[] parameter(3)
+  n = s32[] select(p, k, l)
+  ROOT t = (f32[], s32[]) tuple(v, n) }
 """
 
 
@@ -108,8 +154,78 @@ isr = pred[4] compare(r, ib), direction=EQ
 gr = f32[4] select(isr, zb, r)
 s = f32[4] subtract(gx, gr)
 """
+TOP = """
+x = f32[16] parameter(0)
+t = (f32[4], s32[4]) topk(x), k=4, largest=true
+v = f32[4] get-tuple-element(t), index=0
+u = f32[1] slice(v), slice={[0:1]}
+w = f32[] reshape(u)
+wb = f32[4] broadcast(w), dimensions={}
+s = f32[4] subtract(v, wb)
+"""
+TOP_ROWS = """
+x = f32[3,16] parameter(0)
+t = (f32[3,4], s32[3,4]) topk(x), k=4, largest=true
+v = f32[3,4] get-tuple-element(t), index=0
+u = f32[3,1] slice(v), slice={[0:3], [0:1]}
+w = f32[3] reshape(u)
+wb = f32[3,4] broadcast(w), dimensions={0}
+s = f32[3,4] subtract(v, wb)
+"""
+SORTED = """
+x = f32[16] parameter(0)
+v = f32[16] sort(x), dimensions={0}, to_apply=jax_lt
+u = f32[1] slice(v), slice={[15:16]}
+w = f32[] reshape(u)
+wb = f32[16] broadcast(w), dimensions={}
+s = f32[16] subtract(x, wb)
+"""
+PAIRS = """
+x = f32[16] parameter(0)
+k = s32[16] iota(), iota_dimension=0
+t = (f32[16], s32[16]) sort(x, k), dimensions={0}, to_apply=lt_of_two
+v = f32[16] get-tuple-element(t), index=0
+u = f32[1] slice(v), slice={[15:16]}
+""" + SORTED[SORTED.index("w =") :]
+PLACED = """
+x = f32[16] parameter(0)
+k = s32[16] iota(), iota_dimension=0
+low = f32[] constant(-inf)
+nil = s32[] constant(0)
+t = (f32[], s32[]) reduce(x, k, low, nil), dimensions={0}, to_apply=argmax
+i = s32[] get-tuple-element(t), index=1
+lt = pred[] compare(i, nil), direction=LT
+c = s32[] constant(16)
+j = s32[] add(i, c)
+n = s32[] select(lt, j, i)
+u = f32[1] dynamic-slice(x, n), dynamic_slice_sizes={1}
+""" + SORTED[SORTED.index("w =") :]
 
 CASES = (
+    Case("the first of a top-k", TOP, ("[0:1]", "[1:2]")),
+    Case("the first of a top-k of the largest", TOP, ("largest=true", "largest=false")),
+    Case("the first of each row's top-k", TOP_ROWS, ("slice={[0:3], [0:1]}", "slice={[0:3], [1:2]}")),
+    Case("the first of the same row's top-k", TOP_ROWS.replace("[3", "[4").replace("[0:3]", "[0:4]"),
+         ("broadcast(w), dimensions={0}", "broadcast(w), dimensions={1}")),
+    Case("what is below a top-k's first", TOP.replace("[4]", "[1]").replace("k=4", "k=1")
+         .replace("wb = f32[1]", "wb = f32[16]").replace("s = f32[1]", "s = f32[16]")
+         .replace("subtract(v", "subtract(x"), ("subtract(x, wb)", "subtract(wb, x)")),
+    Case("a top-k's elements below the maximum", TOP.replace("w = f32[] reshape(u)", "low = f32[] "
+         "constant(-inf)\nw = f32[] reduce(x, low), dimensions={0}, to_apply=max"),
+         ("to_apply=max", "to_apply=min")),
+    Case("the last of a sort", SORTED, ("[15:16]", "[0:1]")),
+    Case("the last of a sort, not the one before", SORTED, ("[15:16]", "[14:15]")),
+    Case("the first of a falling sort", SORTED.replace("jax_lt", "gt").replace("[15:16]", "[0:1]"),
+         ("to_apply=gt", "to_apply=lt")),
+    Case("the first of a sort turned round", SORTED.replace("slice(v)", "slice(r)").replace("u =",
+         "r = f32[16] reverse(v), dimensions={0}\nu =").replace("[15:16]", "[0:1]"),
+         ("[0:1]", "[15:16]")),
+    Case("the least of a sort taken from", SORTED.replace("[15:16]", "[0:1]").replace("subtract(x, wb)",
+         "subtract(wb, x)"), ("[0:1]", "[15:16]")),
+    Case("the last of sorted pairs", PAIRS, ("[15:16]", "[0:1]")),
+    Case("the element at an argmax", PLACED, ("to_apply=argmax", "to_apply=argmin")),
+    Case("the element at the same value's argmax", PLACED,
+         ("t = (f32[], s32[]) reduce(x,", "x2 = f32[16] cosine(x)\nt = (f32[], s32[]) reduce(x2,")),
     Case("the maximum of a row", ROWS + PLAIN, ("to_apply=max", "to_apply=min")),
     Case("of the same row", (ROWS + PLAIN).replace("[4", "[6"),
          ("mb = f32[6,6] broadcast(m), dimensions={0}", "mb = f32[6,6] broadcast(m), dimensions={1}")),

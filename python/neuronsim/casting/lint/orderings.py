@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from neuronsim import ops
+from neuronsim.casting.lint.sorted_results import place_in, place_of_maximum, sorted_result
 from neuronsim.casting.policies.patterns import Graph
 from neuronsim.hlo.module import Instruction, Shape, simple_reducer
 
@@ -463,6 +464,12 @@ class Orderings:
             if i.opcode == "minimum":
                 for o in i.operands:
                     yield replace(goal, added=(*_without(goal.added, n), View(o, v.labels)))
+            for higher in self._beyond_an_end(v, largest=False):
+                yield replace(goal, added=(*_without(goal.added, n), higher))
+            found = sorted_result(self.graph, i)
+            if found is not None and not any(True for _ in _anywheres(v.labels, goal.places)):
+                element = self._at(found.values, v.labels, found.axis, self._somewhere)
+                yield replace(goal, added=(*_without(goal.added, n), element))
         if len(goal.added) == len(goal.taken) == 1:
             yield from self._of_rising_functions(goal)
 
@@ -481,6 +488,8 @@ class Orderings:
     def _below(self, v: View, goal: _Goal) -> Iterator[tuple[View, Mapping[_Any, Label]]]:
         """Values that a value is never below, each with the places then chosen."""
         i = self.by_name[v.name]
+        for lower in (*self._beyond_an_end(v, largest=True), *self._below_an_argmax(v)):
+            yield lower, goal.places
         match i.opcode:
             case "maximum":
                 for o in i.operands:
@@ -513,6 +522,36 @@ class Orderings:
             case "log" | "log-plus-one":
                 for term in self._terms(self._source(View(i.operands[0], v.labels))):
                     yield term, goal.places
+
+    def _beyond_an_end(self, v: View, *, largest: bool) -> Iterator[View]:
+        """All elements of what is sorted, where a value is the end of it that is the largest, or the
+        least.
+        """
+        i = self.by_name[v.name]
+        found = sorted_result(self.graph, i)
+        if found is None:
+            return
+        count, whole = i.array.dims[found.axis], self.by_name[found.values].array.dims[found.axis]
+        is_first = found.descending is largest
+        if place_in(self.graph, v.labels[found.axis], count) == (0 if is_first else count - 1):
+            yield self._at(v.name, v.labels, found.axis, self._anywhere)
+            if is_first or count == whole:  # the last of a top-k is beyond no others
+                yield self._at(found.values, v.labels, found.axis, self._anywhere)
+
+    def _below_an_argmax(self, v: View) -> Iterator[View]:
+        """All elements of an array of one dimension, where a value is its element at its argmax."""
+        match v.labels:
+            case (("start", name, None),):
+                at, *labels = self._indices(name, (), 0)
+                reduce = place_of_maximum(self.graph, self.by_name[at])
+                if reduce is None or labels:
+                    return
+                element = self._source(self._reduced(reduce, View(at, ()), self._anywhere))
+                if self.representative(element.name) == self.representative(v.name):
+                    yield element
+
+    def _at(self, name: str, labels: tuple[Label, ...], axis: int, place: Callable[[], Label]) -> View:
+        return View(name, (*labels[:axis], place(), *labels[axis + 1 :]))
 
     def _terms(self, view: View) -> Iterator[View]:
         """The exponents of the exponentials of which a value is the sum."""
