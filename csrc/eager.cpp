@@ -45,6 +45,24 @@ PyObject* translated(const Function& function) {
     return nullptr;
 }
 
+// What a call of `function` gave; a MemoryError that is not ours becomes OutOfMemory, which names it.
+PyObject* reported(PyObject* found, PyObject* function, PyObject* const* args, Py_ssize_t count) {
+    if (found != nullptr || PyErr_Occurred() == nullptr || !PyErr_ExceptionMatches(PyExc_MemoryError))
+        return found;
+    py::error_already_set error;
+    return translated([&]() -> PyObject* {
+        py::tuple operands(static_cast<size_t>(count));
+        for (Py_ssize_t i = 0; i < count; ++i)
+            operands[static_cast<size_t>(i)] = py::reinterpret_borrow<py::object>(args[i]);
+        const py::object ours =
+            py::module_::import("neuronsim.errors")
+                .attr("out_of_memory")(py::handle(function), operands, error.value());
+        if (ours.is(error.value())) error.restore();
+        else PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(ours.ptr())), ours.ptr());
+        return nullptr;
+    });
+}
+
 // A new array of a program's output, which `run(elements, data)` fills.
 template <class Run>
 PyObject* filled(const TileProgram& program, int rank, const Py_intptr_t* shape, const Run& run) {
@@ -148,13 +166,17 @@ bool is_basic_index(PyObject* key) {
 // x[key]; `_at` is the method for what NumPy does not take as it is, and says what is wrong with it.
 PyObject* subscript(PyObject* self, PyObject* key) {
     static PyObject* const at = PyUnicode_InternFromString("_at");
+    PyObject* const operands[] = {self, key};
+    const auto ordinary = [&] {
+        return reported(PyObject_CallMethodOneArg(self, at, key), at, operands, 2);
+    };
     const auto* array = reinterpret_cast<ArrayObject*>(self);
     bool is_basic = is_basic_index(key);
     if (PyTuple_CheckExact(key)) {
         PyObject** const items = &PyTuple_GET_ITEM(key, 0);
         is_basic = std::all_of(items, items + PyTuple_GET_SIZE(key), is_basic_index);
     }
-    if (!is_basic || array->data == nullptr) return PyObject_CallMethodOneArg(self, at, key);
+    if (!is_basic || array->data == nullptr) return ordinary();
     // Owned, since an index may run Python's code.
     const auto whole = py::reinterpret_borrow<py::object>(array->data);
     PyObject* data = PyObject_GetItem(whole.ptr(), key);
@@ -163,7 +185,7 @@ PyObject* subscript(PyObject* self, PyObject* key) {
         Py_SETREF(data, api.PyArray_FromAny_(data, nullptr, 0, 0, 0, nullptr));
     if (data == nullptr) {
         PyErr_Clear();
-        return PyObject_CallMethodOneArg(self, at, key);
+        return ordinary();
     }
     PyObject* const found = make(Py_TYPE(self), data, array->dtype);
     Py_DECREF(data);
@@ -380,13 +402,15 @@ PyObject* run_remembered(const ElementwiseObject& self, PyObject* const* args, P
 
 PyObject* call_elementwise(PyObject* object, PyObject* const* args, size_t flags, PyObject* keywords) {
     const auto* self = reinterpret_cast<ElementwiseObject*>(object);
+    PyObject* const function = self->name == Py_None ? self->otherwise : self->name;
+    const Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (keywords == nullptr || PyTuple_GET_SIZE(keywords) == 0) {
-        PyObject* const found =
-            translated([&] { return run_remembered(*self, args, PyVectorcall_NARGS(flags)); });
-        if (found != nullptr || PyErr_Occurred()) return found;
+        PyObject* const found = translated([&] { return run_remembered(*self, args, count); });
+        if (found != nullptr || PyErr_Occurred()) return reported(found, function, args, count);
     }
     const PinnedEnvironment pinned;  // the ordinary way may compute with NumPy (H1)
-    return PyObject_Vectorcall(self->otherwise, args, flags, keywords);
+    PyObject* const found = PyObject_Vectorcall(self->otherwise, args, flags, keywords);
+    return reported(found, function, args, count);
 }
 
 // function(*args, **keywords) in the pinned environment: `args` are the function, a tuple, a dict.
@@ -396,7 +420,8 @@ PyObject* call_pinned(PyObject*, PyObject* const* args, Py_ssize_t count) {
         return nullptr;
     }
     const PinnedEnvironment pinned;
-    return PyObject_Call(args[0], args[1], args[2]);
+    PyObject* const found = PyObject_Call(args[0], args[1], args[2]);
+    return reported(found, args[0], PySequence_Fast_ITEMS(args[1]), PyTuple_GET_SIZE(args[1]));
 }
 
 int initialise_elementwise(PyObject* object, PyObject* args, PyObject* keywords) {

@@ -130,6 +130,29 @@ def refusal(what: str, error: Exception) -> NeuronSimError:
     return kind(f"{what}: {error}")
 
 
+def out_of_memory(what: Any, operands: Sequence[Any], error: Exception) -> NeuronSimError:
+    """The error of ours for a MemoryError in a call of `what`, a function or a name, with `operands`.
+
+    >>> out_of_memory(sorted, (), MemoryError("std::bad_alloc"))
+    OutOfMemory("sorted: there is not enough of this machine's memory")
+    """
+    if isinstance(error, NeuronSimError):
+        return error
+    name = what if isinstance(what, str) else getattr(what, "__name__", type(what).__name__)
+    arrays = ", ".join(
+        f"{x.dtype}[{','.join(map(str, x.shape))}]"
+        for x in operands
+        if hasattr(x, "dtype") and isinstance(getattr(x, "shape", None), tuple)
+    )
+    said = str(error).removeprefix("std::bad_alloc")
+    found = OutOfMemory(
+        f"{'an index' if name == '_at' else name}{arrays and ' of ' + arrays}: there is not enough of "
+        f"this machine's memory{said and ': ' + said}"
+    )
+    found.__cause__ = error
+    return found
+
+
 _INACCESSIBLE = {
     FileNotFoundError: MissingFile,
     IsADirectoryError: FileIsFolder,

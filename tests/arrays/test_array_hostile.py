@@ -359,6 +359,60 @@ def test_sequences_beyond_memory_and_depth() -> None:
         assert np.diff(np.ones(3), n=2**40).shape == (0,)
 
 
+WIDE = np.broadcast_to(np.asarray(1.0), (30000, 30000))
+WIDE_OF_HOST = np.broadcast_to(np.asarray(1.0, "float64"), (30000, 30000))
+LINE = np.ones(30000)
+TOO_LARGE: dict[str, Callable[[], Any]] = {
+    "negative": lambda: -WIDE,
+    "add": lambda: WIDE + WIDE,
+    "multiply": lambda: WIDE * 2,
+    "greater": lambda: WIDE > 0,
+    "exp": lambda: np.exp(WIDE),
+    "where": lambda: np.where(WIDE, WIDE, 0),
+    "astype": lambda: WIDE.astype("float16"),
+    "cumsum": lambda: np.cumsum(WIDE),
+    "clip": lambda: np.clip(WIDE, 0, 1),
+    "kron": lambda: np.kron(LINE, LINE),
+    "outer": lambda: np.outer(LINE, LINE),
+    "add.outer": lambda: np.add.outer(LINE, LINE),
+    "einsum": lambda: np.einsum("i,j->ij", LINE, LINE),
+    "inv": lambda: np.linalg.inv(WIDE),
+    "fft": lambda: np.fft.fft(WIDE),
+    "tolist": WIDE.tolist,
+    "copy": WIDE.copy,
+    "array": lambda: np.array(WIDE),
+    "sort": lambda: np.sort(WIDE),
+    "median": lambda: np.median(WIDE),
+    "unique": lambda: np.unique(WIDE),
+    "nonzero": lambda: np.nonzero(WIDE),
+    "take": lambda: np.take(WIDE, np.arange(30000), axis=0),
+    "an index": lambda: WIDE[np.arange(30000)],
+    "float64": lambda: WIDE_OF_HOST + WIDE_OF_HOST,
+    "normal": lambda: np.random.normal(size=10**10),
+    "eye": lambda: np.eye(60000),
+    "tri": lambda: np.tri(60000),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_more_than_memory_is_out_of_memory(name: str) -> None:
+    with limits(memory=700 << 20), pytest.raises(OutOfMemory) as raised:
+        TOO_LARGE[name]()
+    assert "bad_alloc" not in str(raised.value)
+
+
+def test_out_of_memory_names_the_operation_and_its_arrays() -> None:
+    with limits():
+        with pytest.raises(
+            OutOfMemory, match=r"^add of float32\[30000,30000\], float32\[30000,30000\]: "
+        ):
+            WIDE + WIDE
+        with pytest.raises(OutOfMemory, match=r"^an index of float32\[30000,30000\], int64\[30000\]: "):
+            WIDE[np.arange(30000)]
+        with pytest.raises(OutOfMemory, match=r"^sort of float32\[30000,30000\]: "):
+            np.sort(WIDE)
+
+
 @pytest.mark.parametrize(
     "call",
     [

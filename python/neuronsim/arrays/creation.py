@@ -670,11 +670,6 @@ def _with_least_axes(x: Array, ndmin: int, place: int) -> Array:
 # ---- matrices --------------------------------------------------------------------------------------
 
 
-def _zeros_and_ones(mask: npt.NDArray[np.bool_], one: Array) -> Array:
-    zero = np.zeros((), one.dtype.storage)
-    return Array(ops.Bits(np.where(mask, one.bits.data, zero), one.dtype))
-
-
 def eye(
     N: Any,  # noqa: N803 (NumPy's name)
     M: Any = None,  # noqa: N803
@@ -691,8 +686,9 @@ def eye(
     one = _one(_chosen_type(dtype, device))
     rows = whole("the number of rows", N)
     columns = rows if M is None else whole("the number of columns", M)
-    mask = _allocated(lambda: np.eye(rows, columns, k, np.bool_, order), (rows, columns))
-    return _zeros_and_ones(mask, one)
+    data = _allocated(lambda: np.eye(rows, columns, k, one.dtype.storage, order), (rows, columns))
+    data[data != 0] = one.bits.data
+    return Array(ops.Bits(data, one.dtype))
 
 
 def identity(n: int, dtype: DTypeLike | None = None, *, like: Any = None) -> Array:
@@ -711,8 +707,15 @@ def tri(
     """Ones at and below the diagonal `k` of N rows and M columns, zeros above."""
     rows = whole("the number of rows", N)
     columns = rows if M is None else whole("the number of columns", M)
-    mask = _allocated(lambda: np.tri(rows, columns, k, np.bool_), (rows, columns))
-    return _zeros_and_ones(mask, _one(_chosen_type(dtype, None)))
+    one = _one(_chosen_type(dtype, None))
+
+    def make() -> npt.NDArray[Any]:
+        # All of its memory first: NumPy takes seconds for the mask of what may not fit.
+        data = np.zeros((rows, columns), one.dtype.storage)
+        np.copyto(data, one.bits.data, where=np.tri(rows, columns, k, np.bool_))
+        return data
+
+    return Array(ops.Bits(_allocated(make, (rows, columns)), one.dtype))
 
 
 def _triangle(name: str, x: Any, k: int) -> Array:
