@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,12 @@ def test_set_bfloat16_products(restored_processor: None) -> None:
     for wrong in ("vdpbf16ps", "", None, 1):
         with pytest.raises(InvalidArgument, match="auto, pairs, fma"):
             processor.set_bfloat16_products(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rows", ["x", None, 1.5, True, -1, 2**70])
+def test_rows_of_bfloat16_products_that_are_none(rows: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"bfloat16_products.*integer from 0"):
+        processor.bfloat16_products(rows)
 
 
 def test_pairs_are_refused_where_they_are_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ _Door = TypeVar("_Door", bound=Callable[..., Any])
 MAX_THREADS = 1024
 BFLOAT16_PRODUCTS = ("auto", "pairs", "fma")
 _MANY_ROWS = 1 << 20
+_MOST_ROWS = (1 << 63) - 1
 _LONG = 1 << 22  # operations of NumPy's, some milliseconds: a thread's start takes a hundredth
 _environment_error: InvalidArgument | None = None
 
@@ -68,6 +69,10 @@ def bfloat16_products(rows: int = _MANY_ROWS) -> str:
     pairs where there is that instruction, unless "fma" is set, since they wait for memory.
     """
     check_environment()
+    if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows <= _MOST_ROWS:
+        raise InvalidArgument(
+            f"the number of rows (bfloat16_products) is an integer from 0 to {_MOST_ROWS}, not {rows!r}"
+        )
     return "pairs" if _core.multiplies_pairs(rows) else "fma"
 
 

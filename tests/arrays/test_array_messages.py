@@ -22,6 +22,17 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a shift of floats": (lambda: X << 1, TypeError, "shift_left is not.*float32: it takes integers"),
     "a difference of bools": (lambda: (X > 1) - (X > 2), TypeError, "subtract is not.*takes numbers"),
     "an order of complex numbers": (lambda: X * 1j > 1, TypeError, "greater is not.*complex64"),
+    "a modulus of pow": (lambda: pow(np.asarray(2), 3, 5), TypeError, "power of int.* has no modulus"),
+    "arrays too many": (lambda: np.add(1, 2, 3, 4), TypeError, "takes 2 arrays, not 4"),
+    "no such argument": (lambda: np.add(1, 2, wher=True), TypeError, "no argument 'wher'"),
+    "a precision of text": (lambda: np.set_printoptions(precision="a"), TypeError, "set_printoptions"),
+    "options of text": (lambda: np.printoptions(precision="a").__enter__(), TypeError, "printoptions"),
+    "a base of none": (lambda: np.base_repr(3, 40), ValueError, "base_repr"),
+    "a text among numbers": (
+        lambda: np.testing.assert_allclose(np.zeros(3), "a"),
+        TypeError,
+        "assert_allclose",
+    ),
     "one choice of where": (lambda: np.where(X > 1, X), TypeError, "with both x1 and x2"),
 }
 
@@ -29,8 +40,9 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_named_with_what_to_do(name: str) -> None:
     call, error, message = MISTAKES[name]
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as raised:
         call()
+    assert isinstance(raised.value, np.errors.NeuronSimError)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,9 @@ def _operators(symbol: str) -> tuple[_Operator, _Operator, _Operator]:
     row = next(row for row in ops.OPS.values() if row.operator == symbol)
     name = row.name
 
-    def method(self: Array, other: Any) -> Any:
+    def method(self: Array, other: Any, *modulus: Any) -> Any:
+        if modulus:  # pow's third argument
+            raise UnsupportedType(f"{name} of {self.bits.type} has no modulus: use (x {symbol} y) % m")
         return _elementwise(name, self, other) if _is_operand(other) else NotImplemented
 
     def reflected(self: Array, other: Any) -> Any:

@@ -184,7 +184,7 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
 
         return arrays.FUNCTIONS["nonzero"](condition)
     if x1 is None or x2 is None:
-        raise TypeError("where() takes a condition alone, or with both x1 and x2")
+        raise UnsupportedType("where() takes a condition alone, or with both x1 and x2")
     return _select(_truth(condition), x1, x2)
 
 

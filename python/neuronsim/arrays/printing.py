@@ -10,9 +10,10 @@ The options are NumPy's own: what `numpy.set_printoptions` sets holds here too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
-from functools import lru_cache
+from functools import lru_cache, wraps
 from math import copysign, frexp, isfinite
 from typing import Any
 
@@ -30,10 +31,37 @@ __all__ = [
     "set_printoptions",
 ]
 
-get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
-printoptions = np.printoptions
-# NumPy's, of Python integers and what is one by __index__.
-base_repr, binary_repr = np.base_repr, np.binary_repr
+get_printoptions = np.get_printoptions
+
+
+def _refusing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of NumPy's, whose refusals become ours."""
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except REFUSALS as error:
+            raise refusal(function.__name__, error) from error
+
+    return call
+
+
+set_printoptions = _refusing(np.set_printoptions)
+# Of Python integers and what is one by __index__.
+base_repr, binary_repr = _refusing(np.base_repr), _refusing(np.binary_repr)
+
+
+@contextmanager
+def printoptions(*args: Any, **options: Any) -> Iterator[Any]:
+    """NumPy's printoptions: `set_printoptions` for a block, as whose value it gives the options."""
+    with ExitStack() as opened:
+        try:
+            chosen = opened.enter_context(np.printoptions(*args, **options))
+        except REFUSALS as error:
+            raise refusal("printoptions", error) from error
+        yield chosen
+
 
 # NumPy finds the shortest digits of these types itself.
 _PRINTED_BY_NUMPY = (dtypes.float16, dtypes.float32)

@@ -22,7 +22,7 @@ from neuronsim.arrays.absent_names import refuse
 from neuronsim.arrays.array_object import Array, asarray, exact_values
 from neuronsim.arrays.manipulation import broadcast_to
 from neuronsim.dtypes import as_dtype
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import REFUSALS, InvalidArgument, UnsupportedType, refusal
 from neuronsim.processor import pin_doors, pinned
 
 _MOST = np.iinfo(np.int64).max
@@ -46,7 +46,11 @@ def _on_exact_values(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def assertion(*args: Any, **options: Any) -> Any:
         __tracebackhide__ = True
-        return function(*map(_host, args), **{name: _host(v) for name, v in options.items()})
+        given = {name: _host(v) for name, v in options.items()}
+        try:
+            return function(*map(_host, args), **given)
+        except REFUSALS as error:
+            raise refusal(function.__name__, error) from error
 
     assertion.__doc__ = f"NumPy's {function.__name__}, of the exact values of Arrays."
     return assertion

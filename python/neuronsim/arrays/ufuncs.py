@@ -148,11 +148,11 @@ class Ufunc(_core.Elementwise):
         unknown = [k for k in ignored if k not in ("order", "subok")]
         if unknown:
             known = nearest(unknown[0], _KEYWORDS)
-            raise TypeError(f"{self.__name__}() has no argument {unknown[0]!r}{known}")
+            raise UnsupportedType(f"{self.__name__}() has no argument {unknown[0]!r}{known}")
         given, outputs = operands[: self.nin], operands[self.nin :]
         if len(given) < self.nin or len(outputs) > self.nout or (outputs and out is not None):
             arrays = "1 array" if self.nin == 1 else f"{self.nin} arrays"
-            raise TypeError(f"{self.__name__}() takes {arrays}, not {len(operands)}")
+            raise UnsupportedType(f"{self.__name__}() takes {arrays}, not {len(operands)}")
         found: Any = self._compute(*(given if dtype is None else self._in_type(given, dtype, casting)))
         results = found if self.nout > 1 else (found,)
         if dtype is not None and results[0].dtype is not array_type(dtype):
