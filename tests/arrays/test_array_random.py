@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -263,3 +264,32 @@ def test_methods_document_numpys_arguments() -> None:
     text = inspect.getdoc(np.random.Generator.normal)
     assert text is not None
     assert "normal(loc=0.0, scale=1.0, size=None)" in text
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "normal": lambda: np.random.normal(scale=-1),
+    "normal, size": lambda: np.random.normal(size=-1),
+    "normal, text": lambda: np.random.default_rng(0).normal("a"),
+    "randint": lambda: np.random.randint(5, 1),
+    "integers": lambda: np.random.default_rng(0).integers(5, 1),
+    "rand": lambda: np.random.rand(-1),
+    "choice": lambda: np.random.choice(0),
+    "choice, probabilities": lambda: np.random.choice(3, p=[0.5, 0.6, 0.7]),
+    "permutation": lambda: np.random.default_rng(0).permutation(np.ones(3), axis=5),
+    "permuted": lambda: np.random.default_rng(0).permuted(np.ones(3), axis=5),
+    "shuffle": lambda: np.random.shuffle(np.asarray(3)),
+    "bytes": lambda: np.random.bytes("a"),
+    "multivariate_hypergeometric": lambda: np.random.default_rng(0).multivariate_hypergeometric([1], 9),
+    "seed": lambda: np.random.seed("a"),
+    "set_state": lambda: np.random.set_state("a"),
+    "RandomState": lambda: np.random.RandomState(-1),
+    "Generator": lambda: np.random.Generator(3),
+    "spawn": lambda: np.random.default_rng(0).spawn("a"),
+    "default_rng": lambda: np.random.default_rng("a"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_names_the_function(name: str) -> None:
+    with pytest.raises(np.errors.NeuronSimError, match=f"^{name.partition(',')[0]}: "):
+        REFUSED[name]()

@@ -276,10 +276,23 @@ NUMPYS: dict[str, Callable[[], Run]] = {
     "roots": lambda: functools.partial(ns.roots, drawn(700)),
     "transform": lambda: functools.partial(ns.fft.fft, [1.0], n=40_000_000),
     "lexsort": lambda: functools.partial(ns.lexsort, 2 * (drawn(1 << 22),)),
+    "normal": lambda: functools.partial(ns.random.default_rng(0).normal, size=(1 << 13, 1 << 14)),
+    "legacy normal": lambda: functools.partial(ns.random.RandomState(0).normal, 0, 1, 1 << 26),
+    "randn": lambda: functools.partial(ns.random.RandomState(0).randn, 1 << 13, 1 << 13),
+    "integers": lambda: functools.partial(ns.random.default_rng(0).integers, 10**6, size=1 << 28),
+    "randint": lambda: functools.partial(ns.random.RandomState(0).randint, 10**6, size=1 << 28),
+    "dirichlet": lambda: functools.partial(ns.random.default_rng(0).dirichlet, [1.0] * 200, 1 << 18),
+    "choice": lambda: functools.partial(ns.random.default_rng(0).choice, 1 << 27, 1 << 26),
+    "permutation": lambda: functools.partial(ns.random.default_rng(0).permutation, 1 << 27),
 }
 
 
-@pytest.mark.parametrize("name", NUMPYS)
+OFTEN = ("argsort", "top-k", "decomposition", "product of float64", "normal")
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in OFTEN else pytest.param(n, marks=pytest.mark.exhaustive) for n in NUMPYS]
+)
 def test_signal_ends_the_wait_for_numpy(name: str) -> None:
     """NumPy goes on in a thread of its own; its results are dropped, its errors too."""
     run = NUMPYS[name]()

@@ -13,7 +13,9 @@ neuronsim.int64
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +39,8 @@ from neuronsim.arrays.array_object import (
     write,
 )
 from neuronsim.dtypes import DTypeLike
-from neuronsim.errors import InvalidArgument
-from neuronsim.processor import pinned
+from neuronsim.errors import REFUSALS, InvalidArgument, refusal
+from neuronsim.processor import interruptible, pinned
 
 # The distributions of numpy.random.Generator by what they draw.
 _FLOATS = (
@@ -51,6 +53,9 @@ _INTEGERS = (
     *("binomial", "geometric", "hypergeometric", "logseries", "multinomial", "negative_binomial"),
     *("poisson", "zipf"),
 )
+# Each of whose draws is as many numbers as its parameters.
+_OF_VECTORS = ("dirichlet", "multinomial", "multivariate_normal")
+_OPERATIONS = 8  # of a drawn number, some nanoseconds
 # Which of a method's positional arguments is NumPy's dtype.
 _DTYPE_AT = {"random": 1, "standard_normal": 1, "standard_exponential": 1, "standard_gamma": 2}
 # The names that RandomState has for the uniform and the normal distribution.
@@ -83,8 +88,32 @@ def _drawn(values: Any, dtype: DTypeLike | None) -> Array:
     return convert(x, default_dtype()) if x.dtype.kind == "float" else x
 
 
+def _count(size: Any) -> int:
+    """The elements of a shape, 1 of what is none."""
+    lengths = size if isinstance(size, tuple | list) else (size,)
+    whole = all(isinstance(n, int | np.integer) for n in lengths)
+    return max(math.prod(map(int, lengths)), 1) if whole else 1
+
+
+def _draw(draw: Callable[..., Any], count: int, *args: Any, **options: Any) -> Any:
+    """What a function of NumPy's draws, not waited for after an interrupt if that is many elements."""
+    with _refusals(draw.__name__):
+        return interruptible(_OPERATIONS * count, draw, *args, **options)
+
+
+@contextmanager
+def _refusals(name: str) -> Iterator[None]:
+    try:
+        yield
+    except REFUSALS as error:
+        raise refusal(name, error) from error
+
+
 def _method(name: str, draws: str, source: type) -> Callable[..., Array]:
     at = _DTYPE_AT.get(name)
+    arguments = (getattr(source, name).__doc__ or "").strip().partition("\n")[0]
+    names = [a.partition("=")[0].strip(" )") for a in arguments.partition("(")[2].split(",")]
+    size_at = names.index("size") if "size" in names else None
 
     def method(self: Any, *args: Any, dtype: DTypeLike | None = None, **options: Any) -> Array:
         if options.pop("out", None) is not None:
@@ -94,10 +123,17 @@ def _method(name: str, draws: str, source: type) -> Callable[..., Array]:
         given = {key: (_probabilities if key == "pvals" else _host)(v) for key, v in options.items()}
         if name == "multinomial" and len(args) > 1:
             args = (args[0], _probabilities(args[1]), *args[2:])
-        return _drawn(getattr(self._source, name)(*map(_host, args), **given), dtype)
+        hosted = tuple(map(_host, args))
+        if size_at is None:
+            size: Any = hosted  # rand(2, 3)
+        else:
+            size = given.get("size", hosted[size_at] if len(hosted) > size_at else None)
+        parameters = max((np.size(v) for v in (*hosted, *given.values()) if v is not size), default=1)
+        n = _count(size)
+        n = n * parameters if name in _OF_VECTORS else max(n, parameters)
+        return _drawn(_draw(getattr(self._source, name), n, *hosted, **given), dtype)
 
     method.__name__ = method.__qualname__ = name
-    arguments = (getattr(source, name).__doc__ or "").strip().partition("\n")[0]
     method.__doc__ = f"numpy.random.{source.__name__}.{arguments}, {draws}."
     return method
 
@@ -113,12 +149,14 @@ class _Draws:
 
     def bytes(self, length: int) -> bytes:
         """Random bytes."""
-        drawn: bytes = self._source.bytes(length)
+        with _refusals("bytes"):
+            drawn: bytes = self._source.bytes(length)
         return drawn
 
     def shuffle(self, x: Any, *args: Any, **options: Any) -> None:
         """Shuffles an Array, or a list, along its first axis, in place; moves bits."""
-        self._source.shuffle(x.bits.data if isinstance(x, Array) else x, *args, **options)
+        with _refusals("shuffle"):
+            self._source.shuffle(x.bits.data if isinstance(x, Array) else x, *args, **options)
 
     def permutation(self, x: Any, *args: Any, **options: Any) -> Array:
         """A shuffled copy of an array, or of the integers below `x`; moves bits."""
@@ -134,14 +172,15 @@ class _Draws:
         return self._moved("choice", a, size, replace, chances, *args, **options)
 
     def _moved(self, name: str, x: Any, *args: Any, **options: Any) -> Array:
+        draw = getattr(self._source, name)
+        n = _count(options["size"] if "size" in options else args[0] if args else None)
         if isinstance(x, int | np.integer):
-            return asarray(np.asarray(getattr(self._source, name)(x, *args, **options)))
+            return asarray(np.asarray(_draw(draw, max(n, int(x)), x, *args, **options)))
         a = asarray(x)
         if a.ndim == 0:
             return self._moved(name, a.item(), *args, **options)
-        return Array(
-            ops.Bits(np.asarray(getattr(self._source, name)(a.bits.data, *args, **options)), a.dtype)
-        )
+        moved = _draw(draw, max(n, a.size), a.bits.data, *args, **options)
+        return Array(ops.Bits(np.asarray(moved), a.dtype))
 
 
 class Generator(_Draws):
@@ -151,7 +190,8 @@ class Generator(_Draws):
     """
 
     def __init__(self, bit_generator: BitGenerator) -> None:
-        self._source = np.random.Generator(bit_generator)
+        with _refusals("Generator"):
+            self._source = np.random.Generator(bit_generator)
 
     @property
     def bit_generator(self) -> BitGenerator:
@@ -161,7 +201,8 @@ class Generator(_Draws):
 
     def spawn(self, n_children: int) -> list[Generator]:
         """Generators that are independent of this one and of each other."""
-        return [Generator(child.bit_generator) for child in self._source.spawn(n_children)]
+        with _refusals("spawn"):
+            return [Generator(child.bit_generator) for child in self._source.spawn(n_children)]
 
     def integers(
         self,
@@ -182,7 +223,9 @@ class Generator(_Draws):
     def multivariate_hypergeometric(self, *args: Any, **options: Any) -> Array:
         """numpy.random.Generator.multivariate_hypergeometric, exact integers."""
         given = {key: _counts(v) for key, v in options.items()}
-        return _drawn(self._source.multivariate_hypergeometric(*map(_counts, args), **given), None)
+        with _refusals("multivariate_hypergeometric"):
+            drawn = self._source.multivariate_hypergeometric(*map(_counts, args), **given)
+        return _drawn(drawn, None)
 
     def __repr__(self) -> str:
         return f"Generator({type(self.bit_generator).__name__})"
@@ -198,19 +241,22 @@ def _integers(
     target = array_type(dtype)
     if target.kind not in ("signed", "unsigned", "bool"):
         raise InvalidArgument(f"integers are drawn in an integer type, not {target.name}: use astype")
-    bounds = (np.asarray(v) if isinstance(v, Array) else v for v in (low, high))
-    return asarray(np.asarray(draw(*bounds, size, target.numpy, *endpoint)))
+    bounds = tuple(np.asarray(v) if isinstance(v, Array) else v for v in (low, high))
+    n = max(_count(size), *map(np.size, bounds))
+    return asarray(np.asarray(_draw(draw, n, *bounds, size, target.numpy, *endpoint)))
 
 
 class RandomState(_Draws):
     """NumPy's legacy generator; what it draws are Arrays, floats rounded once to `dtype=`."""
 
     def __init__(self, seed: Any = None) -> None:
-        self._source = np.random.RandomState(seed)
+        with _refusals("RandomState"):
+            self._source = np.random.RandomState(seed)
 
     def seed(self, seed: Any = None) -> None:
         """Starts again from a seed."""
-        self._source.seed(seed)
+        with _refusals("seed"):
+            self._source.seed(seed)
 
     def get_state(self, legacy: bool = True) -> Any:
         """The state, as NumPy's function of this name gives it."""
@@ -218,7 +264,8 @@ class RandomState(_Draws):
 
     def set_state(self, state: Any) -> None:
         """Puts a state of `get_state` back, NumPy's too."""
-        self._source.set_state(state)
+        with _refusals("set_state"):
+            self._source.set_state(state)
 
     def randint(
         self, low: Any, high: Any = None, size: Any = None, dtype: DTypeLike = np.int64
@@ -247,7 +294,8 @@ def default_rng(seed: Any = None) -> Generator:
     if isinstance(seed, Generator):
         return seed
     given = np.asarray(seed) if isinstance(seed, Array) else seed
-    return Generator(np.random.default_rng(given).bit_generator)
+    with _refusals("default_rng"):
+        return Generator(np.random.default_rng(given).bit_generator)
 
 
 # The functions of the module draw from one RandomState, which is not NumPy's own.

@@ -177,6 +177,8 @@ class ConvolutionDimensions:
             (self.kernel, [*spatial, "i", "o"]),
             (self.output, ["b", *spatial, "f"]),
         )
+        if any(len(dimensions) != len(names) for dimensions, names in sides):
+            raise InvalidArgument("a convolution's sides have different numbers of spatial dimensions")
         texts = ["".join(dict(sorted(zip(*side, strict=True))).values()) for side in sides]
         return f"{texts[0]}_{texts[1]}->{texts[2]}"
 
