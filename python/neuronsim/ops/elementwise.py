@@ -220,6 +220,15 @@ def _reflected(
     return on_host
 
 
+def _reciprocal_on_host(x: BitsArray) -> BitsArray:
+    """NumPy's, whose zeros have the signs of 1/conj(z) = conj(1/z), unlike a quotient's; of complex
+    zeros the quotient, which is infinite.
+    """
+    if x.dtype.kind != "c":
+        return np.asarray(1 / x)
+    return np.where(x == 0, 1 / x, np.reciprocal(x))
+
+
 def _expm1_on_host(x: BitsArray) -> BitsArray:
     found = _but_of_specials(np.expm1, lambda x: np.exp(x) - 1)(x)
     if x.dtype.kind == "c":
@@ -262,7 +271,7 @@ _ON_HOST: dict[str, Callable[..., Any]] = {
     "log2": _reflected(np.log2),
     "log10": _reflected(np.log10),
     "sqrt": _reflected(np.sqrt),
-    "reciprocal": lambda x: 1 / x,
+    "reciprocal": _reciprocal_on_host,
     "sin": _reflected(np.sin, "odd"),
     "cos": _reflected(np.cos, "even"),
     "tan": _reflected(_tan_on_host, "odd"),
@@ -270,7 +279,7 @@ _ON_HOST: dict[str, Callable[..., Any]] = {
     "cosh": _reflected(np.cosh, "even"),
     "tanh": _reflected(_tanh_on_host, "odd"),
     "sign": _but_of_specials(np.sign, lambda x: np.where(np.isnan(x), math.nan * (1 + 1j), np.sign(x))),
-    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "rsqrt": _reflected(lambda x: _reciprocal_on_host(np.sqrt(x))),
     "asin": _reflected(np.arcsin, "odd"),
     "acos": _reflected(np.arccos),
     "atan": _reflected(np.arctan, "odd"),
@@ -280,7 +289,7 @@ _ON_HOST: dict[str, Callable[..., Any]] = {
     "atanh": _reflected(np.arctanh, "odd"),
     "erf": _erf,
     "erfc": _erfc,
-    "sigmoid": _sigmoid_on_host,
+    "sigmoid": _reflected(_sigmoid_on_host),
     "silu": _with_limits(lambda x: x * _sigmoid_on_host(x), math.inf),
     "gelu": _with_limits(lambda x: x * _normal_on_host(x), math.inf),
     "gelu_tanh": _with_limits(
