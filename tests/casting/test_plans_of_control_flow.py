@@ -293,7 +293,9 @@ def test_explain_and_diff_name_the_instructions_of_a_loop(looped: Module) -> Non
     assert plan.explain("b.third").endswith(
         "(A2: all/bf16 converts constants to bfloat16 once: their readers' copies are bfloat16)"
     )
-    assert plan.explain("got", looped) == "got keeps the types of the model under all/bf16"
+    assert plan.explain("got", looped) == (
+        "got gives bfloat16 in the planned module, in which loops and tuples hold what was rounded"
+    )
     assert none.diff(plan)["b.m"] == (None, plan.decisions["b.m"])
 
 

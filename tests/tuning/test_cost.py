@@ -15,6 +15,7 @@ from neuronsim.ops import ConvolutionDimensions, DotDimensions, WindowDimension
 from neuronsim.targets import TARGETS
 from neuronsim.tuning.cost import Estimate, estimate
 from neuronsim.tuning.ladder import LADDER
+from neuronsim.tuning.loop_facts import loop_facts
 
 F32, BF16, F16 = dtypes.float32, dtypes.bfloat16, dtypes.float16
 TENSOR, VECTOR, SCALAR, GPSIMD = 2.8e9, 1.12e9, 1.4e9, 1.4e9
@@ -467,6 +468,46 @@ def test_nested_loops_take_the_time_of_one(auto_cast: str, cast_type: str, branc
         for m in (recurrence(nested=False), recurrence(nested=True, branch=branch))
     )
     assert estimate(nested, 0, TRN1).seconds == pytest.approx(estimate(flat, 0, TRN1).seconds)
+
+
+def test_a_condition_that_two_bodies_share_counts_for_neither_what_one_computes_with_data() -> None:
+    module = from_text("""HloModule shared
+more {
+  p = (s32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+counts {
+  p = (s32[], f32[]) parameter(0)
+  k = s32[] get-tuple-element(p), index=0
+  x = f32[] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(k, one)
+  ROOT r = (s32[], f32[]) tuple(next, x)
+}
+computes {
+  p = (s32[], f32[]) parameter(0)
+  x = f32[] get-tuple-element(p), index=1
+  next = s32[] convert(x)
+  ROOT r = (s32[], f32[]) tuple(next, x)
+}
+ENTRY main {
+  x = f32[] parameter(0)
+  null = s32[] constant(0)
+  t = (s32[], f32[]) tuple(null, x)
+  w1 = (s32[], f32[]) while(t), condition=more, body=counts
+  w2 = (s32[], f32[]) while(t), condition=more, body=computes
+  a = f32[] get-tuple-element(w1), index=1
+  b = f32[] get-tuple-element(w2), index=1
+  ROOT y = f32[] add(a, b)
+}""")
+    facts = loop_facts(module)
+    assert facts.control == {"more": {"n"}, "counts": {"k", "one", "next"}, "computes": set()} | {
+        "main": {"null"}
+    }
+    found = estimate(module, 0, TRN1)
+    assert [(loop.trips, loop.evidence) for loop in found.loops] == [(3, "known"), (1, "assumed")]
 
 
 BRANCH = """HloModule branches
