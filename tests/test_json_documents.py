@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import zipfile
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from neuronsim import api, json_documents
+from neuronsim.casting.flags import CastSettings
 from neuronsim.casting.flags.io_config import check_io_config
 from neuronsim.casting.plans.plan import Plan, load_plan
 from neuronsim.casting.policies import find_policy
@@ -21,7 +23,9 @@ from neuronsim.casting.policies.policy_file import load_policy, policy_to_json
 from neuronsim.errors import InvalidArgument, NeuronSimError
 from neuronsim.hlo import proto
 from neuronsim.hlo.cache import FLAGS_FILE, cached_flags
+from neuronsim.profiles import Profile
 from neuronsim.program import load as load_program
+from neuronsim.targets import Release
 
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "model.hlo.pb"
 VALUES: tuple[Any, ...] = (
@@ -124,6 +128,30 @@ def test_fields_of_a_saved_program(member: str, saved: Path, tmp_path: Path) -> 
                 with_member(saved, member, json.dumps(changed), path)
                 with pytest.raises(NeuronSimError, match=at[-1]):
                     load_program(path)
+
+
+@pytest.mark.parametrize("record", [CastSettings, Release, Profile], ids=lambda r: r.__name__)
+def test_a_saved_program_checks_every_field_of_its_records(
+    record: type[Any], saved: Path, tmp_path: Path
+) -> None:
+    part = {CastSettings: "settings", Release: "release", Profile: "profile"}[record]
+    with zipfile.ZipFile(saved) as archive:
+        document = json.loads(archive.read("program.json"))
+    names = [f.name for f in dataclasses.fields(record) if f.init and f.name != "handling"]
+    assert set(document[part]) == set(names)
+    document[part] = {name: {"wrong": 1} for name in names}
+    with_member(saved, "program.json", json.dumps(document), tmp_path / "p.nsim")
+    with pytest.raises(NeuronSimError) as raised:
+        load_program(tmp_path / "p.nsim")
+    for name in names[:30]:
+        assert f"{part}: {name} is {{'wrong': 1}}, not " in str(raised.value)
+
+
+@pytest.mark.parametrize("field", ["auto_cast_type", "relayout"])
+def test_settings_are_refused_in_memory_as_in_a_file(field: str) -> None:
+    settings = CastSettings("all", "bf16", True)
+    with pytest.raises(InvalidArgument, match=rf"{field} is 'bf17', not one of .*did you mean 'bf16'"):
+        dataclasses.replace(settings, **{field: "bf17"})
 
 
 def test_fields_of_a_plan() -> None:

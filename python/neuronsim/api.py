@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from neuronsim import dtypes, ops, processor
 from neuronsim.arrays import files
@@ -59,7 +59,7 @@ from neuronsim.profiles import (
 )
 from neuronsim.program import CompiledProgram, Setup, checked_replicas
 from neuronsim.program import load as load_program
-from neuronsim.targets import SAME_CORE, TARGETS, Release, Target, find_release, find_target
+from neuronsim.targets import SAME_CORE, TARGETS, CastType, Release, Target, find_release, find_target
 from neuronsim.tuning.dataset import (
     Dataset,
     batch_count,
@@ -556,7 +556,8 @@ def tune(
     reject_nan(dataset)
 
     release = find_release(sdk)
-    settings = [CastSettings(a, t, release.mixed_precision_accumulation) for a, t in LADDER]
+    accumulates = release.mixed_precision_accumulation
+    settings = [CastSettings(a, cast(CastType, t), accumulates) for a, t in LADDER]
 
     def build(s: CastSettings) -> CompiledProgram:
         setup = resolve("", s.auto_cast, s.auto_cast_type, sdk, target, profile)

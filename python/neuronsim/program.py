@@ -14,16 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim import json_documents, ops
+from neuronsim import json_documents, ops, records
 from neuronsim.arrays.array_object import Array, asarray
 from neuronsim.arrays.files import DAMAGED
 from neuronsim.casting import fields
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import (
     ALL_INTEGER_DOWNCASTS,
-    AUTO_CASTS,
-    CAST_TYPES,
-    OPTIONS,
     CastSettings,
     Message,
 )
@@ -489,26 +486,16 @@ def _choice_of(field_: dataclasses.Field[Any]) -> fields.Kind:
     return read
 
 
-_CASTS = fields.one_of("", *AUTO_CASTS.values())
-_TYPES = fields.one_of("", *CAST_TYPES)
+# Beside what the annotations of the records say.
 _SETTINGS: Mapping[str, fields.Kind] = {
-    "auto_cast": _CASTS,
-    "auto_cast_type": _TYPES,
-    "mixed_precision_accumulation": fields.truth,
-    "compiler": fields.one_of(*OPTIONS),
-    "relayout": fields.one_of("", *CAST_TYPES),
-    "saturate_infinity": fields.truth,
+    **records.readers(CastSettings),
     "integer_downcast": _texts(*ALL_INTEGER_DOWNCASTS),
-    "int_dot": fields.one_of("exact", "via_float32"),
-    "accumulation_given": fields.truth,
 }
 _RELEASE: Mapping[str, fields.Kind] = {
+    **records.readers(Release),
     "sdk": _sdk,
     "compiler": _version,
     "date": fields.text,
-    "auto_cast": _CASTS,
-    "auto_cast_type": _TYPES,
-    "mixed_precision_accumulation": fields.truth,
 }
 _PROFILE: Mapping[str, fields.Kind] = {f.name: _choice_of(f) for f in dataclasses.fields(Profile)}
 _HEADER: Mapping[str, fields.Kind] = {

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import reprlib
 import types
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -50,6 +50,24 @@ def check_fields(record: Any) -> None:
             ) from None
         if found is not value:
             object.__setattr__(record, name, found)
+
+
+def readers(record: type) -> Mapping[str, Callable[[Any], Any]]:
+    """For each field of a dataclass what reads its values from a document: it gives what `check_fields`
+    keeps, and raises InvalidArgument that says what the annotation expects.
+    """
+
+    def strict(read: _Read, expected: str) -> Callable[[Any], Any]:
+        def kind(value: Any) -> Any:
+            try:
+                return read(value)
+            except _Refused as refused:
+                raise InvalidArgument(f"{expected}{refused}") from None
+
+        return kind
+
+    found: Iterable[tuple[str, _Read, str]] = _readers(record)
+    return {name: strict(read, expected) for name, read, expected in found}
 
 
 @cache

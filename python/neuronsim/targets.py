@@ -26,6 +26,7 @@ from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.records import check_fields
 
 AutoCast = Literal["none", "matmult", "all", ""]  # "" where a plan or policy decides
+CastType = Literal["", "bf16", "fp16", "tf32", "fp8_e4m3"]  # likewise
 Compiler = Literal["neuronx-cc", "neuron-cc"]
 
 
@@ -146,7 +147,7 @@ class Release:
     compiler: str
     date: str
     auto_cast: AutoCast
-    auto_cast_type: str
+    auto_cast_type: CastType
     mixed_precision_accumulation: bool
 
     def __post_init__(self) -> None:

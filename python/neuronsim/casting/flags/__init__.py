@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, cast
 
 from neuronsim import dtypes
 from neuronsim.casting.flags import neuron_cc, neuronx_cc
@@ -22,7 +22,7 @@ from neuronsim.casting.flags.options import Option, find_option, read_options, s
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidFlag
 from neuronsim.records import check_fields
-from neuronsim.targets import AutoCast, Compiler, Release, at_least
+from neuronsim.targets import AutoCast, CastType, Compiler, Release, at_least
 
 CAST_TYPES: dict[str, DType] = {
     "bf16": dtypes.bfloat16,
@@ -76,10 +76,10 @@ class CastSettings:
     """
 
     auto_cast: AutoCast
-    auto_cast_type: str
+    auto_cast_type: CastType
     mixed_precision_accumulation: bool
     compiler: Compiler = "neuronx-cc"
-    relayout: str = ""
+    relayout: CastType = ""
     saturate_infinity: bool = False
     integer_downcast: tuple[str, ...] = ALL_INTEGER_DOWNCASTS
     int_dot: Literal["exact", "via_float32"] = "exact"
@@ -180,7 +180,7 @@ def verbosity(given: Mapping[str, str]) -> int:
 def _neuronx_cc_settings(given: Mapping[str, str], release: Release) -> CastSettings:
     settings = CastSettings(
         AUTO_CASTS[given.get("--auto-cast", release.auto_cast)],
-        given.get("--auto-cast-type", release.auto_cast_type),
+        cast(CastType, given.get("--auto-cast-type", release.auto_cast_type)),  # one of the option's
         release.mixed_precision_accumulation,
         saturate_infinity="--enable-saturate-infinity" in given,
     )

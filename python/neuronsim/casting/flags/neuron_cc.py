@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 from neuronsim.casting.flags.options import Option
 from neuronsim.errors import InvalidFlag
-from neuronsim.targets import AutoCast
+from neuronsim.targets import AutoCast, CastType
 
 
 class Casts(NamedTuple):
     """What is cast, to which type, and the type in which fast transposes run ("" for none: A3)."""
 
     auto_cast: AutoCast
-    auto_cast_type: str
-    relayout: str
+    auto_cast_type: CastType
+    relayout: CastType
 
 
 # neuron.md 2.2. Only fp32-cast-matmult has another type for its transposes.
