@@ -27,9 +27,19 @@ import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.value_sets import values_of
-from neuronsim.casting.lint.intervals import ANY, Interval, interval_where
+from neuronsim.casting.lint.integers import integers_in_floats, truncated_indices
+from neuronsim.casting.lint.intervals import ANY, interval_where
 from neuronsim.casting.lint.loop_sums import narrow_sums
-from neuronsim.casting.lint.planned_computation import MOVES, PlannedComputation, digits, is_narrow
+from neuronsim.casting.lint.narrow_types import digits, has_small_range, is_narrow, overflows, range_of
+from neuronsim.casting.lint.planned_computation import MOVES, Broken, PlannedComputation
+from neuronsim.casting.lint.sums import (
+    is_square,
+    narrow_accumulators,
+    narrow_reducers,
+    narrow_updates,
+    rounded_tiles,
+    sums_beyond,
+)
 from neuronsim.casting.plans.plan import Plan, check_plan
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Rule
@@ -39,29 +49,13 @@ from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import (
     Instruction,
     Module,
-    Shape,
     graph_computations,
     inline_calls,
 )
 from neuronsim.profiles import Profile
 from neuronsim.targets import Severity, Target
 
-Broken = Iterator[tuple[Instruction, str, tuple[str, ...]]]  # where, what, and what to keep in float32
 Check = Callable[[PlannedComputation], Broken]
-
-
-def _has_small_range(dtype: DType | None) -> bool:
-    return dtype is not None and is_narrow(dtype) and dtype.exponent_bits < 8
-
-
-def _largest(dtype: DType) -> str:
-    return f"{dtype.name}'s largest finite value is {dtype.max:g}"
-
-
-def _overflows(value: float, dtype: DType) -> bool:
-    """Whether a finite value becomes ±Inf, or NaN in a type without Inf (C3)."""
-    step = 2.0 ** (math.floor(math.log2(dtype.max)) - dtype.mantissa_bits)
-    return math.isfinite(value) and abs(value) >= dtype.max + step / 2
 
 
 def _least_normal(dtype: DType) -> float:
@@ -145,8 +139,8 @@ def _softmax_input(scope: PlannedComputation) -> Broken:
         known = scope.observed(c.input)
         if known is None:
             error = _USUAL_LOGIT * dtype.eps / 2
-            if _has_small_range(dtype) or error > _LOGIT_ERROR:
-                bounds = f"{_largest(dtype)}, and " if _has_small_range(dtype) else ""
+            if has_small_range(dtype) or error > _LOGIT_ERROR:
+                bounds = f"{range_of(dtype)}, and " if has_small_range(dtype) else ""
                 yield (
                     i,
                     f"a {c.kind} reads {dtype.name}: {bounds}logits of {_USUAL_LOGIT:g} are off by up "
@@ -155,11 +149,11 @@ def _softmax_input(scope: PlannedComputation) -> Broken:
                 )
         else:
             error = known.largest * dtype.eps / 2
-            if known.infinite or _overflows(known.largest, dtype) or error > _LOGIT_ERROR:
+            if known.infinite or overflows(known.largest, dtype) or error > _LOGIT_ERROR:
                 yield (
                     i,
                     f"a {c.kind} reads {dtype.name}: inputs reach {known.largest:g} on the data, where "
-                    f"rounding is off by up to {error:.2g}, and {_largest(dtype)}",
+                    f"rounding is off by up to {error:.2g}, and {range_of(dtype)}",
                     c.instructions,
                 )
 
@@ -182,7 +176,7 @@ def _unshifted_exponential(scope: PlannedComputation) -> Broken:
         dtype = scope.gives(i)
         if i.opcode not in _EXPONENTIALS or i.name in safe:
             continue
-        if dtype is None or not _has_small_range(dtype):
+        if dtype is None or not has_small_range(dtype):
             continue
         operand, bound = i.operands[0], math.log(dtype.max)
 
@@ -194,7 +188,7 @@ def _unshifted_exponential(scope: PlannedComputation) -> Broken:
             yield (
                 i,
                 f"its operand has no maximum taken away, and beyond {bound:.4g} its result is Inf: "
-                f"{_largest(dtype)}",
+                f"{range_of(dtype)}",
                 (i.name,),
             )
 
@@ -238,7 +232,7 @@ def _overflowing(
             continue
         worst = float(finite[np.argmax(np.abs(finite))])
         for _, dtype in scope.narrowest(i.name):
-            if _overflows(worst, dtype):
+            if overflows(worst, dtype):
                 harmed = _harmed(scope, i)
                 if harmed or i.name == scope.computation.root:
                     yield i, dtype, worst, harmed
@@ -255,7 +249,7 @@ def _mask_constants(scope: PlannedComputation) -> Broken:
             effect = f"a row that {named} masks throughout is -Inf - (-Inf), NaN, in a softmax"
         yield (
             i,
-            f"the mask constant {worst:g} becomes {becomes} in {dtype.name}: {_largest(dtype)}; "
+            f"the mask constant {worst:g} becomes {becomes} in {dtype.name}: {range_of(dtype)}; "
             f"{effect}",
             _path(scope, i, (u.name for u, _ in harmed)),
         )
@@ -265,7 +259,7 @@ def _constants_beyond(scope: PlannedComputation) -> Broken:
     for i, dtype, worst, harmed in _overflowing(scope, masks=False):
         yield (
             i,
-            f"{worst:g} becomes {'Inf' if dtype.has_inf else 'NaN'} in {dtype.name}: {_largest(dtype)}",
+            f"{worst:g} becomes {'Inf' if dtype.has_inf else 'NaN'} in {dtype.name}: {range_of(dtype)}",
             _path(scope, i, (u.name for u, _ in harmed)),
         )
 
@@ -341,307 +335,15 @@ def _clamp_beyond(scope: PlannedComputation) -> Broken:
             if dtype is None or dtype.kind != "float" or dtype.bits != 8 or not dtype.mantissa_bits:
                 continue
             bound = scope.intervals.get(clamp.name, ANY).magnitude
-            if _overflows(bound, dtype):
+            if overflows(bound, dtype):
                 yield (
                     i,
                     (
-                        f"{clamp.name} clamps to {bound:g}, and {_largest(dtype)}: what lies between "
+                        f"{clamp.name} clamps to {bound:g}, and {range_of(dtype)}: what lies between "
                         f"becomes {'Inf' if dtype.has_inf else 'NaN'}"
                     ),
                     (clamp.name, i.name),
                 )
-
-
-# ---- sums ----------------------------------------------------------------------------------------
-
-
-def _is_square(i: Instruction) -> bool:
-    return i.opcode == "multiply" and i.operands[0] == i.operands[1]
-
-
-_ELEMENTS = {"scatter": 2, "select-and-scatter": 1}  # the operand with what is added up
-
-# Magnitudes of elements that nobody would call unusual: where they suffice, a sum is a risk.
-_USUAL = 32.0
-
-
-def _sums_beyond(scope: PlannedComputation) -> Broken:
-    for i in scope.computation.instructions:
-        dtype, depth = scope.gives(i), scope.depth(i)
-        if i.opcode in _SCATTERS and scope.reducer(i) == "add":
-            depth = scope.updates_of_one_place(i)
-        if not depth or dtype is None or not _has_small_range(dtype):
-            continue
-        known = scope.observed(i.name)
-        if known is not None:
-            if known.infinite or _overflows(known.largest, dtype):
-                yield (
-                    i,
-                    (
-                        f"its sums of {depth} elements reach {known.largest:g} on the data: "
-                        f"{_largest(dtype)}"
-                    ),
-                    (i.name,),
-                )
-            continue
-        if i.opcode in ("dot", "convolution"):
-            message = _product_beyond(scope, i, depth, dtype)
-            if message:
-                yield i, message, (i.name,)
-        if i.opcode not in ("reduce", "reduce-window", *_SCATTERS) or scope.reducer(i) != "add":
-            continue
-        elements = i.operands[_ELEMENTS.get(i.opcode, 0)]
-        squares = scope.source(elements)
-        bound = scope.interval(elements).magnitude
-        if math.isfinite(bound):
-            if _overflows(depth * bound, dtype):
-                yield (
-                    i,
-                    (
-                        f"a sum of {depth} elements of up to {bound:g} reaches {depth * bound:g}: "
-                        f"{_largest(dtype)}"
-                    ),
-                    (squares.name, i.name),
-                )
-        elif _is_square(squares):
-            enough = math.sqrt(dtype.max / depth)
-            if enough < _USUAL * 2:
-                yield (
-                    i,
-                    (
-                        f"a sum of {depth} squares is Inf from magnitudes of {enough:.3g} on: "
-                        f"{_largest(dtype)}"
-                    ),
-                    (squares.name, i.name),
-                )
-        elif dtype.max / depth < _USUAL:
-            yield (
-                i,
-                (
-                    f"a sum of {depth} elements is Inf from magnitudes of {dtype.max / depth:.3g} on: "
-                    f"{_largest(dtype)}"
-                ),
-                (i.name,),
-            )
-
-
-def _product_beyond(scope: PlannedComputation, i: Instruction, depth: int, dtype: DType) -> str:
-    """How the sums of a dot or convolution leave their type (M4), if they can."""
-    bounds = [scope.interval(o).magnitude for o in i.operands]
-    known = [b for b in bounds if math.isfinite(b)]
-    factor = math.prod(known)
-    if len(known) == len(bounds):
-        reached = depth * factor
-        if not _overflows(reached, dtype):
-            return ""
-        return f"a sum of {depth} products of up to {factor:g} reaches {reached:g}: {_largest(dtype)}"
-    if factor == 0:
-        return ""
-    enough = dtype.max / depth / factor
-    if known:
-        what, usual = f"{depth} products with up to {factor:g}", _USUAL
-    elif scope.source(i.operands[0]) is scope.source(i.operands[1]):
-        what, usual, enough = f"{depth} squares", _USUAL * 2, math.sqrt(enough)
-    else:
-        what, usual = f"{depth} products", _USUAL
-    if enough >= usual:
-        return ""
-    return f"a sum of {what} is Inf from magnitudes of {enough:.3g} on: {_largest(dtype)}"
-
-
-def _narrow_accumulators(scope: PlannedComputation) -> Broken:
-    for i in scope.computation.instructions:
-        d, depth = scope.decision(i), scope.depth(i)
-        if d is None or not is_narrow(d.accumulate):
-            continue
-        longest = 2 ** digits(d.accumulate)
-        if depth <= longest:
-            continue
-        yield (
-            i,
-            (
-                f"it adds {depth} elements in {d.accumulate.name}: from {longest} equal ones on the "
-                f"sum "
-                "no longer changes"
-            ),
-            (i.name,),
-        )
-
-
-def _narrow_updates(scope: PlannedComputation) -> Broken:
-    """Scatters, and gradients of gathers and of pooling: each update is rounded (R5)."""
-    for i in scope.computation.instructions:
-        dtype, reducer = scope.gives(i), scope.reducer(i)
-        if i.opcode not in _SCATTERS or reducer not in _FOLDS or dtype is None or not is_narrow(dtype):
-            continue
-        count = scope.updates_of_one_place(i)
-        if count > 2 ** digits(dtype):
-            yield (
-                i,
-                f"up to {count} updates meet in one place, and each {_FOLDS[reducer]} is rounded to "
-                f"{dtype.name}, {digits(dtype)} significant bits: "
-                f"{_stands_still(reducer, count, dtype)}",
-                (i.name,),
-            )
-
-
-def _stands_still(reducer: str, count: int, dtype: DType) -> str:
-    """What becomes of this many steps, each of which is rounded."""
-    if reducer == "multiply":
-        return f"the product is off by up to {count * dtype.eps / 2:.2g} of its value"
-    return f"from {2 ** digits(dtype)} equal ones on the sum no longer changes"
-
-
-_SCATTERS = frozenset({"scatter", "select-and-scatter"})
-_FOLDS = {"add": "sum", "multiply": "product"}
-
-
-def _narrow_reducers(scope: PlannedComputation) -> Broken:
-    """Reductions by another computation than one operation, which run as written (R2)."""
-    for i in scope.computation.instructions:
-        if i.opcode not in ("reduce", "reduce-window") or scope.reducer(i) is not None:
-            continue
-        types = [t for t in scope.arrays_given(i) if is_narrow(t)]
-        depth = scope.depth(i)
-        if not types or depth <= 2 ** digits(types[0]) or not scope.folds_sums(i):
-            continue
-        yield (
-            i,
-            f"its computation adds {depth} elements one after the other, each sum rounded to "
-            f"{types[0].name}, {digits(types[0])} significant bits: "
-            f"{_stands_still('add', depth, types[0])}",
-            (i.name,),
-        )
-
-
-def _rounded_tiles(scope: PlannedComputation) -> Broken:
-    if scope.profile is None or scope.profile.mixed_precision_accumulation == "on":
-        return
-    tile = scope.profile.reduce_tile
-    for i in scope.computation.instructions:
-        dtype, depth = scope.gives(i), scope.depth(i)
-        if (
-            i.opcode in ("reduce", "reduce-window")
-            and scope.reducer(i) in _FOLDS
-            and dtype is not None
-            and is_narrow(dtype)
-            and dtype.bits <= 16
-            and depth > tile
-        ):
-            yield (
-                i,
-                (
-                    f"each of the {-(-depth // tile)} partial sums of {tile} elements is rounded to "
-                    f"{dtype.name}, {digits(dtype)} significant bits"
-                ),
-                (i.name,),
-            )
-
-
-# ---- integers ------------------------------------------------------------------------------------
-
-# The operands that hold indices: the first of them, and how many at most.
-_INDEXED = {
-    "gather": (1, 2),
-    "scatter": (1, 2),
-    "dynamic-slice": (1, None),
-    "dynamic-update-slice": (2, None),
-}
-_LARGER = frozenset({"multiply", "shift-left", "power"})
-
-
-def _indices(i: Instruction) -> tuple[str, ...]:
-    if i.opcode == "scatter":
-        arrays = (len(i.operands) - 1) // 2
-        return (i.operands[arrays],)
-    if i.opcode not in _INDEXED:
-        return ()
-    return i.operands[slice(*_INDEXED[i.opcode])]
-
-
-def _index_chain(scope: PlannedComputation) -> Iterator[tuple[Instruction, Instruction]]:
-    """The instructions from which indices are computed, each with one that reads the indices."""
-    seen: set[str] = set()
-    for reader in scope.computation.instructions:
-        pending = list(_indices(reader))
-        while pending:
-            i = scope.by_name[pending.pop()]
-            if i.name in seen or not isinstance(i.shape, Shape) or i.shape.dtype is dtypes.boolean:
-                continue
-            seen.add(i.name)
-            yield i, reader
-            pending += i.operands
-
-
-_UNKNOWN = Interval(-(2.0**62), 2.0**62)
-
-
-def _truncated_indices(scope: PlannedComputation) -> Broken:
-    if scope.target is None or not scope.target.truncates_int64:
-        return
-    readers = {i.name: reader for i, reader in _index_chain(scope)}
-    for i in scope.computation.instructions:
-        limit = _LOW_HALVES.get(i.shape.dtype) if isinstance(i.shape, Shape) else None
-        if limit is None or not _exceeds(scope.intervals[i.name], limit):
-            continue
-        found, reader = scope.intervals[i.name], readers.get(i.name)
-        use = f"; {reader.name} ({reader.opcode}) indexes with it" if reader is not None else ""
-        given = [scope.intervals.get(o, ANY) for o in i.operands]
-        begins = not any(_exceeds(g, limit) and not _exceeds(g, _UNKNOWN) for g in given)
-        if i.opcode in ("constant", "iota") or (use and begins and not _exceeds(found, _UNKNOWN)):
-            message = f"from {found.low:.10g} to {found.high:.10g} lose their high 32 bits{use}"
-            yield i, f"{i.array.dtype.name} values {message}", ()
-        elif use and i.opcode in _LARGER:
-            message = f"values that it makes can exceed 32 bits and lose the rest{use}"
-            yield i, f"{i.array.dtype.name} {message}", ()
-
-
-# What is left of 64-bit integers (C7).
-_LOW_HALVES = {
-    dtypes.int64: Interval(-(2.0**31), 2.0**31 - 1),
-    dtypes.uint64: Interval(0, 2.0**32 - 1),
-}
-
-
-def _exceeds(x: Interval, limit: Interval) -> bool:
-    return x.low < limit.low or x.high > limit.high
-
-
-def _integers_in_floats(scope: PlannedComputation) -> Broken:
-    for i in scope.computation.instructions:
-        dtype = scope.gives(i)
-        if dtype is None or not is_narrow(dtype) or i.opcode not in ("iota", "convert"):
-            continue
-        if i.opcode == "convert" and scope.by_name[i.operands[0]].array.dtype.kind not in (
-            "signed",
-            "unsigned",
-        ):
-            continue
-        bound, exact = scope.intervals[i.name].magnitude, 2 ** digits(dtype)
-        known = i.opcode == "iota" or bound < 2.0**31 - 1
-        if known and bound > exact:
-            yield (
-                i,
-                (f"integers up to {bound:g} in {dtype.name}, which holds all only up to {exact}"),
-                (i.name,),
-            )
-    for i, reader in _index_chain(scope):
-        dtype = scope.gives(i)
-        if dtype is None or not is_narrow(dtype):
-            continue
-        users = [
-            u for u in scope.users[i.name] if u.opcode == "convert" and u.array.dtype.kind != "float"
-        ]
-        size, exact = max(scope.by_name[reader.operands[0]].array.dims, default=0), 2 ** digits(dtype)
-        if users and size > exact:
-            yield (
-                i,
-                (
-                    f"indices of {reader.name} ({reader.opcode}), into {size} elements, pass "
-                    f"{dtype.name}, which holds all integers only up to {exact}"
-                ),
-                (i.name,),
-            )
 
 
 # ---- poles ---------------------------------------------------------------------------------------
@@ -670,11 +372,11 @@ def _underflowing_operands(scope: PlannedComputation) -> Broken:
         dtype = scope.gives(operand)
         if operand.opcode == "exponential" and scope.intervals[operand.name].low < math.log(2.0**-24):
             what = "an exponential"
-        elif _is_square(operand):
+        elif is_square(operand):
             what = "a square"
         else:
             what = kinds.get(operand.name, "")
-        if not what or dtype is None or not _has_small_range(dtype):
+        if not what or dtype is None or not has_small_range(dtype):
             continue
         least = values_of(dtype).smallest
         name, bound = operand.name, least / 2
@@ -732,19 +434,19 @@ RULES = (
          "scale the computation so that the constant is a normal number of the type"),
     _Row("clamp beyond the type", "error", "C3", _clamp_beyond,
          "clamp to what the device's type holds: 240 for float8_e4m3"),
-    _Row("sum beyond the type", "error", "R1", _sums_beyond,
+    _Row("sum beyond the type", "error", "R1", sums_beyond,
          "scale the elements before the sum, or take the mean of scaled values"),
-    _Row("long sum in a narrow accumulator", "error", "R1", _narrow_accumulators,
+    _Row("long sum in a narrow accumulator", "error", "R1", narrow_accumulators,
          "accumulate in float32"),
-    _Row("updates add up in a narrow type", "error", "R5", _narrow_updates,
+    _Row("updates add up in a narrow type", "error", "R5", narrow_updates,
          "scatter in float32, or sort the updates by place and sum each segment with a reduce"),
-    _Row("reducer adds up in a narrow type", "error", "R2", _narrow_reducers,
+    _Row("reducer adds up in a narrow type", "error", "R2", narrow_reducers,
          "reduce each array by one add, which sums in float32"),
-    _Row("partial sums are rounded", "warning", "R3", _rounded_tiles,
+    _Row("partial sums are rounded", "warning", "R3", rounded_tiles,
          "give --enable-mixed-precision-accumulation"),
-    _Row("64-bit indices are truncated", "error", "C7", _truncated_indices,
+    _Row("64-bit indices are truncated", "error", "C7", truncated_indices,
          "compute indices in 32 bits: split a flat index in one for each dimension"),
-    _Row("integers in a narrow float", "error", "C1", _integers_in_floats,
+    _Row("integers in a narrow float", "error", "C1", integers_in_floats,
          "count and index in integers"),
     _Row("loop carries a narrow sum", "error", "A2", narrow_sums,
          "count in integers, and carry sums in float32"),

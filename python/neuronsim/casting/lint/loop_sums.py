@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from neuronsim.casting.lint.planned_computation import MOVES, PlannedComputation, digits, is_narrow
+from neuronsim.casting.lint.narrow_types import digits, is_narrow
+from neuronsim.casting.lint.planned_computation import MOVES, Broken, PlannedComputation
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction, Shape
 
@@ -24,9 +25,7 @@ class _Way(NamedTuple):
     added: str = ""
 
 
-def narrow_sums(
-    scope: PlannedComputation,
-) -> Iterator[tuple[Instruction, str, tuple[str, ...]]]:
+def narrow_sums(scope: PlannedComputation) -> Broken:
     """The sums in narrow types that a loop's body carries, one for each part of the state that is
     added to, with what happens and what to keep in float32.
     """

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.lint.intervals import ANY, Interval, intervals
+from neuronsim.casting.lint.narrow_types import digits, is_narrow
 from neuronsim.casting.lint.orderings import Orderings
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.patterns import Graph
@@ -21,22 +23,13 @@ from neuronsim.hlo.module import Computation, Instruction, Shape, simple_reducer
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target
 
-
-def is_narrow(dtype: DType) -> bool:
-    """Whether it is a float type with fewer significant bits than float32."""
-    return dtype.kind == "float" and 0 < dtype.mantissa_bits < dtypes.float32.mantissa_bits
-
-
-def digits(dtype: DType) -> int:
-    """Significant bits."""
-    return dtype.mantissa_bits + 1
-
-
 MOVES = frozenset(
     {"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast", "reverse"}
     | {"reduce-precision", "opt-barrier"}
 )
 
+Broken: TypeAlias = Iterator[tuple[Instruction, str, tuple[str, ...]]]
+"""Where, what, and what to keep in float32."""
 
 _SELECTED = 200  # instructions between a value and the selects that take it
 
