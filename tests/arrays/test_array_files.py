@@ -16,7 +16,14 @@ import pytest
 import neuronsim as np
 from neuronsim.arrays import files
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import InvalidArgument, InvalidData, InvalidModel, NeuronSimError, UnsupportedType
+from neuronsim.errors import (
+    InaccessibleFile,
+    InvalidArgument,
+    InvalidData,
+    InvalidModel,
+    NeuronSimError,
+    UnsupportedType,
+)
 from neuronsim.ops import Bits
 
 pytestmark = pytest.mark.isa_independent
@@ -380,3 +387,72 @@ def test_options_of_text() -> None:
     out = io.StringIO()
     np.savetxt(out, np.asarray([1.5, 2], np.bfloat16), fmt="%.1f", header="v")
     assert out.getvalue() == "# v\n1.5\n2.0\n"
+
+
+@pytest.mark.parametrize("read", [np.loadtxt, np.genfromtxt])
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_damaged_text_files_are_refused(read: Any, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"x{suffix}"
+    np.savetxt(path, drawn(np.float32, (300, 4)))
+    whole = path.read_bytes()
+    for damaged in (whole[:-9], whole[: len(whole) // 2], whole[:40] + b"x" * 20 + whole[60:], b"x"):
+        path.write_bytes(damaged)
+        with pytest.raises(NeuronSimError, match=r"cannot read .*x\."):
+            read(path)
+
+
+def test_encodings_that_are_none_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    np.savetxt(path, np.ones(3))
+    for call in (
+        lambda: np.loadtxt(path, encoding="nope"),
+        lambda: np.genfromtxt(path, encoding="nope"),
+        lambda: np.savetxt(path, np.ones(3), encoding="nope"),
+        lambda: np.savetxt(io.BytesIO(), np.ones(3), encoding="nope"),
+    ):
+        with pytest.raises(NeuronSimError, match="unknown encoding: nope"):
+            call()
+    assert np.loadtxt(path).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["delimiter", "newline", "header", "footer", "comments"])
+def test_options_of_text_that_are_none_are_named(name: str) -> None:
+    with pytest.raises(UnsupportedType, match=f"savetxt: {name} is a text, not 3"):
+        np.savetxt(io.BytesIO(), np.ones((2, 2)), **{name: 3})
+    with pytest.raises(UnsupportedType, match="savetxt: delimiter is a text, not 3"):
+        np.savetxt(io.BytesIO(), np.ones((2, 2)), "%g", 3)
+
+
+WRITES = [np.save, np.savez, np.savez_compressed, np.savetxt]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_file_object_for_reading_is_not_written(write: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"kept")
+    with path.open("rb") as file, pytest.raises(InvalidArgument, match="open for reading only"):
+        write(file, np.ones(3))
+    assert path.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_short_write_is_an_error_and_the_callers_own_errors_pass(write: Any) -> None:
+    class Short(io.BytesIO):
+        def write(self, data: Any) -> int:
+            return super().write(memoryview(data)[: max(len(data) - 1, 0)])
+
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            raise OSError(28, "own error")
+
+    class Silent(io.BytesIO):
+        def write(self, data: Any) -> Any:
+            super().write(data)
+
+    with pytest.raises(InaccessibleFile, match=r"cannot write the arrays: \d+ of \d+"):
+        write(Short(), np.ones(1000))
+    with pytest.raises(OSError, match="own error"):
+        write(Full(), np.ones(1000))
+    file = Silent()
+    write(file, np.ones(1000))
+    assert file.tell() >= 100

@@ -45,9 +45,11 @@ from neuronsim.arrays.array_object import (
 from neuronsim.dtypes import DType, DTypeLike, as_dtype
 from neuronsim.errors import (
     REFUSALS,
+    InaccessibleFile,
     InvalidArgument,
     InvalidData,
     NeuronSimError,
+    UnsupportedType,
     inaccessible,
     refusal,
     with_warnings_at_the_users_line,
@@ -77,7 +79,10 @@ DAMAGED = (
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
+    lzma.LZMAError,
 )
+# Of text, whose encoding may be none.
+_DAMAGED_TEXT = (*DAMAGED, AttributeError, LookupError)
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _BLOCK = 1 << 20
 _LARGEST_DEFLATION = 1032  # what one byte of a deflate stream can stand for (zlib's technical notes)
@@ -102,21 +107,43 @@ def _labelled(x: Any) -> npt.NDArray[Any]:
 
 @contextmanager
 def _writing(file: Any, suffix: str) -> Iterator[IO[bytes]]:
-    """A file to write: the one that is given, or that of a name, to which the suffix is appended."""
+    """A file to write: the one that is given, or that of a name, to which the suffix is appended. What
+    the system says of a name is InaccessibleFile already; a caller's own OSError passes.
+    """
     try:
         if hasattr(file, "write"):
-            yield file
+            if hasattr(file, "writable") and not file.writable():
+                raise InvalidArgument("the file object is open for reading only")
+            yield cast(IO[bytes], _Whole(file))
             return
         name = os.fsdecode(file)
         with replacing(name if name.endswith(suffix) else name + suffix) as stream:
             yield stream
-    except REFUSALS as error:
+    except (*REFUSALS, LookupError) as error:  # of an encoding too
         raise refusal("cannot write the arrays", error) from error
+
+
+class _Whole:
+    """A caller's file object, of which a write of fewer bytes than given is an error."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, data: Any) -> int:
+        size = len(data) if isinstance(data, str) else memoryview(data).nbytes
+        written = self._file.write(data)
+        if written is not None and written != size:  # objects may say nothing
+            raise InaccessibleFile(f"cannot write the arrays: {written} of {size} were written")
+        return size
 
 
 def save(file: File, arr: Any, allow_pickle: bool = False) -> None:
     """Writes an array to a `.npy` file, with its type; `.npy` is appended to a name without it. A file
-    of that name stays as it is until the new one is whole, and if that cannot be written.
+    of that name stays as it is until the new one is whole, and if that cannot be written. A file object
+    is written into as it stands: its own OSErrors pass, and a write of fewer bytes is InaccessibleFile.
     """
     _refuse_pickle(allow_pickle)
     labelled = _labelled(arr)
@@ -374,9 +401,9 @@ def _read_text(
                 pass
         found = with_warnings_at_the_users_line(read, fname, wide, *args, **options)
     except OSError as error:
-        raise inaccessible(f"cannot read {_name(fname)}", error) from error
-    except REFUSALS as error:
-        raise refusal(f"cannot read {_name(fname)}", error) from error
+        raise inaccessible(f"{read.__name__} cannot read {_name(fname)}", error) from error
+    except _DAMAGED_TEXT as error:
+        raise refusal(f"{read.__name__} cannot read {_name(fname)}", error) from error
     return convert(asarray(found), target)
 
 
@@ -384,6 +411,10 @@ def savetxt(fname: Any, X: Any, *args: Any, **options: Any) -> None:  # noqa: N8
     """Writes an array of one or two axes as text, with NumPy's options, from its exact values; packed
     where the name ends in .gz, .bz2 or .xz.
     """
+    given = dict(zip(_TEXT_OPTIONS, args, strict=False)) | options
+    for name in _TEXT_OPTIONS[1:6]:
+        if not isinstance(given.get(name, ""), str):
+            raise UnsupportedType(f"savetxt: {name} is a text, not {given[name]!r}")
     values = exact_values(asarray(X))
     with _writing(fname, "") as stream, ExitStack() as opened:
         text: Any = stream
@@ -395,4 +426,6 @@ def savetxt(fname: Any, X: Any, *args: Any, **options: Any) -> None:  # noqa: N8
         np.savetxt(text, values, *args, **options)
 
 
+# Of savetxt, in their order.
+_TEXT_OPTIONS = ("fmt", "delimiter", "newline", "header", "footer", "comments", "encoding")
 _COMPRESSED: Mapping[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
