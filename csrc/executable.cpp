@@ -558,7 +558,8 @@ void check_signals() {
     if (PyGILState_GetThisThreadState() == nullptr || is_finalizing()) return;
     const py::gil_scoped_acquire acquired;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    if (context_of_thread != nullptr) py::handle(context_of_thread).attr("check")();
+    if (context_of_thread != nullptr && context_of_thread != Py_None)
+        py::handle(context_of_thread).attr("check")();
 }
 
 class Executable {

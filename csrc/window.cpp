@@ -107,6 +107,7 @@ void copy_lane(Tile& to, const Tile& from, int lane, int size) {
 
 // The dimension along which windows run over the operand from its first element on, or backwards from
 // its last one: what a cumulative function's elements reduce (R4), each from the one before it.
+constexpr int64_t few_elements = 32;  // taken in ascending order backwards too
 struct Running {
     size_t dimension;
     bool backwards;
@@ -123,6 +124,7 @@ std::optional<Running> running(const Windows& w) {
         const bool forwards = x.padding_low == x.size - 1;
         if (found || x.window_dilation != 1 || x.size < n || !(forwards || x.padding_low == 0))
             return {};
+        if (!forwards && n <= few_elements) return {};
         found = Running{d, !forwards, n, 1, 1};
     }
     if (!found) return {};

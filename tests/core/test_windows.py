@@ -177,14 +177,14 @@ def running(shape: Sequence[int], axis: int, backwards: bool, more: int = 0) -> 
 def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
     type_name: str, backwards: bool, isa: str, evaluate: Evaluate, random_words: RandomWords
 ) -> None:
-    """Of the array, or of the reversed one, on any axis and layout and across a tile; small ones are
-    those of the walk, each of whose windows is folded on its own.
+    """Of the array, or of a reversed one of many elements, on any axis and layout and across a tile; small
+    ones are those of the walk, each of whose windows is folded on its own.
     """
     rng = np.random.default_rng(90)
     is_float = dtypes.DTYPES[type_name].kind == "float"
     reducers = REDUCERS if is_float else ["add", "maximum", *BITWISE]
     profiles = (PLAIN, OFF, FLUSH) if is_float else (PLAIN,)
-    for k, (shape, axis, more) in enumerate((((700,), 0, 0), ((3, 5, 2), 1, 2), ((2, 3, 9), 2, 0))):
+    for k, (shape, axis, more) in enumerate((((700,), 0, 0), ((3, 32, 2), 1, 2), ((2, 3, 9), 2, 0))):
         x = random_words(rng, type_name, shape, "near" if k else "any")
         initial = np.asarray(random_words(rng, type_name, (), "near"))
         window = running(shape, axis, backwards, more)
@@ -196,8 +196,9 @@ def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
             turned = np.flip(x, axis) if backwards else x
             expected = expected_prefixes(reducer, type_name, turned, axis, int(initial), profile)
             expected = np.flip(expected, axis) if backwards else expected
-            np.testing.assert_array_equal(found, expected, err_msg=f"{reducer} {shape} {profile}")
-            if k and not backwards:
+            if not k or not backwards:
+                np.testing.assert_array_equal(found, expected, err_msg=f"{reducer} {shape} {profile}")
+            if k:
                 walked = expected_windows(reducer, type_name, x, window, int(initial), profile)
                 np.testing.assert_array_equal(found, walked)
 

@@ -305,7 +305,7 @@ def test_a_tuple_of_the_same_value_twice(
     ("dtype", "code"),
     [
         (dtypes.float64, "NCC_ESPP004"),
-        (dtypes.complex128, "NCC_ESPP004"),
+        (dtypes.complex128, "NCC_EVRF004"),
         (dtypes.complex64, "NCC_EVRF004"),
         (dtypes.float8_e4m3fn, "NCC_EVRF051"),
     ],

@@ -319,7 +319,7 @@ ENTRY main {
 
 
 def test_conditional_without_a_branch_is_refused() -> None:
-    with pytest.raises(InvalidModel, match="no branch to choose"):
+    with pytest.raises(InvalidModel, match="calls no computation"):
         compiled(
             """
 ENTRY main {

@@ -344,9 +344,11 @@ def test_what_is_no_module_says_so(data: bytes) -> None:
 
 
 def test_directory_missing_file_and_unreadable_path(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "missing.hlo.pb", EXAMPLE / "inside"):
+    for path in (tmp_path / "missing.hlo.pb", EXAMPLE / "inside"):
         with pytest.raises(NeuronSimError, match="cannot read the model"):
             api.compile(path)
+    with pytest.raises(NeuronSimError, match=r"holds no model\.hlo_module\.pb"):
+        api.compile(tmp_path)
 
 
 def test_error_of_a_file_names_the_file(tmp_path: Path) -> None:

@@ -39,17 +39,17 @@ def reduced_elements(
     dims: Sequence[int], window: Sequence[WindowAxis], results: Sequence[int], output: Position
 ) -> list[Position]:
     """The positions of one window's elements in the order in which a reduction takes them: from the
-    last one back where the windows run along one dimension to its end (R4).
+    last one back where the windows run along one dimension of more than 32 elements to its end (R4).
 
-    >>> reduced_elements((3,), [WindowAxis(3)], (3,), (1,))
-    [(2,), (1,)]
+    >>> reduced_elements((40,), [WindowAxis(40)], (40,), (37,))
+    [(39,), (38,), (37,)]
     """
     longer = [i for i, axis in enumerate(window) if (axis.size, axis.padding_low) != (1, 0)]
     runs_back = len(longer) == 1 and list(dims) == list(results)
     for n, axis in zip(dims, window, strict=True):
         runs_back &= axis.stride == axis.base_dilation == 1
         if axis.size != 1:
-            runs_back &= axis.padding_low == 0 and axis.size >= n and axis.window_dilation == 1
+            runs_back &= axis.padding_low == 0 and axis.size >= n > 32 and axis.window_dilation == 1
     found = window_elements(dims, window, output)
     return found[::-1] if runs_back else found
 
