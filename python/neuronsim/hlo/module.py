@@ -102,7 +102,7 @@ TOKEN = TupleShape((), is_token=True)
 # number, the index inside the parameter, and "MAY_ALIAS" or "MUST_ALIAS".
 Alias: TypeAlias = tuple[tuple[int, ...], int, tuple[int, ...], str]
 MAX_INSTRUCTIONS = 1_000_000
-MAX_REPEATED_INSTRUCTIONS = 20_000  # where loops and branches run one computation; about 2 s each
+MAX_REPEATED_INSTRUCTIONS = 20_000  # of loops and branches that run one computation: 1 to 2 s
 
 
 @dataclass(frozen=True, slots=True)
