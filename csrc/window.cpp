@@ -105,9 +105,10 @@ void copy_lane(Tile& to, const Tile& from, int lane, int size) {
                      reinterpret_cast<const char*>(&from) + lane * size, static_cast<size_t>(size));
 }
 
+constexpr int64_t few_elements = 32;  // which windows take in ascending order backwards too (R4)
+
 // The dimension along which windows run over the operand from its first element on, or backwards from
 // its last one: what a cumulative function's elements reduce (R4), each from the one before it.
-constexpr int64_t few_elements = 32;  // taken in ascending order backwards too
 struct Running {
     size_t dimension;
     bool backwards;

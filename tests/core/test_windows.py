@@ -177,8 +177,8 @@ def running(shape: Sequence[int], axis: int, backwards: bool, more: int = 0) -> 
 def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
     type_name: str, backwards: bool, isa: str, evaluate: Evaluate, random_words: RandomWords
 ) -> None:
-    """Of the array, or of a reversed one of many elements, on any axis and layout and across a tile; small
-    ones are those of the walk, each of whose windows is folded on its own.
+    """Of the array, or of a reversed one of many elements, on any axis and layout and across a tile;
+    small ones are those of the walk, each of whose windows is folded on its own.
     """
     rng = np.random.default_rng(90)
     is_float = dtypes.DTYPES[type_name].kind == "float"
