@@ -125,6 +125,11 @@ condition {
 """
 
 
+def test_a_constant_without_elements_is_no_weight() -> None:
+    module = entry("c = f32[0,2,3] constant({  })", "ROOT y = f32[0,2,3] negate(c)")
+    assert weight_bytes(module) == 0
+
+
 def test_what_a_loop_passes_on_is_constant_in_it_and_what_it_changes_is_not() -> None:
     shape = "(s32[], f32[2,2], f32[2,2], f32[2,2])"
     start = "v = f32[2,2] constant({ { 9, 2 }, { 3, 4 } })"

@@ -140,3 +140,11 @@ def test_attributes_are_printed_with_xlas_names() -> None:
 def test_quotes_in_metadata_are_escaped() -> None:
     i = Instruction("y", "negate", MATRIX, ("x",), {}, Metadata(op_name='f["a\\b"]'))
     assert r'op_name="f[\"a\\b\"]"' in text.format_instruction(i)
+
+
+def test_a_module_that_no_one_verified_is_printed() -> None:
+    """A conditional whose selector is an empty tuple."""
+    nothing = Instruction("t", "tuple", TupleShape(()))
+    y = Instruction("y", "conditional", TupleShape(()), ("t", "t", "t"), {"called": ("a", "b")})
+    computation = Computation("main", (nothing, y), "y")
+    assert "branch_computations={%a, %b}" in text.to_text(Module("m", "main", (computation,)))

@@ -623,3 +623,14 @@ def test_module_of_python_whose_call_names_no_computation(opcode: str) -> None:
     y = Instruction("y", opcode, Shape(F32, (2,)), ("x",), {"called": (), "dimensions": (0,)})
     with pytest.raises(InvalidModel, match="calls no computation"):
         verify(Module("m", "main", (Computation("main", (x, y), "y"),)))
+
+
+@pytest.mark.parametrize(
+    "alias", ["{}: (-1, {}, may-alias)", "{}: (1, {})", "{-1}: (0, {})", "{}: (0, {-2})"]
+)
+def test_alias_of_what_is_not_there(alias: str) -> None:
+    source = (
+        f"HloModule m, input_output_alias={{ {alias} }}\nENTRY e {{ ROOT x = f32[2] parameter(0) }}"
+    )
+    with pytest.raises(InvalidModel):
+        api.compile(source.encode())

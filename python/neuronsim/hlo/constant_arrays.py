@@ -119,6 +119,8 @@ class _Weights:
 
 def _is_splat(bits: ops.Bits) -> bool:
     elements = bits.data.reshape(-1)[:2]
+    if not elements.size:
+        return True
     return bool((elements == elements[:1]).all()) and bool((bits.data == elements[:1]).all())
 
 

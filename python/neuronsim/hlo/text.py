@@ -174,7 +174,8 @@ def _called(i: Instruction, operands: Mapping[str, Instruction], names: list[str
             return [f"select={names[0]}, scatter={names[1]}"]
         case "conditional", _:
             selector = operands.get(i.operands[0]) if i.operands else None
-            is_pred = selector is not None and selector.shape.arrays()[0].dtype is dtypes.boolean
+            shapes = selector.shape.arrays() if selector is not None else ()
+            is_pred = [s.dtype for s in shapes] == [dtypes.boolean]
             if is_pred and len(names) == 2:
                 return [f"true_computation={names[0]}, false_computation={names[1]}"]
             return [f"branch_computations={{{', '.join(names)}}}"]

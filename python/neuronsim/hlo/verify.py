@@ -43,6 +43,12 @@ def verify(module: Module) -> None:
         )
     for computation in module.computations:
         _verify_computation(module, computation)
+    for path, number, inside, _ in module.input_output_alias:
+        if not 0 <= number < len(module.parameters) or min((*path, *inside), default=0) < 0:
+            raise InvalidModel(
+                f"{module.name!r}: input_output_alias names element {path} of the result and {inside} of "
+                f"parameter {number}, and there are {len(module.parameters)} parameters"
+            )
 
 
 def _verify_computation(module: Module, computation: Computation) -> None:
