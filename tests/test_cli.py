@@ -767,6 +767,7 @@ PRINTING = {
     "explain --help": ["explain", "--help"],
     "--version": ["--version"],
 }
+OFTEN = ("tune", "run to it", "plan --output", "explain", "lint", "--help")  # the others: `exhaustive`
 
 
 def shell(command: str, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -790,7 +791,9 @@ def plans(tmp_path: Path) -> Path:
 
 
 @pytest.mark.isa_independent
-@pytest.mark.parametrize("name", PRINTING)
+@pytest.mark.parametrize(
+    "name", [n if n in OFTEN else pytest.param(n, marks=pytest.mark.exhaustive) for n in PRINTING]
+)
 def test_a_full_device_is_one_line_and_a_closed_pipe_is_no_error(name: str, plans: Path) -> None:
     for unbuffered in ("", "1") if name in ("--version", "list-operators") else ("",):
         full = shell(f'PYTHONUNBUFFERED={unbuffered} "$@" > /dev/full', PRINTING[name], plans)

@@ -247,7 +247,27 @@ def works() -> None:
     assert np.array_equal(np.asarray(x * 2 + 1), np.arange(200).reshape(10, 20) * 2 + 1)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+# Every kernel on two threads, some on one: the others with `exhaustive`.
+ON_ONE_THREAD = (
+    "elementwise",
+    "function",
+    "dot",
+    "convolution",
+    "reduce",
+    "reduce-window, general",
+    "sort",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "threads"),
+    [
+        (n, t) if t == 2 or n in ON_ONE_THREAD else pytest.param(n, t, marks=pytest.mark.exhaustive)
+        for n in KERNELS
+        for t in (1, 2)
+    ],
+    indirect=["threads"],
+)
 def test_signal_ends_a_kernel(
     name: str, threads: int, record_property: Callable[[str, object], None]
 ) -> None:
