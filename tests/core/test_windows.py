@@ -184,7 +184,7 @@ def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
     is_float = dtypes.DTYPES[type_name].kind == "float"
     reducers = REDUCERS if is_float else ["add", "maximum", *BITWISE]
     profiles = (PLAIN, OFF, FLUSH) if is_float else (PLAIN,)
-    for k, (shape, axis, more) in enumerate((((700,), 0, 0), ((3, 32, 2), 1, 2), ((2, 3, 9), 2, 0))):
+    for k, (shape, axis, more) in enumerate((((700,), 0, 0), ((3, 5, 2), 1, 2), ((2, 3, 9), 2, 0))):
         x = random_words(rng, type_name, shape, "near" if k else "any")
         initial = np.asarray(random_words(rng, type_name, (), "near"))
         window = running(shape, axis, backwards, more)
