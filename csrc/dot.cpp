@@ -475,6 +475,15 @@ DotOperand collapsed(const DotOperand& x) {
 
 }  // namespace
 
+// Whether VDPBF16PS gives these products' bits: they may be multiplied in pairs, or by fma.
+bool may_pair(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics) {
+    // Every float8 is a bfloat16.
+    const auto is_bfloat16 = [](DType t) { return t == DType::bfloat16 || storage_bytes(t) == 1; };
+    return how.type == DType::float32 && how.model == Accumulate::fma && !numerics.flush_subnormals &&
+           how.tile % 2 == 0 && k.pair_chains != nullptr && pairs_are_proved() && is_bfloat16(a) &&
+           is_bfloat16(b);
+}
+
 DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics,
                  int64_t rows) {
     const auto flushed_if = [&](DotForm f) {
@@ -485,12 +494,7 @@ DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, co
     if (how.model == Accumulate::product_bfloat16) return flushed_if(DotForm::product_bfloat16);
     if (how.model == Accumulate::pairs) return flushed_if(DotForm::odd_even);
     if (numerics.flush_subnormals) return DotForm::flushed;
-    // Every float8 is a bfloat16.
-    const auto is_bfloat16 = [](DType t) { return t == DType::bfloat16 || storage_bytes(t) == 1; };
-    const bool even = how.tile % 2 == 0;
-    if (k.pair_chains == nullptr || !pairs_are_proved() || !even || !is_bfloat16(a) || !is_bfloat16(b))
-        return DotForm::fma;
-    return prefers_pairs(rows) ? DotForm::pairs : DotForm::fma;
+    return may_pair(k, a, b, how, numerics) && prefers_pairs(rows) ? DotForm::pairs : DotForm::fma;
 }
 
 PackedColumns::PackedColumns(DType a, const DotOperand& operand, const Accumulation& how,
@@ -528,9 +532,10 @@ bool PackedColumns::fits(const DotOperand& a, const DotOperand& b, const Accumul
         return false;
     if (a.holds_pairs) return form_ == DotForm::pairs;
     // What may be multiplied in pairs may be so by fma too, whichever was quicker when it was packed.
+    if (form_ == DotForm::pairs || form_ == DotForm::fma)
+        if (may_pair(kernels(), a.type(), type_, how, numerics)) return true;
     constexpr int64_t one_row = 1;
-    const DotForm form = dot_form(kernels(), a.type(), type_, how, numerics, one_row);
-    return form_ == form || (form_ == DotForm::fma && form == DotForm::pairs);
+    return form_ == dot_form(kernels(), a.type(), type_, how, numerics, one_row);
 }
 
 const float* PackedColumns::panel(int64_t batch, int64_t index) const {

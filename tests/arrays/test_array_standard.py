@@ -42,7 +42,7 @@ EVERY = [(space, name) for space, (_, _, cases) in SPACES.items() for name in ca
 # What stands for NumPy's function of the name in a deviation of the kind "complex".
 NUMPYS: dict[str, Any] = {
     "expm1": lambda x: numpy.expm1(x) + 0.0,
-    "reciprocal": lambda x: numpy.divide(1, x),
+    "reciprocal": lambda x: numpy.where(x == 0, numpy.divide(1, x), numpy.reciprocal(x)),
 }
 
 
