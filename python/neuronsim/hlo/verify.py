@@ -46,8 +46,8 @@ def verify(module: Module) -> None:
     for path, number, inside, _ in module.input_output_alias:
         if not 0 <= number < len(module.parameters) or min((*path, *inside), default=0) < 0:
             raise InvalidModel(
-                f"{module.name!r}: input_output_alias names element {path} of the result and {inside} of "
-                f"parameter {number}, and there are {len(module.parameters)} parameters"
+                f"{module.name!r}: input_output_alias names element {path} of the result and {inside} "
+                f"of parameter {number}, and there are {len(module.parameters)} parameters"
             )
 
 
