@@ -1,9 +1,9 @@
 // Built once per instruction set, each time in its own namespace (NEURONSIM_ISA_NAMESPACE), so that
 // the linker cannot merge code for one processor into another's.
-#include "kernels.h"
+#include "machine/kernels.h"
 
-#include "accurate.h"
-#include "interrupt.h"
+#include "functions/exact/accurate.h"
+#include "machine/interrupt.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -12,36 +12,36 @@
 namespace neuronsim::NEURONSIM_ISA_NAMESPACE {
 namespace {
 
-#include "simd.h"
+#include "machine/simd.h"
 //
-#include "convert.h"
-#include "doubles.h"
+#include "formats/convert.h"
+#include "machine/doubles.h"
 
 namespace math {
-#include "math/tables.h"
+#include "functions/fast/tables.h"
 //
-#include "math/exponential.h"
-#include "math/logarithm.h"
+#include "functions/fast/exponential.h"
+#include "functions/fast/logarithm.h"
 //
-#include "math/error_function.h"
-#include "math/root.h"
-#include "math/trigonometric.h"
+#include "functions/fast/error_function.h"
+#include "functions/fast/root.h"
+#include "functions/fast/trigonometric.h"
 }  // namespace math
 
-#include "math/rounded.h"
+#include "functions/fast/rounded.h"
 //
 
-#include "elementwise.h"
+#include "elementwise/elementwise.h"
 //
-#include "fold.h"
+#include "reductions/fold.h"
 //
-#include "rows.h"
+#include "reductions/rows.h"
 //
-#include "matmul.h"
+#include "products/matmul.h"
 //
-#include "depthwise.h"
+#include "products/convolution/depthwise.h"
 //
-#include "pack.h"
+#include "products/pack.h"
 
 constexpr Domain f32 = Domain::float32, f64 = Domain::float64, i64 = Domain::signed_integer,
                  u64 = Domain::unsigned_integer;

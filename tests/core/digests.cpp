@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "convolution.h"
-#include "dispatch.h"
-#include "dot.h"
-#include "pool.h"
-#include "program.h"
-#include "reduce.h"
-#include "rounding.h"
+#include "products/convolution/convolution.h"
+#include "machine/dispatch.h"
+#include "products/dot.h"
+#include "machine/pool.h"
+#include "elementwise/program.h"
+#include "reductions/reduce.h"
+#include "elementwise/rounding.h"
 
 using namespace neuronsim;
 

@@ -1,7 +1,7 @@
-// The float64 values of the functions before they are rounded (csrc/math/), as a shared library:
+// The float64 values of the functions before they are rounded (csrc/functions/fast/), as a shared library:
 // test_math_tables.py builds it for an instruction set and compares the values with exact ones.
-#include "accurate.h"
-#include "kernels.h"
+#include "functions/exact/accurate.h"
+#include "machine/kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -10,20 +10,20 @@
 namespace neuronsim {
 namespace {
 
-#include "simd.h"
+#include "machine/simd.h"
 //
-#include "convert.h"
-#include "doubles.h"
+#include "formats/convert.h"
+#include "machine/doubles.h"
 
 namespace math {
-#include "math/tables.h"
+#include "functions/fast/tables.h"
 //
-#include "math/exponential.h"
-#include "math/logarithm.h"
+#include "functions/fast/exponential.h"
+#include "functions/fast/logarithm.h"
 //
-#include "math/error_function.h"
-#include "math/root.h"
-#include "math/trigonometric.h"
+#include "functions/fast/error_function.h"
+#include "functions/fast/root.h"
+#include "functions/fast/trigonometric.h"
 }  // namespace math
 
 template <Doubles (*Function)(Doubles)>

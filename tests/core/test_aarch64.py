@@ -20,9 +20,10 @@ from neuronsim.reference.formats import FORMATS
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 ROOT = Path(__file__).parents[2]
-SOURCES = ["kernels", "accurate", "axes", "convolution", "dispatch", "dot", "epilogue", "exact_sum"]
-SOURCES += ["function_table", "interrupt", "observe", "packer", "pool", "program", "reduce", "rounding"]
-SOURCES += ["view"]
+# Everything that needs no Python.
+SOURCES = [
+    p for p in sorted((ROOT / "csrc").rglob("*.cpp")) if not {"bindings", "graph"} & {*p.parts}
+]
 FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]
 FLAGS += ["-fno-math-errno", "-fno-trapping-math", "-fno-tree-pre", "-static", "-pthread"]
 FLAGS += ["-DNEURONSIM_ISA_NAMESPACE=native", '-DNEURONSIM_ISA_NAME="aarch64"']
@@ -167,7 +168,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.skip(f"{tool} is not installed")
     place: Path = tmp_path_factory.mktemp("aarch64")
     sources = [
-        *(ROOT / "csrc" / f"{name}.cpp" for name in SOURCES),
+        *SOURCES,
         Path(__file__).with_name("digests.cpp"),
     ]
     command = [COMPILER, *FLAGS, f"-I{ROOT / 'csrc'}", "-c"]

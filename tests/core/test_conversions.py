@@ -18,7 +18,7 @@ from neuronsim.reference import formats
 if TYPE_CHECKING:
     from tests.core.conftest import Evaluate, RandomWords, Words
 
-# Rule F once more, so that a wrong row of csrc/formats.h meets another opinion:
+# Rule F once more, so that a wrong row of csrc/formats/formats.h meets another opinion:
 # exponent bits, mantissa bits, largest finite value, has Inf, NaN, place of the encoding in its word.
 TABLE = {
     "tfloat32": (8, 10, (2 - 2**-10) * 2.0**127, True, 0x7FC00000, 13),

@@ -24,7 +24,7 @@ mp = pytest.importorskip("mpmath").mp.clone()
 mp.prec = 250
 
 ROOT = Path(__file__).parents[2]
-MATH = ROOT / "csrc" / "math"
+MATH = ROOT / "csrc" / "functions" / "fast"
 TABLES = (MATH / "tables.h").read_text()
 FUNCTIONS = [name for name, _, kind in _core.OPS if kind == "function"]
 Real = Any  # an mpmath number

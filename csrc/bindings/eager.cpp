@@ -1,0 +1,562 @@
+#include "bindings/eager.h"
+
+#include <structmember.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "bindings/memory.h"
+#include "elementwise/program.h"
+#include "machine/fpenv.h"
+
+namespace py = pybind11;
+
+namespace neuronsim {
+
+namespace {
+
+using ArrayProxy = py::detail::PyArray_Proxy;
+
+int64_t item_size(PyObject* array) { return py::reinterpret_borrow<py::array>(array).itemsize(); }
+
+// The program in its Python object, or nullptr.
+const TileProgram* program_of(PyObject* object) {
+    static PyTypeObject* const type =
+        reinterpret_cast<PyTypeObject*>(py::type::of<TileProgram>().release().ptr());
+    if (Py_TYPE(object) != type) return nullptr;
+    return reinterpret_cast<py::detail::instance*>(object)
+        ->get_value_and_holder()
+        .value_ptr<TileProgram>();
+}
+
+// What `function` gives; its exceptions become Python's.
+template <class Function>
+PyObject* translated(const Function& function) {
+    try {
+        return function();
+    } catch (py::error_already_set& error) {
+        error.restore();
+    } catch (const std::bad_alloc& error) {
+        PyErr_SetString(PyExc_MemoryError, error.what());
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+    return nullptr;
+}
+
+// What a call of `function` gave; a MemoryError that is not ours becomes OutOfMemory, which names it.
+PyObject* reported(PyObject* found, PyObject* function, PyObject* const* args, Py_ssize_t count) {
+    if (found != nullptr || PyErr_Occurred() == nullptr || !PyErr_ExceptionMatches(PyExc_MemoryError))
+        return found;
+    py::error_already_set error;
+    return translated([&]() -> PyObject* {
+        py::tuple operands(static_cast<size_t>(count));
+        for (Py_ssize_t i = 0; i < count; ++i)
+            operands[static_cast<size_t>(i)] = py::reinterpret_borrow<py::object>(args[i]);
+        const py::object ours =
+            py::module_::import("neuronsim.errors")
+                .attr("out_of_memory")(py::handle(function), operands, error.value());
+        if (ours.is(error.value())) error.restore();
+        else PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(ours.ptr())), ours.ptr());
+        return nullptr;
+    });
+}
+
+// A new array of a program's output, which `run(elements, data)` fills.
+template <class Run>
+PyObject* filled(const TileProgram& program, int rank, const Py_intptr_t* shape, const Run& run) {
+    constexpr int64_t few_elements = 1 << 14;  // which take less time than handing over the interpreter
+    py::array result = empty_array(program.output_dtype(0), rank, shape);
+    char* const output = static_cast<char*>(result.mutable_data());
+    const int64_t n = result.size();
+    if (n <= few_elements) {
+        run(n, output);
+    } else {
+        const py::gil_scoped_release released;
+        run(n, output);
+    }
+    return result.release().ptr();
+}
+
+// The shortest way from Python: a program of one output on dense arrays of one shape. Gives None for
+// other arrays, which TileProgram.run takes. A plain C function, since small arrays feel the binding.
+PyObject* run_dense(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    constexpr Py_ssize_t most = 4;
+    auto& api = py::detail::npy_api::get();
+    const TileProgram* const found = count < 2 || count > most ? nullptr : program_of(args[0]);
+    if (found == nullptr) Py_RETURN_NONE;
+    const TileProgram& program = *found;
+    if (program.inputs().size() != static_cast<size_t>(count - 1) || program.output_count() != 1 ||
+        program.draws())
+        Py_RETURN_NONE;
+    const char* inputs[most];
+    const auto* first = py::detail::array_proxy(args[1]);
+    for (Py_ssize_t i = 1; i < count; ++i) {
+        if (!api.PyArray_Check_(args[i])) Py_RETURN_NONE;
+        const auto* a = py::detail::array_proxy(args[i]);
+        if ((a->flags & py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_) == 0 || a->nd != first->nd)
+            Py_RETURN_NONE;
+        for (int d = 0; d < a->nd; ++d)
+            if (a->dimensions[d] != first->dimensions[d]) Py_RETURN_NONE;
+        if (item_size(args[i]) != storage_bytes(program.inputs()[static_cast<size_t>(i - 1)]))
+            Py_RETURN_NONE;
+        inputs[i - 1] = a->data;
+    }
+    return translated([&] {
+        return filled(program, first->nd, first->dimensions, [&](int64_t n, char* output) {
+            program.run_dense(n, inputs, &output, 0, nullptr);
+        });
+    });
+}
+
+// What Bits and an Array hold: an ndarray of storage bits, and the type that they encode.
+struct ArrayObject {
+    PyObject_HEAD PyObject* data;
+    PyObject* dtype;
+};
+
+PyTypeObject* bits_base = nullptr;
+PyTypeObject* array_base = nullptr;
+
+void deallocate(PyObject* self) {
+    auto* array = reinterpret_cast<ArrayObject*>(self);
+    PyTypeObject* const type = Py_TYPE(self);
+    Py_XDECREF(array->data);
+    Py_XDECREF(array->dtype);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+// A new object of either kind, of the references to what it holds.
+PyObject* make(PyTypeObject* type, PyObject* data, PyObject* dtype) {
+    auto* made = reinterpret_cast<ArrayObject*>(type->tp_alloc(type, 0));
+    if (made == nullptr) return nullptr;
+    made->data = Py_NewRef(data);
+    made->dtype = Py_NewRef(dtype);
+    return reinterpret_cast<PyObject*>(made);
+}
+
+PyObject* new_bits(PyTypeObject* type, PyObject* args, PyObject* keywords) {
+    static const char* names[] = {"data", "dtype", nullptr};
+    PyObject *data, *dtype;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO", const_cast<char**>(names), &data, &dtype))
+        return nullptr;
+    return make(type, data, dtype);
+}
+
+int initialise_array(PyObject* self, PyObject* args, PyObject* keywords) {
+    static const char* names[] = {"bits", nullptr};
+    PyObject* given;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!", const_cast<char**>(names), bits_base,
+                                     &given))
+        return -1;
+    auto* array = reinterpret_cast<ArrayObject*>(self);
+    const auto* bits = reinterpret_cast<ArrayObject*>(given);
+    Py_XSETREF(array->data, Py_NewRef(bits->data));
+    Py_XSETREF(array->dtype, Py_NewRef(bits->dtype));
+    return 0;
+}
+
+// Integers, slices, ... and newaxis, which only move through the array.
+bool is_basic_index(PyObject* key) {
+    return PyLong_CheckExact(key) || PySlice_Check(key) || key == Py_Ellipsis || key == Py_None;
+}
+
+// x[key]; `_at` is the method for what NumPy does not take as it is, and says what is wrong with it.
+PyObject* subscript(PyObject* self, PyObject* key) {
+    static PyObject* const at = PyUnicode_InternFromString("_at");
+    PyObject* const operands[] = {self, key};
+    const auto ordinary = [&] {
+        return reported(PyObject_CallMethodOneArg(self, at, key), at, operands, 2);
+    };
+    const auto* array = reinterpret_cast<ArrayObject*>(self);
+    bool is_basic = is_basic_index(key);
+    if (PyTuple_CheckExact(key)) {
+        PyObject** const items = &PyTuple_GET_ITEM(key, 0);
+        is_basic = std::all_of(items, items + PyTuple_GET_SIZE(key), is_basic_index);
+    }
+    if (!is_basic || array->data == nullptr) return ordinary();
+    // Owned, since an index may run Python's code.
+    const auto whole = py::reinterpret_borrow<py::object>(array->data);
+    PyObject* data = PyObject_GetItem(whole.ptr(), key);
+    auto& api = py::detail::npy_api::get();
+    if (data != nullptr && !api.PyArray_Check_(data))  // a scalar
+        Py_SETREF(data, api.PyArray_FromAny_(data, nullptr, 0, 0, 0, nullptr));
+    if (data == nullptr) {
+        PyErr_Clear();
+        return ordinary();
+    }
+    PyObject* const found = make(Py_TYPE(self), data, array->dtype);
+    Py_DECREF(data);
+    return found;
+}
+
+// The buffer protocol, which Python has before 3.12 only in C.
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+    PyObject* const memory = PyObject_CallMethod(self, "__buffer__", "i", flags);
+    if (memory == nullptr) {
+        view->obj = nullptr;
+        return -1;
+    }
+    const int failed = PyObject_GetBuffer(memory, view, flags);
+    Py_DECREF(memory);
+    return failed;
+}
+
+// A function of arrays: `name` is that of its programs, `profile` the context variable of the profile
+// whose they are, `otherwise` what is called where they do not apply.
+struct ElementwiseObject {
+    PyObject_HEAD vectorcallfunc call;
+    PyObject* name;
+    PyObject* profile;
+    PyObject* otherwise;
+    PyObject* attributes;
+};
+
+constexpr Py_ssize_t most_operands = 3;
+
+// What `derived[name]` of a profile remembers for operands of one type; see `_remember`.
+struct Remembered {
+    py::object entry;
+    PyObject* item(Py_ssize_t i) const { return PyTuple_GET_ITEM(entry.ptr(), i); }
+    bool is_valid(Py_ssize_t operands) const {
+        return entry && PyTuple_CheckExact(entry.ptr()) && PyTuple_GET_SIZE(entry.ptr()) == 6 &&
+               program() != nullptr && program()->inputs().size() == static_cast<size_t>(operands) &&
+               PyTuple_CheckExact(types()) && PyTuple_GET_SIZE(types()) == operands;
+    }
+    PyTypeObject* array() const { return reinterpret_cast<PyTypeObject*>(item(0)); }
+    PyObject* result() const { return item(1); }
+    const TileProgram* program() const { return program_of(item(2)); }
+    PyObject* types() const { return item(3); }
+    const TileProgram* of_float() const { return program_of(item(4)); }
+    const TileProgram* of_integer() const { return program_of(item(5)); }
+};
+
+py::object owned_item(PyObject* dict, PyObject* key) {
+    if (dict == nullptr || !PyDict_CheckExact(dict)) return {};
+    PyObject* const found = PyDict_GetItemWithError(dict, key);
+    if (found == nullptr && PyErr_Occurred()) throw py::error_already_set();
+    // Owned, since another thread may replace it while this one computes.
+    return py::reinterpret_borrow<py::object>(found);
+}
+
+Remembered recall(const ElementwiseObject& self, PyObject* dtype) {
+    static PyObject* const derived_name = PyUnicode_InternFromString("derived");
+    PyObject* profile = nullptr;
+    if (PyContextVar_Get(self.profile, nullptr, &profile) < 0) throw py::error_already_set();
+    const auto owned = py::reinterpret_steal<py::object>(profile);
+    if (!owned) return {};
+    const auto derived = py::reinterpret_steal<py::object>(PyObject_GetAttr(profile, derived_name));
+    if (!derived) throw py::error_already_set();
+    const py::object programs = owned_item(derived.ptr(), self.name);
+    return {owned_item(programs.ptr(), dtype)};
+}
+
+// A Python number as an element of the program's type, rounded once (C1, C8); false where the ordinary
+// way must see it.
+bool read_number(PyObject* x, const Remembered& known, DType type, uint64_t* element) {
+    const auto convert = [&](const TileProgram* program, const void* number) {
+        if (program == nullptr) return false;
+        const auto* const input = static_cast<const char*>(number);
+        auto* const output = reinterpret_cast<char*>(element);
+        program->run_dense(1, &input, &output, 0, nullptr);
+        return true;
+    };
+    if (PyFloat_CheckExact(x)) {
+        const double number = PyFloat_AS_DOUBLE(x);
+        return convert(known.of_float(), &number);
+    }
+    if (!PyLong_CheckExact(x) && !PyBool_Check(x)) return false;
+    int overflow = 0;
+    const int64_t number = PyLong_AsLongLongAndOverflow(x, &overflow);
+    if (overflow != 0) return false;
+    constexpr int64_t exact = int64_t{1} << 53;
+    if (is_device_float(type) && (number > exact || number < -exact)) return false;
+    const int spare = 64 - 8 * storage_bytes(type);
+    if (is_signed_integer(type) && (number << spare) >> spare != number) return false;
+    const auto word = static_cast<uint64_t>(number);
+    if (is_unsigned_integer(type) && (number < 0 || (word << spare) >> spare != word)) return false;
+    return convert(known.of_integer(), &number);
+}
+
+// The operands of a program. Owned, since another thread may replace them while this one computes.
+struct Operands {
+    py::object arrays[most_operands];
+    uint64_t numbers[most_operands];
+    Py_ssize_t count = 0;
+    const ArrayProxy* first = nullptr;
+    bool is_dense = true;  // all arrays, and of one shape
+
+    const ArrayProxy* array(Py_ssize_t i) const {
+        return arrays[i] ? py::detail::array_proxy(arrays[i].ptr()) : nullptr;
+    }
+    void add(PyObject* data) {
+        arrays[count++] = py::reinterpret_borrow<py::object>(data);
+        const auto* a = py::detail::array_proxy(data);
+        if (first == nullptr) first = a;
+        is_dense = is_dense && (a->flags & py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_) != 0 &&
+                   std::equal(first->dimensions, first->dimensions + first->nd, a->dimensions,
+                              a->dimensions + a->nd);
+    }
+};
+
+// Room for so many copies of a number: the few elements of a small array are read as they lie.
+constexpr int64_t few_copies = 64;
+
+// The common shape of the arrays; false where they do not broadcast.
+bool broadcast_shape(const Operands& operands, std::vector<int64_t>& shape) {
+    for (Py_ssize_t i = 0; i < operands.count; ++i) {
+        const auto* a = operands.array(i);
+        if (a == nullptr) continue;
+        const auto rank = static_cast<size_t>(a->nd);
+        if (rank > shape.size()) shape.insert(shape.begin(), rank - shape.size(), 1);
+        int64_t* const last = shape.data() + (shape.size() - rank);
+        for (size_t d = 0; d < rank; ++d) {
+            if (last[d] == 1) last[d] = a->dimensions[d];
+            if (a->dimensions[d] != 1 && a->dimensions[d] != last[d]) return false;
+        }
+    }
+    int64_t n = 1;
+    for (const int64_t length : shape)
+        if (__builtin_mul_overflow(n, length, &n)) return false;
+    return true;
+}
+
+std::vector<View> broadcast_views(const TileProgram& program, const Operands& operands,
+                                  const std::vector<int64_t>& shape) {
+    std::vector<View> views;
+    for (Py_ssize_t i = 0; i < operands.count; ++i) {
+        const DType type = program.inputs()[static_cast<size_t>(i)];
+        const auto* a = operands.array(i);
+        const char* const data = a ? a->data : reinterpret_cast<const char*>(&operands.numbers[i]);
+        views.push_back({data, type, std::vector<int64_t>(shape.size(), 0)});
+        for (int d = 0; a != nullptr && d < a->nd; ++d)
+            if (a->dimensions[d] != 1)
+                views.back().strides[shape.size() - static_cast<size_t>(a->nd - d)] = a->strides[d];
+    }
+    return views;
+}
+
+// The output of a program, or nullptr where the operands do not broadcast.
+PyObject* run_broadcast(const TileProgram& program, const Operands& operands) {
+    std::vector<int64_t> shape;
+    if (!broadcast_shape(operands, shape)) return nullptr;
+    const std::vector<View> views = broadcast_views(program, operands, shape);
+    const std::vector<Py_intptr_t> dimensions(shape.begin(), shape.end());
+    return filled(program, static_cast<int>(shape.size()), dimensions.data(),
+                  [&](int64_t, char* output) { program.run(shape, views, {output}, 0, {}); });
+}
+
+PyObject* run_operands(const TileProgram& program, const Operands& operands) {
+    const auto* first = operands.first;
+    int64_t n = 1;
+    for (int d = 0; d < first->nd; ++d) n *= first->dimensions[d];
+    const bool has_numbers =
+        std::any_of(operands.arrays, operands.arrays + operands.count, [](auto& x) { return !x; });
+    if (!operands.is_dense || (has_numbers && n > few_copies)) return run_broadcast(program, operands);
+    uint64_t copies[most_operands][few_copies];
+    const char* inputs[most_operands];
+    for (Py_ssize_t i = 0; i < operands.count; ++i) {
+        const auto* a = operands.array(i);
+        inputs[i] = a ? a->data : reinterpret_cast<const char*>(copies[i]);
+        if (a != nullptr) continue;
+        const int size = storage_bytes(program.inputs()[static_cast<size_t>(i)]);
+        for (int64_t k = 0; k < n; ++k)
+            std::memcpy(reinterpret_cast<char*>(copies[i]) + k * size, &operands.numbers[i],
+                        static_cast<size_t>(size));
+    }
+    return filled(program, first->nd, first->dimensions, [&](int64_t count, char* output) {
+        program.run_dense(count, inputs, &output, 0, nullptr);
+    });
+}
+
+// The result, or nullptr where what is remembered does not apply to the operands.
+PyObject* run_remembered(const ElementwiseObject& self, PyObject* const* args, Py_ssize_t count) {
+    if (self.name == Py_None || count < 1 || count > most_operands) return nullptr;
+    const ArrayObject* like = nullptr;  // the last array: what is remembered is found by its type
+    for (Py_ssize_t i = 0; i < count; ++i)
+        if (PyObject_TypeCheck(args[i], array_base)) like = reinterpret_cast<ArrayObject*>(args[i]);
+    // An object that was never initialised holds nothing: the ordinary way reports it.
+    if (like == nullptr || like->dtype == nullptr) return nullptr;
+    const Remembered known = recall(self, like->dtype);
+    if (!known.is_valid(count)) return nullptr;
+    const TileProgram& program = *known.program();
+    auto& api = py::detail::npy_api::get();
+    Operands operands;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        const DType type = program.inputs()[static_cast<size_t>(i)];
+        if (Py_TYPE(args[i]) == known.array()) {
+            const auto* x = reinterpret_cast<ArrayObject*>(args[i]);
+            if (x->dtype != PyTuple_GET_ITEM(known.types(), i) || x->data == nullptr ||
+                !api.PyArray_Check_(x->data) || item_size(x->data) != storage_bytes(type))
+                return nullptr;
+            operands.add(x->data);
+        } else if (!read_number(args[i], known, type, &operands.numbers[operands.count++])) {
+            return nullptr;
+        }
+    }
+    const auto data = py::reinterpret_steal<py::object>(run_operands(program, operands));
+    return data ? make(known.array(), data.ptr(), known.result()) : nullptr;
+}
+
+PyObject* call_elementwise(PyObject* object, PyObject* const* args, size_t flags, PyObject* keywords) {
+    const auto* self = reinterpret_cast<ElementwiseObject*>(object);
+    PyObject* const function = self->name == Py_None ? self->otherwise : self->name;
+    const Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (keywords == nullptr || PyTuple_GET_SIZE(keywords) == 0) {
+        PyObject* const found = translated([&] { return run_remembered(*self, args, count); });
+        if (found != nullptr || PyErr_Occurred()) return reported(found, function, args, count);
+    }
+    const PinnedEnvironment pinned;  // the ordinary way may compute with NumPy (H1)
+    PyObject* const found = PyObject_Vectorcall(self->otherwise, args, flags, keywords);
+    return reported(found, function, args, count);
+}
+
+// function(*args, **keywords) in the pinned environment: `args` are the function, a tuple, a dict.
+PyObject* call_pinned(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    if (count != 3 || !PyTuple_Check(args[1]) || !PyDict_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "call_pinned takes a function, a tuple and a dict");
+        return nullptr;
+    }
+    const PinnedEnvironment pinned;
+    PyObject* const found = PyObject_Call(args[0], args[1], args[2]);
+    return reported(found, args[0], PySequence_Fast_ITEMS(args[1]), PyTuple_GET_SIZE(args[1]));
+}
+
+int initialise_elementwise(PyObject* object, PyObject* args, PyObject* keywords) {
+    static const char* names[] = {"name", "profile", "otherwise", nullptr};
+    PyObject *name, *profile, *otherwise;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!O", const_cast<char**>(names), &name,
+                                     &PyContextVar_Type, &profile, &otherwise))
+        return -1;
+    auto* self = reinterpret_cast<ElementwiseObject*>(object);
+    self->call = &call_elementwise;
+    Py_XSETREF(self->name, Py_NewRef(name));
+    Py_XSETREF(self->profile, Py_NewRef(profile));
+    Py_XSETREF(self->otherwise, Py_NewRef(otherwise));
+    return 0;
+}
+
+int traverse_elementwise(PyObject* object, visitproc visit, void* arg) {
+    const auto* self = reinterpret_cast<ElementwiseObject*>(object);
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->name);
+    Py_VISIT(self->profile);
+    Py_VISIT(self->otherwise);
+    Py_VISIT(self->attributes);
+    return 0;
+}
+
+int clear_elementwise(PyObject* object) {
+    auto* self = reinterpret_cast<ElementwiseObject*>(object);
+    Py_CLEAR(self->name);
+    Py_CLEAR(self->profile);
+    Py_CLEAR(self->otherwise);
+    Py_CLEAR(self->attributes);
+    return 0;
+}
+
+void deallocate_elementwise(PyObject* object) {
+    PyTypeObject* const type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    clear_elementwise(object);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+PyObject* bind(PyObject* method, PyObject* object, PyObject*) {
+    return object == nullptr ? Py_NewRef(method) : PyMethod_New(method, object);
+}
+
+template <PyObject* (*Function)(PyObject*, PyObject* const*, Py_ssize_t)>
+void add_function(py::module_& m, const char* name, const char* doc) {
+    static PyMethodDef method = {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(Function)),
+                                 METH_FASTCALL, doc};
+    m.attr(name) = py::reinterpret_steal<py::object>(PyCFunction_New(&method, nullptr));
+}
+
+PyTypeObject* add_type(py::module_& m, const char* name, PyType_Spec spec,
+                       PyTypeObject* base = nullptr) {
+    // It lives for ever.
+    PyObject* const type = PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(base));
+    if (type == nullptr) throw py::error_already_set();
+    m.attr(name) = py::reinterpret_borrow<py::object>(type);
+    return reinterpret_cast<PyTypeObject*>(type);
+}
+
+PyMemberDef bits_members[] = {
+    {"data", T_OBJECT_EX, offsetof(ArrayObject, data), READONLY, "the storage bits"},
+    {"dtype", T_OBJECT_EX, offsetof(ArrayObject, dtype), READONLY, "the type that they encode"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyType_Slot bits_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(&new_bits)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)},
+    {Py_tp_members, bits_members},
+    {0, nullptr},
+};
+
+PyMemberDef array_members[] = {
+    {"_data", T_OBJECT_EX, offsetof(ArrayObject, data), 0, "the storage bits"},
+    {"_dtype", T_OBJECT_EX, offsetof(ArrayObject, dtype), 0, "the type that they encode"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyType_Slot array_slots[] = {
+    {Py_tp_init, reinterpret_cast<void*>(&initialise_array)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)},
+    {Py_tp_members, array_members},
+    {Py_mp_subscript, reinterpret_cast<void*>(&subscript)},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
+    {0, nullptr},
+};
+
+PyMemberDef elementwise_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(ElementwiseObject, call), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(ElementwiseObject, attributes), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyGetSetDef elementwise_properties[] = {
+    {"__dict__", &PyObject_GenericGetDict, &PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+PyType_Slot elementwise_slots[] = {
+    {Py_tp_init, reinterpret_cast<void*>(&initialise_elementwise)},
+    {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
+    {Py_tp_traverse, reinterpret_cast<void*>(&traverse_elementwise)},
+    {Py_tp_clear, reinterpret_cast<void*>(&clear_elementwise)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(&deallocate_elementwise)},
+    {Py_tp_members, elementwise_members},
+    {Py_tp_getset, elementwise_properties},
+    {0, nullptr},
+};
+PyType_Slot method_slots[] = {
+    {Py_tp_descr_get, reinterpret_cast<void*>(&bind)},
+    {0, nullptr},
+};
+
+constexpr unsigned plain_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
+constexpr unsigned call_flags = plain_flags | Py_TPFLAGS_HAVE_VECTORCALL;
+
+}  // namespace
+
+void add_eager(py::module_& m) {
+    bits_base = add_type(m, "BitsBase",
+                         {"neuronsim._core.BitsBase", sizeof(ArrayObject), 0, plain_flags, bits_slots});
+    array_base =
+        add_type(m, "ArrayBase",
+                 {"neuronsim._core.ArrayBase", sizeof(ArrayObject), 0, plain_flags, array_slots});
+    PyTypeObject* const elementwise =
+        add_type(m, "Elementwise",
+                 {"neuronsim._core.Elementwise", sizeof(ElementwiseObject), 0,
+                  call_flags | Py_TPFLAGS_HAVE_GC, elementwise_slots});
+    add_type(m, "ElementwiseMethod",
+             {"neuronsim._core.ElementwiseMethod", sizeof(ElementwiseObject), 0,
+              call_flags | Py_TPFLAGS_METHOD_DESCRIPTOR, method_slots},
+             elementwise);
+    add_function<&run_dense>(m, "run_dense", "the output of a program on dense arrays, or None");
+    add_function<&call_pinned>(m, "call_pinned",
+                               "a call in the pinned floating-point environment (D1)");
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,119 @@
+#include "bindings/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+namespace py = pybind11;
+
+namespace neuronsim {
+namespace {
+
+constexpr size_t huge_page = size_t{2} << 20;
+constexpr size_t kept_bytes_limit = size_t{256} << 20;
+
+struct Block {
+    void* data;
+    size_t bytes;
+};
+
+// Blocks that no array uses, the longest unused first. The interpreter's lock guards it: arrays are
+// made and freed under it. Never destroyed, since arrays may outlive static destructors.
+std::vector<Block>& kept() {
+    static auto* const blocks = new std::vector<Block>;
+    return *blocks;
+}
+size_t kept_total = 0;
+
+void release(Block block) {
+    if (block.bytes > kept_bytes_limit) return std::free(block.data);
+    kept().push_back(block);
+    kept_total += block.bytes;
+    while (kept_total > kept_bytes_limit) {
+        kept_total -= kept().front().bytes;
+        std::free(kept().front().data);
+        kept().erase(kept().begin());
+    }
+}
+
+void free_kept() {
+    for (const Block& block : kept()) std::free(block.data);
+    kept().clear();
+    kept_total = 0;
+}
+
+Block take(size_t bytes) {
+    for (size_t i = kept().size(); i-- > 0;) {
+        const Block block = kept()[i];
+        if (block.bytes != bytes) continue;
+        kept().erase(kept().begin() + static_cast<ptrdiff_t>(i));
+        kept_total -= bytes;
+        return block;
+    }
+    void* data = std::aligned_alloc(huge_page, bytes);
+    if (data == nullptr) {
+        free_kept();
+        data = std::aligned_alloc(huge_page, bytes);
+    }
+    if (data == nullptr) throw std::bad_alloc();
+#if defined(MADV_HUGEPAGE)
+    madvise(data, bytes, MADV_HUGEPAGE);
+#endif
+    return {data, bytes};
+}
+
+PyObject* descriptor_of(DType dtype) {
+    static PyObject* const descriptors[] = {
+        py::dtype::of<uint8_t>().release().ptr(),  py::dtype::of<uint16_t>().release().ptr(),
+        py::dtype::of<float>().release().ptr(),    py::dtype::of<double>().release().ptr(),
+        py::dtype::of<int8_t>().release().ptr(),   py::dtype::of<int16_t>().release().ptr(),
+        py::dtype::of<int32_t>().release().ptr(),  py::dtype::of<int64_t>().release().ptr(),
+        py::dtype::of<uint32_t>().release().ptr(), py::dtype::of<uint64_t>().release().ptr(),
+        py::dtype::of<bool>().release().ptr(),
+    };
+    const auto index = [&] {
+        if (dtype == DType::boolean) return 10;
+        if (dtype == DType::float64) return 3;
+        const int bytes = storage_bytes(dtype);
+        if (is_device_float(dtype)) return bytes / 2;
+        const int log = __builtin_ctz(static_cast<unsigned>(bytes));
+        if (is_signed_integer(dtype)) return 4 + log;
+        return log < 2 ? log : 6 + log;
+    };
+    return descriptors[index()];
+}
+
+}  // namespace
+
+py::array empty_array(DType dtype, int ndim, const Py_intptr_t* shape) {
+    size_t bytes = static_cast<size_t>(storage_bytes(dtype));
+    for (int d = 0; d < ndim; ++d)
+        if (__builtin_mul_overflow(bytes, static_cast<size_t>(shape[d]), &bytes))
+            throw std::bad_alloc();
+    PyObject* const descriptor = descriptor_of(dtype);
+    if (bytes >= huge_page) {
+        if (bytes > SIZE_MAX - huge_page) throw std::bad_alloc();
+        auto holder = std::make_unique<Block>();
+        *holder = take((bytes + huge_page - 1) / huge_page * huge_page);
+        void* const data = holder->data;
+        const py::capsule owner(holder.release(), [](void* p) {
+            const auto* block = static_cast<Block*>(p);
+            release(*block);
+            delete block;
+        });
+        return py::array(py::reinterpret_borrow<py::dtype>(descriptor),
+                         std::vector<Py_intptr_t>(shape, shape + ndim), data, owner);
+    }
+    Py_INCREF(descriptor);  // which the new array takes
+    auto& api = py::detail::npy_api::get();
+    PyObject* const array = api.PyArray_NewFromDescr_(api.PyArray_Type_, descriptor, ndim, shape,
+                                                      nullptr, nullptr, 0, nullptr);
+    if (array == nullptr) throw py::error_already_set();
+    return py::reinterpret_steal<py::array>(array);
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,184 @@
+#include "machine/dispatch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+
+#include "machine/fpenv.h"
+
+namespace neuronsim {
+
+#if defined(__x86_64__)
+namespace x86_64 {
+extern const Kernels kernels;
+}
+namespace x86_64_v3 {
+extern const Kernels kernels;
+}
+namespace x86_64_v4 {
+extern const Kernels kernels;
+}
+namespace x86_64_v4_bf16 {
+extern const Kernels kernels;
+}
+#else
+namespace native {
+extern const Kernels kernels;
+}
+#endif
+
+namespace {
+
+struct Candidate {
+    const Kernels* kernels;
+    bool supported;
+};
+
+// The names are those of the x86-64 psABI's microarchitecture levels, narrowest first; the last one
+// has AVX512-BF16's conversions as well.
+std::vector<Candidate> candidates() {
+#if defined(__x86_64__)
+    const bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                    __builtin_cpu_supports("avx512cd");
+    return {
+        {&x86_64::kernels, true},
+        {&x86_64_v3::kernels, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                                  __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c")},
+        {&x86_64_v4::kernels, v4},
+        {&x86_64_v4_bf16::kernels, v4 && __builtin_cpu_supports("avx512bf16")},
+    };
+#else
+    return {{&native::kernels, true}};
+#endif
+}
+
+const Kernels* widest() {
+    const Kernels* best = nullptr;
+    for (const Candidate& c : candidates())
+        if (c.supported) best = c.kernels;
+    return best;
+}
+
+std::atomic<const Kernels*> selected = widest();
+
+// Runs the kernel of VDPBF16PS beside that of fused multiply-adds on pairs of all signs and mantissas
+// and of the exponents for which M2 trusts the instruction, with zeros among them.
+bool prove_pairs() {
+    const PinnedEnvironment pinned;
+    const Kernels& k = *widest();
+    constexpr int steps = 64, rounds = 64, max_lanes = 16;
+    const int lanes = k.lanes;
+    if (k.pair_chains == nullptr || lanes > max_lanes) return false;
+    uint64_t state = 1;
+    const auto word = [&] {  // Knuth's MMIX generator, its high bits
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        return static_cast<uint32_t>(state >> 33);
+    };
+    const auto element = [&](int round) {
+        const uint32_t spread = round % 4 == 0 ? 110 : round % 4 == 1 ? 3 : 24;
+        const uint32_t exponent = 127 - spread / 2 + word() % (spread + 1);
+        const uint32_t x = (word() & 1) << 15 | exponent << 7 | (word() & 0x7F);
+        return word() % 16 == 0 ? x & 0x8000 : x;
+    };
+    for (int round = 0; round < rounds; ++round) {
+        uint32_t a[steps], b[steps * max_lanes];
+        for (uint32_t& x : a) x = element(round) << 16 | element(round);
+        for (uint32_t& x : b) x = element(round) << 16 | element(round);
+        const DotRun run{0, steps, true};
+        float found[2][max_lanes];
+        for (const DotForm form : {DotForm::pairs, DotForm::pairs_by_fma}) {
+            float* const sums = found[form == DotForm::pairs ? 0 : 1];
+            k.dot[static_cast<int>(form)][0][0]({reinterpret_cast<const char*>(a), 0, 4, &run, &run + 1,
+                                                 reinterpret_cast<const float*>(b), sums, lanes, true,
+                                                 false});
+        }
+        if (__builtin_memcmp(found[0], found[1], static_cast<size_t>(lanes) * sizeof(float)) != 0)
+            return false;
+    }
+    return true;
+}
+const bool proved = prove_pairs();
+
+std::atomic<Bfloat16Products> selected_products = Bfloat16Products::automatic;
+std::atomic<Bfloat16Products> found_products = Bfloat16Products::automatic;  // before the timing
+
+// Products of no more rows wait for memory, of which pairs take half (measured at 4 rows: half the
+// time).
+constexpr int64_t few_rows = 16;
+
+// The instruction does twice the work of a fused multiply-add, on some processors in twice the time.
+// The advantage that it must have covers what the other form saves: 16 bits become 32 once, in packing.
+Bfloat16Products quicker_products() {
+    using Clock = std::chrono::steady_clock;
+    constexpr int64_t steps = 500;
+    constexpr int rounds = 5;  // some 40 microseconds together
+    constexpr double least_advantage = 1.15;
+    const PinnedEnvironment pinned;
+    const Kernels& k = *widest();
+    const auto seconds = [](float (*chains)(int64_t)) {
+        const Clock::time_point start = Clock::now();
+        [[maybe_unused]] const volatile float used = chains(steps);
+        return std::chrono::duration<double>(Clock::now() - start).count();
+    };
+    // Another program can only lengthen a round: the shortest one counts.
+    double fma = 1, pairs = 1;
+    for (int i = 0; i < rounds; ++i) {
+        fma = std::min(fma, seconds(k.fma_chains));
+        pairs = std::min(pairs, seconds(k.pair_chains));
+    }
+    return 2 * fma > least_advantage * pairs ? Bfloat16Products::pairs : Bfloat16Products::fma;
+}
+
+}  // namespace
+
+void select_bfloat16_products(Bfloat16Products form) { selected_products = form; }
+
+bool prefers_pairs(int64_t rows) {
+    Bfloat16Products form = selected_products;
+    if (form == Bfloat16Products::automatic && rows <= few_rows) return true;
+    if (form == Bfloat16Products::automatic) form = found_products;
+    if (form == Bfloat16Products::automatic && proved) {
+        // Without a lock, which a fork could leave taken: of several threads' findings the first stays.
+        const Bfloat16Products quicker = quicker_products();
+        if (found_products.compare_exchange_strong(form, quicker)) form = quicker;
+    }
+    return form == Bfloat16Products::pairs;
+}
+
+bool pairs_are_proved() { return proved; }
+
+const OpRow op_rows[op_count] = {
+#define REDUCER(name, f, s, u) {#name, 2, Kind::reducer},
+#define ARITHMETIC(name, arity, f, s, u) {#name, arity, Kind::arithmetic},
+#define FLOATING(name, arity, f) {#name, arity, Kind::floating},
+#define FUNCTION(name) {#name, 1, Kind::function},
+#define INTEGRAL(name, arity, u) {#name, arity, Kind::integral},
+#define BITWISE(name, arity, f, s, u) {#name, arity, Kind::bitwise},
+#define SIGN(name, arity, f) {#name, arity, Kind::sign},
+#define COMPARISON(name, arity, body) {#name, arity, Kind::comparison},
+#define SELECTION(name) {#name, 3, Kind::selection},
+#include "ops.def"
+};
+
+const Kernels& kernels() { return *selected.load(std::memory_order_relaxed); }
+
+std::vector<std::string> available_isas() {
+    std::vector<std::string> names;
+    for (const Candidate& c : candidates())
+        if (c.supported) names.emplace_back(c.kernels->isa);
+    return names;
+}
+
+void select_isa(const std::string& name) {
+    for (const Candidate& c : candidates()) {
+        if (name != c.kernels->isa) continue;
+        if (!c.supported) throw std::invalid_argument("this processor does not have " + name);
+        selected = c.kernels;
+        return;
+    }
+    throw std::invalid_argument("no kernels were built for " + name);
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,26 @@
+// The instruction set in use: chosen once at import, NEURONSIM_ISA forces one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "machine/kernels.h"
+
+namespace neuronsim {
+
+const Kernels& kernels();
+std::vector<std::string> available_isas();  // narrowest first
+// Throws std::invalid_argument if the name is unknown or this processor lacks it.
+void select_isa(const std::string& name);
+
+// Whether VDPBF16PS was seen, when the module was loaded, to do on this processor what M2 asks of it.
+bool pairs_are_proved();
+
+// How products of bfloat16 are computed where that is so. Both forms give the same bits (M2, M3), and
+// which is quicker depends on the processor: automatic asks a timing, at the first use.
+enum class Bfloat16Products : uint8_t { automatic, pairs, fma };
+void select_bfloat16_products(Bfloat16Products form);
+bool prefers_pairs(int64_t rows);
+
+}  // namespace neuronsim

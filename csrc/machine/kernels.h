@@ -1,0 +1,221 @@
+// The table of kernels that each instruction set provides; dispatch.cpp picks one at import.
+#pragma once
+
+#include "formats/formats.h"
+#include "formats/numerics.h"
+#include "machine/tile.h"
+
+namespace neuronsim {
+
+enum class Op : uint8_t {
+#define REDUCER(name, f, s, u) name,
+#define ARITHMETIC(name, arity, f, s, u) name,
+#define FLOATING(name, arity, f) name,
+#define FUNCTION(name) name,
+#define INTEGRAL(name, arity, u) name,
+#define BITWISE(name, arity, f, s, u) name,
+#define SIGN(name, arity, f) name,
+#define COMPARISON(name, arity, body) name,
+#define SELECTION(name) name,
+#include "ops.def"
+    count
+};
+inline constexpr int op_count = static_cast<int>(Op::count);
+
+enum class Kind : uint8_t {  // which section of ops.def a row stands in
+    reducer,
+    arithmetic,
+    floating,
+    function,
+    integral,
+    bitwise,
+    sign,
+    comparison,
+    selection,
+};
+inline constexpr const char* kind_names[] = {
+    "reducer", "arithmetic", "floating",   "function",  "integral",
+    "bitwise", "sign",       "comparison", "selection",
+};
+
+// The input ranges that AWS documents for the activation table ("NKI ISA", tbl-act-func), as
+// magnitudes: outside "the Scalar Engine will generate invalid output results". Not listed: any input.
+struct InputRange {
+    Op op;
+    float least, greatest;
+};
+inline constexpr InputRange documented_ranges[] = {
+    {Op::log, 0x1p-64f, 0x1p64f},   {Op::sin, 0, 3.14159274f},
+    {Op::atan, 0, 1.57079637f},     {Op::sqrt, 0x1p-116f, 0x1p118f},
+    {Op::rsqrt, 0x1p-87f, 0x1p97f}, {Op::reciprocal, 0x1p-42f, 0x1p42f},
+};
+inline constexpr int range_count = sizeof(documented_ranges) / sizeof(documented_ranges[0]);
+
+struct OpRow {
+    const char* name;
+    int arity;
+    Kind kind;
+};
+
+constexpr Domain domain_of(DType t) {
+    if (is_device_float(t)) return Domain::float32;
+    if (t == DType::float64) return Domain::float64;
+    return is_signed_integer(t) ? Domain::signed_integer : Domain::unsigned_integer;
+}
+
+// How a 64-bit source reaches float32 (C1): the value wanted, or the round-to-odd stepping stone
+// from which a second rounding to a narrower format is still the rounding of the exact value.
+enum class Narrowing : uint8_t { nearest, odd };
+
+// Whether an element's storage is its domain's form, so that kernels can work in memory.
+constexpr bool is_stored_as_computed(DType t) {
+    return is_device_float(t) ? storage_bytes(t) == 4 : storage_bytes(t) == 8;
+}
+constexpr int computed_bytes(DType t) { return domain_of(t) == Domain::float32 ? 4 : 8; }
+
+inline constexpr int max_arity = 3;
+// Elements in the form of a domain lie in a tile, or in memory where the storage has that form.
+using LoadKernel = void (*)(const char* source, ptrdiff_t stride, int n, void* target);
+using StoreKernel = void (*)(const void* in, int n, char* target);
+using OpKernel = void (*)(void* out, const void* const* operands, int n, int bits);
+using RoundKernel = void (*)(void* values, int n);
+using RoundByKernel = void (*)(void* values, int n, const Numerics& numerics, const uint32_t* words);
+using MapKernel = void (*)(void* out, const void* in, int n);
+using NarrowKernel = void (*)(void* out, const void* in, int n, Narrowing narrowing);
+using PrecisionKernel = void (*)(void* out, const void* in, int n, int exponent_bits,
+                                 int mantissa_bits);
+// NaN in place of what has another magnitude than these and those between.
+using RestrictKernel = void (*)(void* out, const void* in, int n, float least, float greatest);
+using IntegerKernel = void (*)(void* out, const void* in, int n, FloatToInt rounding);
+// acc[i] = op(acc[i], in[i])
+using FoldKernel = void (*)(void* acc, const void* in, int n);
+// out[0] = in[0], out[i] = op(out[i - 1], in[i])
+using ScanKernel = MapKernel;
+
+// The folds of `chains` chains of elements in memory: fold.h says how they lie.
+using ChainsKernel = void (*)(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int64_t count,
+                              int chains, float* acc);
+
+// How the matrix product accumulates: what a step of the contraction does (M2, M6).
+enum class DotForm : uint8_t {
+    fma,
+    pairs,         // two bfloat16 a step, by VDPBF16PS
+    pairs_by_fma,  // the same where that instruction's zeros for subnormals would show
+    flushed,       // fma under C4
+    product_bfloat16,
+    product_bfloat16_flushed,
+    to_bfloat16,  // every sum rounded
+    to_bfloat16_flushed,
+    to_float16,
+    to_float16_flushed,
+    odd_even,  // the order of VDPBF16PS on two float32 a step
+    odd_even_flushed,
+    count
+};
+inline constexpr int dot_form_count = static_cast<int>(DotForm::count);
+inline constexpr int max_dot_rows = 14, max_dot_vectors = 4;
+
+// Steps of the contraction whose elements of a lie a constant distance apart.
+struct DotRun {
+    ptrdiff_t a;  // from the row's beginning, in bytes
+    int64_t steps;
+    bool ends_tile;
+};
+// One register block's work. Distances of a are in bytes; b is a panel.
+struct DotBlock {
+    const char* a;
+    ptrdiff_t a_row, a_step;
+    const DotRun *runs, *runs_end;
+    const float* b;
+    float* psum;
+    ptrdiff_t psum_stride;
+    bool fresh;      // PSUM is +0, whatever its place holds
+    bool continues;  // and the first tile began in an earlier block: its sums are in PSUM's place
+};
+using DotKernel = void (*)(const DotBlock& block);
+// Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.
+using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, int count, int n,
+                              float* acc);
+// Sums of neighbouring channels at `count` places `step` bytes apart: [count][pitch], each over the
+// window's places with its own weights [window][weight_pitch].
+using ChannelsKernel = void (*)(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
+                                int64_t window, int64_t tile, const float* weights,
+                                int64_t weight_pitch, int channels, float* sums, int64_t pitch);
+// Sums of `count` neighbouring places over the window's places, all with the same weights. Reads and
+// writes up to eight vectors past the end.
+using PlaneKernel = void (*)(const float* data, const int64_t* places, int64_t window, int64_t tile,
+                             const float* weights, int64_t count, float* sums);
+// Packs n vectors of `depth` elements as [depth][width], or as [pairs of them][width] of words with the
+// first element high. Distances are in bytes. Those of pairs return the least nonzero magnitude less
+// one, as bits: 0xFFFF if there is none.
+using PackKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
+                                void* panel);
+using PackInterleavedKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t outer,
+                                           int64_t inner, int n, int width, void* panel);
+using StoreRowsKernel = void (*)(float* rows, ptrdiff_t stride, int count, int n, char* target,
+                                 ptrdiff_t target_stride);
+using TurnKernel = void (*)(const float* in, ptrdiff_t in_stride, int rows, int columns, float* out,
+                            ptrdiff_t out_stride);
+
+// What composites do with rows of float32 (R7): rows.h says how.
+using FoldRowsKernel = void (*)(const float* data, ptrdiff_t stride, int64_t count, int64_t runs,
+                                const float* centres, float* sums, const char* ahead,
+                                ptrdiff_t fetched);
+struct RowKernels {
+    FoldRowsKernel sums, centred_squares;
+    float (*maximum)(const float* x, int64_t n);
+    void (*powers)(const float* x, int n, float top, float* out);
+    void (*subtract_twice)(const float* x, int n, float first, float second, float* out);
+    void (*divide)(const float* x, int n, float divisor, float* out);
+    void (*normalize)(const float* x, int n, float centre, float scale, const float* weight,
+                      const float* bias, float* out);
+    void (*stream)(const char* source, ptrdiff_t bytes, char* target);
+};
+
+struct Kernels {
+    const char* isa;
+    int dot_vectors;  // of columns, in the register block of `dot`
+    int lanes;
+    LoadKernel load[dtype_count];
+    StoreKernel store[dtype_count];        // of values of the type: their bits move (E6)
+    StoreKernel store_quiet[dtype_count];  // rounds float32 (C2) and makes NaN canonical (C5)
+    RoundKernel round[dtype_count];        // float32 to the format's values, integers wrapped (E8)
+    RoundByKernel round_by[format_count];  // the same as the profile says
+    PrecisionKernel reduce_precision[format_count];  // C9
+    MapKernel canonicalize;                          // float32: NaN quiet and without payload (C5)
+    RestrictKernel restrict_magnitude;
+    MapKernel flush;  // float32: subnormals to zero (C4)
+    // Whether there may be anything to count: among an operation's results, a conversion's operands.
+    bool (*exceptional)(const void* out, const void* in, int n);
+    bool (*special[2])(const void* in, int n);  // Inf or NaN; or zero
+    bool (*leaves_range)(const void* in, int n, float least, float greatest, bool allowed);
+    OpKernel op[op_count][domain_count];
+    FoldKernel fold[op_count][domain_count];
+    ScanKernel scan[op_count][domain_count];
+    ChainsKernel fold_chains[op_count][format_count];  // of float types, where the op is a reducer
+    NarrowKernel to_float32[domain_count];
+    MapKernel to_float64[domain_count];
+    IntegerKernel to_integer[domain_count][dtype_count];  // saturates (C6); integers wrap
+    MapKernel to_bool[domain_count];
+    // By form, vectors - 1 and rows - 1; null where the instruction set has no such block.
+    DotKernel dot[dot_form_count][max_dot_vectors][max_dot_rows];
+    StreamKernel dot_stream[format_count];  // by the type of b
+    ChannelsKernel dot_channels;
+    PlaneKernel dot_plane;
+    // `across`: the vectors lie side by side, `along`: the elements of each do.
+    PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along;
+    PackInterleavedKernel pack_interleaved;
+    PackKernel pack_pairs_rows;                // [vectors][pairs], `width` words from one to the next
+    StoreRowsKernel store_rows[format_count];  // sums to nearest (M4), NaN canonical (E6)
+    TurnKernel turn;                           // out[j][i] = in[i][j]
+    StoreKernel widen_to_bfloat16[format_count];  // the bits of float8 types
+    RowKernels rows;
+    // Do n * chain_count multiply-adds, or pairs of them, to be timed.
+    float (*fma_chains)(int64_t n);
+    float (*pair_chains)(int64_t n);  // null without VDPBF16PS
+    int chain_count;
+};
+
+extern const OpRow op_rows[op_count];
+
+}  // namespace neuronsim

@@ -1,0 +1,141 @@
+#include "movement/copy.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+
+#include "machine/interrupt.h"
+#include "machine/pool.h"
+
+namespace neuronsim {
+namespace {
+
+constexpr int64_t bytes_per_grain = int64_t{1} << 16;
+constexpr int64_t elements_at_once = int64_t{1} << 16;
+constexpr int64_t block = 16;  // elements a side of what is transposed at once
+
+// One or two inner dimensions of elements of one size; the compiler makes each a plain move.
+template <int64_t Size>
+void copy_row(const char* source, int64_t from, char* target, int64_t to, int64_t n) {
+    if (from == Size && to == Size) {
+        std::memcpy(target, source, static_cast<size_t>(n * Size));
+        return;
+    }
+    for (int64_t i = 0; i < n; ++i) std::memcpy(target + i * to, source + i * from, Size);
+}
+
+template <int64_t Size>
+void copy_block(const Copy& c, const char* source, char* target, int64_t first, int64_t count) {
+    const size_t rank = c.shape.size();
+    const int64_t n = c.shape[rank - 1];
+    const int64_t from = c.source_strides[rank - 1], to = c.target_strides[rank - 1];
+    const int64_t from_row = c.source_strides[rank - 2], to_row = c.target_strides[rank - 2];
+    // Rows that the source holds side by side are taken together: a cache line serves all of them.
+    const bool transposes = std::abs(from_row) < std::abs(from);
+    const int64_t rows = transposes ? block : 1, columns = transposes ? block : elements_at_once;
+    for (int64_t row = first; row < first + count; row += rows)
+        for (int64_t column = 0; column < n; column += columns) {
+            if (column % elements_at_once == 0)
+                note_work(rows * std::min(elements_at_once, n - column));
+            for (int64_t r = row; r < std::min(row + rows, first + count); ++r)
+                copy_row<Size>(source + r * from_row + column * from, from,
+                               target + r * to_row + column * to, to, std::min(columns, n - column));
+        }
+}
+
+void copy_rows(const Copy& c, const char* source, char* target, int64_t first, int64_t count) {
+    switch (c.size) {
+        case 1:
+            return copy_block<1>(c, source, target, first, count);
+        case 2:
+            return copy_block<2>(c, source, target, first, count);
+        case 4:
+            return copy_block<4>(c, source, target, first, count);
+        case 8:
+            return copy_block<8>(c, source, target, first, count);
+        default:
+            return copy_block<16>(c, source, target, first, count);
+    }
+}
+
+}  // namespace
+
+Copy simplified(const Copy& copy) {
+    std::vector<size_t> order(copy.shape.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+        return std::abs(copy.target_strides[a]) > std::abs(copy.target_strides[b]);
+    });
+    Copy out{{}, {}, {}, copy.size};
+    for (const size_t d : order) {
+        const int64_t n = copy.shape[d], from = copy.source_strides[d], to = copy.target_strides[d];
+        if (n == 1) continue;
+        if (!out.shape.empty() && out.source_strides.back() == from * n &&
+            out.target_strides.back() == to * n) {
+            out.shape.back() *= n;
+            out.source_strides.back() = from;
+            out.target_strides.back() = to;
+            continue;
+        }
+        out.shape.push_back(n);
+        out.source_strides.push_back(from);
+        out.target_strides.push_back(to);
+    }
+    while (out.shape.size() < 2) {  // a row of one row, or of one element
+        out.shape.insert(out.shape.begin(), 1);
+        out.source_strides.insert(out.source_strides.begin(), 0);
+        out.target_strides.insert(out.target_strides.begin(), 0);
+        if (out.shape.size() == 2 && out.shape[1] == 1)
+            out.source_strides[1] = out.target_strides[1] = out.size;
+    }
+    // The row along which the source lies is the last but one, where a block meets it.
+    const size_t rank = out.shape.size();
+    if (std::abs(out.source_strides[rank - 1]) != out.size)
+        for (size_t d = 0; d + 2 < rank; ++d)
+            if (std::abs(out.source_strides[d]) == out.size) {
+                std::swap(out.shape[d], out.shape[rank - 2]);
+                std::swap(out.source_strides[d], out.source_strides[rank - 2]);
+                std::swap(out.target_strides[d], out.target_strides[rank - 2]);
+            }
+    return out;
+}
+
+void run_copy(const Copy& c, const char* source, char* target) {
+    const size_t rank = c.shape.size();
+    int64_t planes = 1;
+    for (size_t d = 0; d + 2 < rank; ++d) planes *= c.shape[d];
+    const int64_t rows = c.shape[rank - 2], row_bytes = c.shape[rank - 1] * c.size;
+    if (planes == 0 || rows == 0 || row_bytes == 0) return;
+    const auto body = [&](int64_t begin, int64_t end) {
+        while (begin < end) {
+            const int64_t plane = begin / rows, row = begin % rows;
+            const int64_t count = std::min(end - begin, rows - row);
+            const char* from = source;
+            char* to = target;
+            int64_t rest = plane;
+            for (size_t d = rank - 2; d-- > 0;) {
+                from += rest % c.shape[d] * c.source_strides[d];
+                to += rest % c.shape[d] * c.target_strides[d];
+                rest /= c.shape[d];
+            }
+            copy_rows(c, from, to, row, count);
+            begin += count;
+        }
+    };
+    const int64_t total = planes * rows;
+    if (rows == 1 && planes == 1 && row_bytes > bytes_per_grain &&
+        c.source_strides[rank - 1] == c.size && c.target_strides[rank - 1] == c.size)
+        return parallel_for(row_bytes, bytes_per_grain, [&](int64_t begin, int64_t end) {
+            for (int64_t at = begin; at < end; at += bytes_per_grain) {
+                note_work(bytes_per_grain / c.size);
+                std::memcpy(target + at, source + at,
+                            static_cast<size_t>(std::min(bytes_per_grain, end - at)));
+            }
+        });
+    if (total * row_bytes <= bytes_per_grain) return body(0, total);
+    const int64_t grain = std::max<int64_t>(block, bytes_per_grain / row_bytes / block * block);
+    parallel_for(total, grain, body);
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,43 @@
+// A strided view of N-dimensional storage, and reading runs of its elements into a tile.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <new>
+#include <vector>
+
+#include "formats/formats.h"
+#include "machine/kernels.h"
+
+namespace neuronsim {
+
+struct View {
+    const char* data;
+    DType dtype;
+    std::vector<int64_t> strides;  // in bytes, one per dimension of the shape it is used with
+};
+
+inline int64_t element_count(const std::vector<int64_t>& shape) {
+    int64_t n = 1;
+    for (const int64_t d : shape) n *= d;
+    return n;
+}
+
+inline int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+// The product of sizes to allocate; throws std::bad_alloc where it does not fit in 63 bits.
+inline size_t checked_product(std::initializer_list<int64_t> factors) {
+    int64_t n = 1;
+    for (const int64_t f : factors)
+        if (__builtin_mul_overflow(n, f, &n)) throw std::bad_alloc();
+    return static_cast<size_t>(n);
+}
+
+// Merges neighbouring dimensions that every view walks as one, and drops those of length 1.
+void collapse(std::vector<int64_t>& shape, std::vector<View>& views);
+
+// Loads the elements [begin, begin + n) of the view in row-major order, n <= tile_elements.
+void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, int64_t begin,
+              int n, Tile& out);
+
+}  // namespace neuronsim

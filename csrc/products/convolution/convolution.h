@@ -1,0 +1,31 @@
+// Convolution by rule M5: the matrix product on an image that is padded and laid out for it, without
+// the matrix of all windows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "products/dot.h"
+
+namespace neuronsim {
+
+struct ConvolutionAxis {  // one spatial dimension
+    int64_t input, output, window;
+    int64_t stride, padding_low, base_dilation, window_dilation;
+    bool reversed;
+};
+
+// The arrays' axes in the order (batch, spatial ..., features); the kernel's (spatial ..., input
+// features, output features). `features` are those of a group.
+struct Convolution {
+    std::vector<ConvolutionAxis> spatial;
+    int64_t feature_groups, batch_groups;            // at least one of them is 1
+    int64_t batch, input_features, output_features;  // of a group
+};
+
+// `packed` holds the kernel's columns, or is null. Throws as dot does.
+void convolution(const Convolution& shape, const DotOperand& input, const DotOperand& kernel,
+                 const PackedColumns* packed, DotResult result, const Accumulation& how,
+                 const Numerics& numerics, Draw draw);
+
+}  // namespace neuronsim

@@ -1,0 +1,199 @@
+#include "products/epilogue.h"
+
+#include "machine/interrupt.h"
+#include "machine/workspace.h"
+
+namespace neuronsim {
+
+Epilogue::Epilogue(const Kernels& k, const DotResult& out, const Numerics& numerics, Draw draw,
+                   int64_t pitch)
+    : k_(k),
+      out_(out),
+      numerics_(numerics),
+      draw_(draw),
+      pitch_(pitch),
+      absorbs_nan_(out.epilogue != nullptr && out.dtype == DType::float32 && numerics.plain() &&
+                   out.epilogue->absorbs_nan(0)),
+      has_canonical_nan_(out.epilogue != nullptr && is_device_float(out.stored()) && numerics.plain() &&
+                         out.epilogue->has_canonical_nan(0)) {}
+
+void Epilogue::prefetch(int64_t batch, int64_t first, int64_t count, int64_t column,
+                        int columns) const {
+    // Of an array whose rows are there once for each row of the product.
+    const auto fetch = [&](const auto& array, int64_t size, auto line_of) {
+        if (array.columns.back().stride != size || array.rows.size() > 1 || array.rows[0].stride == 0)
+            return;
+        constexpr int64_t line = 64;
+        const char* row = array.data + axes_offset(array.batch, batch) +
+                          axes_offset(array.columns, column) + axes_offset(array.rows, first);
+        for (int64_t i = 0; i < count; ++i, row += array.rows[0].stride)
+            for (int64_t at = 0; at < columns * size; at += line) line_of(row + at);
+    };
+    fetch(out_, storage_bytes(out_.stored()), [](const char* p) { __builtin_prefetch(p, 1); });
+    for (const DotTerm& t : out_.terms)  // into the second cache: the first one is the product's
+        fetch(t, storage_bytes(t.dtype), [](const char* p) { __builtin_prefetch(p, 0, 2); });
+}
+
+// Cut where an array's elements stop lying a constant distance apart.
+void Epilogue::finish(float* sums, int64_t batch, int64_t first, int64_t count, int64_t column,
+                      int columns) const {
+    auto& places = per_thread<Places>([] {});
+    auto& space = per_thread<Workspace>([] {});
+    const int64_t size = storage_bytes(out_.stored());
+    // Where a row's neighbours in memory are those of a column, columns are taken as rows.
+    const bool turns = out_.columns.back().stride != size && out_.rows.back().stride == size &&
+                       out_.rows.back().size > 1;
+    for (int64_t j = 0, n = 0; j < columns; j += n) {
+        n = run_length(out_.columns, column + j, columns - j);
+        for (const DotTerm& t : out_.terms) n = run_length(t.columns, column + j, n);
+        for (int64_t i = 0, m = 0; i < count; i += m) {
+            m = run_length(out_.rows, first + i, count - i);
+            for (const DotTerm& t : out_.terms) m = run_length(t.rows, first + i, m);
+            places.clear();
+            const auto place = [&](auto& array) {
+                const int64_t at = axes_offset(array.batch, batch) +
+                                   axes_offset(array.rows, first + i) +
+                                   axes_offset(array.columns, column + j);
+                const int64_t row = array.rows.back().stride, next = array.columns.back().stride;
+                places.push_back(
+                    {const_cast<char*>(array.data) + at, turns ? next : row, turns ? row : next});
+            };
+            place(out_);
+            for (const DotTerm& t : out_.terms) place(t);
+            float* block = sums + i * pitch_ + j;
+            if (!turns) {
+                finish_block(block, pitch_, m, n, places);
+                continue;
+            }
+            if (pitch_ > 1) {
+                float* turned = space.get<float>(m * n);
+                k_.turn(block, pitch_, static_cast<int>(m), static_cast<int>(n), turned, m);
+                block = turned;
+            }
+            finish_block(block, m, n, m, places);
+        }
+    }
+}
+
+void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t columns,
+                            const Places& places) const {
+    const Place& result = places[0];
+    if (out_.epilogue == nullptr && numerics_.plain() && result.column == storage_bytes(out_.dtype))
+        return k_.store_rows[static_cast<int>(out_.dtype)](
+            sums, pitch, static_cast<int>(rows), static_cast<int>(columns), result.data, result.row);
+    Places at = places;
+    for (int64_t c = 0, n = 0; c < columns; c += n) {
+        n = std::min<int64_t>(columns - c, tile_elements);
+        for (int64_t r = 0, m = 0; r < rows; r += m) {
+            m = std::min<int64_t>(rows - r, tile_elements / n);
+            for (size_t i = 0; i < at.size(); ++i)
+                at[i].data = places[i].data + r * at[i].row + c * at[i].column;
+            finish_tile(sums + r * pitch + c, pitch, static_cast<int>(m), static_cast<int>(n), r == 0,
+                        at);
+        }
+    }
+}
+
+// `begins` with the first rows of some columns.
+void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bool begins,
+                           const Places& places) const {
+    note_work(int64_t{rows} * columns *
+              (2 + (out_.epilogue == nullptr ? 0 : static_cast<int64_t>(out_.epilogue->step_count()))));
+    auto& tiles = per_thread<std::vector<Tile>>([] {});
+    auto& inputs = per_thread<std::vector<const void*>>([] {});
+    if (tiles.size() < places.size()) tiles.resize(places.size());
+    inputs.resize(places.size());
+    const void* result = inputs[0] = rounded(sums, pitch, rows, columns, places[0], &tiles[0]);
+    if (out_.epilogue != nullptr) {
+        for (size_t i = 1; i < places.size(); ++i)
+            inputs[i] = loaded(places[i], out_.terms[i - 1].dtype, rows, columns, begins, &tiles[i]);
+        if (out_.observed == nullptr) {
+            out_.epilogue->run_tile(k_, inputs.data(), rows * columns, &result);
+        } else {
+            auto& seen = per_thread<std::vector<Observed>>([] {});
+            seen.assign(1 + out_.epilogue->step_count(), {});
+            observe_sums(sums, pitch, static_cast<const float*>(inputs[0]), rows, columns, seen[0]);
+            out_.epilogue->run_tile(k_, inputs.data(), rows * columns, &result, seen.data() + 1);
+            add_observed(seen.data(), static_cast<int64_t>(seen.size()), out_.observed);
+        }
+    }
+    store(result, rows, columns, places[0]);
+}
+
+// The sums as values of their type, side by side.
+const float* Epilogue::rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
+                               Tile* tile) const {
+    const int n = rows * columns;
+    const bool adjacent = pitch == columns || rows == 1;
+    if (adjacent && absorbs_nan_) return sums;
+    k_.store_rows[static_cast<int>(DType::float32)](
+        sums, pitch, adjacent ? 1 : rows, adjacent ? n : columns, reinterpret_cast<char*>(tile),
+        columns * static_cast<int64_t>(sizeof(float)));
+    if (numerics_.plain()) {
+        k_.round[static_cast<int>(out_.dtype)](tile, n);
+        return tile->f32;
+    }
+    // S2: the element's index in the product's own order, which is that of its storage.
+    const int64_t size = storage_bytes(out_.dtype);
+    Draw draw = draw_;
+    draw.stride = result.column / size;
+    for (int r = 0; r < rows; ++r)
+        round_values(k_, out_.dtype, numerics_, draw,
+                     draw.first + (result.data + r * result.row - out_.data) / size,
+                     tile->f32 + r * columns, columns);
+    return tile->f32;
+}
+
+void Epilogue::observe_sums(const float* sums, int64_t pitch, const float* rounded, int rows,
+                            int columns, Observed& seen) const {
+    const bool may_vanish = out_.dtype != DType::float32 || numerics_.flush_subnormals;
+    if (!k_.special[may_vanish](rounded, rows * columns)) return;
+    for (int r = 0; r < rows; ++r, sums += pitch, rounded += columns)
+        for (int j = 0; j < columns; ++j) {
+            seen.overflow += rounded[j] - rounded[j] != 0;
+            seen.underflow += rounded[j] == 0 && sums[j] != 0;
+        }
+}
+
+// A term's elements in the form of their domain, side by side. What all rows share stays in the tile.
+const void* Epilogue::loaded(const Place& term, DType dtype, int rows, int columns, bool begins,
+                             Tile* tile) const {
+    const int64_t size = storage_bytes(dtype), element = computed_bytes(dtype);
+    const bool adjacent = term.column == size && (rows == 1 || term.row == columns * size);
+    if (adjacent && is_stored_as_computed(dtype) &&
+        reinterpret_cast<uintptr_t>(term.data) % static_cast<uintptr_t>(size) == 0)
+        return term.data;
+    const LoadKernel load = k_.load[static_cast<int>(dtype)];
+    char* const to = reinterpret_cast<char*>(tile);
+    if (term.row != 0) {
+        for (int r = 0; r < rows; ++r)
+            load(term.data + r * term.row, term.column, columns, to + r * columns * element);
+    } else if (begins) {
+        load(term.data, term.column, columns, to);
+        const int64_t all = rows * columns * element;
+        for (int64_t done = columns * element; done < all; done *= 2)
+            __builtin_memcpy(to + done, to, static_cast<size_t>(std::min(done, all - done)));
+    }
+    return tile;
+}
+
+void Epilogue::store(const void* values, int rows, int columns, const Place& result) const {
+    const DType dtype = out_.stored();
+    const int64_t size = storage_bytes(dtype), element = computed_bytes(dtype);
+    if (has_canonical_nan_ && result.column == size)
+        return k_.store_rows[static_cast<int>(dtype)](static_cast<float*>(const_cast<void*>(values)),
+                                                      columns, rows, columns, result.data, result.row);
+    const StoreKernel store = out_.epilogue == nullptr ? k_.store[static_cast<int>(dtype)]
+                                                       : out_.epilogue->output_store(k_, 0);
+    const auto* from = static_cast<const char*>(values);
+    for (int r = 0; r < rows; ++r, from += columns * element) {
+        char* const to = result.data + r * result.row;
+        if (result.column == size) {
+            store(from, columns, to);
+            continue;
+        }
+        for (int c = 0; c < columns; ++c) store(from + c * element, 1, to + c * result.column);
+    }
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,78 @@
+// The sums of a product on their way out: rounded once (M4), through a tile program, into storage.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "elementwise/program.h"
+#include "elementwise/rounding.h"
+#include "movement/axes.h"
+
+namespace neuronsim {
+
+// An array that an epilogue reads beside the product, over the product's own axes.
+struct DotTerm {
+    const char* data;
+    DType dtype;
+    Axes batch, rows, columns;
+};
+
+// The product's place: dense storage, its axes in any order.
+struct DotResult {
+    char* data;
+    DType dtype;  // to which the sums are rounded (M4)
+    Axes batch, rows, columns;
+    // Takes the rounded sums and then the terms; what it gives is stored. May be null.
+    const TileProgram* epilogue = nullptr;
+    std::vector<DotTerm> terms{};
+    // Where the epilogue adds what it meets: a record for the sums, whose overflow counts those that
+    // are Inf or NaN, whatever made them so, and one for each step of its program. May be null.
+    Observed* observed = nullptr;
+
+    DType stored() const { return epilogue == nullptr ? dtype : epilogue->output_dtype(0); }
+};
+
+class Epilogue {
+public:
+    // `pitch` floats lie between the rows of sums.
+    Epilogue(const Kernels& k, const DotResult& out, const Numerics& numerics, Draw draw,
+             int64_t pitch);
+
+    // Asks for the lines that finish will read and write, while there is other work.
+    void prefetch(int64_t batch, int64_t first, int64_t count, int64_t column, int columns) const;
+
+    // Stores the sums of rows [first, first + count) and some columns; may change them.
+    void finish(float* sums, int64_t batch, int64_t first, int64_t count, int64_t column,
+                int columns) const;
+
+private:
+    // Where an array holds a block of outputs, in bytes.
+    struct Place {
+        char* data;
+        int64_t row, column;
+    };
+    // Of the result and then of the terms.
+    using Places = std::vector<Place>;
+
+    void finish_block(float* sums, int64_t pitch, int64_t rows, int64_t columns,
+                      const Places& places) const;
+    void finish_tile(float* sums, int64_t pitch, int rows, int columns, bool begins,
+                     const Places& places) const;
+    const float* rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
+                         Tile* tile) const;
+    void observe_sums(const float* sums, int64_t pitch, const float* rounded, int rows, int columns,
+                      Observed& seen) const;
+    const void* loaded(const Place& term, DType dtype, int rows, int columns, bool begins,
+                       Tile* tile) const;
+    void store(const void* values, int rows, int columns, const Place& result) const;
+
+    const Kernels& k_;
+    const DotResult& out_;
+    const Numerics& numerics_;
+    const Draw draw_;
+    const int64_t pitch_;
+    const bool absorbs_nan_;        // the epilogue takes sums of float32 as they are (E6)
+    const bool has_canonical_nan_;  // it gives floats as `store_rows` takes them
+};
+
+}  // namespace neuronsim

@@ -1,0 +1,219 @@
+#include "products/packer.h"
+
+#include <cstdlib>
+
+#include "machine/interrupt.h"
+#include "machine/workspace.h"
+
+namespace neuronsim {
+
+Packer::Packer(const Kernels& k, const DotOperand& operand, DotForm form, const Numerics& numerics)
+    : k_(k),
+      x_(operand),
+      form_(form),
+      steps_(operand.program == nullptr ? 1 : 1 + static_cast<int64_t>(operand.program->step_count())),
+      flush_(numerics.flush_subnormals && formats[static_cast<int>(operand.type())].exponent_bits == 8),
+      rounds_to_bfloat16_(operand.program != nullptr && numerics.plain() &&
+                          operand.program->only_converts(DType::float32, DType::bfloat16)) {}
+
+bool Packer::is_stored_as_packed() const {
+    if (x_.program != nullptr || flush_) return false;
+    return pairs() ? x_.dtype == DType::bfloat16 : storage_bytes(x_.dtype) == 4;
+}
+
+bool Packer::across() const {
+    const auto distance = [](const Axes& a) { return std::abs(a.back().stride); };
+    return distance(x_.vectors) < distance(x_.depth) && x_.vectors.back().size > 1;
+}
+
+// n elements `stride` apart, any number of them.
+void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) const {
+    const int64_t size = storage_bytes(x_.dtype);
+    for (int64_t i = 0; i < n; i += tile_elements) {
+        const int some = static_cast<int>(std::min<int64_t>(n - i, tile_elements));
+        if (steps_ > 1) note_work(some * steps_);
+        stage_tile(source + i * stride, stride, some, stride == size, target + i * packed_element());
+    }
+}
+
+void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const {
+    constexpr int bfloat16 = static_cast<int>(DType::bfloat16);
+    const int type = static_cast<int>(x_.dtype);
+    // What one kernel does without a tile between.
+    if (adjacent && !flush_ && x_.program == nullptr) {
+        const int64_t size = storage_bytes(x_.dtype);
+        if (size == packed_element() && is_stored_as_packed()) {
+            __builtin_memcpy(target, source, static_cast<size_t>(n * size));
+            return;
+        }
+        if (pairs() && size == 1) return k_.widen_to_bfloat16[type](source, n, target);
+        if (!pairs()) return k_.load[type](source, stride, n, target);
+    }
+    if (adjacent && pairs() && rounds_to_bfloat16_) return k_.store_quiet[bfloat16](source, n, target);
+    auto& tile = per_thread<Tile>([] {});
+    k_.load[type](source, stride, n, &tile);
+    if (x_.program != nullptr) {
+        const void* value = &tile;
+        x_.program->run_tile(k_, &value, n, &value);
+        if (pairs() && x_.type() == DType::bfloat16)
+            return x_.program->output_store(k_, 0)(value, n, target);
+        x_.program->copy_output(k_, 0, value, n, &tile);
+    }
+    if (flush_) k_.flush(&tile, &tile, n);
+    if (pairs()) k_.store[bfloat16](&tile, n, target);
+    else __builtin_memcpy(target, &tile, static_cast<size_t>(n) * sizeof(float));
+}
+
+// Whether the elements of a vector lie in [second axis][first axis] order: a kernel's, input features
+// before its window.
+bool Packer::is_interleaved() const {
+    constexpr int64_t longest = 1 << 16;  // what is turned at a time stays small
+    return x_.depth.size() == 2 && x_.depth[1].size <= longest && x_.dtype == DType::float32 &&
+           x_.depth[0].stride == 4 && x_.depth[1].stride == 4 * x_.depth[0].size;
+}
+
+void Packer::stage_interleaved(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
+                               int64_t pitch, char* target) const {
+    auto& workspace = per_thread<Workspace>([] {});
+    const int64_t outer = x_.depth[0].size, inner = x_.depth[1].size;
+    const int64_t begin = at / inner, end = (at + depth - 1) / inner + 1;
+    float* turned = workspace.get<float>((end - begin) * inner);
+    for (int64_t i = 0; i < n; ++i) {
+        const char* row = data + axes_offset(x_.vectors, first + i);
+        k_.turn(reinterpret_cast<const float*>(row) + begin, outer, static_cast<int>(inner),
+                static_cast<int>(end - begin), turned, inner);
+        stage(reinterpret_cast<const char*>(turned + at - begin * inner), 4, depth, target + i * pitch);
+    }
+}
+
+void Packer::stage_block(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
+                         bool is_across, int64_t pitch, char* target) const {
+    if (n == 0 || depth == 0) return;
+    if (!is_across && is_interleaved())
+        return stage_interleaved(data, first, n, at, depth, pitch, target);
+    const Axes &outer = is_across ? x_.depth : x_.vectors, &inner = is_across ? x_.vectors : x_.depth;
+    const int64_t from = is_across ? at : first, count = is_across ? depth : n;
+    const int64_t begin = is_across ? first : at, length = is_across ? n : depth;
+    const int64_t stride = inner.back().stride;
+    if (pitch == length * packed_element() && outer.back().stride == length * stride &&
+        run_length(inner, begin, length) == length && run_length(outer, from, count) == count)
+        return stage(data + axes_offset(outer, from) + axes_offset(inner, begin), stride,
+                     count * length, target);
+    for (int64_t i = 0; i < count; ++i) {
+        const char* row = data + axes_offset(outer, from + i);
+        char* to = target + i * pitch;
+        for (int64_t j = 0; j < length;) {
+            const int64_t run = run_length(inner, begin + j, length - j);
+            stage(row + axes_offset(inner, begin + j), stride, run, to + j * packed_element());
+            j += run;
+        }
+    }
+}
+
+// Whether no panel of `width` vectors crosses the end of an inner axis.
+bool Packer::lies_in_runs(int64_t first, int64_t n, int width) const {
+    for (int64_t j = 0; j < n; j += width) {
+        const int64_t count = std::min<int64_t>(width, n - j);
+        if (run_length(x_.vectors, first + j, count) != count) return false;
+    }
+    return true;
+}
+
+void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int width,
+                    float* out, int64_t panel_words, uint32_t* least) const {
+    const bool is_across = across();
+    const PackKernel pack = pairs() ? (is_across ? k_.pack_pairs_across : k_.pack_pairs_along)
+                                    : (is_across ? k_.pack_across : k_.pack_along);
+    const auto panel_width = [&](int64_t left) {
+        const int lanes = k_.lanes;
+        return left >= width ? width : static_cast<int>(blocks(left, lanes)) * lanes;
+    };
+    const Axis &v = x_.vectors.back(), &d = x_.depth.back();
+    const bool as_stored = is_stored_as_packed() &&
+                           (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
+                           run_length(x_.depth, at, depth) == depth;
+    for (int64_t p = 0; least != nullptr && p < blocks(n, width); ++p) least[p] = 0xFFFF;
+    const auto note = [&](int64_t p, uint32_t value) {
+        if (least != nullptr) least[p] = std::min(least[p], value);
+    };
+    if (!is_across && is_interleaved() && is_stored_as_packed() && step_words(form_) == 1 &&
+        depth == axes_size(x_.depth) && x_.vectors.size() == 1) {
+        for (int64_t j = 0; j < n; j += width) {
+            note_work(depth * width);
+            k_.pack_interleaved(data + axes_offset(x_.vectors, first + j), v.stride, x_.depth[0].size,
+                                x_.depth[1].size, static_cast<int>(std::min<int64_t>(width, n - j)),
+                                panel_width(n - j), out + j / width * panel_words);
+        }
+        return;
+    }
+    // Staged blocks are wide where they lie across, so that each piece of memory is long.
+    const int64_t group = is_across ? std::max<int64_t>(tile_elements / width * width, width) : width;
+    const int64_t piece_depth = is_across ? 64 : is_interleaved() ? depth : tile_elements;
+    auto& workspace = per_thread<Workspace>([] {});
+    for (int64_t g = 0; g < n; g += group) {
+        const int64_t in_group = std::min(group, n - g);
+        const bool in_place = as_stored && lies_in_runs(first + g, in_group, width);
+        // Pieces of the depth, each for all panels: their rows may lie on pages of their own.
+        for (int64_t piece = 0; piece < depth; piece += piece_depth) {
+            const int64_t length = std::min(piece_depth, depth - piece);
+            note_work(length * in_group);
+            int64_t pitch = (is_across ? d : v).stride;
+            char* staged = nullptr;
+            if (!in_place) {
+                pitch = (is_across ? in_group : length) * packed_element();
+                staged = workspace.get<char>(pitch * (is_across ? length : in_group));
+                stage_block(data, first + g, in_group, at + piece, length, is_across, pitch, staged);
+            }
+            for (int64_t j = g; j < g + in_group; j += width) {
+                const int count = static_cast<int>(std::min<int64_t>(width, n - j));
+                const int w = panel_width(n - j);
+                const char* from = in_place ? data + axes_offset(x_.vectors, first + j) +
+                                                  axes_offset(x_.depth, at + piece)
+                                            : staged + (j - g) * (is_across ? packed_element() : pitch);
+                float* to =
+                    out + j / width * panel_words + steps_of(form_, piece) * step_words(form_) * w;
+                note(j / width, pack(from, pitch, length, count, w, to));
+            }
+        }
+    }
+    if (step_words(form_) == 1 || depth % 2 == 0) return;
+    for (int64_t j = 0; j < n; j += width) {  // the last pair's second half
+        const int w = panel_width(n - j);
+        std::fill_n(out + j / width * panel_words + depth * w, w, 0.0f);
+    }
+}
+
+uint32_t Packer::rows(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
+                      int64_t pitch, float* out) const {
+    const int64_t words = steps_of(form_, depth) * step_words(form_);
+    if (!pairs()) {
+        stage_block(data, first, n, at, depth, false, 4 * pitch, reinterpret_cast<char*>(out));
+        for (int64_t i = 0; depth < words && i < n; ++i) out[i * pitch + depth] = 0.0f;
+        return 0;
+    }
+    const Axis &v = x_.vectors.back(), &d = x_.depth.back();
+    const bool as_stored =
+        is_stored_as_packed() && d.stride == 2 && run_length(x_.depth, at, depth) == depth;
+    auto& workspace = per_thread<Workspace>([] {});
+    constexpr int64_t staged_elements = 8192;
+    uint32_t least = 0xFFFF;
+    for (int64_t i = 0, count = 0; i < n; i += count) {
+        const char* from;
+        int64_t stride = v.stride;
+        if (as_stored) {
+            count = run_length(x_.vectors, first + i, n - i);
+            from = data + axes_offset(x_.vectors, first + i) + axes_offset(x_.depth, at);
+        } else {
+            count = std::clamp<int64_t>(staged_elements / std::max<int64_t>(depth, 1), 1, n - i);
+            stride = 2 * depth;
+            char* staged = workspace.get<char>(stride * count);
+            stage_block(data, first + i, count, at, depth, false, stride, staged);
+            from = staged;
+        }
+        least = std::min(least, k_.pack_pairs_rows(from, stride, depth, static_cast<int>(count),
+                                                   static_cast<int>(pitch), out + i * pitch));
+    }
+    return least;
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,77 @@
+// The operands of a product on their way into the kernels: rounded, and laid out as these read them.
+#pragma once
+
+#include <cstdint>
+
+#include "elementwise/program.h"
+#include "machine/kernels.h"
+#include "movement/axes.h"
+
+namespace neuronsim {
+
+// One operand as vectors along the contraction, for each element of the batch: the rows of a, the
+// columns of b. Elements may lie anywhere and overlap.
+struct DotOperand {
+    const char* data;
+    DType dtype;
+    Axes batch, vectors, depth;
+    // Takes each element while it is packed; one input, one output, no draws. May be null.
+    const TileProgram* program = nullptr;
+    // The elements are pairs of bfloat16 as the kernels take them, with their least magnitude (pack.h).
+    bool holds_pairs = false;
+    uint32_t least = 0xFFFF;
+
+    DType type() const { return program == nullptr ? dtype : program->output_dtype(0); }
+};
+
+inline bool is_pair_form(DotForm f) { return f == DotForm::pairs || f == DotForm::pairs_by_fma; }
+inline bool takes_two(DotForm f) {
+    return is_pair_form(f) || f == DotForm::odd_even || f == DotForm::odd_even_flushed;
+}
+// Words of a step of one vector.
+inline int step_words(DotForm f) { return takes_two(f) && !is_pair_form(f) ? 2 : 1; }
+inline int64_t steps_of(DotForm f, int64_t depth) { return takes_two(f) ? (depth + 1) / 2 : depth; }
+
+// Packs parts of an operand in a form.
+class Packer {
+public:
+    Packer(const Kernels& k, const DotOperand& operand, DotForm form, const Numerics& numerics);
+
+    // Whether elements in memory are those that the kernels take.
+    bool is_stored_as_packed() const;
+    bool pairs() const { return is_pair_form(form_); }
+    int64_t packed_element() const { return pairs() ? 2 : 4; }
+    // Whether the vectors lie side by side rather than the elements of each.
+    bool across() const;
+
+    // A block as the kernels take its elements but for their order: [depth][n] if across, else
+    // [n][depth], `pitch` bytes from one to the next.
+    void stage_block(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
+                     bool is_across, int64_t pitch, char* target) const;
+
+    // Panels of `width` vectors over [at, at + depth), each `panel_words` after the last one; the
+    // narrower last one has whole lanes. Gives their least magnitudes in `least`, if it is there.
+    void panels(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int width,
+                float* out, int64_t panel_words, uint32_t* least) const;
+
+    // Rows `pitch` words apart; returns their least magnitude.
+    uint32_t rows(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int64_t pitch,
+                  float* out) const;
+
+private:
+    void stage(const char* source, int64_t stride, int64_t n, char* target) const;
+    void stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const;
+    bool is_interleaved() const;
+    void stage_interleaved(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
+                           int64_t pitch, char* target) const;
+    bool lies_in_runs(int64_t first, int64_t n, int width) const;
+
+    const Kernels& k_;
+    const DotOperand& x_;
+    const DotForm form_;
+    const int64_t steps_;  // of work on an element that is staged
+    const bool flush_;     // C4: operands with the exponents of float32 read as zero where subnormal
+    const bool rounds_to_bfloat16_;  // by the program, and it does nothing else
+};
+
+}  // namespace neuronsim

@@ -1,0 +1,353 @@
+#include "reductions/composite.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "machine/dispatch.h"
+#include "machine/interrupt.h"
+#include "machine/pool.h"
+#include "machine/workspace.h"
+
+namespace neuronsim {
+namespace {
+
+constexpr int most_rows = 32;            // at a time: two vectors of the widest instruction set
+constexpr int chains = 16;               // sums side by side, one vector of them
+constexpr int64_t most_elements = 8192;  // of rows at a time, which stay in the first cache
+constexpr int64_t most_elements_across = 262144;  // in the second, where a line is of many rows
+constexpr int64_t cache_line = 64;
+// A result as large as a core's share of the last cache would sweep it (measured: half the time).
+constexpr int64_t streamed_bytes = int64_t{8} << 20;
+constexpr int f32 = static_cast<int>(Domain::float32);
+
+// Some neighbouring rows as float32.
+struct Block {
+    const float* data;
+    ptrdiff_t stride;  // in elements
+    int rows;
+    const float* row(int r) const { return data + r * stride; }
+};
+
+class Composer {
+public:
+    Composer(const RowFunction& function, const std::vector<int64_t>& shape, int kept,
+             const View& input, char* output)
+        : f_(function),
+          k_(kernels()),
+          type_(static_cast<int>(function.dtype)),
+          size_(storage_bytes(function.dtype)),
+          shape_(shape),
+          views_{input},
+          output_(output) {
+        if (!is_device_float(f_.dtype) || f_.tile < 1)
+            throw std::invalid_argument("not a composite of floats");
+        rows_ = element_count({shape.begin(), shape.begin() + kept});
+        n_ = element_count({shape.begin() + kept, shape.end()});
+        tiles_ = blocks(n_, f_.tile);
+        // No fewer than one tile, so that an empty row's sum has its place.
+        sums_ = std::max<int64_t>(tiles_, 1);
+        collapse(shape_, views_);
+        find_rows_in_memory();
+        // Where whole tiles follow each other each is a chain, else each row is one.
+        const bool tiles_follow = tiles_ > 0 && (n_ % f_.tile == 0 || tiles_ >= chains);
+        const int64_t fewest = tiles_follow ? blocks(chains, tiles_) : chains;
+        const int64_t elements = lies_across_ ? most_elements_across : most_elements;
+        at_once_ = static_cast<int>(
+            std::clamp<int64_t>(elements / std::max<int64_t>(n_, 1), fewest, most_rows));
+        streams_ = keeps_rows(f_.composite) && rows_ * n_ * size_ >= streamed_bytes;
+    }
+
+    void run() const {
+        if (rows_ == 0) return;
+        const int64_t grain = at_once_ * (1 + 16384 / (at_once_ * n_ + 1));
+        parallel_for(rows_, grain, [&](int64_t begin, int64_t end) {
+            auto& input = per_thread<Workspace>([] {});
+            auto& scratch = per_thread<Workspace>([] {});
+            auto& sums = per_thread<Workspace>([] {});
+            auto& centres = per_thread<Workspace>([] {});
+            const int64_t padded = at_once_ * n_;
+            Place place{is_float32_in_memory_ ? nullptr : input.get<float>(padded),
+                        needs_scratch() ? scratch.get<float>(padded) : nullptr,
+                        sums.get<float>(at_once_ * sums_), centres.get<float>(at_once_ * sums_)};
+            for (int64_t first = begin; first < end; first += at_once_)
+                run_block(place, first, static_cast<int>(std::min<int64_t>(at_once_, end - first)));
+#if defined(__x86_64__)
+            if (streams_) __builtin_ia32_sfence();
+#endif
+        });
+    }
+
+private:
+    struct Place {
+        float *input, *scratch, *sums, *centres;
+    };
+
+    bool needs_scratch() const {
+        return f_.composite == Composite::softmax || f_.composite == Composite::log_softmax ||
+               f_.composite == Composite::logsumexp;
+    }
+
+    // Rows whose elements follow each other are fetched ahead, and read where they are if float32.
+    void find_rows_in_memory() {
+        const View& view = views_[0];
+        const size_t rank = shape_.size();
+        const int64_t inner = rank == 0 ? 1 : shape_.back();
+        const bool whole = rank <= 1 ? inner == n_ * rows_ : rank == 2 && inner == n_;
+        row_bytes_ = rank == 2 ? view.strides[0] : n_ * size_;
+        const bool dense = rank == 0 || view.strides.back() == size_;
+        is_dense_ = whole && dense;
+        lies_across_ = rank >= 2 && inner == n_ && !dense && view.strides[rank - 2] == size_;
+        is_float32_in_memory_ = is_dense_ && size_ == sizeof(float) &&
+                                reinterpret_cast<uintptr_t>(view.data) % alignof(float) == 0 &&
+                                row_bytes_ % static_cast<int64_t>(sizeof(float)) == 0;
+    }
+
+    // Memory gives a row quickest when asked for it in one go, and before it is needed.
+    void fetch(int64_t row, int64_t at, int64_t n) const {
+        if (!is_dense_ || row >= rows_) return;
+        const char* const begin = views_[0].data + row * row_bytes_ + at * size_;
+        for (int64_t i = 0; i < n * size_; i += cache_line) __builtin_prefetch(begin + i, 0, 3);
+    }
+
+    Block read(const Place& place, int64_t first, int rows) const {
+        if (is_float32_in_memory_)
+            return {reinterpret_cast<const float*>(views_[0].data + first * row_bytes_),
+                    row_bytes_ / static_cast<int64_t>(sizeof(float)), rows};
+        if (lies_across_) {
+            for (int done = 0; done < rows;)
+                done += read_across(place, first + done, rows - done, done);
+            return {place.input, n_, rows};
+        }
+        const int64_t begin = first * n_, end = begin + rows * n_;
+        for (int64_t at = begin; at < end; at += tile_elements)
+            load_run(k_, shape_, views_[0], at,
+                     static_cast<int>(std::min<int64_t>(tile_elements, end - at)),
+                     *reinterpret_cast<Tile*>(place.input + (at - begin)));
+        return {place.input, n_, rows};
+    }
+
+    // Reads rows whose elements lie side by side, as columns of a matrix do, and turns them; gives how
+    // many of the rows wanted there were.
+    int read_across(const Place& place, int64_t first, int wanted, int at) const {
+        const View& view = views_[0];
+        const size_t side = shape_.size() - 2;
+        const int64_t column = first % shape_[side];
+        const int rows = static_cast<int>(std::min<int64_t>(wanted, shape_[side] - column));
+        const char* source = view.data + column * size_;
+        int64_t outer = first / shape_[side];
+        for (size_t d = side; d-- > 0; outer /= shape_[d])
+            source += outer % shape_[d] * view.strides[d];
+        alignas(64) float across[chains][most_rows];
+        for (int64_t k = 0; k < n_; k += chains) {
+            const int some = static_cast<int>(std::min<int64_t>(chains, n_ - k));
+            for (int i = 0; i < some; ++i)
+                k_.load[type_](source + (k + i) * view.strides[side + 1], size_, rows, across[i]);
+            k_.turn(across[0], most_rows, some, rows, place.input + at * n_ + k, n_);
+        }
+        return rows;
+    }
+
+    void run_block(const Place& place, int64_t first, int rows) const {
+        note_work(4 * rows * (n_ + 1));
+        const Block x = read(place, first, rows);
+        float a[most_rows], b[most_rows];
+        switch (f_.composite) {
+            case Composite::softmax:
+            case Composite::log_softmax:
+            case Composite::logsumexp:
+                return run_exponentials(place, x, first);
+            case Composite::layer_norm:
+                mean_of(place, x, first, a);
+                return run_normalization(place, x, a, first);
+            case Composite::rms_norm:
+                std::fill_n(a, rows, 0.0f);
+                return run_normalization(place, x, a, first);
+            case Composite::mean:
+                mean_of(place, x, first, a);
+                return finish(a, rows, first);
+            case Composite::variance:
+            case Composite::standard_deviation:
+                mean_of(place, x, first, a);
+                squares_of(place, x, first, a, b);
+                for (int r = 0; r < rows; ++r) b[r] /= static_cast<float>(f_.divisor);
+                if (f_.composite == Composite::standard_deviation) apply(Op::sqrt, b, rows);
+                return finish(b, rows, first);
+            case Composite::vector_norm:
+                std::fill_n(a, rows, 0.0f);
+                squares_of(place, x, first, a, b);
+                apply(Op::sqrt, b, rows);
+                return finish(b, rows, first);
+        }
+    }
+
+    void run_exponentials(const Place& place, const Block& x, int64_t first) const {
+        float top[most_rows], total[most_rows];
+        const Block powers{place.scratch, n_, x.rows};
+        for (int r = 0; r < x.rows; ++r) {
+            top[r] = k_.rows.maximum(x.row(r), n_);
+            // Infinite elements are shifted by nothing, so that the sum has a logarithm.
+            const bool is_infinite = top[r] - top[r] != 0.0f;
+            if (f_.composite == Composite::logsumexp && is_infinite) top[r] = 0.0f;
+            float* const p = place.scratch + r * n_;
+            for_tiles([&](int64_t at, int n) {
+                fetch(first + r + (is_float32_in_memory_ ? 1 : at_once_), at, n);
+                k_.rows.powers(x.row(r) + at, n, top[r], p + at);
+            });
+        }
+        fold(k_.rows.sums, place, powers, nullptr, {nullptr, 0}, total);
+        if (f_.composite == Composite::softmax) {
+            for (int r = 0; r < x.rows; ++r)
+                store_row(first + r, [&](int64_t at, int n, float* out) {
+                    k_.rows.divide(powers.row(r) + at, n, total[r], out);
+                });
+            return;
+        }
+        apply(Op::log, total, x.rows);
+        if (f_.composite == Composite::logsumexp) {
+            for (int r = 0; r < x.rows; ++r) total[r] += top[r];
+            return finish(total, x.rows, first);
+        }
+        for (int r = 0; r < x.rows; ++r)
+            store_row(first + r, [&](int64_t at, int n, float* out) {
+                k_.rows.subtract_twice(x.row(r) + at, n, top[r], total[r], out);
+            });
+    }
+
+    void run_normalization(const Place& place, const Block& x, const float* centre,
+                           int64_t first) const {
+        float scale[most_rows];
+        squares_of(place, x, first, centre, scale);
+        const float epsilon = static_cast<float>(f_.epsilon);  // in the pinned environment
+        for (int r = 0; r < x.rows; ++r) scale[r] = scale[r] / static_cast<float>(n_) + epsilon;
+        apply(Op::rsqrt, scale, x.rows);
+        for (int r = 0; r < x.rows; ++r)
+            store_row(first + r, [&](int64_t at, int n, float* out) {
+                k_.rows.normalize(x.row(r) + at, n, centre[r], scale[r],
+                                  f_.weight == nullptr ? nullptr : f_.weight + at,
+                                  f_.bias == nullptr ? nullptr : f_.bias + at, out);
+            });
+    }
+
+    // What follows a block of rows in memory is fetched while the block is summed.
+    struct Ahead {
+        const char* data;
+        ptrdiff_t step;  // bytes for each square of vectors that is summed
+    };
+    bool has_two_passes() const {
+        return f_.composite == Composite::layer_norm || f_.composite == Composite::variance ||
+               f_.composite == Composite::standard_deviation;
+    }
+    Ahead ahead_of(int64_t first, const Block& x, bool second_pass) const {
+        const int64_t begin = first + x.rows, rows = std::min<int64_t>(x.rows, rows_ - begin);
+        if (!is_dense_ || row_bytes_ != n_ * size_ || rows < x.rows) return {nullptr, 0};
+        const int64_t step = size_ * k_.lanes * k_.lanes;
+        const char* const data = views_[0].data + begin * row_bytes_;
+        if (!has_two_passes()) return {data, step};
+        return {second_pass ? data + rows * row_bytes_ / 2 : data, step / 2};
+    }
+
+    void mean_of(const Place& place, const Block& x, int64_t first, float* mean) const {
+        fold(k_.rows.sums, place, x, nullptr, ahead_of(first, x, false), mean);
+        for (int r = 0; r < x.rows; ++r) mean[r] /= static_cast<float>(n_);
+    }
+    void squares_of(const Place& place, const Block& x, int64_t first, const float* centre,
+                    float* total) const {
+        fold(k_.rows.centred_squares, place, x, centre, ahead_of(first, x, true), total);
+    }
+
+    // R2 for every row: the tiles side by side, then their results left to right, last the identity.
+    void fold(FoldRowsKernel kernel, const Place& place, const Block& x, const float* centre,
+              Ahead ahead, float* total) const {
+        const auto fold_runs = [&](const float* data, ptrdiff_t stride, int64_t count, int64_t runs,
+                                   const float* centres, float* sums) {
+            kernel(data, stride, count, runs, centres, sums, ahead.data, ahead.step);
+            ahead.data += ahead.step * (count / k_.lanes) * blocks(runs, k_.lanes);
+        };
+        const int64_t full = n_ / f_.tile, rest = n_ % f_.tile;
+        if (centre != nullptr)
+            for (int64_t i = 0; i < x.rows * tiles_; ++i) place.centres[i] = centre[i / tiles_];
+        const float* const centres = centre == nullptr ? nullptr : place.centres;
+        if (rest == 0 && x.stride == n_) {
+            fold_runs(x.data, f_.tile, f_.tile, x.rows * tiles_, centres, place.sums);
+        } else if (x.rows >= tiles_) {
+            float column[most_rows];
+            for (int64_t t = 0; t < tiles_; ++t) {
+                fold_runs(x.data + t * f_.tile, x.stride, t < full ? f_.tile : rest, x.rows, centre,
+                          column);
+                for (int r = 0; r < x.rows; ++r) place.sums[r * tiles_ + t] = column[r];
+            }
+        } else {
+            for (int r = 0; r < x.rows; ++r) {
+                float* const sums = place.sums + r * tiles_;
+                const float* const own = centre == nullptr ? nullptr : centres + r * tiles_;
+                fold_runs(x.row(r), f_.tile, f_.tile, full, own, sums);
+                if (rest > 0) fold_runs(x.row(r) + full * f_.tile, 0, rest, 1, own, sums + full);
+            }
+        }
+        for (int r = 0; r < x.rows; ++r) {
+            const float* const sums = place.sums + r * tiles_;
+            float acc = tiles_ == 0 ? 0.0f : sums[0];
+            for (int64_t t = 1; t < tiles_; ++t) acc += sums[t];
+            total[r] = acc + 0.0f;
+        }
+    }
+
+    void apply(Op op, float* values, int n) const {
+        const void* const operands[] = {values};
+        k_.op[static_cast<int>(op)][f32](values, operands, n, 32);
+    }
+
+    template <class Body>
+    void for_tiles(const Body& body) const {
+        for (int64_t at = 0; at < n_; at += tile_elements)
+            body(at, static_cast<int>(std::min<int64_t>(tile_elements, n_ - at)));
+    }
+
+    // `compute` gives a tile of a result row as float32, its NaN canonical.
+    template <class Compute>
+    void store_row(int64_t row, const Compute& compute) const {
+        char* const target = output_ + row * n_ * size_;
+        Tile wide, narrow;
+        for_tiles([&](int64_t at, int n) {
+            char* const out = target + at * size_;
+            if (f_.dtype == DType::float32 && !streams_)
+                return compute(at, n, reinterpret_cast<float*>(out));
+            compute(at, n, wide.f32);
+            if (!streams_) return round_and_store(wide.f32, n, out);
+            char* const stored = reinterpret_cast<char*>(f_.dtype == DType::float32 ? &wide : &narrow);
+            if (f_.dtype != DType::float32) round_and_store(wide.f32, n, stored);
+            k_.rows.stream(stored, n * size_, out);
+        });
+    }
+
+    // The results of neighbouring rows, one for each.
+    void finish(float* values, int rows, int64_t first) const {
+        for (int r = 0; r < rows; ++r)
+            if (values[r] != values[r]) values[r] = __builtin_nanf("");  // E6
+        round_and_store(values, rows, output_ + first * size_);
+    }
+    void round_and_store(float* values, int n, char* target) const {
+        // Storage narrower than float32 rounds; a tfloat32 is stored as it is.
+        if (f_.dtype == DType::tfloat32) k_.round[type_](values, n);
+        k_.store_quiet[type_](values, n, target);
+    }
+
+    RowFunction f_;
+    const Kernels& k_;
+    int type_, size_;
+    std::vector<int64_t> shape_;
+    std::vector<View> views_;
+    char* output_;
+    int64_t rows_ = 0, n_ = 0, tiles_ = 0, sums_ = 1, row_bytes_ = 0;
+    int at_once_ = 1;
+    bool is_dense_ = false, lies_across_ = false, is_float32_in_memory_ = false, streams_ = false;
+};
+
+}  // namespace
+
+void compose(const RowFunction& function, const std::vector<int64_t>& shape, int kept,
+             const View& input, char* output) {
+    Composer(function, shape, kept, input, output).run();
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,378 @@
+#include "reductions/reduce.h"
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "machine/dispatch.h"
+#include "machine/interrupt.h"
+#include "machine/pool.h"
+
+namespace neuronsim {
+namespace {
+
+// Walks the byte offsets of a row-major index over some dimensions.
+class Odometer {
+public:
+    Odometer(const int64_t* shape, const int64_t* strides, int rank, int64_t at)
+        : shape_(shape), strides_(strides), index_(static_cast<size_t>(rank)) {
+        for (int d = rank - 1; d >= 0; --d) {
+            index_[static_cast<size_t>(d)] = at % shape[d];
+            offset_ += at % shape[d] * strides[d];
+            at /= shape[d];
+        }
+    }
+    int64_t offset() const { return offset_; }
+    void advance() {
+        for (size_t d = index_.size(); d-- > 0;) {
+            offset_ += strides_[d];
+            if (++index_[d] < shape_[d]) return;
+            offset_ -= shape_[d] * strides_[d];
+            index_[d] = 0;
+        }
+    }
+
+private:
+    const int64_t* shape_;
+    const int64_t* strides_;
+    std::vector<int64_t> index_;
+    int64_t offset_ = 0;
+};
+
+// One reduction: the kept dimensions are its outputs, the reduced ones the chains of elements.
+class Reducer {
+public:
+    Reducer(const Reduction& reduction, const std::vector<int64_t>& shape, int kept, const View& input,
+            const char* initial, char* output)
+        : r_(reduction),
+          k_(kernels()),
+          type_(static_cast<int>(reduction.dtype)),
+          size_(storage_bytes(reduction.dtype)),
+          computed_size_(computed_bytes(reduction.dtype)),
+          fold_(k_.fold[static_cast<int>(reduction.op)][static_cast<int>(domain_of(reduction.dtype))]),
+          scan_(k_.scan[static_cast<int>(reduction.op)][static_cast<int>(domain_of(reduction.dtype))]),
+          initial_(initial),
+          output_(output),
+          input_(input),
+          out_shape_(shape.begin(), shape.begin() + kept),
+          shape_(shape.begin() + kept, shape.end()) {
+        if (fold_ == nullptr || r_.tile < 1) throw std::invalid_argument("not a reduction");
+        std::vector<View> outer{input}, inner{input};
+        outer[0].strides.resize(static_cast<size_t>(kept));
+        inner[0].strides.erase(inner[0].strides.begin(), inner[0].strides.begin() + kept);
+        collapse(out_shape_, outer);
+        collapse(shape_, inner);
+        out_strides_ = outer[0].strides;
+        strides_ = inner[0].strides;
+        outputs_ = element_count(out_shape_);
+        depth_ = element_count(shape_);
+        tiles_ = blocks(depth_, r_.tile);
+        if (r_.numerics.stochastic &&
+            r_.ids.size() < static_cast<size_t>(r_.round_tiles ? 1 + tiles_ : 1))
+            throw std::invalid_argument("stochastic rounding needs an id for each rounding");
+        row_ = out_shape_.empty() ? 1 : out_shape_.back();
+        row_stride_ = out_strides_.empty() ? 0 : out_strides_.back();
+        settles_ = r_.accumulate != DType::float32 || r_.numerics.flush_subnormals;
+        // Chains with one stride, of a float type, have a loop of their own.
+        if (is_device_float(r_.dtype) && shape_.size() <= 1 && !settles_)
+            fold_chains_ = k_.fold_chains[static_cast<int>(r_.op)][type_];
+    }
+
+    void run() const {
+        if (outputs_ == 0) return;
+        const bool few = outputs_ < few_outputs && tiles_ >= 4;
+        if (fold_chains_ != nullptr && (few || tiles_follow())) run_by_tiles();
+        else run_by_outputs();
+    }
+
+    // Each chain runs through its elements once; a tile's prefixes are combined with the result of the
+    // tiles before it, which under stochastic rounding every element rounds with words of its own (S2).
+    void run_cumulative(int64_t inner, bool backwards) const {
+        if (outputs_ == 0 || depth_ == 0) return;
+        const int64_t block = r_.tile < tile_elements ? r_.tile : tile_elements;
+        const int64_t step = backwards ? -inner : inner;
+        const bool draws_tiles = r_.round_tiles && r_.numerics.stochastic;
+        parallel_for(outputs_, 1 + 16384 / (depth_ + 1), [&](int64_t begin, int64_t end) {
+            const std::unique_ptr<Tile[]> tiles(new Tile[5]);
+            Tile &elements = tiles[0], &prefix = tiles[1], &before = tiles[2], &total = tiles[3],
+                 &last = tiles[4];
+            std::vector<Tile> results;  // of the tiles before, each in its first element
+            for (int64_t o = begin; o < end; ++o) {
+                View chain{start_of(o), r_.dtype, strides_};
+                const int64_t first = o / inner * depth_ * inner + o % inner;
+                if (backwards && !strides_.empty()) {
+                    chain.data += (depth_ - 1) * strides_[0];
+                    chain.strides[0] = -strides_[0];
+                }
+                results.clear();
+                for (int64_t at = 0; at < depth_;) {
+                    const int64_t tile = at / r_.tile, tile_end = (tile + 1) * r_.tile;
+                    const int64_t limit = tile_end < depth_ ? tile_end : depth_;
+                    const int n = static_cast<int>(limit - at < block ? limit - at : block);
+                    note_work(4 * n * (1 + static_cast<int64_t>(results.size())));
+                    load_run(k_, shape_, chain, at, n, elements);
+                    settle_operands(elements, n);
+                    // Inside a tile longer than a block the fold goes on from the last prefix.
+                    if (at > tile * r_.tile) fold_into_first(elements, last);
+                    scan(prefix, elements, n);
+                    copy_element(last, prefix, n - 1);
+                    const int64_t index = first + (backwards ? depth_ - 1 - at : at) * inner;
+                    if (r_.round_tiles) round_tile(prefix, n, tile, index, step);
+                    for (size_t t = 0; t < results.size(); ++t) {
+                        Tile& one = t == 0 ? before : elements;
+                        fill(one, results[t], n);
+                        round_tile(one, n, static_cast<int64_t>(t), index, step);
+                        if (t > 0) fold_settled(before, elements, n);
+                    }
+                    if (tile > 0) {
+                        if (!draws_tiles) fill(before, total, n);
+                        fold_settled(before, prefix, n);
+                    } else {
+                        __builtin_memcpy(&before, &prefix, sizeof before);
+                    }
+                    if (limit == tile_end && at + n == limit) {
+                        if (draws_tiles) results.push_back(last);
+                        else copy_element(total, before, n - 1);
+                    }
+                    finish(before, elements, index, n, index, step);
+                    at += n;
+                }
+            }
+        });
+    }
+
+private:
+    static constexpr int64_t few_outputs = 16, few_lanes = 128, many_lanes = 2048, chain_lanes = 32;
+
+    // The chains of neighbouring outputs run side by side, a row of outputs at a time. Where they lie
+    // side by side in memory too, many do, so that memory is read in long runs.
+    void run_by_outputs() const {
+        int64_t lanes_per_piece = few_lanes;
+        if (fold_chains_ != nullptr && row_stride_ == size_) {
+            const int64_t share = blocks(row_, int64_t{2} * thread_count());
+            lanes_per_piece = share < few_lanes ? few_lanes : share < many_lanes ? share : many_lanes;
+        } else if (fold_chains_ != nullptr && shape_.size() == 1 && strides_[0] == size_) {
+            lanes_per_piece = chain_lanes;  // each is read to its end in one go
+        }
+        const int64_t pieces_per_row = blocks(row_, lanes_per_piece);
+        const auto body = [&](int64_t begin, int64_t end) {
+            const std::unique_ptr<Tile[]> tiles(new Tile[3 * blocks(lanes_per_piece, tile_elements)]);
+            Tile* const total = tiles.get();
+            Tile* const acc = total + blocks(lanes_per_piece, tile_elements);
+            Tile* const scratch = acc + blocks(lanes_per_piece, tile_elements);
+            for (int64_t piece = begin; piece < end; ++piece) {
+                const int64_t column = piece % pieces_per_row * lanes_per_piece;
+                const int64_t first = piece / pieces_per_row * row_ + column;
+                const int lanes =
+                    static_cast<int>(row_ - column < lanes_per_piece ? row_ - column : lanes_per_piece);
+                for (int64_t tile = 0; tile < tiles_; ++tile) {
+                    note_work(std::min(depth_, r_.tile) * lanes);
+                    Tile* const into = tile == 0 ? total : acc;
+                    fold_tile(first, tile, lanes, into, scratch);
+                    if (r_.round_tiles) round_tile(*into, lanes, tile, first);
+                    if (tile > 0) fold_settled(*total, *acc, lanes);
+                }
+                finish(*total, *scratch, first, lanes, first);
+            }
+        };
+        const int64_t work = depth_ * (row_ < lanes_per_piece ? row_ : lanes_per_piece);
+        parallel_for(outputs_ / row_ * pieces_per_row, 1 + 65536 / (work + 1), body);
+    }
+
+    // Whether the tiles of all outputs, whole ones, follow each other in memory.
+    bool tiles_follow() const {
+        return shape_.size() == 1 && strides_[0] == size_ && depth_ % r_.tile == 0 &&
+               out_shape_.size() == 1 && row_stride_ == depth_ * size_;
+    }
+
+    // Tiles run side by side, those of one output or all; then their results are folded in order.
+    void run_by_tiles() const {
+        const std::unique_ptr<float[]> results(new float[checked_product({outputs_, tiles_})]);
+        if (tiles_follow()) {
+            const int64_t all = outputs_ * tiles_;
+            // At a time, in whole blocks of the kernel's chains.
+            const int64_t together = blocks(int64_t{1} << 18, r_.tile * 16) * 16;
+            parallel_for(all, 1 + 65536 / r_.tile, [&](int64_t begin, int64_t end) {
+                for (int64_t at = begin; at < end; at += together) {
+                    const int64_t some = std::min(together, end - at);
+                    note_work(some * r_.tile);
+                    fold_chains_(input_.data + at * r_.tile * size_, r_.tile * size_, size_, r_.tile,
+                                 static_cast<int>(some), results.get() + at);
+                }
+            });
+        } else {
+            fold_tiles(results.get());
+        }
+        fold_results(results.get());
+    }
+
+    void fold_tiles(float* results) const {
+        const int64_t full = depth_ / r_.tile;
+        const int64_t pieces = blocks(tiles_, few_lanes);
+        const int64_t stride = strides_.empty() ? 0 : strides_[0];
+        parallel_for(outputs_ * pieces, 1 + 65536 / (few_lanes * r_.tile),
+                     [&](int64_t begin, int64_t end) {
+                         Tile acc;
+                         for (int64_t piece = begin; piece < end; ++piece) {
+                             note_work(few_lanes * std::min(depth_, r_.tile));
+                             const int64_t tile = piece % pieces * few_lanes;
+                             const int64_t left = tiles_ - tile < few_lanes ? tiles_ - tile : few_lanes;
+                             const int64_t whole = full - tile < left ? full - tile : left;
+                             const char* data = start_of(piece / pieces) + tile * r_.tile * stride;
+                             fold_chains_(data, r_.tile * stride, stride, r_.tile,
+                                          static_cast<int>(whole), acc.f32);
+                             if (whole < left)
+                                 fold_chains_(data + whole * r_.tile * stride, 0, stride,
+                                              depth_ - full * r_.tile, 1, acc.f32 + whole);
+                             __builtin_memcpy(results + piece / pieces * tiles_ + tile, acc.f32,
+                                              static_cast<size_t>(left) * sizeof(float));
+                         }
+                     });
+    }
+
+    void fold_results(const float* results) const {
+        parallel_for(outputs_, few_outputs, [&](int64_t begin, int64_t end) {
+            Tile total, scratch;
+            for (int64_t o = begin; o < end; ++o) {
+                const float* result = results + o * tiles_;
+                for (int64_t tile = 0; tile < tiles_; ++tile) {
+                    note_work(4);
+                    Tile& into = tile == 0 ? total : scratch;
+                    into.f32[0] = result[tile];
+                    if (r_.round_tiles) round_tile(into, 1, tile, o);
+                    if (tile > 0) fold_(&total, &scratch, 1);
+                }
+                finish(total, scratch, o, 1, o);
+            }
+        });
+    }
+
+    const char* start_of(int64_t output) const {
+        const Odometer at(out_shape_.data(), out_strides_.data(), static_cast<int>(out_shape_.size()),
+                          output);
+        return input_.data + at.offset();
+    }
+
+    // Folds one tile of each of `lanes` neighbouring outputs, left to right from the first element
+    // (R2).
+    void fold_tile(int64_t first, int64_t tile, int lanes, Tile* acc, Tile* scratch) const {
+        const int64_t at = tile * r_.tile;
+        const int64_t count = depth_ - at < r_.tile ? depth_ - at : r_.tile;
+        Odometer walk(shape_.data(), strides_.data(), static_cast<int>(shape_.size()), at);
+        const char* data = start_of(first);
+        if (fold_chains_ != nullptr) {
+            const int64_t stride = strides_.empty() ? 0 : strides_[0];
+            fold_chains_(data + walk.offset(), row_stride_, stride, count, lanes, acc->f32);
+            return;
+        }
+        k_.load[type_](data + walk.offset(), row_stride_, lanes, acc);
+        settle_operands(*acc, lanes);
+        for (int64_t i = 1; i < count; ++i) {
+            note_work(lanes);
+            walk.advance();
+            k_.load[type_](data + walk.offset(), row_stride_, lanes, scratch);
+            settle_operands(*scratch, lanes);
+            fold_settled(*acc, *scratch, lanes);
+        }
+    }
+
+    // R1: a step's result in the accumulate type; C4: operands and results below 2^-126 are zero.
+    void settle_operands(Tile& values, int n) const {
+        const bool has_exponent_of_float32 =
+            is_device_float(r_.dtype) && formats[type_].exponent_bits == 8;
+        if (r_.numerics.flush_subnormals && has_exponent_of_float32) k_.flush(&values, &values, n);
+    }
+    void fold_settled(Tile& acc, const Tile& in, int n) const {
+        fold_(&acc, &in, n);
+        if (!settles_ || !is_device_float(r_.dtype)) return;
+        if (r_.numerics.flush_subnormals) k_.flush(&acc, &acc, n);
+        if (r_.accumulate != DType::float32)
+            round_values(k_, r_.accumulate, r_.numerics, {}, 0, &acc, n, false);
+    }
+
+    void scan(Tile& prefix, const Tile& elements, int n) const {
+        if (!settles_) return scan_(&prefix, &elements, n);
+        Tile acc, next;
+        copy_element(acc, elements, 0);
+        for (int i = 0; i < n; ++i) {
+            if (i > 0) {
+                copy_element(next, elements, i);
+                fold_settled(acc, next, 1);
+            }
+            __builtin_memcpy(element(prefix, i), element(acc, 0), static_cast<size_t>(computed_size_));
+        }
+    }
+    void fold_into_first(Tile& elements, Tile& last) const {
+        fold_settled(last, elements, 1);
+        __builtin_memcpy(&elements, &last, static_cast<size_t>(computed_size_));
+    }
+
+    char* element(Tile& t, int i) const { return reinterpret_cast<char*>(&t) + i * computed_size_; }
+    const char* element(const Tile& t, int i) const {
+        return reinterpret_cast<const char*>(&t) + i * computed_size_;
+    }
+    void copy_element(Tile& first, const Tile& from, int i) const {
+        __builtin_memcpy(&first, element(from, i), static_cast<size_t>(computed_size_));
+    }
+    void fill(Tile& out, const Tile& first, int n) const {
+        for (int i = 0; i < n; ++i)
+            __builtin_memcpy(element(out, i), &first, static_cast<size_t>(computed_size_));
+    }
+
+    void round_tile(Tile& values, int n, int64_t tile, int64_t index, int64_t stride = 1) const {
+        const uint64_t id = r_.numerics.stochastic ? r_.ids[static_cast<size_t>(1 + tile)] : 0;
+        round_all(values, n, {r_.seed, id, stride}, index);
+    }
+    void round_all(Tile& values, int n, Draw draw, int64_t index) const {
+        for (int i = 0; i < n; i += tile_elements)
+            round_values(k_, r_.dtype, r_.numerics, draw, index + i * draw.stride, element(values, i),
+                         n - i < tile_elements ? n - i : tile_elements);
+    }
+
+    // The initial value comes last, then the one rounding (R2); no element: the initial value. The n
+    // results go to the output from place `at` on, `stride` apart.
+    void finish(Tile& total, Tile& scratch, int64_t index, int n, int64_t at,
+                int64_t stride = 1) const {
+        k_.load[type_](initial_, 0, n, depth_ == 0 ? &total : &scratch);
+        if (depth_ > 0) {
+            settle_operands(scratch, n);
+            fold_settled(total, scratch, n);
+            round_all(total, n, {r_.seed, r_.numerics.stochastic ? r_.ids[0] : 0, stride}, index);
+        }
+        if (stride == 1) return k_.store[type_](&total, n, output_ + at * size_);
+        char stored[sizeof(Tile)];
+        k_.store[type_](&total, n, stored);
+        for (int i = 0; i < n; ++i)
+            __builtin_memcpy(output_ + (at + i * stride) * size_, stored + i * size_,
+                             static_cast<size_t>(size_));
+    }
+
+    Reduction r_;
+    const Kernels& k_;
+    int type_, size_, computed_size_;
+    FoldKernel fold_;
+    ScanKernel scan_;
+    ChainsKernel fold_chains_ = nullptr;
+    bool settles_ = false;
+    const char* initial_;
+    char* output_;
+    View input_;
+    std::vector<int64_t> out_shape_, shape_, out_strides_, strides_;
+    int64_t outputs_ = 0, depth_ = 0, tiles_ = 0, row_ = 1, row_stride_ = 0;
+};
+
+}  // namespace
+
+void reduce(const Reduction& reduction, const std::vector<int64_t>& shape, int kept, const View& input,
+            const char* initial, char* output) {
+    Reducer(reduction, shape, kept, input, initial, output).run();
+}
+
+void reduce_cumulative(const Reduction& reduction, const std::vector<int64_t>& shape, const View& input,
+                       const char* initial, int64_t inner, bool backwards, char* output) {
+    const int kept = static_cast<int>(shape.size()) - 1;
+    Reducer(reduction, shape, kept, input, initial, output).run_cumulative(inner, backwards);
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,38 @@
+// Folds over windows of arrays (R4), and with any computation (R2): acc = computation(acc, element).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "elementwise/program.h"
+#include "reductions/reduce.h"
+
+namespace neuronsim {
+
+// One dimension of a window, as HLO describes it. Padding and dilation holes are not elements.
+struct WindowDimension {
+    int64_t size, stride, padding_low, base_dilation, window_dilation;
+};
+
+struct Windows {
+    std::vector<int64_t> input_shape, output_shape;
+    std::vector<WindowDimension> dimensions;
+};
+
+// A simple reduction of every window, by R2 on its elements in row-major order.
+void reduce_windows(const Windows& windows, const Reduction& reduction, const View& input,
+                    const char* initial, char* output);
+
+// A computation of 2N inputs, the accumulators and the elements, and N outputs, folded over the
+// elements in row-major order from the N initial values, each step rounded as it is typed.
+void fold_windows(const Windows& windows, const TileProgram& computation,
+                  const std::vector<View>& inputs, const std::vector<const char*>& initial,
+                  const std::vector<char*>& outputs);
+
+// Where the element of every window lies that `select` keeps: the elements are scanned in row-major
+// order, and the current one stays while select(current, next) holds (R4). `places` receives its
+// number in the operand's row-major order, -1 for a window without elements.
+void select_windows(const Windows& windows, const TileProgram& select, const View& input,
+                    int64_t* places);
+
+}  // namespace neuronsim
