@@ -351,9 +351,9 @@ def test_sequences_beyond_memory_and_depth() -> None:
             np.asarray(range(2**60))
         with pytest.raises(InvalidArgument):
             np.asarray(deep)
-        for call in (np.linspace, np.geomspace):
+        for call, count in itertools.product((np.linspace, np.geomspace), (2**40, 2**62)):
             with pytest.raises(OutOfMemory):
-                call(1, 2, 2**40)
+                call(1, 2, count)
         with pytest.raises(InvalidArgument):
             np.repeat(np.ones((2, 2)), 2**62)  # where NumPy's own count wraps
         assert np.diff(np.ones(3), n=2**40).shape == (0,)
