@@ -1,7 +1,7 @@
 """The formulas of composites (R7), step by step: float32 on the device, float64 on the host.
 
-`csrc/reductions/composite.cpp` computes the same bits a row at a time; these formulas serve the profiles and types
-that it does not know. The caller rounds the result once.
+`csrc/reductions/composite.cpp` computes the same bits a row at a time; these formulas serve the
+profiles and types that it does not know. The caller rounds the result once.
 """
 
 from __future__ import annotations
