@@ -1083,6 +1083,22 @@ def execute(text: str, result: str, names: dict[str, Any]) -> Any:
     return names[result] if result else None
 
 
+def has_far_integers(text: str, names: dict[str, Any]) -> bool:
+    """Whether NumPy, which goes round an axis once for each time that an index contains it, would not
+    end.
+    """
+    arrays = [
+        names[n].bits.data for n in re.findall(r"v[0-9]+", text) if isinstance(names.get(n), np.Array)
+    ]
+    return bool(re.search(r"arr\('u?int(32|64)'", text)) or any(
+        a.dtype.kind in "iu"
+        and a.dtype.itemsize > 2
+        and a.size
+        and max(-int(a.min()), int(a.max())) > 10**6
+        for a in arrays
+    )
+
+
 def run_step(step: Step, here: dict[str, Any], there: dict[str, Any], about: str) -> tuple[str, str]:
     """Run a statement on both sides: what kind of difference there is, or nothing."""
     problem: BaseException | None = None
@@ -1096,6 +1112,8 @@ def run_step(step: Step, here: dict[str, Any], there: dict[str, Any], about: str
         return "hang", f"more than {SECONDS} s"
     except Exception as error:
         problem = error
+    if "'wrap'" in step.theirs and has_far_integers(step.text, here):
+        return "both", ""
     theirs: BaseException | None = None
     try:
         expected = execute(step.theirs, step.result, there)

@@ -298,3 +298,21 @@ def test_ix_keeps_the_types_of_integers() -> None:
     arguments = (numpy.asarray([1, 2], "uint8"), numpy.asarray([0], "int32"), numpy.asarray([True]))
     found = np.ix_(*map(np.asarray, arguments))
     assert [i.dtype.name for i in found] == [str(i.dtype) for i in numpy.ix_(*arguments)]
+
+
+@pytest.mark.parametrize("far", [2**62, -(2**62) - 1, 2**40])
+def test_indices_far_outside_come_in_on_the_other_side_at_once(far: int) -> None:
+    """NumPy goes round once for each time that an index contains the length: hours."""
+    x = np.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], "bfloat16")
+    flat = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    for mode in ("wrap", 1):
+        assert np.take(x, [far], mode=mode).tolist() == [flat[far % 6]]
+        assert np.take(x, [far], axis=1, mode=mode).tolist() == [[1.0 + far % 3], [4.0 + far % 3]]
+        assert x.take(far, axis=-2, mode=mode).tolist() == flat[:3] if far % 2 == 0 else flat[3:]
+        assert np.choose([far], [7, 8, 9], mode=mode).tolist() == [7 + far % 3]
+        for put in (np.put, np.Array.put):
+            written = x.copy()
+            put(written, [far], 9, mode=mode)
+            assert written.reshape(-1).tolist() == [
+                9.0 if i == far % 6 else v for i, v in enumerate(flat)
+            ]

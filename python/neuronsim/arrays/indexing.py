@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -29,20 +31,24 @@ __all__ = [
 ]
 
 Mode = Literal["raise", "wrap", "clip"]
+_WRAPS: tuple[object, ...] = ("wrap", b"wrap", 1)  # what NumPy takes for it
 # NumPy's objects that give back the key they are indexed with.
 s_, index_exp = np.s_, np.index_exp
 ndindex = np.ndindex
 
 
-def _indices(what: str, x: Any) -> npt.NDArray[np.int64]:
-    """Integers as NumPy takes them for indices."""
+def _indices(what: str, x: Any, mode: Mode = "raise", length: int = 0) -> npt.NDArray[np.int64]:
+    """Integers as NumPy takes them for indices. Those that come in on the other side of `length` do it
+    here: NumPy goes round once for each time that they contain it.
+    """
     a = asarray(x)
     if a.size and a.dtype.kind not in ("signed", "unsigned", "bool"):
         raise UnsupportedType(f"{what}: indices are integers, not {a.dtype.name}")
     data = a.bits.data
     if a.dtype is dtypes.uint64 and a.size and int(data.max()) >= 2**63:
         raise InvalidIndex(f"{what}: index {int(data.max())} is beyond every axis")
-    return data.astype(np.int64)
+    data = data.astype(np.int64)
+    return np.remainder(data, length) if length and mode in _WRAPS else data
 
 
 def _written(name: str, x: Any, *arguments: Any, **keywords: Any) -> None:
@@ -72,7 +78,12 @@ def take(
     """The elements at `indices` along `axis`, or of all elements in a row if it is None. An index
     outside raises InvalidIndex, comes in on the other side ("wrap") or is the nearest one ("clip").
     """
-    found = move_bits(np.take, x, _indices("take", indices), axis, mode=mode)
+    a = asarray(x)
+    length = a.size
+    if axis is not None:
+        with contextlib.suppress(TypeError, IndexError):  # NumPy says what is wrong with an axis
+            length = (a.shape or (1,))[operator.index(axis)]
+    found = move_bits(np.take, a, _indices("take", indices, mode, length), axis, mode=mode)
     return found if out is None else write(out, found)
 
 
@@ -105,7 +116,8 @@ def choose(a: Any, choices: Any, out: Any = None, mode: Mode = "raise") -> Array
         raise UnsupportedType(f"choose takes a sequence of choices, not {choices!r}")
     values = common_arrays(*choices)
     try:
-        data = np.choose(_indices("choose", a), [v.bits.data for v in values], mode=mode)
+        places = _indices("choose", a, mode, len(values))
+        data = np.choose(places, [v.bits.data for v in values], mode=mode)
     except REFUSALS as error:
         raise refusal("choose", error) from error
     found = Array(ops.Bits(np.asarray(data), values[0].dtype))
@@ -176,7 +188,7 @@ def piecewise(
 
 def put(a: Any, ind: Any, v: Any, mode: Mode = "raise") -> None:
     """Write `v`, converted by rules C and repeated, at `ind` of all elements in a row."""
-    _written("put", a, _indices("put", ind), _stored(v, a), mode=mode)
+    _written("put", a, _indices("put", ind, mode, np.size(a)), _stored(v, a), mode=mode)
 
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
