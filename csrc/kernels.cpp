@@ -12,9 +12,17 @@
 namespace neuronsim::NEURONSIM_ISA_NAMESPACE {
 namespace {
 
+#include "formats/native.h"
+//
+#include "formats/encoding.h"
+//
+#include "formats/storage.h"
+//
+#include "formats/round.h"
+//
+#include "formats/conversion.h"
 #include "machine/simd.h"
 //
-#include "formats/convert.h"
 #include "machine/doubles.h"
 
 namespace math {
@@ -32,12 +40,13 @@ namespace math {
 //
 
 #include "elementwise/elementwise.h"
+#include "elementwise/exceptional.h"
 //
 #include "reductions/fold.h"
 //
 #include "reductions/rows.h"
 //
-#include "products/matmul.h"
+#include "products/block.h"
 //
 #include "products/convolution/depthwise.h"
 //
@@ -57,7 +66,7 @@ constexpr void fill_dtypes(Kernels& k) {
         if constexpr (is_device_float(T)) {
             k.round_by[I] = round_by<T>;
             k.store_rows[I] = store_rows<T>;
-            k.dot_stream[I] = dot_stream<T>;
+            k.product_stream[I] = product_stream<T>;
             if constexpr (storage_bytes(T) == 1) k.widen_to_bfloat16[I] = widen_float8<I>;
             k.reduce_precision[I] = reduce_precision<T>;
         }
@@ -72,10 +81,10 @@ constexpr void fill_dtypes(Kernels& k) {
 }
 
 template <class Body, int I = 0>
-constexpr void fill_chains(ChainsKernel* row) {
+constexpr void fill_sequences(SequencesKernel* row) {
     if constexpr (I < format_count) {
-        row[I] = fold_chains<I, Body>;
-        fill_chains<Body, I + 1>(row);
+        row[I] = fold_sequences<I, Body>;
+        fill_sequences<Body, I + 1>(row);
     }
 }
 
@@ -91,62 +100,46 @@ constexpr bool is_bit_reducer(Op op) {  // R2
     return op == Op::bitwise_and || op == Op::bitwise_or || op == Op::bitwise_xor;
 }
 
-template <DotForm F, int MaxRows, int Rows = 1, int Vectors = 1>
-constexpr void fill_dot(Kernels& k) {
-    if constexpr (Vectors <= dot_block_vectors) {
-        k.dot[static_cast<int>(F)][Vectors - 1][Rows - 1] = dot_block<F, Rows, Vectors>;
-        if constexpr (Rows < MaxRows) fill_dot<F, MaxRows, Rows + 1, Vectors>(k);
-        else fill_dot<F, MaxRows, 1, Vectors + 1>(k);
+template <ProductForm F, int MaxRows, int Rows = 1, int Vectors = 1>
+constexpr void fill_product(Kernels& k) {
+    if constexpr (Vectors <= block_vectors) {
+        k.product[static_cast<int>(F)][Vectors - 1][Rows - 1] = product_block<F, Rows, Vectors>;
+        if constexpr (Rows < MaxRows) fill_product<F, MaxRows, Rows + 1, Vectors>(k);
+        else fill_product<F, MaxRows, 1, Vectors + 1>(k);
     }
 }
 // The models of accumulation are there to be right: one row at a time.
 template <int F>
 constexpr void fill_models(Kernels& k) {
-    if constexpr (F < dot_form_count) {
-        fill_dot<static_cast<DotForm>(F), 1>(k);
+    if constexpr (F < product_form_count) {
+        fill_product<static_cast<ProductForm>(F), 1>(k);
         fill_models<F + 1>(k);
     }
 }
 
-constexpr Kernels make_kernels() {
-    Kernels k{};
-    k.isa = NEURONSIM_ISA_NAME;
-    k.dot_vectors = dot_block_vectors;
-    k.lanes = Vec::lanes;
-    fill_dot<DotForm::fma, dot_block_rows>(k);
+constexpr void fill_products(Kernels& k) {
+    k.product_vectors = block_vectors;
+    fill_product<ProductForm::fma, block_rows>(k);
     if constexpr (has_pairs) {
-        fill_dot<DotForm::pairs, dot_block_rows>(k);
-        fill_dot<DotForm::pairs_by_fma, dot_block_rows>(k);
+        fill_product<ProductForm::pairs, block_rows>(k);
+        fill_product<ProductForm::pairs_by_fma, block_rows>(k);
         k.pack_pairs_across = pack_pairs_across;
         k.pack_pairs_along = pack_pairs_along;
         k.pack_pairs_rows = pack_pairs_rows;
         k.pair_chains = run_chains<fma_pairs>;
     }
-    fill_models<static_cast<int>(DotForm::flushed)>(k);
-    k.dot_channels = dot_channels;
-    k.dot_plane = dot_plane;
+    fill_models<static_cast<int>(ProductForm::flushed)>(k);
+    k.product_channels = product_channels;
+    k.product_plane = product_plane;
     k.pack_across = pack_across;
     k.pack_along = pack_along;
     k.pack_interleaved = pack_interleaved;
     k.turn = turn;
-    k.rows = {fold_rows<Plain>, fold_rows<CentredSquare>,
-              row_maximum,      powers_of_row,
-              subtract_twice,   divide_row,
-              normalize_row,    stream};
-    k.flush = flush;
-    k.exceptional = exceptional;
-    k.special[0] = special<false>;
-    k.special[1] = special<true>;
-    k.leaves_range = leaves_range;
-    k.restrict_magnitude = restrict_magnitude;
     k.fma_chains = run_chains<fma>;
     k.chain_count = independent_chains * Vec::lanes;
-    k.canonicalize = canonicalize;
-    fill_dtypes<0>(k);
-    fill_domain<f32>(k);
-    fill_domain<f64>(k);
-    fill_domain<i64>(k);
-    fill_domain<u64>(k);
+}
+
+constexpr void fill_operations(Kernels& k) {
 #define SET(name, domain, suffix) \
     k.op[static_cast<int>(Op::name)][static_cast<int>(domain)] = kernel::name##_##suffix;
 #define SET_FOLD(name, domain, suffix) \
@@ -163,7 +156,7 @@ constexpr Kernels make_kernels() {
     SET_INTEGER_FOLD(name, i64, signed_integer)                                         \
     SET_INTEGER_FOLD(name, u64, unsigned_integer)                                       \
     k.scan[static_cast<int>(Op::name)][static_cast<int>(f32)] = scan_float<body::name>; \
-    fill_chains<body::name>(k.fold_chains[static_cast<int>(Op::name)]);
+    fill_sequences<body::name>(k.fold_sequences[static_cast<int>(Op::name)]);
 #define ARITHMETIC(name, arity, f, s, u) SET_ALL(name)
 #define FLOATING(name, arity, f) SET(name, f32, float32)
 #define FUNCTION(name) SET(name, f32, float32)
@@ -179,6 +172,30 @@ constexpr Kernels make_kernels() {
 #define COMPARISON(name, arity, body) SET_ALL(name)
 #define SELECTION(name) SET(name, f32, float32) SET(name, i64, integer) SET(name, u64, integer)
 #include "ops.def"
+}
+
+constexpr Kernels make_kernels() {
+    Kernels k{};
+    k.isa = NEURONSIM_ISA_NAME;
+    k.lanes = Vec::lanes;
+    k.rows = {fold_rows<Plain>, fold_rows<CentredSquare>,
+              row_maximum,      powers_of_row,
+              subtract_twice,   divide_row,
+              normalize_row,    stream};
+    k.flush = flush;
+    k.exceptional = exceptional;
+    k.special[0] = special<false>;
+    k.special[1] = special<true>;
+    k.leaves_range = leaves_range;
+    k.restrict_magnitude = restrict_magnitude;
+    k.canonicalize = canonicalize;
+    fill_dtypes<0>(k);
+    fill_domain<f32>(k);
+    fill_domain<f64>(k);
+    fill_domain<i64>(k);
+    fill_domain<u64>(k);
+    fill_products(k);
+    fill_operations(k);
     return k;
 }
 

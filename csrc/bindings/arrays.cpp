@@ -73,8 +73,8 @@ Observed* records_in(const py::object& object, size_t count) {
     return reinterpret_cast<Observed*>(output_data(array, DType::int64));
 }
 
-DotOperand dot_operand(const py::array& array, DType dtype, int batch, int vectors,
-                       const TileProgram* program) {
+ProductOperand product_operand(const py::array& array, DType dtype, int batch, int vectors,
+                               const Chain* program) {
     check_itemsize(array, dtype);
     if (batch < 0 || vectors < 0 || batch + vectors > array.ndim())
         throw std::invalid_argument("the operand has fewer dimensions");
@@ -106,8 +106,8 @@ Accumulation accumulation_of(const std::string& model, int type, int64_t tile) {
     return how;
 }
 
-static void check_float_extras(DType result, const TileProgram* a_program, const TileProgram* b_program,
-                               const PackedColumns* packed, const TileProgram* epilogue) {
+static void check_float_extras(DType result, const Chain* a_program, const Chain* b_program,
+                               const PackedColumns* packed, const Chain* epilogue) {
     const bool any =
         a_program != nullptr || b_program != nullptr || packed != nullptr || epilogue != nullptr;
     if (any && !is_device_float(result))
@@ -115,7 +115,7 @@ static void check_float_extras(DType result, const TileProgram* a_program, const
 }
 
 // The epilogue's terms lie over the output's axes: the batch to `rows`, the rows to `columns`.
-static void add_epilogue(DotResult& result, const TileProgram* epilogue,
+static void add_epilogue(ProductResult& result, const Chain* epilogue,
                          const std::vector<py::array>& terms, const py::array& output, int rows,
                          int columns) {
     if (epilogue == nullptr) return;
@@ -133,14 +133,14 @@ static void add_epilogue(DotResult& result, const TileProgram* epilogue,
     }
 }
 
-DotCall make_dot(const py::array& a, int a_dtype, int a_vectors, const TileProgram* a_program,
-                 const py::array& b, int b_dtype, int b_vectors, const TileProgram* b_program,
-                 int batch, py::array output, int result_dtype, const std::string& accumulate,
-                 int accumulate_dtype, int64_t tile, const Numerics& numerics,
-                 const PackedColumns* packed, const TileProgram* epilogue,
-                 const std::vector<py::array>& terms) {
-    const DotOperand left = dot_operand(a, dtype_code(a_dtype), batch, a_vectors, a_program);
-    const DotOperand right = dot_operand(b, dtype_code(b_dtype), batch, b_vectors, b_program);
+ProductCall make_product(const py::array& a, int a_dtype, int a_vectors, const Chain* a_program,
+                         const py::array& b, int b_dtype, int b_vectors, const Chain* b_program,
+                         int batch, py::array output, int result_dtype, const std::string& accumulate,
+                         int accumulate_dtype, int64_t tile, const Numerics& numerics,
+                         const PackedColumns* packed, const Chain* epilogue,
+                         const std::vector<py::array>& terms) {
+    const ProductOperand left = product_operand(a, dtype_code(a_dtype), batch, a_vectors, a_program);
+    const ProductOperand right = product_operand(b, dtype_code(b_dtype), batch, b_vectors, b_program);
     const DType result_type = dtype_code(result_dtype);
     const DType types[] = {left.type(), right.type()};
     for (const DType t : types)
@@ -151,9 +151,9 @@ DotCall make_dot(const py::array& a, int a_dtype, int a_vectors, const TileProgr
         throw std::invalid_argument("programs and packed operands are those of floats");
     if (output.ndim() != batch + a_vectors + b_vectors)
         throw std::invalid_argument("the output has other dimensions");
-    DotResult result{nullptr, result_type, axes_of(output, 0, batch),
-                     axes_of(output, batch, batch + a_vectors),
-                     axes_of(output, batch + a_vectors, output.ndim())};
+    ProductResult result{nullptr, result_type, axes_of(output, 0, batch),
+                         axes_of(output, batch, batch + a_vectors),
+                         axes_of(output, batch + a_vectors, output.ndim())};
     if (!same_sizes(left.batch, right.batch) || !same_sizes(left.depth, right.depth) ||
         !same_sizes(left.batch, result.batch) || !same_sizes(left.vectors, result.rows) ||
         !same_sizes(right.vectors, result.columns))
@@ -165,18 +165,18 @@ DotCall make_dot(const py::array& a, int a_dtype, int a_vectors, const TileProgr
     return {left, right, packed, result, how, numerics};
 }
 
-ConvolutionCall make_convolution(const py::array& x, int x_dtype, const TileProgram* x_program,
-                                 const py::array& w, int w_dtype, const TileProgram* w_program,
+ConvolutionCall make_convolution(const py::array& x, int x_dtype, const Chain* x_program,
+                                 const py::array& w, int w_dtype, const Chain* w_program,
                                  const ConvolutionWindow& window, int64_t feature_groups,
                                  int64_t batch_groups, py::array output, int result_dtype,
                                  const std::string& accumulate, int accumulate_dtype, int64_t tile,
                                  const Numerics& numerics, const PackedColumns* packed,
-                                 const TileProgram* epilogue, const std::vector<py::array>& terms) {
+                                 const Chain* epilogue, const std::vector<py::array>& terms) {
     const int rank = static_cast<int>(window.size());
     if (x.ndim() != rank + 2 || w.ndim() != rank + 2 || output.ndim() != rank + 2)
         throw std::invalid_argument("the arrays have other dimensions than the window");
-    DotOperand input = dot_operand(x, dtype_code(x_dtype), 0, rank + 1, x_program);
-    DotOperand kernel = dot_operand(w, dtype_code(w_dtype), 0, 0, w_program);
+    ProductOperand input = product_operand(x, dtype_code(x_dtype), 0, rank + 1, x_program);
+    ProductOperand kernel = product_operand(w, dtype_code(w_dtype), 0, 0, w_program);
     const DType result_type = dtype_code(result_dtype);
     check_float_extras(result_type, x_program, w_program, packed, epilogue);
     if (feature_groups < 1 || batch_groups < 1 || (feature_groups > 1 && batch_groups > 1))
@@ -206,13 +206,13 @@ ConvolutionCall make_convolution(const py::array& x, int x_dtype, const TileProg
     kernel.vectors = {{shape.output_features, features.stride}};
     Axes rows = axes_of(output, 0, rank + 1);
     const int64_t column = output.strides(rank + 1);
-    DotResult result{static_cast<char*>(output.mutable_data()),
-                     result_type,
-                     {{groups, shape.output_features * column}},
-                     rows,
-                     {{shape.output_features, column}}};
+    ProductResult result{static_cast<char*>(output.mutable_data()),
+                         result_type,
+                         {{groups, shape.output_features * column}},
+                         rows,
+                         {{shape.output_features, column}}};
     add_epilogue(result, epilogue, terms, output, 0, rank + 1);
-    for (DotTerm& t : result.terms) {  // a group's features are its columns
+    for (ProductTerm& t : result.terms) {  // a group's features are its columns
         const int64_t stride = t.columns[0].stride;
         t.batch = {{groups, shape.output_features * stride}};
         t.columns = {{shape.output_features, stride}};

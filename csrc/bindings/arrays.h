@@ -9,9 +9,9 @@
 #include <tuple>
 #include <vector>
 
-#include "elementwise/program.h"
+#include "elementwise/chain.h"
 #include "products/convolution/convolution.h"
-#include "products/dot.h"
+#include "products/product.h"
 #include "reductions/reduce.h"
 #include "reductions/window.h"
 
@@ -35,29 +35,29 @@ Windows make_windows(const pybind11::array& input, const pybind11::array& output
                      const WindowRows& rows);
 
 // An operand of a product: its axes are those of the batch, of its vectors and of the contraction.
-DotOperand dot_operand(const pybind11::array& array, DType dtype, int batch, int vectors,
-                       const TileProgram* program);
+ProductOperand product_operand(const pybind11::array& array, DType dtype, int batch, int vectors,
+                               const Chain* program);
 Accumulation accumulation_of(const std::string& model, int type, int64_t tile);
 
-struct DotCall {
-    DotOperand a, b;
+struct ProductCall {
+    ProductOperand a, b;
     const PackedColumns* packed;
-    DotResult result;
+    ProductResult result;
     Accumulation how;
     Numerics numerics;
 
-    void run(Draw draw) const { dot(a, b, packed, result, how, numerics, draw); }
+    void run(Draw draw) const { product(a, b, packed, result, how, numerics, draw); }
 };
-DotCall make_dot(const pybind11::array& a, int a_dtype, int a_vectors, const TileProgram* a_program,
-                 const pybind11::array& b, int b_dtype, int b_vectors, const TileProgram* b_program,
-                 int batch, pybind11::array output, int result_dtype, const std::string& accumulate,
-                 int accumulate_dtype, int64_t tile, const Numerics& numerics,
-                 const PackedColumns* packed, const TileProgram* epilogue,
-                 const std::vector<pybind11::array>& terms);
+ProductCall make_product(const pybind11::array& a, int a_dtype, int a_vectors, const Chain* a_program,
+                         const pybind11::array& b, int b_dtype, int b_vectors, const Chain* b_program,
+                         int batch, pybind11::array output, int result_dtype,
+                         const std::string& accumulate, int accumulate_dtype, int64_t tile,
+                         const Numerics& numerics, const PackedColumns* packed, const Chain* epilogue,
+                         const std::vector<pybind11::array>& terms);
 
 struct ConvolutionCall {
     Convolution shape;
-    DotCall operands;
+    ProductCall operands;
 
     void run(Draw draw) const {
         convolution(shape, operands.a, operands.b, operands.packed, operands.result, operands.how,
@@ -67,14 +67,13 @@ struct ConvolutionCall {
 // Arrays come with their axes in the order of Convolution; a row of the window is (size, stride,
 // padding below, base dilation, window dilation, reversal).
 using ConvolutionWindow = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>>;
-ConvolutionCall make_convolution(const pybind11::array& x, int x_dtype, const TileProgram* x_program,
-                                 const pybind11::array& w, int w_dtype, const TileProgram* w_program,
+ConvolutionCall make_convolution(const pybind11::array& x, int x_dtype, const Chain* x_program,
+                                 const pybind11::array& w, int w_dtype, const Chain* w_program,
                                  const ConvolutionWindow& window, int64_t feature_groups,
                                  int64_t batch_groups, pybind11::array output, int result_dtype,
                                  const std::string& accumulate, int accumulate_dtype, int64_t tile,
                                  const Numerics& numerics, const PackedColumns* packed,
-                                 const TileProgram* epilogue,
-                                 const std::vector<pybind11::array>& terms);
+                                 const Chain* epilogue, const std::vector<pybind11::array>& terms);
 
 struct ReduceCall {
     Reduction reduction;

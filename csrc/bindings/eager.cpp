@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bindings/memory.h"
-#include "elementwise/program.h"
+#include "elementwise/chain.h"
 #include "machine/fpenv.h"
 
 namespace py = pybind11;
@@ -21,13 +21,11 @@ using ArrayProxy = py::detail::PyArray_Proxy;
 int64_t item_size(PyObject* array) { return py::reinterpret_borrow<py::array>(array).itemsize(); }
 
 // The program in its Python object, or nullptr.
-const TileProgram* program_of(PyObject* object) {
+const Chain* program_of(PyObject* object) {
     static PyTypeObject* const type =
-        reinterpret_cast<PyTypeObject*>(py::type::of<TileProgram>().release().ptr());
+        reinterpret_cast<PyTypeObject*>(py::type::of<Chain>().release().ptr());
     if (Py_TYPE(object) != type) return nullptr;
-    return reinterpret_cast<py::detail::instance*>(object)
-        ->get_value_and_holder()
-        .value_ptr<TileProgram>();
+    return reinterpret_cast<py::detail::instance*>(object)->get_value_and_holder().value_ptr<Chain>();
 }
 
 // What `function` gives; its exceptions become Python's.
@@ -65,7 +63,7 @@ PyObject* reported(PyObject* found, PyObject* function, PyObject* const* args, P
 
 // A new array of a program's output, which `run(elements, data)` fills.
 template <class Run>
-PyObject* filled(const TileProgram& program, int rank, const Py_intptr_t* shape, const Run& run) {
+PyObject* filled(const Chain& program, int rank, const Py_intptr_t* shape, const Run& run) {
     constexpr int64_t few_elements = 1 << 14;  // which take less time than handing over the interpreter
     py::array result = empty_array(program.output_dtype(0), rank, shape);
     char* const output = static_cast<char*>(result.mutable_data());
@@ -80,13 +78,13 @@ PyObject* filled(const TileProgram& program, int rank, const Py_intptr_t* shape,
 }
 
 // The shortest way from Python: a program of one output on dense arrays of one shape. Gives None for
-// other arrays, which TileProgram.run takes. A plain C function, since small arrays feel the binding.
+// other arrays, which Chain.run takes. A plain C function, since small arrays feel the binding.
 PyObject* run_dense(PyObject*, PyObject* const* args, Py_ssize_t count) {
     constexpr Py_ssize_t most = 4;
     auto& api = py::detail::npy_api::get();
-    const TileProgram* const found = count < 2 || count > most ? nullptr : program_of(args[0]);
+    const Chain* const found = count < 2 || count > most ? nullptr : program_of(args[0]);
     if (found == nullptr) Py_RETURN_NONE;
-    const TileProgram& program = *found;
+    const Chain& program = *found;
     if (program.inputs().size() != static_cast<size_t>(count - 1) || program.output_count() != 1 ||
         program.draws())
         Py_RETURN_NONE;
@@ -227,10 +225,10 @@ struct Remembered {
     }
     PyTypeObject* array() const { return reinterpret_cast<PyTypeObject*>(item(0)); }
     PyObject* result() const { return item(1); }
-    const TileProgram* program() const { return program_of(item(2)); }
+    const Chain* program() const { return program_of(item(2)); }
     PyObject* types() const { return item(3); }
-    const TileProgram* of_float() const { return program_of(item(4)); }
-    const TileProgram* of_integer() const { return program_of(item(5)); }
+    const Chain* of_float() const { return program_of(item(4)); }
+    const Chain* of_integer() const { return program_of(item(5)); }
 };
 
 py::object owned_item(PyObject* dict, PyObject* key) {
@@ -256,7 +254,7 @@ Remembered recall(const ElementwiseObject& self, PyObject* dtype) {
 // A Python number as an element of the program's type, rounded once (C1, C8); false where the ordinary
 // way must see it.
 bool read_number(PyObject* x, const Remembered& known, DType type, uint64_t* element) {
-    const auto convert = [&](const TileProgram* program, const void* number) {
+    const auto convert = [&](const Chain* program, const void* number) {
         if (program == nullptr) return false;
         const auto* const input = static_cast<const char*>(number);
         auto* const output = reinterpret_cast<char*>(element);
@@ -323,7 +321,7 @@ bool broadcast_shape(const Operands& operands, std::vector<int64_t>& shape) {
     return true;
 }
 
-std::vector<View> broadcast_views(const TileProgram& program, const Operands& operands,
+std::vector<View> broadcast_views(const Chain& program, const Operands& operands,
                                   const std::vector<int64_t>& shape) {
     std::vector<View> views;
     for (Py_ssize_t i = 0; i < operands.count; ++i) {
@@ -339,7 +337,7 @@ std::vector<View> broadcast_views(const TileProgram& program, const Operands& op
 }
 
 // The output of a program, or nullptr where the operands do not broadcast.
-PyObject* run_broadcast(const TileProgram& program, const Operands& operands) {
+PyObject* run_broadcast(const Chain& program, const Operands& operands) {
     std::vector<int64_t> shape;
     if (!broadcast_shape(operands, shape)) return nullptr;
     const std::vector<View> views = broadcast_views(program, operands, shape);
@@ -348,7 +346,7 @@ PyObject* run_broadcast(const TileProgram& program, const Operands& operands) {
                   [&](int64_t, char* output) { program.run(shape, views, {output}, 0, {}); });
 }
 
-PyObject* run_operands(const TileProgram& program, const Operands& operands) {
+PyObject* run_operands(const Chain& program, const Operands& operands) {
     const auto* first = operands.first;
     int64_t n = 1;
     for (int d = 0; d < first->nd; ++d) n *= first->dimensions[d];
@@ -381,7 +379,7 @@ PyObject* run_remembered(const ElementwiseObject& self, PyObject* const* args, P
     if (like == nullptr || like->dtype == nullptr) return nullptr;
     const Remembered known = recall(self, like->dtype);
     if (!known.is_valid(count)) return nullptr;
-    const TileProgram& program = *known.program();
+    const Chain& program = *known.program();
     auto& api = py::detail::npy_api::get();
     Operands operands;
     for (Py_ssize_t i = 0; i < count; ++i) {

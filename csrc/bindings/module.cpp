@@ -27,7 +27,7 @@ using namespace neuronsim;
 
 namespace {
 
-void run_program(const TileProgram& program, const std::vector<py::array>& inputs,
+void run_program(const Chain& program, const std::vector<py::array>& inputs,
                  std::vector<py::array> outputs, uint64_t seed, const std::vector<uint64_t>& ids,
                  const py::object& records) {
     if (inputs.size() != program.inputs().size() || outputs.size() != program.output_count() ||
@@ -40,7 +40,7 @@ void run_program(const TileProgram& program, const std::vector<py::array>& input
         if (shape_of(outputs[i]) != shape) throw std::invalid_argument("the shapes differ");
         targets.push_back(output_data(outputs[i], program.output_dtype(i)));
     }
-    Observed* const observed = records_in(records, program.step_count());
+    Observed* const observed = records_in(records, program.link_count());
     const py::gil_scoped_release released;
     program.run(shape, views, targets, seed, ids, observed);
 }
@@ -87,7 +87,7 @@ void run_compose(const std::string& name, int dtype, int64_t tile, const py::arr
     compose(function, shape, kept, view, target);
 }
 
-void run_fold_windows(const TileProgram& computation, const WindowRows& rows,
+void run_fold_windows(const Chain& computation, const WindowRows& rows,
                       const std::vector<py::array>& inputs, const std::vector<py::array>& initial,
                       std::vector<py::array> outputs) {
     const size_t count = outputs.size();
@@ -113,7 +113,7 @@ void run_fold_windows(const TileProgram& computation, const WindowRows& rows,
     fold_windows(windows, computation, views, starts, targets);
 }
 
-void run_select_windows(const TileProgram& select, const WindowRows& rows, const py::array& input,
+void run_select_windows(const Chain& select, const WindowRows& rows, const py::array& input,
                         py::array places) {
     const Windows windows = make_windows(input, places, rows);
     if (select.inputs().empty()) throw std::invalid_argument("a selection takes two elements");
@@ -123,7 +123,7 @@ void run_select_windows(const TileProgram& select, const WindowRows& rows, const
     select_windows(windows, select, view, target);
 }
 
-void run_scatter(const TileProgram& computation, const py::array& places,
+void run_scatter(const Chain& computation, const py::array& places,
                  const std::vector<py::array>& updates, std::vector<py::array> targets) {
     const size_t n = targets.size();
     if (n == 0 || updates.size() != n || computation.inputs().size() != 2 * n ||
@@ -171,7 +171,7 @@ py::array keys_in_order(const py::array& array, int code) {
     return keys;
 }
 
-py::array run_sort(const TileProgram& comparator, const std::vector<py::array>& operands) {
+py::array run_sort(const Chain& comparator, const std::vector<py::array>& operands) {
     if (operands.empty()) throw std::invalid_argument("sort takes at least one operand");
     const std::vector<int64_t> shape = shape_of(operands[0]);
     std::vector<int> types;
@@ -236,26 +236,25 @@ PYBIND11_MODULE(_core, m) {
              }),
              py::arg("integers_via_float32"), py::arg("fp8_overflow"), py::arg("flush_subnormals"),
              py::arg("stochastic"));
-    py::class_<TileProgram>(m, "TileProgram")
+    py::class_<Chain>(m, "TileProgram")
         .def(py::init([](const std::vector<int>& inputs,
                          const std::vector<std::tuple<int, int, std::vector<int64_t>>>& steps,
                          std::vector<int> outputs, const Numerics& numerics) {
                  std::vector<DType> input_types;
                  for (const int code : inputs) input_types.push_back(dtype_code(code));
-                 std::vector<Step> list;
+                 std::vector<Link> list;
                  for (const auto& [op, result, operands] : steps) {
                      const bool is_constant = op == constant_op && operands.size() == 1;
-                     Step step{op, dtype_code(result), {}};
+                     Link step{op, dtype_code(result), {}};
                      if (is_constant) step.constant = static_cast<uint64_t>(operands[0]);
                      else step.operands.assign(operands.begin(), operands.end());
                      list.push_back(std::move(step));
                  }
-                 return TileProgram(std::move(input_types), std::move(list), std::move(outputs),
-                                    numerics);
+                 return Chain(std::move(input_types), std::move(list), std::move(outputs), numerics);
              }),
              py::arg("inputs"), py::arg("steps"), py::arg("outputs"), py::arg("numerics"))
-        .def("draws", &TileProgram::draws)
-        .def_property_readonly("step_count", &TileProgram::step_count)
+        .def("draws", &Chain::draws)
+        .def_property_readonly("step_count", &Chain::link_count)
         .def("run", &run_program, py::arg("inputs"), py::arg("outputs"), py::arg("seed") = 0,
              py::arg("ids") = std::vector<uint64_t>(), py::arg("records") = py::none());
     add_dlpack(m);
@@ -307,10 +306,10 @@ PYBIND11_MODULE(_core, m) {
     py::class_<PackedColumns>(m, "PackedColumns")
         .def_property_readonly("nbytes", &PackedColumns::bytes)
         .def(py::init([](int a_dtype, const py::array& b, int b_dtype, int b_vectors, int batch,
-                         const TileProgram* b_program, const std::string& accumulate,
-                         int accumulate_dtype, int64_t tile, const Numerics& numerics, int64_t rows) {
-                 const DotOperand operand =
-                     dot_operand(b, dtype_code(b_dtype), batch, b_vectors, b_program);
+                         const Chain* b_program, const std::string& accumulate, int accumulate_dtype,
+                         int64_t tile, const Numerics& numerics, int64_t rows) {
+                 const ProductOperand operand =
+                     product_operand(b, dtype_code(b_dtype), batch, b_vectors, b_program);
                  const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
                  const DType a = dtype_code(a_dtype);
                  const py::gil_scoped_release released;
@@ -321,15 +320,14 @@ PYBIND11_MODULE(_core, m) {
              py::arg("tile"), py::arg("numerics"), py::arg("rows"));
     m.def(
         "dot",
-        [](const py::array& a, int a_dtype, int a_vectors, const TileProgram* a_program,
-           const py::array& b, int b_dtype, int b_vectors, const TileProgram* b_program, int batch,
-           const py::array& output, int result_dtype, const std::string& accumulate,
-           int accumulate_dtype, int64_t tile, const Numerics& numerics, uint64_t seed, uint64_t id,
-           const PackedColumns* packed, const TileProgram* epilogue,
-           const std::vector<py::array>& terms) {
-            const DotCall call = make_dot(a, a_dtype, a_vectors, a_program, b, b_dtype, b_vectors,
-                                          b_program, batch, output, result_dtype, accumulate,
-                                          accumulate_dtype, tile, numerics, packed, epilogue, terms);
+        [](const py::array& a, int a_dtype, int a_vectors, const Chain* a_program, const py::array& b,
+           int b_dtype, int b_vectors, const Chain* b_program, int batch, const py::array& output,
+           int result_dtype, const std::string& accumulate, int accumulate_dtype, int64_t tile,
+           const Numerics& numerics, uint64_t seed, uint64_t id, const PackedColumns* packed,
+           const Chain* epilogue, const std::vector<py::array>& terms) {
+            const ProductCall call = make_product(
+                a, a_dtype, a_vectors, a_program, b, b_dtype, b_vectors, b_program, batch, output,
+                result_dtype, accumulate, accumulate_dtype, tile, numerics, packed, epilogue, terms);
             const py::gil_scoped_release released;
             call.run({seed, id});
         },
@@ -341,11 +339,11 @@ PYBIND11_MODULE(_core, m) {
         py::arg("terms") = std::vector<py::array>());
     m.def(
         "convolution",
-        [](const py::array& x, int x_dtype, const TileProgram* x_program, const py::array& w,
-           int w_dtype, const TileProgram* w_program, const ConvolutionWindow& window,
-           int64_t feature_groups, int64_t batch_groups, const py::array& output, int result_dtype,
+        [](const py::array& x, int x_dtype, const Chain* x_program, const py::array& w, int w_dtype,
+           const Chain* w_program, const ConvolutionWindow& window, int64_t feature_groups,
+           int64_t batch_groups, const py::array& output, int result_dtype,
            const std::string& accumulate, int accumulate_dtype, int64_t tile, const Numerics& numerics,
-           uint64_t seed, uint64_t id, const PackedColumns* packed, const TileProgram* epilogue,
+           uint64_t seed, uint64_t id, const PackedColumns* packed, const Chain* epilogue,
            const std::vector<py::array>& terms) {
             const ConvolutionCall call =
                 make_convolution(x, x_dtype, x_program, w, w_dtype, w_program, window, feature_groups,
@@ -399,8 +397,8 @@ PYBIND11_MODULE(_core, m) {
         "multiplies_pairs",
         [](int64_t rows) {
             const Accumulation how{Accumulate::fma, DType::float32, 2};
-            return dot_form(kernels(), DType::bfloat16, DType::bfloat16, how, {}, rows) ==
-                   DotForm::pairs;
+            return product_form(kernels(), DType::bfloat16, DType::bfloat16, how, {}, rows) ==
+                   ProductForm::pairs;
         },
         py::arg("rows"));
     m.def(

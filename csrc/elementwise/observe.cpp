@@ -3,7 +3,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "elementwise/program.h"
+#include "elementwise/chain.h"
 
 namespace neuronsim {
 namespace {
@@ -149,8 +149,6 @@ int64_t count_saturated(DType type, bool nearest, const T* x, int n) {
     }
     return found;
 }
-
-constexpr bool is_conversion(int op) { return op == convert_op || op == convert_nearest_op; }
 
 void observe_conversion(const Kernels& k, int op, DType source, DType result, bool flushes,
                         const void* out, const void* in, int n, Observed& seen) {

@@ -1,4 +1,4 @@
-// What the steps of a tile program meet: IEEE 754's exceptions, and conversions that saturate.
+// What the links of a chain meet: IEEE 754's exceptions, and conversions that saturate.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace neuronsim {
 
-// Elements of one step's results, by what happened to them.
+// Elements of one link's results, by what happened to them.
 struct Observed {
     int64_t overflow;          // Inf from finite operands
     int64_t underflow;         // zero where the exact value is not
@@ -20,7 +20,7 @@ inline constexpr const char* observed_names[observed_count] = {
     "overflow", "underflow", "division_by_zero", "nan_origin", "saturated",
 };
 
-// Adds what n elements of an operation's rounded results met. `op` is a step's (program.h), `source`
+// Adds what n elements of an operation's rounded results met. `op` is a link's (chain.h), `source`
 // the type of its last operand, `flushes` Numerics::flush_subnormals; operands and results are in the
 // form of their domains.
 void observe(const Kernels& k, int op, DType source, DType result, bool flushes, const void* out,

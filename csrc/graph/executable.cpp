@@ -92,7 +92,7 @@ void run_all(const Steps& steps, const Run& run) {
 
 class Elementwise : public GraphStep {
 public:
-    Elementwise(py::object kept, const TileProgram& program, const std::vector<py::array>& inputs,
+    Elementwise(py::object kept, const Chain& program, const std::vector<py::array>& inputs,
                 std::vector<py::array> outputs)
         : GraphStep(std::move(kept)), program_(program) {
         if (outputs.empty() || program.draws() || inputs.size() != program.inputs().size() ||
@@ -119,10 +119,10 @@ public:
         for (const Address& a : outputs_) outputs.push_back(a.in(run.memories));
         program_.run_collapsed(count_, shape_, views, outputs, 0, {}, records(run));
     }
-    size_t record_count() const override { return program_.step_count(); }
+    size_t record_count() const override { return program_.link_count(); }
 
 private:
-    const TileProgram& program_;
+    const Chain& program_;
     std::vector<int64_t> shape_;
     int64_t count_;
     std::vector<View> views_;
@@ -132,7 +132,7 @@ private:
 // Observes a program that a product runs on an operand while it is packed, however often.
 class Prologue : public GraphStep {
 public:
-    Prologue(py::object kept, const TileProgram& program, const py::array& input)
+    Prologue(py::object kept, const Chain& program, const py::array& input)
         : GraphStep(std::move(kept)), program_(program), shape_(shape_of(input)), at_(input.data()) {
         views_ = views_of({input}, codes_of(program.inputs()), shape_);
         count_ = element_count(shape_);
@@ -145,23 +145,23 @@ public:
         view.data = at_.in(run.memories);
         program_.observe_collapsed(count_, shape_, view, records(run));
     }
-    size_t record_count() const override { return program_.step_count(); }
+    size_t record_count() const override { return program_.link_count(); }
 
 private:
-    const TileProgram& program_;
+    const Chain& program_;
     std::vector<int64_t> shape_;
     int64_t count_;
     std::vector<View> views_;
     Address at_;
 };
 
-struct DotAddresses {
+struct ProductAddresses {
     Address a, b, result;
     std::vector<Address> terms;
 
-    explicit DotAddresses(const DotCall& call)
+    explicit ProductAddresses(const ProductCall& call)
         : a(call.a.data), b(call.b.data), result(call.result.data) {
-        for (const DotTerm& t : call.result.terms) terms.emplace_back(t.data);
+        for (const ProductTerm& t : call.result.terms) terms.emplace_back(t.data);
     }
     void place(const std::vector<Standin>& standins) {
         a.place(standins);
@@ -169,7 +169,7 @@ struct DotAddresses {
         result.place(standins);
         for (Address& t : terms) t.place(standins);
     }
-    void set(DotCall& call, char* const* memories) const {
+    void set(ProductCall& call, char* const* memories) const {
         call.a.data = a.in(memories);
         call.b.data = b.in(memories);
         call.result.data = result.in(memories);
@@ -179,23 +179,24 @@ struct DotAddresses {
 
 class Dot : public GraphStep {
 public:
-    Dot(py::object kept, const DotCall& call) : GraphStep(std::move(kept)), call_(call), at_(call) {}
+    Dot(py::object kept, const ProductCall& call)
+        : GraphStep(std::move(kept)), call_(call), at_(call) {}
     void place(const std::vector<Standin>& standins) override { at_.place(standins); }
     void run(const Run& run) const override {
-        DotCall call = call_;
+        ProductCall call = call_;
         at_.set(call, run.memories);
         call.result.observed = records(run);
         call.run({});
     }
     size_t record_count() const override { return records_of(call_.result); }
 
-    static size_t records_of(const DotResult& result) {
-        return result.epilogue == nullptr ? 0 : 1 + result.epilogue->step_count();
+    static size_t records_of(const ProductResult& result) {
+        return result.epilogue == nullptr ? 0 : 1 + result.epilogue->link_count();
     }
 
 private:
-    const DotCall call_;
-    DotAddresses at_;
+    const ProductCall call_;
+    ProductAddresses at_;
 };
 
 class ConvolutionStep : public GraphStep {
@@ -213,7 +214,7 @@ public:
 
 private:
     const ConvolutionCall call_;
-    DotAddresses at_;
+    ProductAddresses at_;
 };
 
 // A reduction, of the whole axes or of windows.
@@ -628,7 +629,7 @@ void add_executable(py::module_& m) {
         "record_elementwise",
         [](const py::object& program, const std::vector<py::array>& inputs,
            const std::vector<py::array>& outputs) -> Made {
-            return std::make_shared<Elementwise>(program, program.cast<const TileProgram&>(), inputs,
+            return std::make_shared<Elementwise>(program, program.cast<const Chain&>(), inputs,
                                                  outputs);
         },
         py::arg("program"), py::arg("inputs"), py::arg("outputs"));
@@ -640,11 +641,11 @@ void add_executable(py::module_& m) {
              const py::object& epilogue, const std::vector<py::array>& terms) -> Made {
               return std::make_shared<Dot>(
                   py::make_tuple(a_program, b_program, packed, epilogue),
-                  make_dot(a, a_dtype, a_vectors, a_program.cast<const TileProgram*>(), b, b_dtype,
-                           b_vectors, b_program.cast<const TileProgram*>(), batch, output, result_dtype,
-                           accumulate, accumulate_dtype, tile, numerics,
-                           packed.cast<const PackedColumns*>(), epilogue.cast<const TileProgram*>(),
-                           terms));
+                  make_product(a, a_dtype, a_vectors, a_program.cast<const Chain*>(), b, b_dtype,
+                               b_vectors, b_program.cast<const Chain*>(), batch, output, result_dtype,
+                               accumulate, accumulate_dtype, tile, numerics,
+                               packed.cast<const PackedColumns*>(), epilogue.cast<const Chain*>(),
+                               terms));
           });
     m.def("record_convolution",
           [](const py::array& x, int x_dtype, const py::object& x_program, const py::array& w,
@@ -655,11 +656,11 @@ void add_executable(py::module_& m) {
              const std::vector<py::array>& terms) -> Made {
               return std::make_shared<ConvolutionStep>(
                   py::make_tuple(x_program, w_program, packed, epilogue),
-                  make_convolution(x, x_dtype, x_program.cast<const TileProgram*>(), w, w_dtype,
-                                   w_program.cast<const TileProgram*>(), window, feature_groups,
-                                   batch_groups, output, result_dtype, accumulate, accumulate_dtype,
-                                   tile, numerics, packed.cast<const PackedColumns*>(),
-                                   epilogue.cast<const TileProgram*>(), terms));
+                  make_convolution(x, x_dtype, x_program.cast<const Chain*>(), w, w_dtype,
+                                   w_program.cast<const Chain*>(), window, feature_groups, batch_groups,
+                                   output, result_dtype, accumulate, accumulate_dtype, tile, numerics,
+                                   packed.cast<const PackedColumns*>(), epilogue.cast<const Chain*>(),
+                                   terms));
           });
     m.def("record_reduce",
           [](const Reduction& reduction, const py::array& input, int kept, const py::array& initial,
@@ -688,7 +689,7 @@ void add_executable(py::module_& m) {
               return std::make_shared<PythonStep>(function, inputs, outputs);
           });
     m.def("record_prologue", [](const py::object& program, const py::array& input) -> Made {
-        return std::make_shared<Prologue>(program, program.cast<const TileProgram&>(), input);
+        return std::make_shared<Prologue>(program, program.cast<const Chain&>(), input);
     });
     m.def("record_inspection",
           [](const py::object& function, const std::vector<py::array>& inputs, int dtype,

@@ -86,13 +86,13 @@ bool prove_pairs() {
         uint32_t a[steps], b[steps * max_lanes];
         for (uint32_t& x : a) x = element(round) << 16 | element(round);
         for (uint32_t& x : b) x = element(round) << 16 | element(round);
-        const DotRun run{0, steps, true};
+        const BlockRun run{0, steps, true};
         float found[2][max_lanes];
-        for (const DotForm form : {DotForm::pairs, DotForm::pairs_by_fma}) {
-            float* const sums = found[form == DotForm::pairs ? 0 : 1];
-            k.dot[static_cast<int>(form)][0][0]({reinterpret_cast<const char*>(a), 0, 4, &run, &run + 1,
-                                                 reinterpret_cast<const float*>(b), sums, lanes, true,
-                                                 false});
+        for (const ProductForm form : {ProductForm::pairs, ProductForm::pairs_by_fma}) {
+            float* const sums = found[form == ProductForm::pairs ? 0 : 1];
+            k.product[static_cast<int>(form)][0][0]({reinterpret_cast<const char*>(a), 0, 4, &run,
+                                                     &run + 1, reinterpret_cast<const float*>(b), sums,
+                                                     lanes, true, false});
         }
         if (__builtin_memcmp(found[0], found[1], static_cast<size_t>(lanes) * sizeof(float)) != 0)
             return false;

@@ -1,7 +1,9 @@
 // The table of kernels that each instruction set provides; dispatch.cpp picks one at import.
 #pragma once
 
-#include "formats/formats.h"
+#include <cstddef>
+
+#include "formats/domain.h"
 #include "formats/numerics.h"
 #include "machine/tile.h"
 
@@ -57,22 +59,6 @@ struct OpRow {
     Kind kind;
 };
 
-constexpr Domain domain_of(DType t) {
-    if (is_device_float(t)) return Domain::float32;
-    if (t == DType::float64) return Domain::float64;
-    return is_signed_integer(t) ? Domain::signed_integer : Domain::unsigned_integer;
-}
-
-// How a 64-bit source reaches float32 (C1): the value wanted, or the round-to-odd stepping stone
-// from which a second rounding to a narrower format is still the rounding of the exact value.
-enum class Narrowing : uint8_t { nearest, odd };
-
-// Whether an element's storage is its domain's form, so that kernels can work in memory.
-constexpr bool is_stored_as_computed(DType t) {
-    return is_device_float(t) ? storage_bytes(t) == 4 : storage_bytes(t) == 8;
-}
-constexpr int computed_bytes(DType t) { return domain_of(t) == Domain::float32 ? 4 : 8; }
-
 inline constexpr int max_arity = 3;
 // Elements in the form of a domain lie in a tile, or in memory where the storage has that form.
 using LoadKernel = void (*)(const char* source, ptrdiff_t stride, int n, void* target);
@@ -92,12 +78,12 @@ using FoldKernel = void (*)(void* acc, const void* in, int n);
 // out[0] = in[0], out[i] = op(out[i - 1], in[i])
 using ScanKernel = MapKernel;
 
-// The folds of `chains` chains of elements in memory: fold.h says how they lie.
-using ChainsKernel = void (*)(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int64_t count,
-                              int chains, float* acc);
+// The folds of some sequences of elements in memory: fold.h says how they lie.
+using SequencesKernel = void (*)(const char* data, ptrdiff_t sequence_stride, ptrdiff_t stride,
+                                 int64_t count, int sequences, float* acc);
 
 // How the matrix product accumulates: what a step of the contraction does (M2, M6).
-enum class DotForm : uint8_t {
+enum class ProductForm : uint8_t {
     fma,
     pairs,         // two bfloat16 a step, by VDPBF16PS
     pairs_by_fma,  // the same where that instruction's zeros for subnormals would show
@@ -112,27 +98,27 @@ enum class DotForm : uint8_t {
     odd_even_flushed,
     count
 };
-inline constexpr int dot_form_count = static_cast<int>(DotForm::count);
-inline constexpr int max_dot_rows = 14, max_dot_vectors = 4;
+inline constexpr int product_form_count = static_cast<int>(ProductForm::count);
+inline constexpr int max_block_rows = 14, max_block_vectors = 4;
 
 // Steps of the contraction whose elements of a lie a constant distance apart.
-struct DotRun {
+struct BlockRun {
     ptrdiff_t a;  // from the row's beginning, in bytes
     int64_t steps;
     bool ends_tile;
 };
 // One register block's work. Distances of a are in bytes; b is a panel.
-struct DotBlock {
+struct RegisterBlock {
     const char* a;
     ptrdiff_t a_row, a_step;
-    const DotRun *runs, *runs_end;
+    const BlockRun *runs, *runs_end;
     const float* b;
     float* psum;
     ptrdiff_t psum_stride;
     bool fresh;      // PSUM is +0, whatever its place holds
     bool continues;  // and the first tile began in an earlier block: its sums are in PSUM's place
 };
-using DotKernel = void (*)(const DotBlock& block);
+using BlockKernel = void (*)(const RegisterBlock& block);
 // Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.
 using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, int count, int n,
                               float* acc);
@@ -174,7 +160,7 @@ struct RowKernels {
 
 struct Kernels {
     const char* isa;
-    int dot_vectors;  // of columns, in the register block of `dot`
+    int product_vectors;  // of columns, in the register block of `product`
     int lanes;
     LoadKernel load[dtype_count];
     StoreKernel store[dtype_count];        // of values of the type: their bits move (E6)
@@ -192,16 +178,17 @@ struct Kernels {
     OpKernel op[op_count][domain_count];
     FoldKernel fold[op_count][domain_count];
     ScanKernel scan[op_count][domain_count];
-    ChainsKernel fold_chains[op_count][format_count];  // of float types, where the op is a reducer
+    SequencesKernel fold_sequences[op_count]
+                                  [format_count];  // of float types, where the op is a reducer
     NarrowKernel to_float32[domain_count];
     MapKernel to_float64[domain_count];
     IntegerKernel to_integer[domain_count][dtype_count];  // saturates (C6); integers wrap
     MapKernel to_bool[domain_count];
     // By form, vectors - 1 and rows - 1; null where the instruction set has no such block.
-    DotKernel dot[dot_form_count][max_dot_vectors][max_dot_rows];
-    StreamKernel dot_stream[format_count];  // by the type of b
-    ChannelsKernel dot_channels;
-    PlaneKernel dot_plane;
+    BlockKernel product[product_form_count][max_block_vectors][max_block_rows];
+    StreamKernel product_stream[format_count];  // by the type of b
+    ChannelsKernel product_channels;
+    PlaneKernel product_plane;
     // `across`: the vectors lie side by side, `along`: the elements of each do.
     PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along;
     PackInterleavedKernel pack_interleaved;

@@ -13,7 +13,7 @@ struct Vec {
 };
 inline Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
-inline constexpr int dot_block_rows = 14, dot_block_vectors = 2;
+inline constexpr int block_rows = 14, block_vectors = 2;
 
 #elif defined(__AVX2__) && defined(__FMA__)
 
@@ -27,7 +27,7 @@ struct Vec {
 };
 inline Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
-inline constexpr int dot_block_rows = 6, dot_block_vectors = 2;
+inline constexpr int block_rows = 6, block_vectors = 2;
 
 #elif defined(__SSE2__)
 
@@ -68,7 +68,7 @@ inline Vec fma(Vec a, Vec b, Vec c) {
                    _mm_cvtps_pd(_mm_movehl_ps(c.v, c.v)));
     return {_mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high))};
 }
-inline constexpr int dot_block_rows = 4, dot_block_vectors = 1;
+inline constexpr int block_rows = 4, block_vectors = 1;
 
 #else  // aarch64 and others whose compiler turns the builtin into one instruction
 
@@ -90,7 +90,7 @@ inline Vec fma(Vec a, Vec b, Vec c) {
     for (int i = 0; i < Vec::lanes; ++i) c.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
     return c;
 }
-inline constexpr int dot_block_rows = 6, dot_block_vectors = 4;
+inline constexpr int block_rows = 6, block_vectors = 4;
 
 #endif
 
@@ -118,97 +118,4 @@ inline Vec fma_pairs(Vec a, Vec b, Vec acc) {
 #else
 inline constexpr bool has_pairs = false;
 inline Vec fma_pairs(Vec, Vec, Vec acc) { return acc; }
-#endif
-
-// Of the first elements: whether one is Inf or NaN, or zero if Zeros; and how many they are.
-#if defined(__AVX512DQ__)
-template <bool Zeros>
-bool find_special(const uint32_t* x, int n, int& done) {
-    constexpr int nan_or_inf = 0x01 | 0x80 | 0x08 | 0x10, zero = 0x02 | 0x04;
-    __mmask16 found = 0;
-    for (done = 0; done + 16 <= n; done += 16)
-        found |=
-            _mm512_fpclass_ps_mask(_mm512_loadu_ps(x + done), Zeros ? nan_or_inf | zero : nan_or_inf);
-    return found != 0;
-}
-#else
-template <bool Zeros>
-bool find_special(const uint32_t*, int, int& done) {
-    done = 0;
-    return false;
-}
-#endif
-
-// Rounding with the processor's own conversions: each function converts blocks and returns how many
-// elements it did. It stops at a block where the instruction's rule is not ours: all change NaN
-// otherwise than C5 or E6 say, AVX512-BF16's takes subnormals as zero (C4).
-inline constexpr int native_block = 32;
-#if defined(__AVX512BF16__)
-inline constexpr bool has_bfloat16_conversion = true;
-inline int encode_bfloat16(const uint32_t* in, int n, char* out) {
-    constexpr int nan_or_subnormal = 0x01 | 0x20 | 0x80;
-    int i = 0;
-    for (; i + native_block <= n; i += native_block) {
-        const __m512 low = _mm512_loadu_ps(in + i), high = _mm512_loadu_ps(in + i + 16);
-        if (_mm512_fpclass_ps_mask(low, nan_or_subnormal) |
-            _mm512_fpclass_ps_mask(high, nan_or_subnormal))
-            break;
-        _mm512_storeu_si512(out + 2 * i, (__m512i)_mm512_cvtne2ps_pbh(high, low));
-    }
-    return i;
-}
-#else
-inline constexpr bool has_bfloat16_conversion = false;
-inline int encode_bfloat16(const uint32_t*, int, char*) { return 0; }
-#endif
-
-#if defined(__F16C__)
-inline constexpr bool has_float16_conversion = true;
-inline int encode_float16(const uint32_t* in, int n, char* out) {
-    constexpr int nearest_even = 0;
-    int i = 0;
-    for (; i + native_block <= n; i += native_block) {
-        bool any_nan = false;
-#if defined(__AVX512F__)
-        for (int j = 0; j < native_block; j += 16) {
-            const __m512 x = _mm512_loadu_ps(in + i + j);
-            any_nan |= _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0;
-            _mm256_storeu_si256((__m256i*)(out + 2 * (i + j)), _mm512_cvtps_ph(x, nearest_even));
-        }
-#else
-        for (int j = 0; j < native_block; j += 8) {
-            const __m256 x = _mm256_loadu_ps((const float*)(in + i + j));
-            any_nan |= _mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0;
-            _mm_storeu_si128((__m128i*)(out + 2 * (i + j)), _mm256_cvtps_ph(x, nearest_even));
-        }
-#endif
-        if (any_nan) break;
-    }
-    return i;
-}
-inline int decode_float16(const char* in, int n, uint32_t* out) {
-    int i = 0;
-    for (; i + native_block <= n; i += native_block) {
-        bool any_nan = false;
-#if defined(__AVX512F__)
-        for (int j = 0; j < native_block; j += 16) {
-            const __m512 x = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)(in + 2 * (i + j))));
-            any_nan |= _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0;
-            _mm512_storeu_ps(out + i + j, x);
-        }
-#else
-        for (int j = 0; j < native_block; j += 8) {
-            const __m256 x = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(in + 2 * (i + j))));
-            any_nan |= _mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0;
-            _mm256_storeu_ps((float*)(out + i + j), x);
-        }
-#endif
-        if (any_nan) break;
-    }
-    return i;
-}
-#else
-inline constexpr bool has_float16_conversion = false;
-inline int encode_float16(const uint32_t*, int, char*) { return 0; }
-inline int decode_float16(const char*, int, uint32_t*) { return 0; }
 #endif

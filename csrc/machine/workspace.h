@@ -5,11 +5,18 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <initializer_list>
 #include <new>
 
-#include "movement/view.h"
-
 namespace neuronsim {
+
+// The product of sizes to allocate; throws std::bad_alloc where it does not fit in 63 bits.
+inline size_t checked_product(std::initializer_list<int64_t> factors) {
+    int64_t n = 1;
+    for (const int64_t f : factors)
+        if (__builtin_mul_overflow(n, f, &n)) throw std::bad_alloc();
+    return static_cast<size_t>(n);
+}
 
 // Memory of one thread that is kept from product to product, since fresh memory is slow.
 class Workspace {

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
-#include <new>
 #include <vector>
 
 #include "formats/formats.h"
@@ -24,14 +22,6 @@ inline int64_t element_count(const std::vector<int64_t>& shape) {
 }
 
 inline int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
-// The product of sizes to allocate; throws std::bad_alloc where it does not fit in 63 bits.
-inline size_t checked_product(std::initializer_list<int64_t> factors) {
-    int64_t n = 1;
-    for (const int64_t f : factors)
-        if (__builtin_mul_overflow(n, f, &n)) throw std::bad_alloc();
-    return static_cast<size_t>(n);
-}
 
 // Merges neighbouring dimensions that every view walks as one, and drops those of length 1.
 void collapse(std::vector<int64_t>& shape, std::vector<View>& views);

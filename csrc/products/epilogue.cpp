@@ -5,7 +5,7 @@
 
 namespace neuronsim {
 
-Epilogue::Epilogue(const Kernels& k, const DotResult& out, const Numerics& numerics, Draw draw,
+Epilogue::Epilogue(const Kernels& k, const ProductResult& out, const Numerics& numerics, Draw draw,
                    int64_t pitch)
     : k_(k),
       out_(out),
@@ -30,7 +30,7 @@ void Epilogue::prefetch(int64_t batch, int64_t first, int64_t count, int64_t col
             for (int64_t at = 0; at < columns * size; at += line) line_of(row + at);
     };
     fetch(out_, storage_bytes(out_.stored()), [](const char* p) { __builtin_prefetch(p, 1); });
-    for (const DotTerm& t : out_.terms)  // into the second cache: the first one is the product's
+    for (const ProductTerm& t : out_.terms)  // into the second cache: the first one is the product's
         fetch(t, storage_bytes(t.dtype), [](const char* p) { __builtin_prefetch(p, 0, 2); });
 }
 
@@ -45,10 +45,10 @@ void Epilogue::finish(float* sums, int64_t batch, int64_t first, int64_t count, 
                        out_.rows.back().size > 1;
     for (int64_t j = 0, n = 0; j < columns; j += n) {
         n = run_length(out_.columns, column + j, columns - j);
-        for (const DotTerm& t : out_.terms) n = run_length(t.columns, column + j, n);
+        for (const ProductTerm& t : out_.terms) n = run_length(t.columns, column + j, n);
         for (int64_t i = 0, m = 0; i < count; i += m) {
             m = run_length(out_.rows, first + i, count - i);
-            for (const DotTerm& t : out_.terms) m = run_length(t.rows, first + i, m);
+            for (const ProductTerm& t : out_.terms) m = run_length(t.rows, first + i, m);
             places.clear();
             const auto place = [&](auto& array) {
                 const int64_t at = axes_offset(array.batch, batch) +
@@ -59,7 +59,7 @@ void Epilogue::finish(float* sums, int64_t batch, int64_t first, int64_t count, 
                     {const_cast<char*>(array.data) + at, turns ? next : row, turns ? row : next});
             };
             place(out_);
-            for (const DotTerm& t : out_.terms) place(t);
+            for (const ProductTerm& t : out_.terms) place(t);
             float* block = sums + i * pitch_ + j;
             if (!turns) {
                 finish_block(block, pitch_, m, n, places);
@@ -98,7 +98,7 @@ void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t co
 void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bool begins,
                            const Places& places) const {
     note_work(int64_t{rows} * columns *
-              (2 + (out_.epilogue == nullptr ? 0 : static_cast<int64_t>(out_.epilogue->step_count()))));
+              (2 + (out_.epilogue == nullptr ? 0 : static_cast<int64_t>(out_.epilogue->link_count()))));
     auto& tiles = per_thread<std::vector<Tile>>([] {});
     auto& inputs = per_thread<std::vector<const void*>>([] {});
     if (tiles.size() < places.size()) tiles.resize(places.size());
@@ -111,7 +111,7 @@ void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bo
             out_.epilogue->run_tile(k_, inputs.data(), rows * columns, &result);
         } else {
             auto& seen = per_thread<std::vector<Observed>>([] {});
-            seen.assign(1 + out_.epilogue->step_count(), {});
+            seen.assign(1 + out_.epilogue->link_count(), {});
             observe_sums(sums, pitch, static_cast<const float*>(inputs[0]), rows, columns, seen[0]);
             out_.epilogue->run_tile(k_, inputs.data(), rows * columns, &result, seen.data() + 1);
             add_observed(seen.data(), static_cast<int64_t>(seen.size()), out_.observed);

@@ -1,30 +1,30 @@
-// The sums of a product on their way out: rounded once (M4), through a tile program, into storage.
+// The sums of a product on their way out: rounded once (M4), through a chain, into storage.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "elementwise/program.h"
+#include "elementwise/chain.h"
 #include "elementwise/rounding.h"
 #include "movement/axes.h"
 
 namespace neuronsim {
 
 // An array that an epilogue reads beside the product, over the product's own axes.
-struct DotTerm {
+struct ProductTerm {
     const char* data;
     DType dtype;
     Axes batch, rows, columns;
 };
 
 // The product's place: dense storage, its axes in any order.
-struct DotResult {
+struct ProductResult {
     char* data;
     DType dtype;  // to which the sums are rounded (M4)
     Axes batch, rows, columns;
     // Takes the rounded sums and then the terms; what it gives is stored. May be null.
-    const TileProgram* epilogue = nullptr;
-    std::vector<DotTerm> terms{};
+    const Chain* epilogue = nullptr;
+    std::vector<ProductTerm> terms{};
     // Where the epilogue adds what it meets: a record for the sums, whose overflow counts those that
     // are Inf or NaN, whatever made them so, and one for each step of its program. May be null.
     Observed* observed = nullptr;
@@ -35,7 +35,7 @@ struct DotResult {
 class Epilogue {
 public:
     // `pitch` floats lie between the rows of sums.
-    Epilogue(const Kernels& k, const DotResult& out, const Numerics& numerics, Draw draw,
+    Epilogue(const Kernels& k, const ProductResult& out, const Numerics& numerics, Draw draw,
              int64_t pitch);
 
     // Asks for the lines that finish will read and write, while there is other work.
@@ -67,7 +67,7 @@ private:
     void store(const void* values, int rows, int columns, const Place& result) const;
 
     const Kernels& k_;
-    const DotResult& out_;
+    const ProductResult& out_;
     const Numerics& numerics_;
     const Draw draw_;
     const int64_t pitch_;

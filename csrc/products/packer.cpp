@@ -7,11 +7,12 @@
 
 namespace neuronsim {
 
-Packer::Packer(const Kernels& k, const DotOperand& operand, DotForm form, const Numerics& numerics)
+Packer::Packer(const Kernels& k, const ProductOperand& operand, ProductForm form,
+               const Numerics& numerics)
     : k_(k),
       x_(operand),
       form_(form),
-      steps_(operand.program == nullptr ? 1 : 1 + static_cast<int64_t>(operand.program->step_count())),
+      steps_(operand.program == nullptr ? 1 : 1 + static_cast<int64_t>(operand.program->link_count())),
       flush_(numerics.flush_subnormals && formats[static_cast<int>(operand.type())].exponent_bits == 8),
       rounds_to_bfloat16_(operand.program != nullptr && numerics.plain() &&
                           operand.program->only_converts(DType::float32, DType::bfloat16)) {}
@@ -214,6 +215,15 @@ uint32_t Packer::rows(const char* data, int64_t first, int64_t n, int64_t at, in
                                                    static_cast<int>(pitch), out + i * pitch));
     }
     return least;
+}
+
+ProductOperand collapsed(const ProductOperand& x) {
+    ProductOperand y = x;
+    const int64_t size = storage_bytes(x.dtype);
+    y.batch = collapsed(x.batch, size);
+    y.vectors = collapsed(x.vectors, size);
+    y.depth = collapsed(x.depth, size);
+    return y;
 }
 
 }  // namespace neuronsim

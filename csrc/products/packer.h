@@ -3,20 +3,20 @@
 
 #include <cstdint>
 
-#include "elementwise/program.h"
-#include "machine/kernels.h"
+#include "elementwise/chain.h"
 #include "movement/axes.h"
+#include "products/form.h"
 
 namespace neuronsim {
 
 // One operand as vectors along the contraction, for each element of the batch: the rows of a, the
 // columns of b. Elements may lie anywhere and overlap.
-struct DotOperand {
+struct ProductOperand {
     const char* data;
     DType dtype;
     Axes batch, vectors, depth;
     // Takes each element while it is packed; one input, one output, no draws. May be null.
-    const TileProgram* program = nullptr;
+    const Chain* program = nullptr;
     // The elements are pairs of bfloat16 as the kernels take them, with their least magnitude (pack.h).
     bool holds_pairs = false;
     uint32_t least = 0xFFFF;
@@ -24,18 +24,13 @@ struct DotOperand {
     DType type() const { return program == nullptr ? dtype : program->output_dtype(0); }
 };
 
-inline bool is_pair_form(DotForm f) { return f == DotForm::pairs || f == DotForm::pairs_by_fma; }
-inline bool takes_two(DotForm f) {
-    return is_pair_form(f) || f == DotForm::odd_even || f == DotForm::odd_even_flushed;
-}
-// Words of a step of one vector.
-inline int step_words(DotForm f) { return takes_two(f) && !is_pair_form(f) ? 2 : 1; }
-inline int64_t steps_of(DotForm f, int64_t depth) { return takes_two(f) ? (depth + 1) / 2 : depth; }
+// The same with axes that are walked as one.
+ProductOperand collapsed(const ProductOperand& x);
 
 // Packs parts of an operand in a form.
 class Packer {
 public:
-    Packer(const Kernels& k, const DotOperand& operand, DotForm form, const Numerics& numerics);
+    Packer(const Kernels& k, const ProductOperand& operand, ProductForm form, const Numerics& numerics);
 
     // Whether elements in memory are those that the kernels take.
     bool is_stored_as_packed() const;
@@ -67,8 +62,8 @@ private:
     bool lies_in_runs(int64_t first, int64_t n, int width) const;
 
     const Kernels& k_;
-    const DotOperand& x_;
-    const DotForm form_;
+    const ProductOperand& x_;
+    const ProductForm form_;
     const int64_t steps_;  // of work on an element that is staged
     const bool flush_;     // C4: operands with the exponents of float32 read as zero where subnormal
     const bool rounds_to_bfloat16_;  // by the program, and it does nothing else

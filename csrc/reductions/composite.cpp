@@ -12,7 +12,7 @@ namespace neuronsim {
 namespace {
 
 constexpr int most_rows = 32;            // at a time: two vectors of the widest instruction set
-constexpr int chains = 16;               // sums side by side, one vector of them
+constexpr int sequences = 16;            // sums side by side, one vector of them
 constexpr int64_t most_elements = 8192;  // of rows at a time, which stay in the first cache
 constexpr int64_t most_elements_across = 262144;  // in the second, where a line is of many rows
 constexpr int64_t cache_line = 64;
@@ -48,9 +48,9 @@ public:
         sums_ = std::max<int64_t>(tiles_, 1);
         collapse(shape_, views_);
         find_rows_in_memory();
-        // Where whole tiles follow each other each is a chain, else each row is one.
-        const bool tiles_follow = tiles_ > 0 && (n_ % f_.tile == 0 || tiles_ >= chains);
-        const int64_t fewest = tiles_follow ? blocks(chains, tiles_) : chains;
+        // Where whole tiles follow each other each is a sequence, else each row is one.
+        const bool tiles_follow = tiles_ > 0 && (n_ % f_.tile == 0 || tiles_ >= sequences);
+        const int64_t fewest = tiles_follow ? blocks(sequences, tiles_) : sequences;
         const int64_t elements = lies_across_ ? most_elements_across : most_elements;
         at_once_ = static_cast<int>(
             std::clamp<int64_t>(elements / std::max<int64_t>(n_, 1), fewest, most_rows));
@@ -137,9 +137,9 @@ private:
         int64_t outer = first / shape_[side];
         for (size_t d = side; d-- > 0; outer /= shape_[d])
             source += outer % shape_[d] * view.strides[d];
-        alignas(64) float across[chains][most_rows];
-        for (int64_t k = 0; k < n_; k += chains) {
-            const int some = static_cast<int>(std::min<int64_t>(chains, n_ - k));
+        alignas(64) float across[sequences][most_rows];
+        for (int64_t k = 0; k < n_; k += sequences) {
+            const int some = static_cast<int>(std::min<int64_t>(sequences, n_ - k));
             for (int i = 0; i < some; ++i)
                 k_.load[type_](source + (k + i) * view.strides[side + 1], size_, rows, across[i]);
             k_.turn(across[0], most_rows, some, rows, place.input + at * n_ + k, n_);

@@ -1,5 +1,5 @@
-// The inner loops of reductions: chains of elements folded left to right, many chains at a time (R2).
-// Included inside each instruction set's namespace.
+// The inner loops of reductions: sequences of elements folded left to right, many sequences at a time
+// (R2). Included inside each instruction set's namespace.
 
 // acc = op(acc, in): a reduction's step is the operation's own kernel, so the bodies cannot differ.
 template <OpKernel Kernel>
@@ -73,84 +73,96 @@ inline void load_vector(const char* data, FloatVector& v) {
     }
 }
 
-// A long chain looks for signals each time that so many of its elements, counted by k, are folded.
+// A long sequence looks for signals each time that so many of its elements, counted by k, are folded.
 inline constexpr int64_t folded_at_once = 1 << 16;
 template <int64_t Step>
-[[gnu::always_inline]] inline void note_folded(int64_t k, int64_t chains) {
+[[gnu::always_inline]] inline void note_folded(int64_t k, int64_t sequences) {
     constexpr int64_t last = folded_at_once - Step;
     if ((k & last) == last) [[unlikely]]
-        note_work(chains * folded_at_once);
+        note_work(sequences * folded_at_once);
 }
 
-// Chain i starts at data + i * chain_stride and has `count` elements `stride` bytes apart. Its fold is
-// acc[i]. NaN is made canonical by the caller, once, at the end (E6).
-template <int I, class Body>
-void fold_chains(const char* data, ptrdiff_t chain_stride, ptrdiff_t stride, int64_t count, int chains,
-                 float* acc) {
+// An element as float32.
+template <int I>
+inline float float_at(const char* p) {
     constexpr DType T = static_cast<DType>(I);
-    using S = typename Storage<storage_bytes(T)>::type;
-    constexpr ptrdiff_t size = sizeof(S);
-    const auto at = [](const char* p) { return bits_as<float>(widen<T>(read<S>(p))); };
-    int chain = 0;
-    if (chain_stride == size) {  // neighbouring chains lie side by side
-        for (int j = 0; j < chains; ++j) acc[j] = at(data + j * size);
-        int64_t k = 1;
-        for (; k + 4 <= count; k += 4) {
-            note_folded<4>(k, chains);
-            const char* p = data + k * stride;
-            for (int j = 0; j < chains; ++j) {
-                float a = Body::apply(acc[j], at(p + j * size));
-                a = Body::apply(a, at(p + stride + j * size));
-                a = Body::apply(a, at(p + 2 * stride + j * size));
-                acc[j] = Body::apply(a, at(p + 3 * stride + j * size));
-            }
-        }
-        for (; k < count; ++k)
-            for (int j = 0; j < chains; ++j)
-                acc[j] = Body::apply(acc[j], at(data + k * stride + j * size));
-        return;
-    }
-    if (stride == size && count > block) {  // each chain is contiguous: transpose blocks of chains
-        for (; chain + block <= chains; chain += block) {
-            const char* p = data + chain * chain_stride;
-            alignas(sizeof(FloatVector)) float first[block];
-            for (int j = 0; j < block; ++j) first[j] = at(p + j * chain_stride);
-            FloatVector a;
-            __builtin_memcpy(&a, first, sizeof a);
-            // Meanwhile the lines that come next are fetched chain by chain, as memory likes it: those
-            // of the next chains where they follow in memory, else the next elements of these.
-            const ptrdiff_t length = count * size, lines = length / cache_line;
-            const char* next = p + (chain_stride == length ? block * chain_stride : length);
-            ptrdiff_t line = 0;
-            int64_t k = 1;
-            for (; k + block <= count; k += block) {
-                note_folded<block>(k, block);
-                for (int i = 0; i < block * block * size / cache_line; ++i, ++line) {
-                    if (line == lines) {
-                        line = 0;
-                        next += chain_stride;
-                    }
-                    __builtin_prefetch(next + line * cache_line);
-                }
-                FloatVector rows[block];
-                for (int j = 0; j < block; ++j)
-                    load_vector<T>(p + j * chain_stride + k * size, rows[j]);
-                transpose<1>(rows);
-                for (int i = 0; i < block; ++i) a = Body::apply(a, rows[i]);
-            }
-            __builtin_memcpy(acc + chain, &a, sizeof a);
-            for (; k < count; ++k)
-                for (int j = 0; j < block; ++j)
-                    acc[chain + j] = Body::apply(acc[chain + j], at(p + j * chain_stride + k * size));
+    return bits_as<float>(widen<T>(read<typename Storage<storage_bytes(T)>::type>(p)));
+}
+
+// Neighbouring sequences that lie side by side, four elements of each at a time.
+template <int I, class Body>
+void fold_adjacent(const char* data, ptrdiff_t stride, int64_t count, int sequences, float* acc) {
+    constexpr ptrdiff_t size = formats[I].storage_bytes;
+    for (int j = 0; j < sequences; ++j) acc[j] = float_at<I>(data + j * size);
+    int64_t k = 1;
+    for (; k + 4 <= count; k += 4) {
+        note_folded<4>(k, sequences);
+        const char* p = data + k * stride;
+        for (int j = 0; j < sequences; ++j) {
+            float a = Body::apply(acc[j], float_at<I>(p + j * size));
+            a = Body::apply(a, float_at<I>(p + stride + j * size));
+            a = Body::apply(a, float_at<I>(p + 2 * stride + j * size));
+            acc[j] = Body::apply(a, float_at<I>(p + 3 * stride + j * size));
         }
     }
-    for (; chain < chains; ++chain) {
-        const char* p = data + chain * chain_stride;
-        float a = at(p);
+    for (; k < count; ++k)
+        for (int j = 0; j < sequences; ++j)
+            acc[j] = Body::apply(acc[j], float_at<I>(data + k * stride + j * size));
+}
+
+// `block` sequences, each contiguous: blocks of them are transposed.
+template <int I, class Body>
+void fold_transposed(const char* p, ptrdiff_t sequence_stride, int64_t count, float* acc) {
+    constexpr ptrdiff_t size = formats[I].storage_bytes;
+    for (int j = 0; j < block; ++j) acc[j] = float_at<I>(p + j * sequence_stride);
+    FloatVector a;
+    __builtin_memcpy(&a, acc, sizeof a);
+    // Meanwhile the lines that come next are fetched sequence by sequence, as memory likes it: those
+    // of the next sequences where they follow in memory, else the next elements of these.
+    const ptrdiff_t length = count * size, lines = length / cache_line;
+    const char* next = p + (sequence_stride == length ? block * sequence_stride : length);
+    ptrdiff_t line = 0;
+    int64_t k = 1;
+    for (; k + block <= count; k += block) {
+        note_folded<block>(k, block);
+        for (int i = 0; i < block * block * size / cache_line; ++i, ++line) {
+            if (line == lines) {
+                line = 0;
+                next += sequence_stride;
+            }
+            __builtin_prefetch(next + line * cache_line);
+        }
+        FloatVector rows[block];
+        for (int j = 0; j < block; ++j)
+            load_vector<static_cast<DType>(I)>(p + j * sequence_stride + k * size, rows[j]);
+        transpose<1>(rows);
+        for (int i = 0; i < block; ++i) a = Body::apply(a, rows[i]);
+    }
+    __builtin_memcpy(acc, &a, sizeof a);
+    for (; k < count; ++k)
+        for (int j = 0; j < block; ++j)
+            acc[j] = Body::apply(acc[j], float_at<I>(p + j * sequence_stride + k * size));
+}
+
+// Sequence i starts at data + i * sequence_stride and has `count` elements `stride` bytes apart. Its
+// fold is acc[i]. NaN is made canonical by the caller, once, at the end (E6).
+template <int I, class Body>
+void fold_sequences(const char* data, ptrdiff_t sequence_stride, ptrdiff_t stride, int64_t count,
+                    int sequences, float* acc) {
+    constexpr ptrdiff_t size = formats[I].storage_bytes;
+    if (sequence_stride == size) return fold_adjacent<I, Body>(data, stride, count, sequences, acc);
+    int first = 0;
+    if (stride == size && count > block)
+        for (; first + block <= sequences; first += block)
+            fold_transposed<I, Body>(data + first * sequence_stride, sequence_stride, count,
+                                     acc + first);
+    for (; first < sequences; ++first) {
+        const char* p = data + first * sequence_stride;
+        float a = float_at<I>(p);
         for (int64_t k = 1; k < count; ++k) {
             note_folded<1>(k, 4);
-            a = Body::apply(a, at(p + k * stride));
+            a = Body::apply(a, float_at<I>(p + k * stride));
         }
-        acc[chain] = a;
+        acc[first] = a;
     }
 }

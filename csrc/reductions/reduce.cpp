@@ -8,6 +8,7 @@
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
+#include "machine/workspace.h"
 
 namespace neuronsim {
 namespace {
@@ -40,7 +41,7 @@ private:
     int64_t offset_ = 0;
 };
 
-// One reduction: the kept dimensions are its outputs, the reduced ones the chains of elements.
+// One reduction: the kept dimensions are its outputs, the reduced ones the sequences of elements.
 class Reducer {
 public:
     Reducer(const Reduction& reduction, const std::vector<int64_t>& shape, int kept, const View& input,
@@ -74,20 +75,21 @@ public:
         row_ = out_shape_.empty() ? 1 : out_shape_.back();
         row_stride_ = out_strides_.empty() ? 0 : out_strides_.back();
         settles_ = r_.accumulate != DType::float32 || r_.numerics.flush_subnormals;
-        // Chains with one stride, of a float type, have a loop of their own.
+        // Sequences with one stride, of a float type, have a loop of their own.
         if (is_device_float(r_.dtype) && shape_.size() <= 1 && !settles_)
-            fold_chains_ = k_.fold_chains[static_cast<int>(r_.op)][type_];
+            fold_sequences_ = k_.fold_sequences[static_cast<int>(r_.op)][type_];
     }
 
     void run() const {
         if (outputs_ == 0) return;
         const bool few = outputs_ < few_outputs && tiles_ >= 4;
-        if (fold_chains_ != nullptr && (few || tiles_follow())) run_by_tiles();
+        if (fold_sequences_ != nullptr && (few || tiles_follow())) run_by_tiles();
         else run_by_outputs();
     }
 
-    // Each chain runs through its elements once; a tile's prefixes are combined with the result of the
-    // tiles before it, which under stochastic rounding every element rounds with words of its own (S2).
+    // Each sequence runs through its elements once; a tile's prefixes are combined with the result of
+    // the tiles before it, which under stochastic rounding every element rounds with words of its own
+    // (S2).
     void run_cumulative(int64_t inner, bool backwards) const {
         if (outputs_ == 0 || depth_ == 0) return;
         const int64_t block = r_.tile < tile_elements ? r_.tile : tile_elements;
@@ -99,11 +101,11 @@ public:
                  &last = tiles[4];
             std::vector<Tile> results;  // of the tiles before, each in its first element
             for (int64_t o = begin; o < end; ++o) {
-                View chain{start_of(o), r_.dtype, strides_};
+                View sequence{start_of(o), r_.dtype, strides_};
                 const int64_t first = o / inner * depth_ * inner + o % inner;
                 if (backwards && !strides_.empty()) {
-                    chain.data += (depth_ - 1) * strides_[0];
-                    chain.strides[0] = -strides_[0];
+                    sequence.data += (depth_ - 1) * strides_[0];
+                    sequence.strides[0] = -strides_[0];
                 }
                 results.clear();
                 for (int64_t at = 0; at < depth_;) {
@@ -111,7 +113,7 @@ public:
                     const int64_t limit = tile_end < depth_ ? tile_end : depth_;
                     const int n = static_cast<int>(limit - at < block ? limit - at : block);
                     note_work(4 * n * (1 + static_cast<int64_t>(results.size())));
-                    load_run(k_, shape_, chain, at, n, elements);
+                    load_run(k_, shape_, sequence, at, n, elements);
                     settle_operands(elements, n);
                     // Inside a tile longer than a block the fold goes on from the last prefix.
                     if (at > tile * r_.tile) fold_into_first(elements, last);
@@ -143,17 +145,17 @@ public:
     }
 
 private:
-    static constexpr int64_t few_outputs = 16, few_lanes = 128, many_lanes = 2048, chain_lanes = 32;
+    static constexpr int64_t few_outputs = 16, few_lanes = 128, many_lanes = 2048, sequence_lanes = 32;
 
-    // The chains of neighbouring outputs run side by side, a row of outputs at a time. Where they lie
-    // side by side in memory too, many do, so that memory is read in long runs.
+    // The sequences of neighbouring outputs run side by side, a row of outputs at a time. Where they
+    // lie side by side in memory too, many do, so that memory is read in long runs.
     void run_by_outputs() const {
         int64_t lanes_per_piece = few_lanes;
-        if (fold_chains_ != nullptr && row_stride_ == size_) {
+        if (fold_sequences_ != nullptr && row_stride_ == size_) {
             const int64_t share = blocks(row_, int64_t{2} * thread_count());
             lanes_per_piece = share < few_lanes ? few_lanes : share < many_lanes ? share : many_lanes;
-        } else if (fold_chains_ != nullptr && shape_.size() == 1 && strides_[0] == size_) {
-            lanes_per_piece = chain_lanes;  // each is read to its end in one go
+        } else if (fold_sequences_ != nullptr && shape_.size() == 1 && strides_[0] == size_) {
+            lanes_per_piece = sequence_lanes;  // each is read to its end in one go
         }
         const int64_t pieces_per_row = blocks(row_, lanes_per_piece);
         const auto body = [&](int64_t begin, int64_t end) {
@@ -191,14 +193,14 @@ private:
         const std::unique_ptr<float[]> results(new float[checked_product({outputs_, tiles_})]);
         if (tiles_follow()) {
             const int64_t all = outputs_ * tiles_;
-            // At a time, in whole blocks of the kernel's chains.
+            // At a time, in whole blocks of the kernel's sequences.
             const int64_t together = blocks(int64_t{1} << 18, r_.tile * 16) * 16;
             parallel_for(all, 1 + 65536 / r_.tile, [&](int64_t begin, int64_t end) {
                 for (int64_t at = begin; at < end; at += together) {
                     const int64_t some = std::min(together, end - at);
                     note_work(some * r_.tile);
-                    fold_chains_(input_.data + at * r_.tile * size_, r_.tile * size_, size_, r_.tile,
-                                 static_cast<int>(some), results.get() + at);
+                    fold_sequences_(input_.data + at * r_.tile * size_, r_.tile * size_, size_, r_.tile,
+                                    static_cast<int>(some), results.get() + at);
                 }
             });
         } else {
@@ -220,11 +222,11 @@ private:
                              const int64_t left = tiles_ - tile < few_lanes ? tiles_ - tile : few_lanes;
                              const int64_t whole = full - tile < left ? full - tile : left;
                              const char* data = start_of(piece / pieces) + tile * r_.tile * stride;
-                             fold_chains_(data, r_.tile * stride, stride, r_.tile,
-                                          static_cast<int>(whole), acc.f32);
+                             fold_sequences_(data, r_.tile * stride, stride, r_.tile,
+                                             static_cast<int>(whole), acc.f32);
                              if (whole < left)
-                                 fold_chains_(data + whole * r_.tile * stride, 0, stride,
-                                              depth_ - full * r_.tile, 1, acc.f32 + whole);
+                                 fold_sequences_(data + whole * r_.tile * stride, 0, stride,
+                                                 depth_ - full * r_.tile, 1, acc.f32 + whole);
                              __builtin_memcpy(results + piece / pieces * tiles_ + tile, acc.f32,
                                               static_cast<size_t>(left) * sizeof(float));
                          }
@@ -261,9 +263,9 @@ private:
         const int64_t count = depth_ - at < r_.tile ? depth_ - at : r_.tile;
         Odometer walk(shape_.data(), strides_.data(), static_cast<int>(shape_.size()), at);
         const char* data = start_of(first);
-        if (fold_chains_ != nullptr) {
+        if (fold_sequences_ != nullptr) {
             const int64_t stride = strides_.empty() ? 0 : strides_[0];
-            fold_chains_(data + walk.offset(), row_stride_, stride, count, lanes, acc->f32);
+            fold_sequences_(data + walk.offset(), row_stride_, stride, count, lanes, acc->f32);
             return;
         }
         k_.load[type_](data + walk.offset(), row_stride_, lanes, acc);
@@ -353,7 +355,7 @@ private:
     int type_, size_, computed_size_;
     FoldKernel fold_;
     ScanKernel scan_;
-    ChainsKernel fold_chains_ = nullptr;
+    SequencesKernel fold_sequences_ = nullptr;
     bool settles_ = false;
     const char* initial_;
     char* output_;

@@ -90,17 +90,17 @@ void fold_rows(const float* data, ptrdiff_t stride, int64_t count, int64_t runs,
 // The largest element but for NaN, which makes what follows NaN by itself, and the sign of zero, which
 // no exponential shows.
 inline float row_maximum(const float* x, int64_t n) {
-    constexpr int chains = 4;
-    FloatVector top[chains];
+    constexpr int sequences = 4;
+    FloatVector top[sequences];
     for (FloatVector& t : top) t = FloatVector{} - bits_as<float>(inf_bits);
     int64_t i = 0;
-    for (; i + chains * block <= n; i += chains * block)
-        for (int j = 0; j < chains; ++j) {
+    for (; i + sequences * block <= n; i += sequences * block)
+        for (int j = 0; j < sequences; ++j) {
             FloatVector v;
             __builtin_memcpy(&v, x + i + j * block, sizeof v);
             top[j] = v > top[j] ? v : top[j];
         }
-    for (int j = 1; j < chains; ++j) top[0] = top[j] > top[0] ? top[j] : top[0];
+    for (int j = 1; j < sequences; ++j) top[0] = top[j] > top[0] ? top[j] : top[0];
     float found = top[0][0];
     for (int j = 1; j < block; ++j) found = top[0][j] > found ? top[0][j] : found;
     for (; i < n; ++i) found = x[i] > found ? x[i] : found;

@@ -53,7 +53,7 @@ struct Batch {
     }
 };
 
-void apply(const Kernels& k, const TileProgram& computation, const Batch& batch,
+void apply(const Kernels& k, const Chain& computation, const Batch& batch,
            const std::vector<const char*>& updates, const std::vector<char*>& targets, Tile* tiles) {
     const size_t count = targets.size();
     std::vector<const void*> inputs, results(count);
@@ -85,7 +85,7 @@ void apply(const Kernels& k, const TileProgram& computation, const Batch& batch,
 
 }  // namespace
 
-void scatter(const TileProgram& computation, int64_t count, const int64_t* places,
+void scatter(const Chain& computation, int64_t count, const int64_t* places,
              const std::vector<const char*>& updates, const std::vector<char*>& targets) {
     if (computation.draws())
         throw std::invalid_argument("S2 has no words for stochastic rounding inside a scatter");
@@ -96,7 +96,7 @@ void scatter(const TileProgram& computation, int64_t count, const int64_t* place
     const std::unique_ptr<Batch> batch(new Batch);
     taken->clear();
     Notes notes;
-    const int64_t steps = 4 * static_cast<int64_t>(computation.step_count() + targets.size());
+    const int64_t steps = 4 * static_cast<int64_t>(computation.link_count() + targets.size());
     const auto finish = [&] {
         notes.add((1 + batch->n) * steps);
         if (batch->n > 0) apply(k, computation, *batch, updates, targets, tiles.get());

@@ -26,13 +26,13 @@ struct Merge {
 class Sorter {
 public:
     Sorter(const std::vector<int64_t>& shape, const std::vector<View>& operands,
-           const TileProgram& comparator)
+           const Chain& comparator)
         : k_(kernels()), shape_(shape), operands_(operands), comparator_(comparator) {}
 
     // `elements` are the comparator's inputs.
     void merge_all(std::vector<Merge>& merges, Tile* elements) const {
         const int n = static_cast<int>(merges.size());
-        const auto steps = static_cast<int64_t>(8 * operands_.size() + comparator_.step_count());
+        const auto steps = static_cast<int64_t>(8 * operands_.size() + comparator_.link_count());
         std::vector<const void*> inputs;
         for (size_t i = 0; i < 2 * operands_.size(); ++i) inputs.push_back(&elements[i]);
         for (;;) {
@@ -84,7 +84,7 @@ private:
     const Kernels& k_;
     const std::vector<int64_t>& shape_;
     const std::vector<View>& operands_;
-    const TileProgram& comparator_;
+    const Chain& comparator_;
 };
 
 template <class Word>
@@ -112,8 +112,8 @@ void keys_of(DType dtype, const char* floats, int64_t n, char* keys) {
 
 }  // namespace
 
-void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
-          const TileProgram& comparator, int64_t* order) {
+void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands, const Chain& comparator,
+          int64_t* order) {
     if (shape.empty() || operands.empty() || comparator.inputs().size() != 2 * operands.size() ||
         comparator.output_count() != 1 || comparator.output_dtype(0) != DType::boolean)
         throw std::invalid_argument(

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "elementwise/program.h"
+#include "elementwise/chain.h"
 #include "movement/view.h"
 
 namespace neuronsim {
@@ -13,8 +13,8 @@ namespace neuronsim {
 // a left and a right element of each operand in turn and gives a bool: whether the left one comes
 // first. `order` receives, in the operands' shape, the index in its slice of the element that comes
 // there. A merge takes the right element iff comparator(right, left).
-void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
-          const TileProgram& comparator, int64_t* order);
+void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands, const Chain& comparator,
+          int64_t* order);
 
 // Integers in the order of n floats, as wide as these: -0 equals +0, and every NaN is the same and the
 // largest.

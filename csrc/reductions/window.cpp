@@ -147,9 +147,9 @@ std::pair<std::vector<int64_t>, View> along(const Running& r, const Windows& w, 
     return {std::move(shape), std::move(view)};
 }
 
-// The byte offset of the chain of each of `n` outputs from the flat index `first` on.
-void chain_offsets(const std::vector<int64_t>& shape, const View& view, int64_t first, int n,
-                   int64_t* offsets) {
+// The byte offset of the sequence of each of `n` outputs from the flat index `first` on.
+void sequence_offsets(const std::vector<int64_t>& shape, const View& view, int64_t first, int n,
+                      int64_t* offsets) {
     for (int lane = 0; lane < n; ++lane) {
         int64_t at = first + lane;
         offsets[lane] = 0;
@@ -158,18 +158,18 @@ void chain_offsets(const std::vector<int64_t>& shape, const View& view, int64_t 
     }
 }
 
-// Chains side by side, each folded from element to element, every accumulator being a result.
-void fold_running(const Running& r, const Windows& w, const TileProgram& computation,
+// Sequences side by side, each folded from element to element, every accumulator being a result.
+void fold_running(const Running& r, const Windows& w, const Chain& computation,
                   const std::vector<View>& inputs, const std::vector<const char*>& initial,
                   const std::vector<char*>& outputs) {
     const Kernels& k = kernels();
     const size_t count = outputs.size();
-    std::vector<View> chains;
+    std::vector<View> sequences;
     std::vector<int64_t> shape;
     for (const View& input : inputs) {
         auto [moved, view] = along(r, w, input);
         shape = std::move(moved);
-        chains.push_back(std::move(view));
+        sequences.push_back(std::move(view));
     }
     parallel_for(blocks(r.others, lanes), 1 + 256 / (r.length + 1), [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> acc(new Tile[count]), elements(new Tile[count]),
@@ -182,14 +182,14 @@ void fold_running(const Running& r, const Windows& w, const TileProgram& computa
             const int64_t first = piece * lanes;
             const int n = static_cast<int>(r.others - first < lanes ? r.others - first : lanes);
             for (size_t i = 0; i < count; ++i) {
-                chain_offsets(shape, chains[i], first, n, &offsets[i * lanes]);
+                sequence_offsets(shape, sequences[i], first, n, &offsets[i * lanes]);
                 k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
             }
             for (int64_t step = 0; step < r.length; ++step) {
                 const int64_t at = r.backwards ? r.length - 1 - step : step;
                 for (size_t i = 0; i < count; ++i) {
                     const DType t = inputs[i].dtype;
-                    const char* const data = inputs[i].data + at * chains[i].strides.back();
+                    const char* const data = inputs[i].data + at * sequences[i].strides.back();
                     for (int lane = 0; lane < n; ++lane)
                         k.load[static_cast<int>(t)](
                             data + offsets[i * lanes + static_cast<size_t>(lane)], 0, 1,
@@ -341,9 +341,9 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
         if (r.round_tiles)
             round_values(k, r.dtype, r.numerics, {r.seed, has_id ? r.ids[1 + tile] : 0}, first, &t, n);
     };
-    if (const auto chain = running(w)) {
-        const auto [shape, view] = along(*chain, w, input);
-        return reduce_cumulative(r, shape, view, initial, chain->inner, chain->backwards, output);
+    if (const auto run = running(w)) {
+        const auto [shape, view] = along(*run, w, input);
+        return reduce_cumulative(r, shape, view, initial, run->inner, run->backwards, output);
     }
     const Draw last{r.seed, r.numerics.stochastic ? r.ids[0] : 0};
     const int64_t outputs = element_count(w.output_shape);
@@ -441,7 +441,7 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
     });
 }
 
-void fold_windows(const Windows& w, const TileProgram& computation, const std::vector<View>& inputs,
+void fold_windows(const Windows& w, const Chain& computation, const std::vector<View>& inputs,
                   const std::vector<const char*>& initial, const std::vector<char*>& outputs) {
     check(w);
     const size_t count = outputs.size();
@@ -455,8 +455,8 @@ void fold_windows(const Windows& w, const TileProgram& computation, const std::v
         if (computation.inputs()[i] != computation.output_dtype(i) ||
             computation.inputs()[count + i] != inputs[i].dtype)
             throw std::invalid_argument("the computation's types are not those of the arrays");
-    if (const auto chain = running(w))
-        return fold_running(*chain, w, computation, inputs, initial, outputs);
+    if (const auto run = running(w))
+        return fold_running(*run, w, computation, inputs, initial, outputs);
     const Kernels& k = kernels();
     const int64_t n_outputs = element_count(w.output_shape);
     parallel_for(blocks(n_outputs, lanes), 1, [&](int64_t begin, int64_t end) {
@@ -472,7 +472,7 @@ void fold_windows(const Windows& w, const TileProgram& computation, const std::v
             for (size_t i = 0; i < count; ++i)
                 k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
             if (!walk.is_empty()) do {
-                    note_work(8 * n * static_cast<int64_t>(computation.step_count() + count));
+                    note_work(8 * n * static_cast<int64_t>(computation.link_count() + count));
                     bool present[lanes];
                     for (size_t i = 0; i < count; ++i) {
                         const DType t = inputs[i].dtype;
@@ -503,7 +503,7 @@ void fold_windows(const Windows& w, const TileProgram& computation, const std::v
     });
 }
 
-void select_windows(const Windows& w, const TileProgram& select, const View& input, int64_t* places) {
+void select_windows(const Windows& w, const Chain& select, const View& input, int64_t* places) {
     check(w);
     if (select.inputs() != std::vector<DType>{input.dtype, input.dtype} || select.output_count() != 1 ||
         select.output_dtype(0) != DType::boolean)

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "elementwise/program.h"
+#include "elementwise/chain.h"
 #include "reductions/reduce.h"
 
 namespace neuronsim {
@@ -25,14 +25,12 @@ void reduce_windows(const Windows& windows, const Reduction& reduction, const Vi
 
 // A computation of 2N inputs, the accumulators and the elements, and N outputs, folded over the
 // elements in row-major order from the N initial values, each step rounded as it is typed.
-void fold_windows(const Windows& windows, const TileProgram& computation,
-                  const std::vector<View>& inputs, const std::vector<const char*>& initial,
-                  const std::vector<char*>& outputs);
+void fold_windows(const Windows& windows, const Chain& computation, const std::vector<View>& inputs,
+                  const std::vector<const char*>& initial, const std::vector<char*>& outputs);
 
 // Where the element of every window lies that `select` keeps: the elements are scanned in row-major
 // order, and the current one stays while select(current, next) holds (R4). `places` receives its
 // number in the operand's row-major order, -1 for a window without elements.
-void select_windows(const Windows& windows, const TileProgram& select, const View& input,
-                    int64_t* places);
+void select_windows(const Windows& windows, const Chain& select, const View& input, int64_t* places);
 
 }  // namespace neuronsim

@@ -10,9 +10,9 @@
 
 #include "products/convolution/convolution.h"
 #include "machine/dispatch.h"
-#include "products/dot.h"
+#include "products/product.h"
 #include "machine/pool.h"
-#include "elementwise/program.h"
+#include "elementwise/chain.h"
 #include "reductions/reduce.h"
 #include "elementwise/rounding.h"
 
@@ -74,7 +74,7 @@ void run_program(const std::string& label, int op, const std::vector<DType>& typ
         numbers.push_back(static_cast<int>(i));
     }
     for (const auto& s : storage) inputs.push_back(s.data());
-    const TileProgram program(types, {{op, result, numbers}}, {static_cast<int>(types.size())}, {});
+    const Chain program(types, {{op, result, numbers}}, {static_cast<int>(types.size())}, {});
     std::vector<char> out(count * static_cast<size_t>(storage_bytes(result)));
     char* target = out.data();
     program.run_dense(count, inputs.data(), &target, 0, nullptr);
@@ -107,12 +107,12 @@ void run_dot(const std::string& label, DType t, DType to, int64_t rows, int64_t 
     const int64_t size = storage_bytes(t), stored = storage_bytes(to);
     const std::vector<char> a = factors(t, 0, tiny), b = factors(t, 1, tiny);
     std::vector<char> out(static_cast<size_t>(rows * columns * stored));
-    const DotOperand left{a.data(), t, {}, {{rows, depth * size}}, {{depth, size}}},
+    const ProductOperand left{a.data(), t, {}, {{rows, depth * size}}, {{depth, size}}},
         right{b.data(), t, {}, {{columns, size}}, {{depth, columns * size}}};
-    const DotResult result{out.data(), to, {}, {{rows, columns * stored}}, {{columns, stored}}};
+    const ProductResult result{out.data(), to, {}, {{rows, columns * stored}}, {{columns, stored}}};
     Numerics numerics;
     numerics.flush_subnormals = flush;
-    dot(left, right, nullptr, result, how, numerics, {});
+    product(left, right, nullptr, result, how, numerics, {});
     print(label, out);
 }
 
@@ -124,7 +124,7 @@ void run_convolution(const std::string& label, DType t, int64_t length, int64_t 
     const int64_t places = length + 2 * padding - window + 1;
     const std::vector<char> x = factors(t, 0, false), w = factors(t, 1, false);
     std::vector<char> out(static_cast<size_t>(places * outputs * size));
-    const DotOperand input{x.data(),
+    const ProductOperand input{x.data(),
                            t,
                            {},
                            {{1, length * features * size}, {length, features * size}},
@@ -134,7 +134,7 @@ void run_convolution(const std::string& label, DType t, int64_t length, int64_t 
                {{groups, writes * size}},
                {{writes, size}},
                {{window, reads * outputs * size}, {reads, outputs * size}}};
-    const DotResult result{out.data(),
+    const ProductResult result{out.data(),
                            t,
                            {{groups, writes * size}},
                            {{1, places * outputs * size}, {places, outputs * size}},

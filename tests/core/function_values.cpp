@@ -10,9 +10,10 @@
 namespace neuronsim {
 namespace {
 
+#include "formats/encoding.h"
+//
 #include "machine/simd.h"
 //
-#include "formats/convert.h"
 #include "machine/doubles.h"
 
 namespace math {

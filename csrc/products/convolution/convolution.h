@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "products/dot.h"
+#include "products/product.h"
 
 namespace neuronsim {
 
@@ -23,9 +23,9 @@ struct Convolution {
     int64_t batch, input_features, output_features;  // of a group
 };
 
-// `packed` holds the kernel's columns, or is null. Throws as dot does.
-void convolution(const Convolution& shape, const DotOperand& input, const DotOperand& kernel,
-                 const PackedColumns* packed, DotResult result, const Accumulation& how,
+// `packed` holds the kernel's columns, or is null. Throws as product does.
+void convolution(const Convolution& shape, const ProductOperand& input, const ProductOperand& kernel,
+                 const PackedColumns* packed, ProductResult result, const Accumulation& how,
                  const Numerics& numerics, Draw draw);
 
 }  // namespace neuronsim

@@ -39,9 +39,9 @@ inline void sum_channels(const char* data, ptrdiff_t step, const int64_t* places
     }
 }
 
-inline void dot_channels(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
-                         int64_t window, int64_t tile, const float* weights, int64_t weight_pitch,
-                         int channels, float* sums, int64_t pitch) {
+inline void product_channels(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
+                             int64_t window, int64_t tile, const float* weights, int64_t weight_pitch,
+                             int channels, float* sums, int64_t pitch) {
     constexpr int together = 8;
     for (int j = 0; j < channels; j += Vec::lanes) {
         const int n = channels - j;
@@ -74,8 +74,8 @@ inline void sum_places(const float* data, const int64_t* places, int64_t window,
     for (int j = 0; j < Together; ++j) psum[j].store(sums + j * Vec::lanes);
 }
 
-inline void dot_plane(const float* data, const int64_t* places, int64_t window, int64_t tile,
-                      const float* weights, int64_t count, float* sums) {
+inline void product_plane(const float* data, const int64_t* places, int64_t window, int64_t tile,
+                          const float* weights, int64_t count, float* sums) {
     int64_t i = 0;
     for (; i + 4 * Vec::lanes < count; i += 8 * Vec::lanes)
         sum_places<8>(data + i, places, window, tile, weights, sums + i);

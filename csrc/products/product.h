@@ -1,35 +1,28 @@
-// The matrix product by rules M1-M4, M6 and M7: packing, blocking and the split over threads.
+// The product of two operands over a contraction, batched (HLO calls it dot): rules M1-M4, M6 and M7.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "products/epilogue.h"
+#include "products/form.h"
 #include "products/packer.h"
 
 namespace neuronsim {
-
-// Profile.accumulate and the plan's accumulate type (M6).
-enum class Accumulate : uint8_t { fma, exact, product_bfloat16, pairs };
-struct Accumulation {
-    Accumulate model;
-    DType type;    // to which every sum is rounded: float32, bfloat16 or float16
-    int64_t tile;  // of the contraction (M2)
-};
 
 // The columns of a right operand packed once, for many products with left operands of one type.
 class PackedColumns {
 public:
     // `rows` are those of the products to come. Throws std::invalid_argument where an operand is not
     // float.
-    PackedColumns(DType a, const DotOperand& b, const Accumulation& how, const Numerics& numerics,
+    PackedColumns(DType a, const ProductOperand& b, const Accumulation& how, const Numerics& numerics,
                   int64_t rows);
 
     // Whether a product with this b may use them; that they hold its values is the caller's to know.
-    bool fits(const DotOperand& a, const DotOperand& b, const Accumulation& how,
+    bool fits(const ProductOperand& a, const ProductOperand& b, const Accumulation& how,
               const Numerics& numerics) const;
 
-    DotForm form() const { return form_; }
+    ProductForm form() const { return form_; }
     const float* panel(int64_t batch, int64_t index) const;
     uint32_t least(int64_t batch, int64_t index) const;
     size_t bytes() const { return words_.size() * sizeof(float) + least_.size() * sizeof(uint32_t); }
@@ -38,7 +31,7 @@ private:
     int64_t panel_words() const { return steps_ * step_words(form_) * width_; }
 
     const char* isa_;
-    DotForm form_;
+    ProductForm form_;
     bool flush_;
     DType type_;
     int64_t batch_, columns_, depth_, panels_, steps_;
@@ -47,14 +40,11 @@ private:
     std::vector<uint32_t> least_;
 };
 
-// The form in which a product of these types and so many rows accumulates.
-DotForm dot_form(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics,
-                 int64_t rows);
-
 // Both operands are float types and so is the result, or all are integers or bool and the sum wraps in
 // the result's type (M7). `packed` holds b's columns, or is null. Throws std::invalid_argument where
 // the types or the program do not go together.
-void dot(const DotOperand& a, const DotOperand& b, const PackedColumns* packed, const DotResult& result,
-         const Accumulation& accumulation, const Numerics& numerics, Draw draw);
+void product(const ProductOperand& a, const ProductOperand& b, const PackedColumns* packed,
+             const ProductResult& result, const Accumulation& accumulation, const Numerics& numerics,
+             Draw draw);
 
 }  // namespace neuronsim

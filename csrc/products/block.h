@@ -36,7 +36,7 @@ inline float read_word(const char* p) {
 
 // How fast this processor can do it: independent chains of fused multiply-adds, as many as there are
 // registers for, n of each. Returns a value that depends on all of them.
-inline constexpr int independent_chains = dot_block_rows * dot_block_vectors < 16 ? 10 : 16;
+inline constexpr int independent_chains = block_rows * block_vectors < 16 ? 10 : 16;
 template <Vec (*Step)(Vec, Vec, Vec)>
 inline float run_chains(int64_t n) {
     constexpr int chains = independent_chains;
@@ -51,27 +51,33 @@ inline float run_chains(int64_t n) {
     return lanes[0];
 }
 
-template <DotForm F>
-inline constexpr bool flushes = F == DotForm::flushed || F == DotForm::product_bfloat16_flushed ||
-                                F == DotForm::to_bfloat16_flushed || F == DotForm::to_float16_flushed ||
-                                F == DotForm::odd_even_flushed;
+template <ProductForm F>
+inline constexpr bool flushes =
+    F == ProductForm::flushed || F == ProductForm::product_bfloat16_flushed ||
+    F == ProductForm::to_bfloat16_flushed || F == ProductForm::to_float16_flushed ||
+    F == ProductForm::odd_even_flushed;
+
+// A step reads two words of a vector, not one.
+template <ProductForm F>
+inline constexpr bool takes_two_words =
+    F == ProductForm::odd_even || F == ProductForm::odd_even_flushed;
 
 // A sum as the form holds it: flushed (C4), and rounded to the type of the sums (M6).
-template <DotForm F>
+template <ProductForm F>
 inline Vec held_sum(Vec r) {
     if constexpr (flushes<F>) r = flush_lanes(r);
-    if constexpr (F == DotForm::to_bfloat16 || F == DotForm::to_bfloat16_flushed)
+    if constexpr (F == ProductForm::to_bfloat16 || F == ProductForm::to_bfloat16_flushed)
         r = round_lanes<DType::bfloat16>(r);
-    if constexpr (F == DotForm::to_float16 || F == DotForm::to_float16_flushed)
+    if constexpr (F == ProductForm::to_float16 || F == ProductForm::to_float16_flushed)
         r = round_lanes<DType::float16>(r);
-    if constexpr (F == DotForm::to_bfloat16_flushed) r = flush_lanes(r);
+    if constexpr (F == ProductForm::to_bfloat16_flushed) r = flush_lanes(r);
     return r;
 }
 
 // acc after one step of the contraction (M2), or as the model of accumulation has it (M6).
-template <DotForm F>
-inline Vec dot_step(Vec a, Vec b, Vec acc) {
-    if constexpr (F == DotForm::product_bfloat16 || F == DotForm::product_bfloat16_flushed) {
+template <ProductForm F>
+inline Vec product_step(Vec a, Vec b, Vec acc) {
+    if constexpr (F == ProductForm::product_bfloat16 || F == ProductForm::product_bfloat16_flushed) {
         Vec product = product_bfloat16(a, b);
         if constexpr (flushes<F>) product = flush_lanes(product);
         return held_sum<F>(add(acc, product));
@@ -89,83 +95,82 @@ inline Vec second_of_pair(Vec v) {
     return map_bits(v, [](BitsVector x) { return x << 16; });
 }
 
-// Each output's sum starts at +0 and runs through the steps in order; where a tile ends, it is added
-// to PSUM (M2). The columns of b lie side by side, `Vectors` vectors for each step.
-template <DotForm F, int Rows, int Vectors>
-void dot_block(const DotBlock& t) {
-    Vec acc[Rows][Vectors];
-    // Unrolled by hand, so that the compiler keeps the sums in registers from run to run.
-#pragma GCC unroll 16
-    for (auto& row : acc)
-#pragma GCC unroll 4
-        for (Vec& v : row) v = Vec::zero();
-    constexpr int width = Vectors * Vec::lanes;
-    if (t.continues) {
-#pragma GCC unroll 16
-        for (int row = 0; row < Rows; ++row)
-#pragma GCC unroll 4
-            for (int j = 0; j < Vectors; ++j)
-                acc[row][j] = Vec::load(t.psum + row * t.psum_stride + j * Vec::lanes);
-    }
-    const float* b = t.b;
-    const ptrdiff_t stride = t.a_row, step = t.a_step;
-    bool ended = true, fresh = t.fresh;
-    for (const DotRun* run = t.runs; run != t.runs_end; ++run) {
-        // Every third row has a pointer of its own: the others are one or two strides away, which
-        // addresses can say.
-        const char* a[(Rows + 2) / 3];
-        for (int i = 0; i < (Rows + 2) / 3; ++i) a[i] = t.a + run->a + 3 * i * stride;
-        for (int64_t n = run->steps; n > 0; --n) {
-            if constexpr (F == DotForm::odd_even || F == DotForm::odd_even_flushed) {
-                // Steps are pairs here: the second element first, as VDPBF16PS reads them from memory.
-                for (int half = 1; half >= 0; --half)
-                    for (int j = 0; j < Vectors; ++j)
-                        acc[0][j] =
-                            dot_step<F>(Vec::splat(read_word(a[0] + half * sizeof(float))),
-                                        Vec::load(b + half * width + j * Vec::lanes), acc[0][j]);
-                b += width;
-            } else {
-                Vec b_row[Vectors];
-                for (int j = 0; j < Vectors; ++j) b_row[j] = Vec::load(b + j * Vec::lanes);
-#pragma GCC unroll 16
-                for (int row = 0; row < Rows; ++row) {
-                    const Vec element = Vec::splat(read_word(a[row / 3] + row % 3 * stride));
-#pragma GCC unroll 4
-                    for (int j = 0; j < Vectors; ++j) {
-                        Vec& x = acc[row][j];
-                        if constexpr (F == DotForm::pairs) {
-                            x = fma_pairs(element, b_row[j], x);
-                        } else if constexpr (F == DotForm::pairs_by_fma) {
-                            x = fma(first_of_pair(element), first_of_pair(b_row[j]), x);
-                            x = fma(second_of_pair(element), second_of_pair(b_row[j]), x);
-                        } else {
-                            x = dot_step<F>(element, b_row[j], x);
-                        }
-                    }
-                }
-            }
-            for (const char*& p : a) p += step;
-            b += width;
-        }
-        ended = run->ends_tile;
-        if (!ended) continue;
-#pragma GCC unroll 16
-        for (int row = 0; row < Rows; ++row)
-#pragma GCC unroll 4
-            for (int j = 0; j < Vectors; ++j) {
-                float* p = t.psum + row * t.psum_stride + j * Vec::lanes;
-                const Vec psum = fresh ? Vec::zero() : Vec::load(p);
-                held_sum<F>(add(psum, acc[row][j])).store(p);
-                acc[row][j] = Vec::zero();
-            }
-        fresh = false;
-    }
-    if (ended) return;
+// Calls f for the sums of every row and vector. Unrolled by hand, so that the compiler keeps them in
+// registers from run to run.
+template <int Rows, int Vectors, class F>
+[[gnu::always_inline]] inline void for_sums(const F& f) {
 #pragma GCC unroll 16
     for (int row = 0; row < Rows; ++row)
 #pragma GCC unroll 4
-        for (int j = 0; j < Vectors; ++j)
-            acc[row][j].store(t.psum + row * t.psum_stride + j * Vec::lanes);
+        for (int j = 0; j < Vectors; ++j) f(row, j);
+}
+
+// One step of all rows, or, of an odd_even form's one row, two. Every third row has a pointer of its
+// own: the others are one or two strides away, which addresses can say.
+template <ProductForm F, int Rows, int Vectors>
+[[gnu::always_inline]] inline void block_step(const char* const (&a)[(Rows + 2) / 3], ptrdiff_t stride,
+                                              const float* b, Vec (&acc)[Rows][Vectors]) {
+    if constexpr (takes_two_words<F>) {
+        // Steps are pairs here: the second element first, as VDPBF16PS reads them from memory.
+        constexpr int width = Vectors * Vec::lanes;
+        for (int half = 1; half >= 0; --half)
+            for (int j = 0; j < Vectors; ++j)
+                acc[0][j] = product_step<F>(Vec::splat(read_word(a[0] + half * sizeof(float))),
+                                            Vec::load(b + half * width + j * Vec::lanes), acc[0][j]);
+    } else {
+        Vec b_row[Vectors];
+        for (int j = 0; j < Vectors; ++j) b_row[j] = Vec::load(b + j * Vec::lanes);
+#pragma GCC unroll 16
+        for (int row = 0; row < Rows; ++row) {
+            const Vec element = Vec::splat(read_word(a[row / 3] + row % 3 * stride));
+#pragma GCC unroll 4
+            for (int j = 0; j < Vectors; ++j) {
+                Vec& x = acc[row][j];
+                if constexpr (F == ProductForm::pairs) {
+                    x = fma_pairs(element, b_row[j], x);
+                } else if constexpr (F == ProductForm::pairs_by_fma) {
+                    x = fma(first_of_pair(element), first_of_pair(b_row[j]), x);
+                    x = fma(second_of_pair(element), second_of_pair(b_row[j]), x);
+                } else {
+                    x = product_step<F>(element, b_row[j], x);
+                }
+            }
+        }
+    }
+}
+
+// Each output's sum starts at +0 and runs through the steps in order; where a tile ends, it is added
+// to PSUM (M2). The columns of b lie side by side, `Vectors` vectors for each step.
+template <ProductForm F, int Rows, int Vectors>
+void product_block(const RegisterBlock& t) {
+    Vec acc[Rows][Vectors];
+    const auto psum = [&](int row, int j) { return t.psum + row * t.psum_stride + j * Vec::lanes; };
+    for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j] = Vec::zero(); });
+    if (t.continues)
+        for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j] = Vec::load(psum(row, j)); });
+    const float* b = t.b;
+    const ptrdiff_t stride = t.a_row, step = t.a_step;
+    bool ended = true, fresh = t.fresh;
+    for (const BlockRun* run = t.runs; run != t.runs_end; ++run) {
+        const char* a[(Rows + 2) / 3];
+        for (int i = 0; i < (Rows + 2) / 3; ++i) a[i] = t.a + run->a + 3 * i * stride;
+        for (int64_t n = run->steps; n > 0; --n) {
+            block_step<F, Rows, Vectors>(a, stride, b, acc);
+            for (const char*& p : a) p += step;
+            b += (takes_two_words<F> ? 2 : 1) * Vectors * Vec::lanes;
+        }
+        ended = run->ends_tile;
+        if (!ended) continue;
+        for_sums<Rows, Vectors>([&](int row, int j) {
+            float* const p = psum(row, j);
+            const Vec before = fresh ? Vec::zero() : Vec::load(p);
+            held_sum<F>(add(before, acc[row][j])).store(p);
+            acc[row][j] = Vec::zero();
+        });
+        fresh = false;
+    }
+    if (ended) return;
+    for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j].store(psum(row, j)); });
 }
 
 // One row of a: `Steps` steps into the sums of n columns, b read as it lies in memory, one of its rows
@@ -200,7 +205,7 @@ inline void stream_steps(const float* a, const char* b, ptrdiff_t b_step, int n,
 }
 
 template <DType T>
-void dot_stream(const float* a, const char* b, ptrdiff_t b_step, int count, int n, float* acc) {
+void product_stream(const float* a, const char* b, ptrdiff_t b_step, int count, int n, float* acc) {
     constexpr int together = 8;  // measured
     constexpr ptrdiff_t size = storage_bytes(T);
     // Loads that cross cache lines cost half the bandwidth: the columns before the first whole line are

@@ -1,5 +1,5 @@
-// Tile programs: a chain of operations with a result type for each, run block by block. An
-// elementwise kernel is a program of length one.
+// A chain of operations with a result type for each, run block by block. An elementwise kernel is a
+// chain of one link.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,16 @@
 
 namespace neuronsim {
 
-// One step computes value number inputs + (its position). `op` is an Op or a conversion.
-struct Step {
+// A link computes value number inputs + (its position). `op` is an Op or a conversion.
+struct Link {
     int op;
     DType result;
     std::vector<int> operands;  // value numbers
     uint64_t constant = 0;      // of constant_op: the element's storage bits
 };
-// Conversions to the step's result type: by C6 as XLA's convert, or to the nearest integer.
+// Conversions to the link's result type: by C6 as XLA's convert, or to the nearest integer.
 inline constexpr int convert_op = op_count, convert_nearest_op = op_count + 1;
+constexpr bool is_conversion(int op) { return op == convert_op || op == convert_nearest_op; }
 // reduce-precision to e exponent and m mantissa bits is reduce_precision_op + 32 e + m (C9).
 inline constexpr int reduce_precision_op = op_count + 2;
 // NaN for what is outside range i of documented_ranges is restrict_op + i.
@@ -28,27 +29,27 @@ inline constexpr int restrict_op = reduce_precision_op + 32 * 9;
 // The same element everywhere; it has no operands.
 inline constexpr int constant_op = restrict_op + range_count;
 
-class TileProgram {
+class Chain {
 public:
-    // Throws std::invalid_argument if the steps are not a well-typed program.
-    TileProgram(std::vector<DType> inputs, std::vector<Step> steps, std::vector<int> outputs,
-                const Numerics& numerics);
+    // Throws std::invalid_argument if the links are not a well-typed chain.
+    Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int> outputs,
+          const Numerics& numerics);
 
     const std::vector<DType>& inputs() const { return inputs_; }
     DType output_dtype(size_t i) const { return dtypes_[static_cast<size_t>(outputs_[i])]; }
     size_t output_count() const { return outputs_.size(); }
-    size_t step_count() const { return steps_.size(); }
-    // Whether a step rounds stochastically, so that running it needs ids.
+    size_t link_count() const { return links_.size(); }
+    // Whether a link rounds stochastically, so that running it needs ids.
     bool draws() const;
 
     // Whether all it does is to round one type to another, to nearest.
     bool only_converts(DType from, DType to) const {
-        return inputs_ == std::vector<DType>{from} && steps_.size() == 1 &&
-               steps_[0].op == convert_op && steps_[0].result == to && numerics_.plain();
+        return inputs_ == std::vector<DType>{from} && links_.size() == 1 &&
+               links_[0].op == convert_op && links_[0].result == to && numerics_.plain();
     }
 
-    // Evaluates over `shape`; the outputs are dense row-major storage of that shape. A program that
-    // draws takes one id for each step. Where `observed` is not null, what each step met is added to
+    // Evaluates over `shape`; the outputs are dense row-major storage of that shape. A chain that
+    // draws takes one id for each link. Where `observed` is not null, what each link met is added to
     // its record there.
     void run(const std::vector<int64_t>& shape, const std::vector<View>& inputs,
              const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids,
@@ -79,19 +80,22 @@ public:
     // Copies an output, rounded as it would be where it is stored.
     void copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const;
 
-    // Only adds what the steps of a program of one input meet over a shape and a view that `collapse`
+    // Only adds what the links of a chain of one input meet over a shape and a view that `collapse`
     // has merged.
     void observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
                            Observed* observed) const;
 
 private:
+    void plan_link(size_t index, bool is_read);
+    void plan_aliases(std::vector<int>& last_use);
+    void plan_registers(const std::vector<int>& last_use);
     template <class Input>
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                     char* const* outputs, uint64_t seed, const uint64_t* ids, int64_t block_elements,
                     Observed* observed) const;
-    void run_steps(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
+    void run_links(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
                    int64_t first, Observed* observed) const;
-    void observe_step(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
+    void observe_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                       Observed& seen) const;
     StoreKernel store_of(const Kernels& k, size_t value) const {
         return (moves_[value] ? k.store : k.store_quiet)[static_cast<int>(dtypes_[value])];
@@ -101,25 +105,25 @@ private:
     bool rounds_float32(size_t index) const;
     // Whether all it does is one function of its one input.
     bool is_one_function() const {
-        return inputs_.size() == 1 && steps_.size() == 1 && steps_[0].op < op_count &&
-               op_rows[steps_[0].op].kind == Kind::function && outputs_ == std::vector<int>{1};
+        return inputs_.size() == 1 && links_.size() == 1 && links_[0].op < op_count &&
+               op_rows[links_[0].op].kind == Kind::function && outputs_ == std::vector<int>{1};
     }
     bool only_looks_up() const { return is_one_function() && looks_up_[0]; }
-    void compute_by_table(const Kernels& k, const Step& step, void* out, const void* in, int n) const;
+    void compute_by_table(const Kernels& k, const Link& link, void* out, const void* in, int n) const;
     void compute(const Kernels& k, size_t index, void* out, const void* const* operands, int n) const;
-    void run_step(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
+    void run_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                   const Draw& draw, int64_t first) const;
-    void run_step_flushed(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
+    void run_link_flushed(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                           const Draw& draw, int64_t first) const;
 
     std::vector<DType> inputs_;
-    std::vector<Step> steps_;
+    std::vector<Link> links_;
     std::vector<int> outputs_;
     std::vector<DType> dtypes_;  // of every value
     // char, since the bits of vector<bool> take time to find.
-    std::vector<char> rounds_;    // of every step: whether its result is rounded before it is stored
-    std::vector<char> looks_up_;  // of every step: whether it is a function with a table (E5)
-    std::vector<char> aliases_;   // of every step: whether it is a conversion that storing it does
+    std::vector<char> rounds_;    // of every link: whether its result is rounded before it is stored
+    std::vector<char> looks_up_;  // of every link: whether it is a function with a table (E5)
+    std::vector<char> aliases_;   // of every link: whether it is a conversion that storing it does
     std::vector<char> moves_;  // of every value: whether its bits are moved ones, NaN payload and all
     std::vector<int> registers_;  // the tile that holds every value
     int register_count_ = 0;

@@ -1,0 +1,159 @@
+#include "elementwise/chain.h"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "functions/function_table.h"
+#include "machine/dispatch.h"
+
+namespace neuronsim {
+namespace {
+
+bool has_domain(int op, Domain d) { return kernels().op[op][static_cast<int>(d)] != nullptr; }
+
+// Whether an operation moves or flips bits (E6) instead of computing.
+bool moves_bits(int op) {
+    if (op >= op_count) return op >= restrict_op;
+    const Kind kind = op_rows[op].kind;
+    return kind == Kind::bitwise || kind == Kind::sign || kind == Kind::selection;
+}
+
+void check_link(const Link& link, const std::vector<DType>& dtypes) {
+    const auto fail = [&](const std::string& why) {
+        const char* name = link.op < op_count ? op_rows[link.op].name : "a conversion";
+        throw std::invalid_argument(std::string(name) + ": " + why);
+    };
+    for (const int v : link.operands)
+        if (v < 0 || v >= static_cast<int>(dtypes.size())) fail("an operand is not computed yet");
+    const auto dtype = [&](size_t i) { return dtypes[static_cast<size_t>(link.operands[i])]; };
+    if (link.op == constant_op) {
+        if (!link.operands.empty()) fail("takes no operands");
+        return;
+    }
+    if (is_conversion(link.op)) {
+        if (link.operands.size() != 1) fail("takes one operand");
+        return;
+    }
+    if (link.op >= reduce_precision_op) {
+        if (link.operands.size() != 1 || dtype(0) != link.result || !is_device_float(link.result) ||
+            link.op < reduce_precision_op + 32)
+            fail("reduce-precision and input ranges keep a float type");
+        return;
+    }
+    if (static_cast<int>(link.operands.size()) != op_rows[link.op].arity)
+        fail("takes " + std::to_string(op_rows[link.op].arity) + " operands");
+    const size_t first = op_rows[link.op].kind == Kind::selection ? 1 : 0;
+    if (first == 1 && dtype(0) != DType::boolean) fail("the first operand must be bool");
+    const Domain domain = domain_of(dtype(first));
+    for (size_t i = first; i < link.operands.size(); ++i)
+        if (domain_of(dtype(i)) != domain) fail("the operands' types do not go together");
+    if (!has_domain(link.op, domain))
+        fail("not defined for " + std::string(dtype_names[static_cast<int>(dtype(first))]));
+    const bool fits = op_rows[link.op].kind == Kind::comparison ? link.result == DType::boolean
+                                                                : domain_of(link.result) == domain;
+    if (!fits) fail("the result cannot be " + std::string(dtype_names[static_cast<int>(link.result)]));
+}
+
+}  // namespace
+
+Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int> outputs,
+             const Numerics& numerics)
+    : inputs_(std::move(inputs)),
+      links_(std::move(links)),
+      outputs_(std::move(outputs)),
+      dtypes_(inputs_),
+      moves_(inputs_.size(), true),
+      numerics_(numerics) {
+    for (const Link& link : links_) {
+        if (link.op < 0 || link.op > constant_op) throw std::invalid_argument("unknown operation");
+        check_link(link, dtypes_);
+        dtypes_.push_back(link.result);
+    }
+    // The last link that reads each value; behind the last one where it is an output.
+    std::vector<int> last_use(dtypes_.size(), -1);
+    for (int s = 0; s < static_cast<int>(links_.size()); ++s)
+        for (const int v : links_[static_cast<size_t>(s)].operands)
+            last_use[static_cast<size_t>(v)] = s;
+    for (size_t s = 0; s < links_.size(); ++s) plan_link(s, last_use[inputs_.size() + s] >= 0);
+    const int values = static_cast<int>(dtypes_.size());
+    for (const int v : outputs_) {
+        if (v < 0 || v >= values) throw std::invalid_argument("an output is not computed");
+        last_use[static_cast<size_t>(v)] = values;
+    }
+    plan_aliases(last_use);
+    plan_registers(last_use);
+}
+
+// What running a link has to do besides computing; `is_read`: by another link.
+void Chain::plan_link(size_t index, bool is_read) {
+    const Link& link = links_[index];
+    const DType t = link.result;
+    bool same = true;  // the moved operands have the result's type
+    for (size_t i = link.op < op_count && op_rows[link.op].kind == Kind::selection ? 1 : 0;
+         i < link.operands.size(); ++i)
+        same = same && dtypes_[static_cast<size_t>(link.operands[i])] == t;
+    const bool moves = same && (is_conversion(link.op) || moves_bits(link.op));
+    moves_.push_back(moves);
+    looks_up_.push_back(link.op < op_count && numerics_.plain() && has_function_table(link.op, t) &&
+                        dtypes_[static_cast<size_t>(link.operands[0])] == t);
+    // A value that is only stored need not be rounded before: storing a narrow float rounds it.
+    const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
+    const bool is_exact = t == DType::float32 && numerics_.plain();
+    rounds_.push_back(link.op != constant_op && !is_exact && !(moves && is_device_float(t)) &&
+                      (is_read || !store_rounds) && !looks_up_.back());
+}
+
+// A conversion that storing its result does has its operand's place, to the end.
+void Chain::plan_aliases(std::vector<int>& last_use) {
+    for (size_t s = 0; s < links_.size(); ++s) {
+        aliases_.push_back(false);
+        if (!is_conversion(links_[s].op)) continue;
+        const size_t operand = static_cast<size_t>(links_[s].operands[0]);
+        aliases_[s] = is_device_float(links_[s].result) && storage_bytes(links_[s].result) < 4 &&
+                      is_device_float(dtypes_[operand]) && !rounds_[s] && !moves_[inputs_.size() + s];
+        if (aliases_[s]) last_use[operand] = static_cast<int>(dtypes_.size());
+    }
+}
+
+// A link's result never shares a tile with its operands: their elements may differ in size.
+void Chain::plan_registers(const std::vector<int>& last_use) {
+    const int values = static_cast<int>(dtypes_.size()), input_count = static_cast<int>(inputs_.size());
+    std::vector<int> free_registers;
+    for (int v = 0; v < values; ++v) {
+        if (free_registers.empty()) {
+            registers_.push_back(register_count_++);
+        } else {
+            registers_.push_back(free_registers.back());
+            free_registers.pop_back();
+        }
+        if (v < input_count) continue;
+        const int s = v - input_count;
+        const std::vector<int>& operands = links_[static_cast<size_t>(s)].operands;
+        for (size_t i = 0; i < operands.size(); ++i) {
+            bool repeated = false;
+            for (size_t j = 0; j < i; ++j) repeated = repeated || operands[j] == operands[i];
+            if (!repeated && last_use[static_cast<size_t>(operands[i])] == s)
+                free_registers.push_back(registers_[static_cast<size_t>(operands[i])]);
+        }
+    }
+}
+
+bool Chain::draws() const {
+    if (!numerics_.stochastic) return false;
+    for (size_t s = 0; s < links_.size(); ++s)
+        if (rounds_[s] && is_device_float(links_[s].result) && links_[s].result != DType::float32 &&
+            rounds_float32(s))
+            return true;
+    return false;
+}
+
+// Whether a link's result is a float32 before it is rounded (S1), not the stepping stone of a wider
+// type. C1: an integer of 32 bits or fewer goes through float32 unless the profile says exact.
+bool Chain::rounds_float32(size_t index) const {
+    const DType source = dtypes_[static_cast<size_t>(links_[index].operands.back())];
+    return !is_conversion(links_[index].op) || is_device_float(source) ||
+           (numerics_.integers_via_float32 && source != DType::float64 && storage_bytes(source) <= 4);
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,390 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include "elementwise/chain.h"
+#include "functions/function_table.h"
+#include "machine/dispatch.h"
+#include "machine/fpenv.h"
+#include "machine/interrupt.h"
+#include "machine/pool.h"
+
+namespace neuronsim {
+namespace {
+
+constexpr int64_t tiles_per_grain = 16;
+constexpr int64_t memory_block = 4 * tile_elements;
+constexpr int64_t look_up_grain = int64_t{1} << 16;
+
+// Whether a NaN that it gives is the canonical one (E6).
+bool computes_nan(int op) {
+    if (op >= op_count) return false;
+    const Kind kind = op_rows[op].kind;
+    return kind == Kind::reducer || kind == Kind::arithmetic || kind == Kind::floating ||
+           kind == Kind::function;
+}
+
+}  // namespace
+
+// C4: reads subnormal operands as zeros, and makes subnormal results of float32 zeros.
+void Chain::run_link_flushed(const Kernels& k, size_t index, void* out, const void* const* operands,
+                             int n, const Draw& draw, int64_t first) const {
+    const Link& link = links_[index];
+    Tile flushed[max_arity];
+    const void* read[max_arity];
+    for (size_t i = 0; i < link.operands.size(); ++i) {
+        const DType t = dtypes_[static_cast<size_t>(link.operands[i])];
+        read[i] = operands[i];
+        if (!is_device_float(t) || formats[static_cast<int>(t)].exponent_bits != 8) continue;
+        k.flush(&flushed[i], operands[i], n);
+        read[i] = &flushed[i];
+    }
+    compute(k, index, out, read, n);
+    if (link.op < op_count && is_device_float(link.result)) k.flush(out, out, n);
+    if (rounds_[index])
+        round_values(k, link.result, numerics_, draw, first, out, n, rounds_float32(index));
+}
+
+void Chain::run_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
+                     const Draw& draw, int64_t first) const {
+    if (numerics_.flush_subnormals && !moves_[inputs_.size() + index])
+        return run_link_flushed(k, index, out, operands, n, draw, first);
+    compute(k, index, out, operands, n);
+    if (rounds_[index])
+        round_values(k, links_[index].result, numerics_, draw, first, out, n, rounds_float32(index));
+}
+
+// A link before its rounding.
+void Chain::compute(const Kernels& k, size_t index, void* out, const void* const* operands,
+                    int n) const {
+    const Link& link = links_[index];
+    if (link.op == constant_op)
+        return k.load[static_cast<int>(link.result)](reinterpret_cast<const char*>(&link.constant), 0,
+                                                     n, out);
+    const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
+    const int from = static_cast<int>(domain_of(source));
+    if (looks_up_[index]) {
+        compute_by_table(k, link, out, operands[0], n);
+    } else if (link.op < op_count) {
+        k.op[link.op][from](out, operands, n, 8 * storage_bytes(source));
+    } else if (link.op >= restrict_op) {
+        const InputRange& range = documented_ranges[link.op - restrict_op];
+        k.restrict_magnitude(out, operands[0], n, range.least, range.greatest);
+    } else if (link.op >= reduce_precision_op) {
+        const int bits = link.op - reduce_precision_op;
+        k.reduce_precision[static_cast<int>(source)](out, operands[0], n, bits / 32, bits % 32);
+    } else if (link.result == source) {
+        __builtin_memcpy(out, operands[0], static_cast<size_t>(n * computed_bytes(source)));
+    } else if (is_device_float(link.result)) {
+        if (is_device_float(source)) {
+            k.canonicalize(out, operands[0], n);
+        } else {
+            const bool nearest = rounds_float32(index) || link.result == DType::float32;
+            k.to_float32[from](out, operands[0], n, nearest ? Narrowing::nearest : Narrowing::odd);
+        }
+    } else if (link.result == DType::float64) {
+        k.to_float64[from](out, operands[0], n);
+    } else if (link.result == DType::boolean) {
+        k.to_bool[from](out, operands[0], n);
+    } else {
+        k.to_integer[from][static_cast<int>(link.result)](
+            out, operands[0], n,
+            link.op == convert_nearest_op ? FloatToInt::nearest : FloatToInt::truncate);
+    }
+}
+
+void Chain::compute_by_table(const Kernels& k, const Link& link, void* out, const void* in,
+                             int n) const {
+    const int type = static_cast<int>(link.result), size = storage_bytes(link.result);
+    char encodings[tile_elements * sizeof(uint16_t)];
+    k.store[type](in, n, encodings);
+    look_up(link.op, link.result, encodings, n, encodings);
+    k.load[type](encodings, size, n, out);
+}
+
+// How many elements lie before the first that begins a cache line.
+static int64_t elements_to_line(const char* data, int size) {
+    constexpr uintptr_t line = 64;
+    return static_cast<int64_t>((line - reinterpret_cast<uintptr_t>(data) % line) % line) / size;
+}
+
+// Whether values may overflow or vanish when they are rounded to a float type, to nearest, or some are
+// zero before where that is not allowed.
+static bool may_leave(const Kernels& k, DType type, const void* values, int n, bool zero_allowed) {
+    const Format& f = formats[static_cast<int>(type)];
+    const auto power = [](int exponent) {  // of two, a normal float32 or the least subnormals
+        const int bits = exponent >= -126 ? (exponent + 127) << 23 : 1 << (exponent + 149);
+        float x;
+        __builtin_memcpy(&x, &bits, sizeof x);
+        return x;
+    };
+    // A format without Inf has numbers beyond these, which are only looked at more closely.
+    const float greatest = power(f.bias) * (2 - power(-f.mantissa_bits));
+    const float least = power(1 - f.bias - f.mantissa_bits);
+    return k.leaves_range(values, n, least, greatest, zero_allowed);
+}
+
+// Runs the links on the n elements from index `first` on. `place` says where each value lies.
+void Chain::run_links(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
+                      int64_t first, Observed* observed) const {
+    const size_t input_count = inputs_.size();
+    Draw draw{seed};
+    for (size_t s = 0; s < links_.size(); ++s) {
+        const Link& link = links_[s];
+        if (aliases_[s] &&
+            (observed == nullptr ||
+             !may_leave(k, link.result, place[static_cast<size_t>(link.operands[0])], n, true))) {
+            place[input_count + s] = place[static_cast<size_t>(link.operands[0])];
+            continue;
+        }
+        const void* operands[max_arity] = {};
+        for (size_t i = 0; i < link.operands.size(); ++i)
+            operands[i] = place[static_cast<size_t>(link.operands[i])];
+        if (ids != nullptr) draw.id = ids[s];
+        run_link(k, s, place[input_count + s], operands, n, draw, first);
+        if (observed != nullptr) observe_link(k, s, place[input_count + s], operands, n, observed[s]);
+    }
+}
+
+// A result that only storing rounds is rounded here, unless it stays within its type.
+void Chain::observe_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
+                         Observed& seen) const {
+    const Link& link = links_[index];
+    if (link.operands.empty() || moves_[inputs_.size() + index]) return;
+    if (!rounds_[index] && !looks_up_[index]) {
+        if (!may_leave(k, link.result, out, n, false)) return;
+        k.round[static_cast<int>(link.result)](out, n);
+    }
+    const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
+    observe(k, link.op, source, link.result, numerics_.flush_subnormals, out, operands, n, seen);
+    const bool saturates = numerics_.fp8_overflow == Fp8Overflow::saturate &&
+                           is_device_float(link.result) && storage_bytes(link.result) == 1 &&
+                           formats[static_cast<int>(link.result)].has_inf;
+    if (!saturates) return;
+    // C3: what would overflow if it were not for the profile.
+    Tile exact, rounded;
+    compute(k, index, &exact, operands, n);
+    __builtin_memcpy(&rounded, &exact, static_cast<size_t>(n) * sizeof(float));
+    k.round[static_cast<int>(link.result)](&rounded, n);
+    for (int i = 0; i < n; ++i)
+        seen.saturated += exact.f32[i] - exact.f32[i] == 0 && rounded.f32[i] - rounded.f32[i] != 0;
+}
+
+// Runs the links over [begin, end) in blocks. `input(i, at, n, tile)` gives the place of n elements of
+// an input, in memory or loaded into the tile.
+template <class Input>
+void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
+                       char* const* outputs, uint64_t seed, const uint64_t* ids, int64_t block_elements,
+                       Observed* observed) const {
+    const size_t values = dtypes_.size(), input_count = inputs_.size();
+    // Kept from run to run, since small arrays feel every allocation.
+    struct Kept {
+        std::vector<Tile> tiles;
+        std::vector<void*> place;
+        std::vector<char*> direct;  // outputs that their links write themselves
+        std::vector<char> is_stored;
+        std::vector<Observed> seen;
+    };
+    auto& [tiles, place, direct, is_stored, seen] = per_thread<Kept>([] {});
+    if (observed != nullptr) seen.assign(links_.size(), {});
+    if (tiles.size() < register_count()) tiles.resize(register_count());
+    place.resize(values);
+    direct.assign(values, nullptr);
+    is_stored.assign(outputs_.size(), true);
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+        const size_t v = static_cast<size_t>(outputs_[o]);
+        const bool aligned =
+            reinterpret_cast<uintptr_t>(outputs[o]) % static_cast<size_t>(computed_bytes(dtypes_[v])) ==
+            0;
+        if (v < input_count || !is_stored_as_computed(dtypes_[v]) || !aligned || direct[v] != nullptr)
+            continue;
+        direct[v] = outputs[o];
+        is_stored[o] = false;
+    }
+    // A short first block lets the others' stores begin with a cache line.
+    const int64_t lead = elements_to_line(outputs[0], storage_bytes(output_dtype(0)));
+    // Blocks are too short to be noted one by one (measured: 3 % of an addition from the cache).
+    const int64_t operations = block_elements * static_cast<int64_t>(1 + links_.size());
+    const int64_t noted_together = std::max<int64_t>(1, (int64_t{1} << 14) / operations);
+    int64_t unnoted = noted_together;
+    int n = 0;
+    for (int64_t at = begin; at < end; at += n) {
+        const int64_t block = at == begin && lead > 0 ? lead : block_elements;
+        n = static_cast<int>(end - at < block ? end - at : block);
+        if (--unnoted == 0) {
+            note_work(noted_together * operations);
+            unnoted = noted_together;
+        }
+        for (size_t v = 0; v < values; ++v)
+            place[v] = direct[v] != nullptr
+                           ? direct[v] + at * storage_bytes(dtypes_[v])
+                           : static_cast<void*>(&tiles[static_cast<size_t>(registers_[v])]);
+        for (size_t i = 0; i < input_count; ++i)
+            place[i] = const_cast<void*>(input(i, at, n, *static_cast<Tile*>(place[i])));
+        run_links(k, place.data(), n, seed, ids, at, observed == nullptr ? nullptr : seen.data());
+        for (size_t o = 0; o < outputs_.size(); ++o) {
+            if (!is_stored[o]) continue;
+            const size_t v = static_cast<size_t>(outputs_[o]);
+            store_of(k, v)(place[v], n, outputs[o] + at * storage_bytes(dtypes_[v]));
+        }
+    }
+    if (observed != nullptr) add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);
+}
+
+// The elements at `data`, side by side in memory: used there if they lie as they are computed with.
+static const void* dense_input(const Kernels& k, DType t, const char* data, int n, Tile& tile) {
+    const int size = storage_bytes(t);
+    // The processor's own prefetching stops where a block ends: ask for the next one (measured: half
+    // the time of an addition from memory).
+    constexpr int line = 64;
+    for (int i = 0; i < n * size; i += line) __builtin_prefetch(data + n * size + i);
+    if (is_stored_as_computed(t) && reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0 &&
+        (size == 4 || reinterpret_cast<uintptr_t>(data) % sizeof(double) == 0))
+        return data;
+    k.load[static_cast<int>(t)](data, size, n, &tile);
+    return &tile;
+}
+
+// From memory to memory no tile holds a value, so that a block may be longer.
+bool Chain::is_function_in_memory(const char* input, const char* output) const {
+    const auto is_aligned = [](const char* data) {
+        return reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0;
+    };
+    return is_one_function() && numerics_.plain() && inputs_[0] == DType::float32 &&
+           links_[0].result == DType::float32 && is_aligned(input) && is_aligned(output);
+}
+
+void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
+                      const uint64_t* ids, Observed* observed) const {
+    const Kernels& k = kernels();
+    const int size = storage_bytes(output_dtype(0));
+    if (only_looks_up() && observed == nullptr)
+        return parallel_for(n, look_up_grain, [&](int64_t begin, int64_t end) {
+            for (int64_t at = begin; at < end; at += look_up_grain) {
+                note_work(look_up_grain);
+                look_up(links_[0].op, output_dtype(0), inputs[0] + at * size,
+                        std::min(look_up_grain, end - at), outputs[0] + at * size);
+            }
+        });
+    const auto input = [&](size_t i, int64_t at, int count, Tile& tile) -> const void* {
+        return dense_input(k, inputs_[i], inputs[i] + at * storage_bytes(inputs_[i]), count, tile);
+    };
+    const int64_t block = is_function_in_memory(inputs[0], outputs[0]) ? memory_block : tile_elements;
+    const auto body = [&](int64_t begin, int64_t end) {
+        run_blocks(k, begin, end, input, outputs, seed, ids, block, observed);
+    };
+    constexpr int64_t grain = tiles_per_grain * tile_elements;
+    if (n > grain) return parallel_for(n, grain, body);
+    const PinnedEnvironment pinned;
+    body(0, n);
+}
+
+void Chain::run(const std::vector<int64_t>& full_shape, const std::vector<View>& views,
+                const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids,
+                Observed* observed) const {
+    if (draws() && ids.size() != links_.size())
+        throw std::invalid_argument("stochastic rounding needs an id for each step");
+    std::vector<int64_t> shape = full_shape;
+    std::vector<View> inputs = views;
+    collapse(shape, inputs);
+    run_collapsed(element_count(full_shape), shape, inputs, outputs, seed, ids, observed);
+}
+
+static bool lies_dense(const std::vector<int64_t>& shape, const View& view) {
+    int64_t distance = storage_bytes(view.dtype);
+    for (size_t d = shape.size(); d-- > 0; distance *= shape[d])
+        if (view.strides[d] != distance) return false;
+    return true;
+}
+
+void Chain::run_collapsed(int64_t count, const std::vector<int64_t>& shape,
+                          const std::vector<View>& inputs, const std::vector<char*>& outputs,
+                          uint64_t seed, const std::vector<uint64_t>& ids, Observed* observed) const {
+    const Kernels& k = kernels();
+    const bool is_dense_row = shape.empty() || (shape.size() == 1 && inputs.size() == 1 &&
+                                                inputs[0].strides[0] == storage_bytes(inputs[0].dtype));
+    if (is_dense_row && inputs.size() == 1 && outputs.size() == 1 && ids.empty()) {
+        const char* const data = inputs[0].data;
+        return run_dense(count, &data, outputs.data(), seed, nullptr, observed);
+    }
+    std::vector<char> is_dense;
+    for (const View& v : inputs) is_dense.push_back(lies_dense(shape, v));
+    const auto input = [&](size_t i, int64_t at, int n, Tile& tile) -> const void* {
+        const View& view = inputs[i];
+        if (is_dense[i])
+            return dense_input(k, view.dtype, view.data + at * storage_bytes(view.dtype), n, tile);
+        load_run(k, shape, view, at, n, tile);
+        return &tile;
+    };
+    const auto body = [&](int64_t begin, int64_t end) {
+        run_blocks(k, begin, end, input, outputs.data(), seed, ids.empty() ? nullptr : ids.data(),
+                   tile_elements, observed);
+    };
+    parallel_for(count, tiles_per_grain * tile_elements, body);
+}
+
+void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
+                              Observed* observed) const {
+    const Kernels& k = kernels();
+    const int64_t size = storage_bytes(input.dtype);
+    const bool is_dense = lies_dense(shape, input);
+    parallel_for(count, tiles_per_grain * tile_elements, [&](int64_t begin, int64_t end) {
+        auto& tile = per_thread<Tile>([] {});
+        auto& seen = per_thread<std::vector<Observed>>([] {});
+        auto& outputs = per_thread<std::vector<const void*>>([] {});
+        seen.assign(links_.size(), {});
+        outputs.resize(outputs_.size());
+        for (int64_t at = begin; at < end; at += tile_elements) {
+            const int n = static_cast<int>(end - at < tile_elements ? end - at : tile_elements);
+            note_work(n * static_cast<int64_t>(1 + links_.size()));
+            const void* values = &tile;
+            if (is_dense) values = dense_input(k, input.dtype, input.data + at * size, n, tile);
+            else load_run(k, shape, input, at, n, tile);
+            run_tile(k, &values, n, outputs.data(), seen.data());
+        }
+        add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);
+    });
+}
+
+void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
+                     Observed* observed) const {
+    struct Kept {
+        std::vector<Tile> tiles;
+        std::vector<void*> place;
+    };
+    auto& [tiles, place] = per_thread<Kept>([] {});
+    if (tiles.size() < register_count()) tiles.resize(register_count());
+    place.resize(dtypes_.size());
+    for (size_t v = 0; v < place.size(); ++v)
+        place[v] = v < inputs_.size() ? const_cast<void*>(inputs[v])
+                                      : &tiles[static_cast<size_t>(registers_[v])];
+    run_links(k, place.data(), n, 0, nullptr, 0, observed);
+    for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[static_cast<size_t>(outputs_[i])];
+}
+
+bool Chain::absorbs_nan(size_t input) const {
+    const auto v = static_cast<int>(input);
+    for (const Link& link : links_)
+        for (const int operand : link.operands)
+            if (operand == v && !computes_nan(link.op)) return false;
+    return std::find(outputs_.begin(), outputs_.end(), v) == outputs_.end();
+}
+
+bool Chain::has_canonical_nan(size_t i) const {
+    auto v = static_cast<size_t>(outputs_[i]);
+    while (v >= inputs_.size() && aliases_[v - inputs_.size()])
+        v = static_cast<size_t>(links_[v - inputs_.size()].operands[0]);
+    return v >= inputs_.size() && computes_nan(links_[v - inputs_.size()].op);
+}
+
+void Chain::copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const {
+    const auto v = static_cast<size_t>(outputs_[i]);
+    const DType t = dtypes_[v];
+    if (moves_[v] || !is_device_float(t)) {
+        __builtin_memmove(target, value, static_cast<size_t>(n * computed_bytes(t)));
+        return;
+    }
+    k.canonicalize(target, value, n);
+    k.round[static_cast<int>(t)](target, n);
+}
+
+}  // namespace neuronsim

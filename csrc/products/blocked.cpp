@@ -1,0 +1,331 @@
+#include <algorithm>
+#include <cstdlib>
+
+#include "machine/dispatch.h"
+#include "machine/interrupt.h"
+#include "machine/pool.h"
+#include "machine/workspace.h"
+#include "products/strategies.h"
+
+namespace neuronsim {
+
+namespace {
+
+// The measured sizes of blocks: of a in the second-level cache, of b in the third, and how deep both
+// are; rows and columns bound PSUM's place where the depth is cut.
+constexpr int64_t depth_block = 4608, a_block_bytes = 160 << 10, b_block_bytes = 4 << 20,
+                  rows_block = 1024, columns_block = 1024;
+// Panels that go through the epilogue together, so that its rows are long.
+constexpr int64_t panels_together = 2;
+// Where the register blocks read a: from memory, or packed.
+struct Rows {
+    struct Block {
+        const char* a;
+        int64_t a_row;
+        int first, count;  // within the block of rows
+    };
+    std::vector<Block> blocks;
+    std::vector<BlockRun> runs;
+    int64_t steps = 0;  // of all runs
+    int64_t a_step = 0;
+    uint32_t least = 0xFFFF;
+};
+
+class BlockedProduct {
+public:
+    BlockedProduct(const ProductOperand& a, const ProductOperand& b, const PackedColumns* packed,
+                   const ProductResult& result, const Accumulation& how, const Numerics& numerics,
+                   Draw draw, int threads)
+        : k_(kernels()),
+          a_(a),
+          b_(b),
+          packed_(packed),
+          how_(how),
+          form_(a.holds_pairs ? ProductForm::pairs
+                : packed != nullptr
+                    ? packed->form()
+                    : product_form(k_, a.type(), b.type(), how, numerics, axes_size(a.vectors))),
+          a_packer_(k_, a, form_, numerics),
+          b_packer_(k_, b, form_, numerics),
+          depth_(axes_size(b.depth)),
+          width_(k_.product_vectors * k_.lanes),
+          group_(std::min(panels_together, blocks(axes_size(b.vectors), width_))),
+          pitch_(group_ * width_),
+          epilogue_(k_, result, numerics, draw, pitch_) {
+        max_rows_ = 0;
+        while (max_rows_ < max_block_rows && kernel(form_, 1, max_rows_ + 1) != nullptr) ++max_rows_;
+        // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
+        const int64_t limit = depth_block * (is_pair_form(form_) ? 2 : 1);
+        const int64_t unit = how_.tile < depth_ ? how_.tile : 2;
+        const int64_t chunks = blocks(depth_, limit);
+        chunk_ = chunks <= 1 ? std::max<int64_t>(depth_, 1)
+                             : std::max(blocks(blocks(depth_, chunks), unit), int64_t{1}) * unit;
+        const int64_t chunk_bytes =
+            steps_of(form_, std::max<int64_t>(chunk_, 1)) * step_words(form_) * 4;
+        const int64_t share = std::max(threads / 2, 1);
+        columns_block_ = std::clamp(b_block_bytes / share / chunk_bytes / width_ * width_,
+                                    int64_t{width_}, columns_block / width_ * width_);
+        direct_ = a_.holds_pairs || (reads_in_place() && !takes_two(form_));
+        // Rows that are read in place take no room; register blocks do not reach over an inner axis.
+        const int64_t most = 16 * max_rows_, inner = a_.vectors.back().size;
+        rows_of_block_ =
+            direct_ ? most : std::clamp<int64_t>(a_block_bytes / chunk_bytes, max_rows_, most);
+        row_unit_ = !direct_ || a_.vectors.size() == 1 ? 1 : inner <= most ? inner : max_rows_;
+    }
+
+    int width() const { return width_; }
+    // What threads cut the rows by.
+    int64_t row_unit() const { return row_unit_ > 1 ? row_unit_ : max_rows_; }
+
+    // The outputs [row, row_end) x [column, column_end) of one element of the batch.
+    void run(int64_t batch, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
+        batch_ = batch;
+        a_data_ = a_.data + axes_offset(a_.batch, batch);
+        b_data_ = b_.data + axes_offset(b_.batch, batch);
+        for (int64_t r = row; r < row_end; r += rows_block) {
+            const int64_t r_end = std::min(row_end, r + rows_block);
+            for (int64_t c = column; c < column_end; c += columns_block_)
+                run_columns(r, r_end, c, std::min(column_end, c + columns_block_));
+        }
+    }
+
+private:
+    BlockKernel kernel(ProductForm form, int vectors, int rows) const {
+        return k_.product[static_cast<int>(form)][vectors - 1][rows - 1];
+    }
+
+    void run_columns(int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
+        auto& b_space = per_thread<Workspace>([] {});
+        auto& psum_space = per_thread<Workspace>([] {});
+        const int64_t n = column_end - column, panels = blocks(n, width_);
+        const bool one_chunk = chunk_ >= depth_;
+        const int64_t row_blocks = blocks(row_end - row, rows_of_block_);
+        // PSUM of all rows where the depth is cut, else of a block of rows.
+        const int64_t psum_rows =
+            one_chunk ? blocks(row_end - row, row_blocks) + row_unit_ : row_end - row;
+        float* psum =
+            psum_space.get<float>(psum_rows * pitch_ * (one_chunk ? 1 : blocks(panels, group_)));
+        if (depth_ == 0) std::fill_n(psum, psum_rows * pitch_, 0.0f);
+        least_.assign(static_cast<size_t>(panels), 0xFFFF);
+        for (int64_t at = 0; at == 0 || at < depth_; at += chunk_) {
+            const int64_t depth = std::min(chunk_, depth_ - at);
+            const bool last = at + depth >= depth_;
+            const int64_t steps = steps_of(form_, depth);
+            const int64_t panel_words = steps * step_words(form_) * width_;
+            float* b = nullptr;
+            if (packed_ == nullptr && depth > 0) {
+                b = b_space.get<float>(panel_words * panels);
+                b_packer_.panels(b_data_, column, n, at, depth, width_, b, panel_words, least_.data());
+            }
+            for (int64_t i = 0; i < row_blocks; ++i) {
+                const auto boundary = [&](int64_t block) {
+                    const int64_t at_row = row + (row_end - row) * block / row_blocks;
+                    return std::min(row_end, blocks(at_row, row_unit_) * row_unit_);
+                };
+                const int64_t first = i == 0 ? row : boundary(i), count = boundary(i + 1) - first;
+                if (count <= 0) continue;
+                take_rows(first, count, at, depth);
+                for (int64_t p = 0; p < panels; ++p) {
+                    const int columns = static_cast<int>(std::min<int64_t>(width_, n - p * width_));
+                    const int vectors = static_cast<int>(blocks(columns, k_.lanes));
+                    float* block =
+                        one_chunk ? psum : psum + (p / group_ * psum_rows + first - row) * pitch_;
+                    const float* panel = b + p * panel_words;
+                    uint32_t least = least_[static_cast<size_t>(p)];
+                    if (packed_ != nullptr) {
+                        const int64_t index = column / width_ + p;
+                        panel = packed_->panel(batch_, index) +
+                                steps_of(form_, at) * step_words(form_) * vectors * k_.lanes;
+                        least = packed_->least(batch_, index);
+                    }
+                    if (last) epilogue_.prefetch(batch_, first, count, column + p * width_, columns);
+                    multiply(panel, vectors, least, at == 0, block + p % group_ * width_);
+                    const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
+                    if (!last || !ends_group) continue;
+                    const int64_t begin = p / group_ * pitch_;
+                    epilogue_.finish(block, batch_, first, count, column + begin,
+                                     static_cast<int>(std::min(pitch_, n - begin)));
+                }
+            }
+        }
+    }
+
+    // a's rows [first, first + count) over [at, at + depth) for the register blocks.
+    void take_rows(int64_t first, int64_t count, int64_t at, int64_t depth) {
+        Rows& rows = a_rows_;
+        rows.blocks.clear();
+        rows.runs.clear();
+        rows.steps = steps_of(form_, depth);
+        if (depth == 0) return;
+        const Axis &v = a_.vectors.back(), &d = a_.depth.back();
+        const auto cut = [&](int64_t begin, int64_t n, const auto& add) {
+            const int64_t pieces = blocks(n, max_rows_);
+            for (int64_t i = 0; i < pieces; ++i) {
+                const int64_t from = n * i / pieces;
+                add(begin + from, static_cast<int>(n * (i + 1) / pieces - from));
+            }
+        };
+        if (direct_) {
+            rows.a_step = d.stride;
+            rows.least = a_.least;
+            for (int64_t i = 0; i < count;) {
+                const int64_t n = run_length(a_.vectors, first + i, count - i);
+                cut(i, n, [&](int64_t begin, int rows_here) {
+                    rows.blocks.push_back({a_data_ + axes_offset(a_.vectors, first + begin), v.stride,
+                                           static_cast<int>(begin), rows_here});
+                });
+                i += n;
+            }
+        } else {
+            const PackedRows packed = pack_rows(first, count, at, depth);
+            rows.a_step = packed.step;
+            cut(0, count, [&](int64_t begin, int rows_here) {
+                rows.blocks.push_back({packed.data + begin * packed.pitch, packed.pitch,
+                                       static_cast<int>(begin), rows_here});
+            });
+        }
+        const int64_t two = takes_two(form_) ? 2 : 1;
+        for (int64_t i = 0, n = 0; i < depth; i += n) {
+            const int64_t to_tile = how_.tile - (at + i) % how_.tile;
+            n = std::min(depth - i, to_tile);
+            int64_t offset = i / two * rows.a_step;
+            if (direct_) {
+                // a's axes count pairs where it holds them.
+                const int64_t unit = a_.holds_pairs ? 2 : 1;
+                n = std::min(n, unit * run_length(a_.depth, (at + i) / unit, blocks(n, unit)));
+                offset = axes_offset(a_.depth, (at + i) / unit);
+            }
+            const bool ends = n == to_tile || at + i + n == depth_;
+            rows.runs.push_back({offset, steps_of(form_, n), ends});
+        }
+    }
+
+    // Whether the register blocks can read a where it lies: rows that fall on the same cache lines
+    // would push each other out.
+    bool reads_in_place() const {
+        const int64_t pitch = std::abs(a_.vectors.back().stride);
+        constexpr int64_t page = 4096;
+        return a_packer_.is_stored_as_packed() && a_.depth.back().stride == 4 &&
+               (pitch % (page / 2) != 0 || a_.vectors.back().size <= 8) && a_.depth.back().size >= 8;
+    }
+
+    struct PackedRows {
+        const char* data;
+        int64_t pitch, step;  // in bytes
+    };
+    PackedRows pack_rows(int64_t first, int64_t count, int64_t at, int64_t depth) {
+        auto& space = per_thread<Workspace>([] {});
+        const int64_t steps = steps_of(form_, depth), words = step_words(form_);
+        if (a_packer_.across() && words == 1) {  // as one panel of all rows
+            float* out = space.get<float>(steps * count);
+            a_packer_.panels(a_data_, first, count, at, depth, static_cast<int>(count), out, 0,
+                             &a_rows_.least);
+            return {reinterpret_cast<const char*>(out), 4, 4 * count};
+        }
+        // Rows never lie a multiple of half a page apart: they would share the first cache's places.
+        constexpr int64_t half_page = 512, line = 16;  // in words
+        const int64_t pitch = steps * words + (steps * words % half_page == 0 ? line : 0);
+        float* out = space.get<float>(pitch * count);
+        a_rows_.least = a_packer_.rows(a_data_, first, count, at, depth, pitch, out);
+        return {reinterpret_cast<const char*>(out), 4 * pitch, 4 * words};
+    }
+
+    // VDPBF16PS is M2 where no operand is subnormal and every sum is a multiple of 2^-126: where the
+    // least exponents of both sides add up to -112 or more.
+    static bool pairs_are_exact(uint32_t a, uint32_t b) {
+        const uint32_t ea = (a + 1) >> 7, eb = (b + 1) >> 7;  // biased; no operand but zero: 512
+        return ea >= 1 && eb >= 1 && ea + eb >= 2 * 127 - 112;
+    }
+
+    void multiply(const float* panel, int vectors, uint32_t least, bool first, float* sums) const {
+        ProductForm form = form_;
+        if (form == ProductForm::pairs && !pairs_are_exact(a_rows_.least, least))
+            form = ProductForm::pairs_by_fma;
+        RegisterBlock block;
+        block.a_step = a_rows_.a_step;
+        block.runs = a_rows_.runs.data();
+        block.runs_end = block.runs + a_rows_.runs.size();
+        block.b = panel;
+        block.psum_stride = pitch_;
+        // The one tile that is the whole depth goes on in every chunk of it.
+        block.continues = !first && how_.tile >= depth_;
+        block.fresh = first || block.continues;
+        for (const Rows::Block& r : a_rows_.blocks) {
+            block.a = r.a;
+            block.a_row = r.a_row;
+            block.psum = sums + r.first * pitch_;
+            note_work(a_rows_.steps * r.count * vectors * k_.lanes);
+            kernel(form, vectors, r.count)(block);
+        }
+    }
+
+    const Kernels& k_;
+    const ProductOperand &a_, &b_;
+    const PackedColumns* packed_;
+    const Accumulation& how_;
+    const ProductForm form_;
+    const Packer a_packer_, b_packer_;
+    const int64_t depth_;
+    const int width_;
+    const int64_t group_, pitch_;  // of PSUM's rows
+    const Epilogue epilogue_;
+    int max_rows_;
+    bool direct_;
+    int64_t chunk_, columns_block_, rows_of_block_, row_unit_;
+    int64_t batch_ = 0;
+    const char *a_data_ = nullptr, *b_data_ = nullptr;
+    Rows a_rows_;
+    std::vector<uint32_t> least_;
+};
+
+}  // namespace
+
+// The split over threads, by outputs only: each packs what its own block of outputs needs.
+void product_blocked(const ProductOperand& a, const ProductOperand& b, const PackedColumns* packed,
+                     const ProductResult& result, const Accumulation& how, const Numerics& numerics,
+                     Draw draw) {
+    const int64_t batch = axes_size(result.batch), rows = axes_size(result.rows),
+                  columns = axes_size(result.columns), depth = axes_size(a.depth);
+    const int threads = thread_count();
+    const auto make = [&] {
+        return BlockedProduct(a, b, packed, result, how, numerics, draw, threads);
+    };
+    const BlockedProduct sizes = make();
+    // Below this much work a second thread costs more than it saves.
+    constexpr double least_work = 1 << 18;
+    const double work = static_cast<double>(rows) * static_cast<double>(columns) *
+                        static_cast<double>(std::max<int64_t>(depth, 1));
+    const int64_t wanted = batch >= 4 * threads || threads == 1
+                               ? 1
+                               : std::min<int64_t>(blocks(threads, std::min<int64_t>(batch, threads)),
+                                                   static_cast<int64_t>(work / least_work) + 1);
+    // Cut the longer side, in whole register blocks.
+    const int64_t row_units = blocks(rows, sizes.row_unit()),
+                  column_units = blocks(columns, sizes.width());
+    int64_t row_pieces = 1, column_pieces = 1;
+    while (row_pieces * column_pieces < wanted) {
+        const bool by_columns = columns / column_pieces >= rows / row_pieces;
+        if (by_columns && column_pieces < column_units) ++column_pieces;
+        else if (row_pieces < row_units) ++row_pieces;
+        else if (column_pieces < column_units) ++column_pieces;
+        else break;
+    }
+    const int64_t pieces = row_pieces * column_pieces;
+    const double batch_work = work * static_cast<double>(batch) / static_cast<double>(batch * pieces);
+    const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(least_work / (batch_work + 1)));
+    parallel_for(batch * pieces, grain, [&](int64_t begin, int64_t end) {
+        BlockedProduct block = make();
+        for (int64_t job = begin; job < end; ++job) {
+            const int64_t piece = job % pieces;
+            const int64_t r = piece / column_pieces, c = piece % column_pieces;
+            const int64_t row = row_units * r / row_pieces * sizes.row_unit(),
+                          row_end = row_units * (r + 1) / row_pieces * sizes.row_unit();
+            const int64_t column = column_units * c / column_pieces * sizes.width(),
+                          column_end = column_units * (c + 1) / column_pieces * sizes.width();
+            block.run(job / pieces, row, std::min(rows, row_end), column,
+                      std::min(columns, column_end));
+        }
+    });
+}
+
+}  // namespace neuronsim

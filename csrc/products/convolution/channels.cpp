@@ -1,0 +1,67 @@
+#include "products/convolution/convolver.h"
+
+namespace neuronsim {
+
+const float* Convolver::channel_weights(int64_t window, bool is_across) const {
+    auto& space = per_thread<Workspace>([] {});
+    const int64_t channels = c_.feature_groups * c_.output_features;
+    float* weights = space.get<float>(window * channels);
+    ProductOperand w = w_;
+    w.vectors = {w_.batch[0], w_.vectors[0]};
+    w.batch = {};
+    Packer(k_, w, ProductForm::fma, Numerics{})
+        .stage_block(w.data, 0, channels, 0, window, is_across, 4 * (is_across ? channels : window),
+                     reinterpret_cast<char*>(weights));
+    return weights;
+}
+
+ProductResult Convolver::joined(ProductResult r) {
+    const int64_t size = storage_bytes(r.stored());
+    const auto join = [&](auto& array) {
+        array.columns = collapsed({array.batch[0], array.columns[0]}, size);
+        array.rows = collapsed(array.rows, size);
+        array.batch = {{1, 0}};
+    };
+    join(r);
+    for (ProductTerm& t : r.terms) join(t);
+    return r;
+}
+
+void Convolver::multiply_channels(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const {
+    const std::vector<int64_t> strides = image_.strides();
+    const int64_t channels = c_.feature_groups * c_.output_features;
+    const Axes taps = window_axes(strides, 1, 0);
+    const int64_t window = axes_size(taps);
+    const float* weights = channel_weights(window, true);
+    std::vector<int64_t> places(static_cast<size_t>(window));
+    for (int64_t i = 0; i < window; ++i) places[static_cast<size_t>(i)] = axes_offset(taps, i);
+    const ProductResult selected = part(n, n_count, row, row_count), r = joined(selected);
+    const Draw draw = draw_of(selected);
+    const Axes positions = position_axes(n_count, image_.bytes(), strides, row_count);
+    const int64_t inner = positions.back().size, step = positions.back().stride;
+    // Channels and positions whose sums stay in the first cache.
+    constexpr int64_t strip = 64, piece = 64;
+    const int64_t strips = blocks(channels, strip), pieces = blocks(inner, piece);
+    // As many at a time as take some milliseconds, whole blocks of the kernel's eight.
+    const int64_t together = std::clamp<int64_t>(work_at_once / (strip * window) / 8 * 8, 8, piece);
+    parallel_for(axes_size(positions) / inner * pieces * strips, 1, [&](int64_t begin, int64_t end) {
+        float sums[piece * strip];
+        const Epilogue epilogue(k_, r, numerics_, draw, strip);
+        for (int64_t job = begin; job < end; ++job) {
+            const int64_t first = job % strips * strip, line = job / strips / pieces;
+            const int64_t from = job / strips % pieces * piece;
+            const int64_t length = std::min(piece, inner - from);
+            const int count = static_cast<int>(std::min(strip, channels - first));
+            const char* base = data_ + axes_offset(positions, line * inner + from) + first * 4;
+            for (int64_t at = 0; at < length; at += together) {
+                const int64_t some = std::min(together, length - at);
+                note_work(some * count * window);
+                k_.product_channels(base + at * step, step, some, places.data(), window, how_.tile,
+                                    weights + first, channels, count, sums + at * strip, strip);
+            }
+            epilogue.finish(sums, 0, line * inner + from, length, first, count);
+        }
+    });
+}
+
+}  // namespace neuronsim

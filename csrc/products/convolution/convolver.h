@@ -1,0 +1,161 @@
+// One convolution's parts, and the ways in which it is computed, each in a file of its own.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <vector>
+
+#include "machine/dispatch.h"
+#include "machine/interrupt.h"
+#include "machine/pool.h"
+#include "machine/workspace.h"
+#include "products/convolution/convolution.h"
+
+namespace neuronsim {
+
+// A product of sizes that stops at the largest number.
+inline int64_t saturated_product(std::initializer_list<int64_t> factors) {
+    int64_t n = 1;
+    for (const int64_t f : factors)
+        if (__builtin_mul_overflow(n, f, &n)) return INT64_MAX;
+    return n;
+}
+
+// How the padded image holds its elements: as pairs of bfloat16 or float32 for the kernels, or, for
+// integers, as they come.
+enum class Held : uint8_t { pairs, float32, raw };
+
+struct Image {
+    std::vector<int64_t> extents;  // of the spatial dimensions
+    int64_t pixel;                 // words or elements from a pixel to the next
+    Held held;
+    int64_t element;  // bytes of one element, or of a pair
+    int64_t line() const { return saturated_product({extents.back(), pixel, element}); }
+    int64_t lines() const {
+        int64_t n = 1;
+        for (size_t d = 0; d + 1 < extents.size(); ++d) n = saturated_product({n, extents[d]});
+        return n;
+    }
+    int64_t bytes() const { return saturated_product({lines(), line()}); }
+    std::vector<int64_t> strides() const {
+        std::vector<int64_t> s(extents.size());
+        int64_t stride = pixel * element;
+        for (size_t d = extents.size(); d-- > 0;) {
+            s[d] = stride;
+            stride *= extents[d];
+        }
+        return s;
+    }
+};
+
+inline constexpr int64_t work_at_once = 1 << 22;  // multiply-adds between two looks at signals
+
+class Convolver {
+public:
+    Convolver(const Convolution& shape, const ProductOperand& input, const ProductOperand& kernel,
+              const PackedColumns* packed, const ProductResult& result, const Accumulation& how,
+              const Numerics& numerics, Draw draw)
+        : k_(kernels()),
+          c_(shape),
+          x_(input),
+          w_(kernel),
+          packed_(packed),
+          out_(result),
+          how_(how),
+          numerics_(numerics),
+          draw_(draw),
+          groups_(shape.feature_groups * shape.batch_groups),
+          form_(packed != nullptr && packed->fits(x_, w_, how, numerics)
+                    ? packed->form()
+                    : product_form(k_, x_.type(), w_.type(), how, numerics, axes_size(result.rows))) {}
+
+    void run();
+
+private:
+    size_t rank() const { return c_.spatial.size(); }
+    int64_t outputs(size_t d) const { return rank() == 0 ? 1 : c_.spatial[d].output; }
+    const Axes& x_axes() const { return x_.vectors; }  // batch, spatial ...
+    int64_t channel_stride() const { return x_.depth[0].stride; }
+    // How many outputs of the first spatial dimension stay within a limit together; 0 if not even one.
+    template <class Bytes>
+    int64_t rows_within(int64_t limit, const Bytes& bytes) const {
+        int64_t rows = outputs(0);
+        while (rows > 0 && bytes(rows) > limit) rows /= 2;
+        return rows;
+    }
+    // Whether a window reaches into padding or holes, or the channels of a pixel lie apart where
+    // several windows read it.
+    bool needs_image() const;
+    // Each output feature has an input feature of its own: the vectors run over them.
+    bool is_depthwise() const;
+    // Whether the elements of a channel's lines lie side by side, in the input and in the result.
+    bool has_planes() const;
+
+    // The product of a view of the input: no window reaches into padding.
+    void multiply_in_place() const;
+
+    Held held(bool by_channels) const;
+    // The image that so many outputs of the first spatial dimension read.
+    Image image(int64_t count, bool by_channels) const;
+    // Copies the input into the image: channels last, +0 in padding and holes (M5).
+    void fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count, bool by_channels);
+    uint32_t fill_line(int64_t sample, int64_t line, int64_t row, bool by_channels, char* to) const;
+    // n pixels with all their channels, `pixel` elements from one to the next.
+    uint32_t fill_pixels(const char* source, int64_t n, int64_t pixel, bool by_channels,
+                         char* target) const;
+    // The product of the filled image.
+    void multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const;
+
+    // The weights of a depthwise convolution: [window][channels] if across, else [channels][window].
+    const float* channel_weights(int64_t window, bool is_across) const;
+    // The result with the features of all groups as its columns.
+    static ProductResult joined(ProductResult r);
+    // Depthwise: the sums of neighbouring channels run side by side, each with its own weight.
+    void multiply_channels(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const;
+
+    // Depthwise on planes: neighbouring outputs run side by side, all with the same weight.
+    struct Plane;
+    struct Line;
+    void multiply_planes() const;
+    // For so many outputs of the first spatial dimension.
+    Plane plane(int64_t count) const;
+    std::vector<Line> lines_of(const Plane& p, int64_t row) const;
+    void fill_plane(const std::vector<Line>& lines, const char* source, const ProductOperand& line,
+                    const Packer& packer, float* to) const;
+    std::vector<int64_t> line_places(const Plane& p, int64_t row_count, int64_t length,
+                                     int64_t count) const;
+    void multiply_planes(int64_t row, int64_t row_count) const;
+
+    // Where an image would be too large: the windows of some outputs of one line are copied one by one.
+    void multiply_gathered() const;
+    // The input element, of a group's first feature, that a window element of an output reads; null for
+    // padding and holes. Lines are those of the outputs.
+    const char* element_at(int64_t group, int64_t line, int64_t output, int64_t element) const;
+    void multiply_line(const char* data, DType dtype, int64_t group, int64_t line, int64_t first,
+                       int64_t count, int64_t depth) const;
+
+    // The result's places for some samples and some outputs of the first spatial dimension.
+    ProductResult part(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const;
+    // S2: an element's index is its place in the whole result.
+    Draw draw_of(const ProductResult& r) const;
+    Axes window_axes(const std::vector<int64_t>& strides, int64_t channels, int64_t channel) const;
+    Axes position_axes(int64_t samples, int64_t sample, const std::vector<int64_t>& strides,
+                       int64_t rows) const;
+    static Workspace& space();
+
+    const Kernels& k_;
+    const Convolution& c_;
+    const ProductOperand &x_, &w_;
+    const PackedColumns* packed_;
+    const ProductResult& out_;
+    const Accumulation& how_;
+    const Numerics& numerics_;
+    const Draw draw_;
+    const int64_t groups_;
+    const ProductForm form_;
+    Image image_{};
+    char* data_ = nullptr;
+    uint32_t least_ = 0xFFFF;
+};
+
+}  // namespace neuronsim

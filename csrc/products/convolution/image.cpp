@@ -1,0 +1,146 @@
+#include <atomic>
+
+#include "products/convolution/convolver.h"
+
+namespace neuronsim {
+
+namespace {
+
+constexpr int64_t max_pixels = 64;  // that are turned to channels last at a time
+
+}  // namespace
+
+Held Convolver::held(bool by_channels) const {
+    if (!is_device_float(out_.dtype)) return Held::raw;
+    if (by_channels || how_.model == Accumulate::exact || form_ != ProductForm::pairs ||
+        c_.input_features % 2 != 0)
+        return Held::float32;
+    return Held::pairs;
+}
+
+Image Convolver::image(int64_t count, bool by_channels) const {
+    Image i;
+    for (size_t d = 0; d < rank(); ++d) {
+        const ConvolutionAxis& s = c_.spatial[d];
+        const int64_t n = d == 0 ? count : s.output;
+        i.extents.push_back((n - 1) * s.stride + (s.window - 1) * s.window_dilation + 1);
+    }
+    i.held = held(by_channels);
+    i.element = i.held == Held::raw ? storage_bytes(x_.dtype) : 4;
+    i.pixel = c_.feature_groups * c_.input_features * (by_channels ? c_.output_features : 1);
+    if (i.held == Held::pairs) i.pixel /= 2;
+    // Pixels that a register block reads together must not share their cache lines' places.
+    constexpr int64_t half_page = 2048, line = 64;
+    if (i.pixel * i.element * c_.spatial.back().stride % half_page == 0) i.pixel += line / i.element;
+    return i;
+}
+
+void Convolver::fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count, bool by_channels) {
+    image_ = image(row_count, by_channels);
+    const int64_t samples = n_count * c_.batch_groups;
+    data_ = space().get<char>(static_cast<int64_t>(checked_product({samples, image_.bytes()})));
+    std::atomic<uint32_t> least{0xFFFF};
+    const int64_t lines = image_.lines();
+    const int64_t grain = 1 + 16384 / (image_.line() + 1);
+    parallel_for(samples * lines, grain, [&](int64_t begin, int64_t end) {
+        uint32_t own = 0xFFFF;
+        for (int64_t i = begin; i < end; ++i) {
+            note_work(image_.line() / image_.element);
+            const int64_t sample = i / lines;
+            const int64_t from = sample / n_count * c_.batch + n + sample % n_count;
+            own =
+                std::min(own, fill_line(from, i % lines, row, by_channels, data_ + i * image_.line()));
+        }
+        uint32_t seen = least.load();
+        while (own < seen && !least.compare_exchange_weak(seen, own)) {
+        }
+    });
+    least_ = least;
+}
+
+uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, bool by_channels,
+                              char* to) const {
+    __builtin_memset(to, 0, static_cast<size_t>(image_.line()));
+    const char* from = x_.data + sample * x_axes()[0].stride;
+    for (size_t d = rank() - 1; d-- > 0;) {
+        const ConvolutionAxis& s = c_.spatial[d];
+        const int64_t at = line % image_.extents[d] + (d == 0 ? row * s.stride : 0) - s.padding_low;
+        line /= image_.extents[d];
+        if (at < 0 || at % s.base_dilation != 0 || at / s.base_dilation >= s.input) return 0xFFFF;
+        from += at / s.base_dilation * x_axes()[d + 1].stride;
+    }
+    // The pixels of the last dimension: every base_dilation-th place from the first one on.
+    const ConvolutionAxis& s = c_.spatial.back();
+    const int64_t start = s.padding_low - (rank() == 1 ? row * s.stride : 0);
+    const int64_t skipped = start < 0 ? blocks(-start, s.base_dilation) : 0;
+    const int64_t place = start + skipped * s.base_dilation;
+    const int64_t room = image_.extents.back() - place;
+    const int64_t count = std::min(s.input - skipped, room <= 0 ? 0 : blocks(room, s.base_dilation));
+    uint32_t least = 0xFFFF;
+    const int64_t pixel = image_.pixel * s.base_dilation;
+    for (int64_t i = 0; i < count; i += max_pixels) {
+        const int64_t n = std::min(max_pixels, count - i);
+        char* target = to + (place + i * s.base_dilation) * image_.pixel * image_.element;
+        const char* source = from + (skipped + i) * x_axes().back().stride;
+        least = std::min(least, fill_pixels(source, n, pixel, by_channels, target));
+    }
+    return least;
+}
+
+uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, bool by_channels,
+                                char* target) const {
+    const int64_t channels = c_.feature_groups * c_.input_features;
+    const int64_t x_stride = x_axes().back().stride, c_stride = channel_stride();
+    if (image_.held == Held::raw) {
+        for (int64_t i = 0; i < n; ++i)
+            for (int64_t j = 0; j < channels; ++j)
+                __builtin_memcpy(target + (i * pixel + j) * image_.element,
+                                 source + i * x_stride + j * c_stride,
+                                 static_cast<size_t>(image_.element));
+        return 0xFFFF;
+    }
+    ProductOperand line{source, x_.dtype, {}, {{n, x_stride}}, {{channels, c_stride}}, x_.program};
+    const bool pairs = image_.held == Held::pairs;
+    const ProductForm form = image_.held == Held::float32 ? ProductForm::fma : ProductForm::pairs;
+    // C4 is the product's: the image holds the operand's own values.
+    const Packer packer(k_, line, form, Numerics{});
+    auto& workspace = per_thread<Workspace>([] {});
+    if (by_channels && c_.output_features > 1) {
+        float* values = workspace.get<float>(n * channels);
+        packer.stage_block(source, 0, n, 0, channels, false, 4 * channels,
+                           reinterpret_cast<char*>(values));
+        const int64_t m = c_.output_features;
+        for (int64_t i = 0; i < n; ++i)
+            for (int64_t j = 0; j < channels * m; ++j)
+                __builtin_memcpy(target + (i * pixel + j) * 4, values + i * channels + j / m, 4);
+        return 0xFFFF;
+    }
+    auto* words = reinterpret_cast<float*>(target);
+    if (!packer.across()) return packer.rows(source, 0, n, 0, channels, pixel, words);
+    // Channels that lie apart are packed as the columns of a panel, which is then turned.
+    const int64_t count = pairs ? channels / 2 : channels;
+    float* panel = workspace.get<float>(count * n);
+    uint32_t least = 0xFFFF;
+    packer.panels(source, 0, n, 0, channels, static_cast<int>(n), panel, 0, &least);
+    k_.turn(panel, n, static_cast<int>(count), static_cast<int>(n), words, pixel);
+    return least;
+}
+
+void Convolver::multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const {
+    const std::vector<int64_t> strides = image_.strides();
+    const bool pairs = image_.held == Held::pairs;
+    const int64_t features = c_.input_features / (pairs ? 2 : 1), sample = image_.bytes();
+    ProductOperand a{data_, x_.dtype, {}, {}, {}};
+    if (image_.held == Held::float32) a.dtype = DType::float32;
+    if (pairs) a.dtype = DType::bfloat16;
+    a.holds_pairs = pairs;
+    a.least = least_;
+    a.batch = {{groups_, c_.feature_groups > 1 ? features * image_.element : n_count * sample}};
+    a.vectors = position_axes(n_count, sample, strides, row_count);
+    a.depth = window_axes(strides, features, image_.element);
+    const ProductResult r = part(n, n_count, row, row_count);
+    // C4 reads subnormals of the operand's own type as zeros; float16 and float8 have none of its.
+    product(a, w_, packed_, r, how_, numerics_, draw_of(r));
+}
+
+}  // namespace neuronsim

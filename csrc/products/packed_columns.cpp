@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include "machine/dispatch.h"
+#include "machine/interrupt.h"
+#include "machine/pool.h"
+#include "machine/workspace.h"
+#include "products/product.h"
+
+namespace neuronsim {
+
+PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accumulation& how,
+                             const Numerics& numerics, int64_t rows)
+    : isa_(kernels().isa), flush_(numerics.flush_subnormals), type_(operand.type()) {
+    const Kernels& k = kernels();
+    const ProductOperand b = collapsed(operand);
+    if (!is_device_float(type_) || !is_device_float(a))
+        throw std::invalid_argument("packed columns hold floats");
+    form_ = product_form(k, a, type_, how, numerics, rows);
+    width_ = k.product_vectors * k.lanes;
+    columns_ = axes_size(b.vectors);
+    panels_ = blocks(columns_, width_);
+    batch_ = axes_size(b.batch);
+    depth_ = axes_size(b.depth);
+    steps_ = steps_of(form_, depth_);
+    const Packer packer(k, b, form_, numerics);
+    words_.resize(checked_product({batch_, panels_, steps_, step_words(form_), width_}));
+    least_.resize(static_cast<size_t>(batch_ * panels_));
+    parallel_for(batch_ * panels_, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t first = i % panels_ * width_;
+            packer.panels(b.data + axes_offset(b.batch, i / panels_), first,
+                          std::min<int64_t>(width_, columns_ - first), 0, depth_, width_,
+                          words_.data() + i * panel_words(), 0, &least_[static_cast<size_t>(i)]);
+        }
+    });
+}
+
+bool PackedColumns::fits(const ProductOperand& a, const ProductOperand& b, const Accumulation& how,
+                         const Numerics& numerics) const {
+    if (isa_ != kernels().isa || flush_ != numerics.flush_subnormals || type_ != b.type() ||
+        batch_ != axes_size(b.batch) || columns_ != axes_size(b.vectors) ||
+        depth_ != axes_size(b.depth))
+        return false;
+    if (a.holds_pairs) return form_ == ProductForm::pairs;
+    // What may be multiplied in pairs may be so by fma too, whichever was quicker when it was packed.
+    if (form_ == ProductForm::pairs || form_ == ProductForm::fma)
+        if (may_pair(kernels(), a.type(), type_, how, numerics)) return true;
+    constexpr int64_t one_row = 1;
+    return form_ == product_form(kernels(), a.type(), type_, how, numerics, one_row);
+}
+
+const float* PackedColumns::panel(int64_t batch, int64_t index) const {
+    return words_.data() + (batch * panels_ + index) * panel_words();
+}
+uint32_t PackedColumns::least(int64_t batch, int64_t index) const {
+    return least_[static_cast<size_t>(batch * panels_ + index)];
+}
+
+}  // namespace neuronsim
