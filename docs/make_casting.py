@@ -19,8 +19,8 @@ from neuronsim.casting.policies import POLICIES
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.operations import names_of
 from neuronsim.casting.policies.policy import Decision
-from neuronsim.casting.policies.recognition import recognise
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.hlo.recognition.composites import recognise
 from neuronsim.targets import find_target
 
 ROOT = Path(__file__).parents[1]

@@ -7,11 +7,11 @@ from typing import Any
 
 from neuronsim import dtypes
 from neuronsim.casting.application.apply import apply_plan
-from neuronsim.casting.plans.fingerprint import fingerprint
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.policy import Decision
 from neuronsim.dtypes import DType
 from neuronsim.hlo import parse, proto, text
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.instruction_settings import stated_settings
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify

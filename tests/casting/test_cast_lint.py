@@ -20,7 +20,6 @@ from tests.casting.running import result_bytes
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.lint import RULES, float32_rules, lint
-from neuronsim.casting.plans.fingerprint import fingerprint
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import with_rules
 from neuronsim.casting.policies.calibration import Calibration
@@ -29,6 +28,7 @@ from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.conformance import Finding, group, locations, summary
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.hlo.parse import from_text
 from neuronsim.hlo.verify import verify

@@ -22,13 +22,14 @@ from neuronsim.casting.application.commuting import MOVES
 from neuronsim.casting.application.convert_merging import converted_bytes, merge_converts
 from neuronsim.casting.application.type_choice import choose_types
 from neuronsim.casting.plans.explain import casts
-from neuronsim.casting.plans.plan import Plan, fingerprint, make_plan
+from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import find_policy, with_rules
 from neuronsim.casting.policies.policy import Decision, Policy, Rounding, Rule, neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import NeuronSimError
 from neuronsim.executor.compile import compile_module
 from neuronsim.hlo import proto
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape, inline_calls
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile

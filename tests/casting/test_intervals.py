@@ -12,9 +12,9 @@ from tests.casting.composite_examples import FILES, example, spelled_out, values
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.lint.intervals import Interval, intervals
-from neuronsim.casting.policies.patterns import Graph
-from neuronsim.casting.policies.recognition import recognise
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.recognition.composites import recognise
+from neuronsim.hlo.recognition.patterns import Graph
 
 pytestmark = pytest.mark.isa_independent  # the kernels' bits are not the subject
 

@@ -20,10 +20,16 @@ from tests.casting.running import execute
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.application.value_sets import contains
-from neuronsim.casting.plans.plan import Decision, Plan, check_plan, fingerprint, make_plan
+from neuronsim.casting.plans.plan import (
+    Decision,
+    Plan,
+    check_plan,
+    make_plan,
+)
 from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType, float_format
 from neuronsim.errors import InvalidArgument
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.hlo.verify import verify
 

@@ -21,13 +21,13 @@ from neuronsim.casting.plans.plan import (
     Decision,
     Plan,
     check_plan,
-    fingerprint,
     load_plan,
     make_plan,
 )
 from neuronsim.casting.policies.policy import Policy, neuron_policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape
 from neuronsim.hlo.parse import from_text
 from neuronsim.hlo.verify import verify

@@ -14,11 +14,17 @@ from tests.casting.running import execute
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plans.plan import Decision, Plan, check_plan, fingerprint, make_plan
+from neuronsim.casting.plans.plan import (
+    Decision,
+    Plan,
+    check_plan,
+    make_plan,
+)
 from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import TOKEN, Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 

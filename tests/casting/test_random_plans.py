@@ -16,9 +16,10 @@ from tests.executor.random_modules import EXECUTED, Example, modules
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plans.plan import Plan, fingerprint, make_plan
+from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.hlo import proto
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import (
     Computation,
     Instruction,

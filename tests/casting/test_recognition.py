@@ -17,7 +17,6 @@ import pytest
 from tests.casting.composite_examples import DATA, FILES, Values, example, spelled_out, values_of
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.policies.recognition import COMPOSITES, Composite, recognise
 from neuronsim.errors import NeuronSimError
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import (
@@ -31,6 +30,7 @@ from neuronsim.hlo.module import (
     make_computation,
 )
 from neuronsim.hlo.parse import from_text
+from neuronsim.hlo.recognition.composites import COMPOSITES, Composite, recognise
 from neuronsim.hlo.verify import verify
 
 pytestmark = pytest.mark.isa_independent  # the kernels' bits are not the subject

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.plans.plan import fingerprint
 from neuronsim.errors import InvalidModel
 from neuronsim.hlo import fields, parse, proto, text, wire
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.instruction_settings import InstructionSettings, read_settings
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.hlo.verify import verify

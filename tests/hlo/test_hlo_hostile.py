@@ -25,11 +25,11 @@ from tests import large_modules
 
 from neuronsim import api, dtypes, ops
 from neuronsim.casting.plans import explain
-from neuronsim.casting.plans.fingerprint import fingerprint
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.errors import InvalidModel, NeuronSimError
 from neuronsim.hlo import element_types, fields, parse, proto, text, wire
 from neuronsim.hlo import module as ir
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 

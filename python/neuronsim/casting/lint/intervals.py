@@ -15,10 +15,10 @@ import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.lint.orderings import Orderings
-from neuronsim.casting.policies.patterns import Graph
-from neuronsim.casting.policies.recognition import Composite
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction, Shape
+from neuronsim.hlo.recognition.composites import Composite
+from neuronsim.hlo.recognition.patterns import Graph
 
 
 class Interval(NamedTuple):

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from neuronsim import ops
 from neuronsim.casting.lint.sorted_results import place_in, place_of_maximum, sorted_result
 from neuronsim.casting.lint.views import Anywhere, Label, View, Views, anywheres, place_of, unified
-from neuronsim.casting.policies.patterns import Graph
 from neuronsim.hlo.module import Instruction, Shape
+from neuronsim.hlo.recognition.patterns import Graph
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from neuronsim.casting.lint.intervals import ANY, Interval, intervals
 from neuronsim.casting.lint.narrow_types import digits, is_narrow
 from neuronsim.casting.lint.orderings import Orderings
 from neuronsim.casting.plans.plan import Plan
-from neuronsim.casting.policies.patterns import Graph
 from neuronsim.casting.policies.policy import Decision
-from neuronsim.casting.policies.recognition import Composite, recognise
 from neuronsim.casting.policies.rules import RuleContext, reduction_depth
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Shape, simple_reducer
+from neuronsim.hlo.recognition.composites import Composite, recognise
+from neuronsim.hlo.recognition.patterns import Graph
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target
 

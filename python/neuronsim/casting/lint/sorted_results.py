@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from neuronsim.casting.policies.patterns import Graph
 from neuronsim.hlo.module import Computation, Instruction
+from neuronsim.hlo.recognition.patterns import Graph
 
 
 class Sorted(NamedTuple):

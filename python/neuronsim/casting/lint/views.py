@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from neuronsim import ops
-from neuronsim.casting.policies.patterns import Graph
 from neuronsim.hlo.module import Instruction, Shape, simple_reducer
+from neuronsim.hlo.recognition.patterns import Graph
 
 # Where an element of a dimension is: at an axis of the question's value (a number from 0), anywhere
 # (`Anywhere`, which may be chosen), at an unknown place (`Somewhere`), or a function of such places.

@@ -27,12 +27,12 @@ from neuronsim.casting.plans.propagation import KEPT, Node, Spread, spread
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.operations import names_of, operation_name, unknown_names
 from neuronsim.casting.policies.policy import Category, Decision, Policy, Rule
-from neuronsim.casting.policies.recognition import COMPOSITES, recognise
 from neuronsim.casting.policies.rules import Match, RuleContext, match_rules
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, graph_computations
 from neuronsim.hlo.opcodes import row
+from neuronsim.hlo.recognition.composites import COMPOSITES, recognise
 from neuronsim.targets import Target
 
 # What repeats the elements of a constant or parameter: frameworks broadcast without saying so.

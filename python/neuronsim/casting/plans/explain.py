@@ -16,7 +16,6 @@ from neuronsim.casting.application.convert_merging import converted_before
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.operations import names_of
 from neuronsim.casting.policies.policy import Decision
-from neuronsim.casting.policies.recognition import COMPOSITES, recognise
 from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.hlo.array_sources import Sources, array_sources
 from neuronsim.hlo.constant_arrays import Constants, constant_arrays
@@ -29,6 +28,7 @@ from neuronsim.hlo.module import (
     simple_reducer,
 )
 from neuronsim.hlo.opcodes import CONVERTS
+from neuronsim.hlo.recognition.composites import COMPOSITES, recognise
 from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips, run_counts
 
 T = TypeVar("T")

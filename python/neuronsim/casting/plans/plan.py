@@ -14,11 +14,11 @@ from neuronsim.casting import fields
 from neuronsim.casting.application.conversions import travels_in_float32
 from neuronsim.casting.plans.castable import is_castable, is_product, own_type, reads
 from neuronsim.casting.plans.decisions import decide
-from neuronsim.casting.plans.fingerprint import fingerprint
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Decision, Policy, Rounding
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import (
     CONTROL_FLOW,
     Computation,

@@ -8,7 +8,7 @@
 
 Their lists name framework operations; here they name what these become in HLO. What HLO has no
 operation for (losses, linear algebra, lists of tensors) is left out. An activation or norm that XLA
-spells out in several instructions is named by its composite, which `recognition` finds again.
+spells out in several instructions is named by its composite, which `hlo.recognition` finds again.
 """
 
 from __future__ import annotations

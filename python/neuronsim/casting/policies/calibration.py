@@ -35,9 +35,9 @@ from neuronsim.casting.fields import (
     shown,
     text,
 )
-from neuronsim.casting.plans.fingerprint import fingerprint
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import (
     CONTROL_FLOW,
     Computation,

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from neuronsim.casting.policies.patterns import (
+from neuronsim.hlo.module import Computation, Module
+from neuronsim.hlo.recognition.patterns import (
     Anything,
     Count,
     Elementwise,
@@ -26,7 +27,6 @@ from neuronsim.casting.policies.patterns import (
     Same,
     Spread,
 )
-from neuronsim.hlo.module import Computation, Module
 
 
 @dataclass(frozen=True)
