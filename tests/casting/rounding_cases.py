@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.application.conversions import convert, travels_in_float32
+from neuronsim.casting.conversions import convert, travels_in_float32
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction, Shape
 from neuronsim.hlo.opcodes import row

@@ -15,7 +15,7 @@ from tests.casting.planning_by_hand import decide, planned, stating
 from tests.casting.running import result_bytes
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.application.conversions import carrier
+from neuronsim.casting.conversions import carrier
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import Decision, make_plan
 from neuronsim.casting.policies.policy import neuron_policy

@@ -17,7 +17,7 @@ from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
-from neuronsim.casting.application.conversions import carrier
+from neuronsim.casting.conversions import carrier
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.policy import neuron_policy

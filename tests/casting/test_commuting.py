@@ -26,7 +26,7 @@ from tests.casting.rounding_cases import (
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.commuting import MOVES, ORDERS, STAYS, commuted_operands
-from neuronsim.casting.application.conversions import carrier
+from neuronsim.casting.conversions import carrier
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Shape
 from neuronsim.hlo.opcodes import STRUCTURE

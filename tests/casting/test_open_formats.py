@@ -19,7 +19,6 @@ from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
-from neuronsim.casting.application.value_sets import contains
 from neuronsim.casting.plans.plan import (
     Decision,
     Plan,
@@ -27,6 +26,7 @@ from neuronsim.casting.plans.plan import (
     make_plan,
 )
 from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.value_sets import contains
 from neuronsim.dtypes import DType, float_format
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.fingerprint import fingerprint

@@ -20,7 +20,7 @@ from tests.casting.rounding_cases import (
 )
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.application.value_sets import contains, values_of, values_of_reduce_precision
+from neuronsim.casting.value_sets import contains, values_of, values_of_reduce_precision
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction, Shape
 from neuronsim.profiles import Profile

@@ -14,7 +14,10 @@ from typing import TypeAlias
 
 from neuronsim import dtypes
 from neuronsim.casting.application.commuting import commuted_operands
-from neuronsim.casting.application.conversions import (
+from neuronsim.casting.application.convert_merging import converted_bytes, merge_converts
+from neuronsim.casting.application.scalars import retype_scalars
+from neuronsim.casting.application.type_choice import choose_types, may_convert_more
+from neuronsim.casting.conversions import (
     UNROUNDED,
     carrier,
     convert,
@@ -23,12 +26,9 @@ from neuronsim.casting.application.conversions import (
     travels_in_float32,
     works_on_float32,
 )
-from neuronsim.casting.application.convert_merging import converted_bytes, merge_converts
-from neuronsim.casting.application.scalars import retype_scalars
-from neuronsim.casting.application.type_choice import choose_types, may_convert_more
-from neuronsim.casting.application.value_sets import contains
 from neuronsim.casting.plans.plan import Plan, check_plan, decisions_of_loops
 from neuronsim.casting.policies.policy import Decision, Rounding
+from neuronsim.casting.value_sets import contains
 from neuronsim.dtypes import DType
 from neuronsim.hlo.instruction_settings import PREFIX
 from neuronsim.hlo.module import (

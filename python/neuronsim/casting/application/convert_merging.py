@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from neuronsim import ops
 from neuronsim.casting.application.commuting import MOVES, ORDERS, commuted_operands, states_more
-from neuronsim.casting.application.value_sets import (
+from neuronsim.casting.value_sets import (
     ValueSet,
     contains,
     has_values,

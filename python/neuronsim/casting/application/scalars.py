@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from neuronsim import dtypes
-from neuronsim.casting.application.conversions import (
+from neuronsim.casting.conversions import (
     carrier,
     convert,
     retyped,

@@ -17,15 +17,15 @@ import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.commuting import commuted_operands
-from neuronsim.casting.application.conversions import carrier
 from neuronsim.casting.application.minimum_cut import minimum_cut
-from neuronsim.casting.application.value_sets import (
+from neuronsim.casting.conversions import carrier
+from neuronsim.casting.plans.plan import decisions_of_loops
+from neuronsim.casting.policies.policy import Decision, Rounding
+from neuronsim.casting.value_sets import (
     contains,
     has_values,
     values_of,
 )
-from neuronsim.casting.plans.plan import decisions_of_loops
-from neuronsim.casting.policies.policy import Decision, Rounding
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import (
     AnyShape,

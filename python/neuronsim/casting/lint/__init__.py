@@ -26,7 +26,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.application.value_sets import values_of
 from neuronsim.casting.lint.integers import integers_in_floats, truncated_indices
 from neuronsim.casting.lint.intervals import ANY, interval_where
 from neuronsim.casting.lint.loop_sums import narrow_sums
@@ -44,6 +43,7 @@ from neuronsim.casting.plans.plan import Plan, check_plan
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Rule
 from neuronsim.casting.policies.rules import RuleContext
+from neuronsim.casting.value_sets import values_of
 from neuronsim.dtypes import DType
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import (

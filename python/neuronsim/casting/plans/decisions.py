@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.application.conversions import travels_in_float32
+from neuronsim.casting.conversions import travels_in_float32
 from neuronsim.casting.plans.castable import (
     is_castable,
     is_product,

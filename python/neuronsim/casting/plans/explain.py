@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from neuronsim import dtypes
-from neuronsim.casting.application.conversions import UNROUNDED, carrier
 from neuronsim.casting.application.convert_merging import converted_before
+from neuronsim.casting.conversions import UNROUNDED, carrier
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.operations import names_of
 from neuronsim.casting.policies.policy import Decision
