@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neuronsim import dtypes
-from neuronsim.casting.plans.propagation import (
+from neuronsim.casting.decisions.propagation import (
     KEPT,
     Node,
     all_inputs_low,

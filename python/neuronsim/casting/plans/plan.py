@@ -12,8 +12,8 @@ from typing import Any, get_args
 from neuronsim import dtypes, json_documents, ops
 from neuronsim.casting import fields
 from neuronsim.casting.conversions import travels_in_float32
-from neuronsim.casting.plans.castable import is_castable, is_product, own_type, reads
-from neuronsim.casting.plans.decisions import decide
+from neuronsim.casting.decisions.castable import is_castable, is_product, own_type, reads
+from neuronsim.casting.decisions.decide import decide
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Decision, Policy, Rounding
 from neuronsim.dtypes import DType

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.conversions import travels_in_float32
-from neuronsim.casting.plans.castable import (
+from neuronsim.casting.decisions.castable import (
     is_castable,
     is_product,
     loops_of_fixed_types,
     own_type,
     reads,
 )
-from neuronsim.casting.plans.float_graph import FloatGraph, float_graph
-from neuronsim.casting.plans.propagation import KEPT, Node, Spread, spread
+from neuronsim.casting.decisions.float_graph import FloatGraph, float_graph
+from neuronsim.casting.decisions.propagation import KEPT, Node, Spread, spread
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.operations import names_of, operation_name, unknown_names
 from neuronsim.casting.policies.policy import Category, Decision, Policy, Rule

@@ -1,0 +1,1 @@
+"""What a policy decides for each instruction of a module: the record of a plan, how it is decided, its checks."""
