@@ -13,12 +13,12 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.api import calibrate, read_model
 from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.explain import casts
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import POLICIES
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.operations import names_of
-from neuronsim.casting.policies.policy import Decision
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.hlo.recognition.composites import recognise
 from neuronsim.targets import find_target

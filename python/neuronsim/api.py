@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, cast
 from neuronsim import dtypes, ops, processor
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
+from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.flags import (
     AUTO_CASTS,
     CASTING,
@@ -33,7 +34,7 @@ from neuronsim.casting.flags.integer_downcast import check_integer_downcasts
 from neuronsim.casting.flags.io_config import check_io_config
 from neuronsim.casting.flags.options import option_name, split_flags
 from neuronsim.casting.lint import lint as lint_casts
-from neuronsim.casting.plans.plan import Plan, check_plan, load_plan, make_plan
+from neuronsim.casting.plans.plan import Plan, load_plan, make_plan
 from neuronsim.casting.policies.calibration import Calibration, make_calibration
 from neuronsim.casting.policies.policy import Policy, policy_of
 from neuronsim.casting.policies.policy_file import load_policy

@@ -27,10 +27,11 @@ import neuronsim
 from neuronsim import api, ops
 from neuronsim.bench import PEERS, measure
 from neuronsim.bench.report import print_measurements
+from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.flags import LEVELS, OPTIONS, Message, verbosity
 from neuronsim.casting.flags.options import Option, find_option, option_name, split_flags
 from neuronsim.casting.plans.explain import count_casts, describe, lines, type_difference
-from neuronsim.casting.plans.plan import Plan, check_plan, load_plan
+from neuronsim.casting.plans.plan import Plan, load_plan
 from neuronsim.casting.plans.report import print_difference, print_explanation
 from neuronsim.casting.policies.calibration import load_calibration
 from neuronsim.errors import (

@@ -19,12 +19,13 @@ from neuronsim.arrays.array_object import Array, asarray
 from neuronsim.arrays.files import DAMAGED
 from neuronsim.casting import fields
 from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.flags import (
     ALL_INTEGER_DOWNCASTS,
     CastSettings,
     Message,
 )
-from neuronsim.casting.plans.plan import Plan, check_plan
+from neuronsim.casting.plans.plan import Plan
 from neuronsim.errors import (
     InaccessibleFile,
     InvalidArgument,

@@ -14,7 +14,7 @@ import numpy as np
 from tests.executor.random_modules import arrays
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.policies.policy import Decision
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape, graph_computations
 from neuronsim.hlo.opcodes import row

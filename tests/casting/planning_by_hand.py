@@ -7,8 +7,8 @@ from typing import Any
 
 from neuronsim import dtypes
 from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.plan import Plan
-from neuronsim.casting.policies.policy import Decision
 from neuronsim.dtypes import DType
 from neuronsim.hlo import parse, proto, text
 from neuronsim.hlo.fingerprint import fingerprint

@@ -16,8 +16,9 @@ from tests.casting.running import result_bytes
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.conversions import carrier
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plans.plan import Decision, make_plan
+from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType, float_format
 from neuronsim.hlo import parse, text

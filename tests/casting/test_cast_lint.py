@@ -19,11 +19,12 @@ from tests.casting.running import result_bytes
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.lint import RULES, float32_rules, lint
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import with_rules
 from neuronsim.casting.policies.calibration import Calibration
-from neuronsim.casting.policies.policy import Decision, neuron_policy
+from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto

@@ -11,7 +11,9 @@ from tests.casting.planning_by_hand import decide, plan_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
-from neuronsim.casting.plans.plan import Decision, Plan, check_plan
+from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.plans.plan import Plan
 from neuronsim.dtypes import DType, float_format
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape

@@ -21,10 +21,16 @@ from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.application.commuting import MOVES
 from neuronsim.casting.application.convert_merging import converted_bytes, merge_converts
 from neuronsim.casting.application.type_choice import choose_types
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.explain import casts
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import find_policy, with_rules
-from neuronsim.casting.policies.policy import Decision, Policy, Rounding, Rule, neuron_policy
+from neuronsim.casting.policies.policy import (
+    Policy,
+    Rounding,
+    Rule,
+    neuron_policy,
+)
 from neuronsim.dtypes import DType
 from neuronsim.errors import NeuronSimError
 from neuronsim.executor.compile import compile_module

@@ -15,10 +15,17 @@ from tests.executor.random_modules import Example, modules
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES, CastSettings
-from neuronsim.casting.plans.plan import check_plan, make_plan
+from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import POLICIES, find_policy, with_rules
-from neuronsim.casting.policies.policy import Decision, Policy, Rule, neuron_policy, policy_of
+from neuronsim.casting.policies.policy import (
+    Policy,
+    Rule,
+    neuron_policy,
+    policy_of,
+)
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify

@@ -13,8 +13,9 @@ from tests.casting.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plans.plan import Decision, make_plan
+from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument

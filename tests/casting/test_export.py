@@ -19,9 +19,10 @@ from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.application.derive import derive_decisions
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import Plan, make_plan
-from neuronsim.casting.policies.policy import Decision, neuron_policy
+from neuronsim.casting.policies.policy import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.hlo import parse, proto, text
 from neuronsim.hlo.module import Computation, Instruction, Module, graph_computations, inline_calls

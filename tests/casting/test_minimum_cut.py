@@ -22,8 +22,8 @@ from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.application.convert_merging import converted_bytes
 from neuronsim.casting.application.minimum_cut import minimum_cut
 from neuronsim.casting.application.type_choice import choose_types
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.plan import Plan
-from neuronsim.casting.policies.policy import Decision
 from neuronsim.dtypes import DType
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape

@@ -16,14 +16,10 @@ from tests.casting.running import result_bytes
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.plans.plan import (
-    Decision,
-    Plan,
-    check_plan,
-    load_plan,
-    make_plan,
-)
+from neuronsim.casting.plans.plan import Plan, load_plan, make_plan
 from neuronsim.casting.policies.policy import Policy, neuron_policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from neuronsim import dtypes
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES, CastSettings
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.calibration import Calibration
-from neuronsim.casting.policies.policy import Decision, Policy, Rule, neuron_policy
+from neuronsim.casting.policies.policy import Policy, Rule, neuron_policy
 from neuronsim.errors import InvalidArgument, InvalidFlag
 from neuronsim.ops import WindowDimension
 from neuronsim.profiles import Profile

@@ -26,8 +26,10 @@ from neuronsim.casting.conversions import (
     travels_in_float32,
     works_on_float32,
 )
-from neuronsim.casting.plans.plan import Plan, check_plan, decisions_of_loops
-from neuronsim.casting.policies.policy import Decision, Rounding
+from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.decisions.loops import decisions_of_loops
+from neuronsim.casting.decisions.record import Decision, PlanRecord
+from neuronsim.casting.policies.policy import Rounding
 from neuronsim.casting.value_sets import contains
 from neuronsim.dtypes import DType
 from neuronsim.hlo.instruction_settings import PREFIX
@@ -49,7 +51,7 @@ from neuronsim.hlo.opcodes import APPLIES_SCALARS, row
 Planned: TypeAlias = "DType | tuple[Planned, ...]"
 
 
-def apply_plan(module: Module, plan: Plan, clean: bool = True) -> Module:
+def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> Module:
     """The module, inlined, with every decision of the plan written out. Raises InvalidArgument if the
     plan does not fit the module.
 

@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from neuronsim import dtypes
 from neuronsim.casting.application.commuting import commuted_operands
-from neuronsim.casting.policies.policy import Decision, Rounding
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.policies.policy import Rounding
 from neuronsim.dtypes import DType
 from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, graph_computations

@@ -19,8 +19,9 @@ from neuronsim import dtypes, ops
 from neuronsim.casting.application.commuting import commuted_operands
 from neuronsim.casting.application.minimum_cut import minimum_cut
 from neuronsim.casting.conversions import carrier
-from neuronsim.casting.plans.plan import decisions_of_loops
-from neuronsim.casting.policies.policy import Decision, Rounding
+from neuronsim.casting.decisions.loops import decisions_of_loops
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.policies.policy import Rounding
 from neuronsim.casting.value_sets import (
     contains,
     has_values,

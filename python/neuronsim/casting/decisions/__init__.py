@@ -1,1 +1,1 @@
-"""What a policy decides for each instruction of a module: the record of a plan, how it is decided, its checks."""
+"""What a policy decides for the instructions of a module: its record, how it is made, its checks."""

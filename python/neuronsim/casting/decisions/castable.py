@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import CONTROL_FLOW, Computation, Instruction, Shape
+from neuronsim.hlo.module import Computation, Instruction, Shape
 from neuronsim.hlo.opcodes import row
 
 
@@ -43,33 +41,3 @@ def own_type(i: Instruction) -> DType:
     """The type that the model gives what a decision's output is about: float32 where there is any."""
     types = [s.dtype for s in i.shape.arrays()]
     return dtypes.float32 if dtypes.float32 in types or not types else types[0]
-
-
-def loops_of_fixed_types(graphs: Sequence[Computation], carried: Mapping[str, DType]) -> set[str]:
-    """The loops that carry the model's types because a computation of theirs has another caller: a
-    branch, or a loop that does not surely carry the same (`carried` has the types of those that do).
-    """
-    callers: dict[str, list[Instruction]] = {}
-    for i in (i for c in graphs for i in c.instructions if i.opcode in CONTROL_FLOW):
-        for name in i.called:
-            callers.setdefault(name, []).append(i)
-    pending = [
-        name
-        for name, users in callers.items()
-        if any(i.opcode == "conditional" for i in users)
-        or (len(users) > 1 and not _agree([carried.get(i.name) for i in users]))
-    ]
-    fixed: set[str] = set()
-    found: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name not in fixed:
-            fixed.add(name)
-            loops = [i for i in callers[name] if i.opcode == "while"]
-            found.update(i.name for i in loops)
-            pending += [n for i in loops for n in i.called]
-    return found
-
-
-def _agree(types: Sequence[DType | None]) -> bool:
-    return types[0] is not None and all(t is types[0] for t in types)

@@ -18,15 +18,16 @@ from neuronsim.casting.conversions import travels_in_float32
 from neuronsim.casting.decisions.castable import (
     is_castable,
     is_product,
-    loops_of_fixed_types,
     own_type,
     reads,
 )
 from neuronsim.casting.decisions.float_graph import FloatGraph, float_graph
+from neuronsim.casting.decisions.loops import loops_of_fixed_types
 from neuronsim.casting.decisions.propagation import KEPT, Node, Spread, spread
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.operations import names_of, operation_name, unknown_names
-from neuronsim.casting.policies.policy import Category, Decision, Policy, Rule
+from neuronsim.casting.policies.policy import Category, Policy, Rule
 from neuronsim.casting.policies.rules import Match, RuleContext, match_rules
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, nearest

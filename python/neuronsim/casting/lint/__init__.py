@@ -26,6 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from neuronsim import dtypes, ops
+from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.decisions.record import PlanRecord
 from neuronsim.casting.lint.integers import integers_in_floats, truncated_indices
 from neuronsim.casting.lint.intervals import ANY, interval_where
 from neuronsim.casting.lint.loop_sums import narrow_sums
@@ -39,7 +41,6 @@ from neuronsim.casting.lint.sums import (
     rounded_tiles,
     sums_beyond,
 )
-from neuronsim.casting.plans.plan import Plan, check_plan
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Rule
 from neuronsim.casting.policies.rules import RuleContext
@@ -471,7 +472,7 @@ _CONTRACT = {
 
 def lint(
     module: Module,
-    plan: Plan,
+    plan: PlanRecord,
     target: Target | None = None,
     calibration: Calibration | None = None,
     *,

@@ -10,11 +10,10 @@ from typing import TypeAlias
 import numpy as np
 
 from neuronsim import dtypes, ops
+from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.casting.lint.intervals import ANY, Interval, intervals
 from neuronsim.casting.lint.narrow_types import digits, is_narrow
 from neuronsim.casting.lint.orderings import Orderings
-from neuronsim.casting.plans.plan import Plan
-from neuronsim.casting.policies.policy import Decision
 from neuronsim.casting.policies.rules import RuleContext, reduction_depth
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Shape, simple_reducer
@@ -73,7 +72,7 @@ class PlannedComputation:
         self,
         computation: Computation,
         context: RuleContext,
-        plan: Plan,
+        plan: PlanRecord,
         target: Target | None,
         profile: Profile | None,
         scopes: Mapping[str, PlannedComputation],

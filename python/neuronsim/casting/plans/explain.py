@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from neuronsim import dtypes
+from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.application.convert_merging import converted_before
 from neuronsim.casting.conversions import UNROUNDED, carrier
-from neuronsim.casting.plans.plan import Plan
+from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.casting.policies.operations import names_of
-from neuronsim.casting.policies.policy import Decision
 from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.hlo.array_sources import Sources, array_sources
 from neuronsim.hlo.constant_arrays import Constants, constant_arrays
@@ -63,7 +63,7 @@ class CastCounts:
     conditionals: tuple[str, ...]
 
 
-def casts(model: Module, planned: Module, plan: Plan) -> tuple[Cast, ...]:
+def casts(model: Module, planned: Module, plan: PlanRecord) -> tuple[Cast, ...]:
     """The converts of a planned module that its model does not have, in the order of execution; loops
     whose trips are not known count as `CastCounts` says.
     """
@@ -71,7 +71,7 @@ def casts(model: Module, planned: Module, plan: Plan) -> tuple[Cast, ...]:
 
 
 def count_casts(
-    model: Module, planned: Module, plan: Plan, trips: Trips = None
+    model: Module, planned: Module, plan: PlanRecord, trips: Trips = None
 ) -> tuple[tuple[Cast, ...], CastCounts]:
     """The same, and what is counted: loops whose trips are not known with `trips` (`loop_trips`)."""
     own = {i.name: i for c in graph_computations(inline_calls(model)) for i in c.instructions}
@@ -87,7 +87,7 @@ def count_casts(
 
 
 def _casts_of(
-    c: Computation, own: Mapping[str, Instruction], constants: Constants, plan: Plan
+    c: Computation, own: Mapping[str, Instruction], constants: Constants, plan: PlanRecord
 ) -> list[Cast]:
     """The casts of one computation."""
     users, before = c.users(), converted_before(c)
@@ -150,7 +150,7 @@ def _type(i: Instruction) -> str:
     return "tfloat32" if bits == (8, 10) else f"float({bits[0]},{bits[1]})"
 
 
-def _reason(i: Instruction, readers: Sequence[str], plan: Plan) -> str:
+def _reason(i: Instruction, readers: Sequence[str], plan: PlanRecord) -> str:
     if i.name in plan.decisions:
         return f"its result is rounded: {plan.decisions[i.name].reason}"
     low = _type(i)
@@ -193,7 +193,7 @@ class Line:
 
 
 def lines(
-    model: Module, plan: Plan, patterns: Sequence[str] = (), planned: Module | None = None
+    model: Module, plan: PlanRecord, patterns: Sequence[str] = (), planned: Module | None = None
 ) -> tuple[Line, ...]:
     """The instructions that a plan decides, or keeps for a reason; with `patterns` those whose name
     (`exp.1` or `main.2/exp.1`), opcode, metadata, composite or types match one of them, with shell
@@ -202,7 +202,7 @@ def lines(
     Raises InvalidArgument for a pattern that matches nothing, with the nearest name.
     """
     flat = inline_calls(model)
-    given = _given_types(planned or plan.apply(model))
+    given = _given_types(planned or apply_plan(model, plan))
     every = [(c, i) for c in graph_computations(flat) for i in c.instructions]
     if not patterns:
         considered = plan.decisions.keys() | plan.kept.keys()
@@ -218,7 +218,7 @@ def lines(
     return tuple(chosen.values())
 
 
-def find_line(model: Module, plan: Plan, name: str) -> Line:
+def find_line(model: Module, plan: PlanRecord, name: str) -> Line:
     """The line of one instruction. Raises InvalidArgument with the nearest name if it is not there."""
     flat = inline_calls(model)
     named = {i.name: i for c in graph_computations(flat) for i in c.instructions}
@@ -241,9 +241,9 @@ class _Same(Generic[T]):
 
 
 @functools.lru_cache(maxsize=1)
-def _planned_types(plan: _Same[Plan], model: _Same[Module]) -> dict[str, tuple[str, ...]]:
+def _planned_types(plan: _Same[PlanRecord], model: _Same[Module]) -> dict[str, tuple[str, ...]]:
     """The types of a planned module, kept for the next instruction that is asked for."""
-    return _given_types(plan.value.apply(model.value))
+    return _given_types(apply_plan(model.value, plan.value))
 
 
 def _given_types(planned: Module) -> dict[str, tuple[str, ...]]:
@@ -255,7 +255,7 @@ def _given_types(planned: Module) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _line(i: Instruction, plan: Plan, flat: Module, given: Mapping[str, tuple[str, ...]]) -> Line:
+def _line(i: Instruction, plan: PlanRecord, flat: Module, given: Mapping[str, tuple[str, ...]]) -> Line:
     d = plan.decisions.get(i.name)
     reason = d.reason if d else plan.kept.get(i.name, "")
     return Line(i, d, reason, sums(i, flat.by_name), given.get(i.name))
@@ -289,14 +289,14 @@ def _members(flat: Module, pattern: str) -> frozenset[str]:
     )
 
 
-def _matches(computation: Computation, i: Instruction, plan: Plan, pattern: str) -> bool:
+def _matches(computation: Computation, i: Instruction, plan: PlanRecord, pattern: str) -> bool:
     d = plan.decisions.get(i.name)
     types = (d.operand.name, d.accumulate.name, d.output.name) if d else ()
     texts = (i.name, f"{computation.name}/{i.name}", i.opcode, i.metadata.op_name, *types)
     return any(fnmatch.fnmatchcase(text, pattern) for text in texts if text)
 
 
-def group(found: Iterable[Line], plan: Plan) -> tuple[tuple[Line, ...], ...]:
+def group(found: Iterable[Line], plan: PlanRecord) -> tuple[tuple[Line, ...], ...]:
     """Lines with the same opcode, types and short reason together, in the order of the first."""
     groups: dict[tuple[object, ...], list[Line]] = {}
     for line in found:
@@ -319,10 +319,10 @@ _WITHOUT_NAMES = (
 MEASURED = re.compile(r" \((?:it|its|the|elements|\w+(?:\(\d+,\d+\))? makes) [^()]*\)$")
 
 
-def short_reason(reason: str, plan: Plan) -> str:
+def short_reason(reason: str, plan: PlanRecord) -> str:
     """A reason without the policy's name, the names of neighbours and what a rule measured.
 
-    >>> plan = Plan("tvm/float16", "m", "", {})
+    >>> plan = PlanRecord("tvm/float16", "m", "", {})
     >>> short_reason("tvm/float16: it follows dot.3 and dot.4", plan)
     'follows its inputs'
     >>> short_reason("data_max: out of range (the values of x are up to 900 > 512)", plan)
@@ -350,7 +350,9 @@ def types_of(d: Decision, *, sums: bool = True) -> Mapping[str, str]:
     return {"operands": operands, "sums": d.accumulate.name if sums else "", "result": output}
 
 
-def type_difference(first: Plan, second: Plan) -> dict[str, tuple[Decision | None, Decision | None]]:
+def type_difference(
+    first: PlanRecord, second: PlanRecord
+) -> dict[str, tuple[Decision | None, Decision | None]]:
     """The instructions that two plans give other types, roundings, slots or relayouts: `Plan.diff`
     without those that differ in the reason alone.
     """
@@ -361,7 +363,7 @@ def type_difference(first: Plan, second: Plan) -> dict[str, tuple[Decision | Non
     }
 
 
-def sentence(plan: Plan, name: str, *, sums: bool) -> str:
+def sentence(plan: PlanRecord, name: str, *, sums: bool) -> str:
     """What a plan decides of an instruction, and why."""
     d = plan.decisions.get(name)
     if d is None:
@@ -371,7 +373,7 @@ def sentence(plan: Plan, name: str, *, sums: bool) -> str:
     return f"{name} reads {d.operand.name}{summed} and gives {d.output.name} ({d.reason})"
 
 
-def line_sentence(line: Line, plan: Plan) -> str:
+def line_sentence(line: Line, plan: PlanRecord) -> str:
     """What a plan does to an instruction, as the planned module has it, and why."""
     name, d = line.instruction.name, line.decision
     if not line.differs:
@@ -394,7 +396,7 @@ def described(types: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(types))
 
 
-def describe(line: Line, found: Sequence[Cast], plan: Plan) -> list[str]:
+def describe(line: Line, found: Sequence[Cast], plan: PlanRecord) -> list[str]:
     """What a plan does to one instruction and why, with the casts around it, as sentences."""
     i, d = line.instruction, line.decision
     first = line_sentence(line, plan).removeprefix(i.name).strip()

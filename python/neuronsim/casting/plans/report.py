@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.casting.plans.explain import (
     MEASURED,
     Cast,
@@ -21,8 +22,6 @@ from neuronsim.casting.plans.explain import (
     type_difference,
     types_of,
 )
-from neuronsim.casting.plans.plan import Plan
-from neuronsim.casting.policies.policy import Decision
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 
 EACH = 60  # lines up to which a table has a row for each instruction
@@ -34,7 +33,7 @@ def print_explanation(
     found: Sequence[Line],
     casts: Sequence[Cast],
     counts: CastCounts,
-    plan: Plan,
+    plan: PlanRecord,
     console: Console,
     *,
     single: bool,
@@ -109,7 +108,9 @@ def print_casts(casts: Sequence[Cast], counts: CastCounts, console: Console) -> 
         console.print(f"{constants} cast{plural} of constants, once at compilation", highlight=False)
 
 
-def print_difference(first: Plan, second: Plan, console: Console, model: Module | None = None) -> None:
+def print_difference(
+    first: PlanRecord, second: PlanRecord, console: Console, model: Module | None = None
+) -> None:
     """A table of the instructions to which two plans give other types, grouped by these, and by opcode
     where the module is given. Reasons alone make no difference.
     """

@@ -29,29 +29,6 @@ Rounding: TypeAlias = Literal["", "nearest_even", "stochastic"]
 
 
 @dataclass(frozen=True)
-class Decision:
-    """The types of one instruction: of its float operands, of its sums, of its result; and why.
-
-    Operands and results with these numbers stay float32 (`float32_operands`, `float32_results`): the
-    statistics of a batch norm, say. A transpose with a `relayout` runs on the tensor engine in that
-    type (A3, M8), where `saturate_infinity` replaces ±Inf.
-    """
-
-    operand: DType
-    accumulate: DType
-    output: DType
-    reason: str
-    rounding: Rounding = ""
-    float32_operands: tuple[int, ...] = ()
-    float32_results: tuple[int, ...] = ()
-    relayout: DType | None = None
-    saturate_infinity: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True)
 class Rule:
     """What a policy says of instructions that are not as their lists have them. All conditions that are
     given must hold; the last rule that matches an instruction wins (`Policy.include_wins`), and what

@@ -1,0 +1,216 @@
+"""Whether a plan fits a module and a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from neuronsim import dtypes, ops
+from neuronsim.casting import fields
+from neuronsim.casting.conversions import travels_in_float32
+from neuronsim.casting.decisions.castable import is_castable, is_product, own_type, reads
+from neuronsim.casting.decisions.record import Decision, PlanRecord
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.hlo.fingerprint import fingerprint
+from neuronsim.hlo.module import (
+    CONTROL_FLOW,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    graph_computations,
+    inline_calls,
+    simple_reducer,
+)
+from neuronsim.hlo.opcodes import row
+from neuronsim.targets import Target
+
+
+def check_plan(plan: PlanRecord, module: Module, target: Target | None = None) -> None:
+    """Raises InvalidArgument, with all problems, if the plan was made for another module, names what
+    it lacks, or asks for what cannot be: of an instruction, or of the target's engines.
+    """
+    flat = inline_calls(module)
+    graphs = graph_computations(flat)
+    names = {i.name for c in graphs for i in c.instructions}
+    unknown = [n for n in (*plan.decisions, *plan.kept) if n not in names]
+    problems = []
+    for n, name in enumerate(unknown):
+        hint = nearest(name[:100], names) if n < _HINTS else ""
+        problems.append(f"it has no instruction {fields.shown(name)}{hint}")
+    for c in graphs:
+        for i in c.instructions:
+            if i.name in plan.decisions:
+                problems += _problems(c, i, plan.decisions[i.name], flat.by_name, target)
+    problems += _loop_problems(graphs, plan.decisions)
+    if plan.fingerprint != fingerprint(module):
+        problems.insert(0, f"the plan was made for {fields.shown(plan.module)} ({plan.fingerprint})")
+    if problems:
+        raise InvalidArgument(
+            f"the plan does not fit module {fields.shown(module.name)}: {fields.joined(problems)}"
+        )
+
+
+_HINTS = 10  # unknown names for which the nearest is looked up: that takes time in large modules
+
+
+def _problems(
+    computation: Computation,
+    i: Instruction,
+    d: Decision,
+    by_name: Mapping[str, Computation],
+    target: Target | None,
+) -> list[str]:
+    """What a decision asks of an instruction that cannot be."""
+    if not (is_castable(computation, i) or (d.relayout and _is_float_transpose(i))):
+        return [f"{i.name} is a {i.opcode} that keeps the types of the model (A2)"]
+    found = [
+        *_type_problems(i, d),
+        *_slot_problems(computation, i, d),
+        *_sum_problems(i, d, by_name),
+        *_relayout_problems(i, d),
+    ]
+    if target is not None:
+        found += _target_problems(computation, i, d, target)
+    return found
+
+
+def _type_problems(i: Instruction, d: Decision) -> list[str]:
+    found = []
+    own = own_type(i)
+    if d.operand.kind != "float" or not d.operand.device:
+        found.append(f"{i.name} cannot read {d.operand.name}")
+    fits = d.output.kind == "float" and d.output.device if own is dtypes.float32 else d.output is own
+    if not fits:
+        found.append(f"{i.name} gives {own.name} and cannot give {d.output.name}")
+    if i.opcode == "while" and (d.operand is not d.output or travels_in_float32(d.output)):
+        found.append(
+            f"{i.name} carries its values in one type that HLO has, not read as {d.operand.name} and "
+            f"given as {d.output.name} (A2)"
+        )
+    opened = [t.name for t in dict.fromkeys((d.operand, d.output)) if t.is_open]
+    if d.rounding == "stochastic" and opened:
+        found.append(
+            f"{i.name} cannot round stochastically to {_listed(opened)}: reduce-precision draws no "
+            "words (C9, S1)"
+        )
+    return found
+
+
+def _slot_problems(computation: Computation, i: Instruction, d: Decision) -> list[str]:
+    """Of the numbers of operands and results that stay float32."""
+    operands = [computation.by_name[o].shape for o in i.operands]
+    found = []
+    for what, numbers, shapes in (
+        ("operand", d.float32_operands, operands),
+        ("result", d.float32_results, i.shape.arrays()),
+    ):
+        if numbers and i.opcode in ("while", "constant"):
+            found.append(f"{i.name} is a {i.opcode}: no {what} of it alone stays float32")
+            continue
+        float32 = [
+            n for n, s in enumerate(shapes) if isinstance(s, Shape) and s.dtype is dtypes.float32
+        ]
+        wrong = [n for n in numbers if n not in float32]
+        if wrong:
+            where = f"its float32 {what}s are {_listed(float32)}" if float32 else "it has none"
+            found.append(f"{i.name} has no float32 {what} {_listed(wrong)}: {where}")
+    return found
+
+
+def _sum_problems(i: Instruction, d: Decision, by_name: Mapping[str, Computation]) -> list[str]:
+    if d.accumulate is dtypes.float32:
+        return []
+    if d.accumulate not in ops.ACCUMULATE_TYPES:
+        accepted = _listed(t.name for t in ops.ACCUMULATE_TYPES)
+        return [
+            f"{i.name} cannot sum in {d.accumulate.name}: the types of sums are {accepted} (R1, M6)"
+        ]
+    if not _sums(i, by_name):
+        return [
+            f"{i.name} does not sum in {d.accumulate.name}: products, and add and multiply reduces and "
+            "reduce-windows of one array, have a type of their sums (R1, M6)"
+        ]
+    if i.attributes.get("algorithm"):
+        return [
+            f"{i.name} sums as its algorithm {i.attributes['algorithm']} says, not in "
+            f"{d.accumulate.name}"
+        ]
+    if d.rounding == "stochastic":
+        return [
+            f"{i.name} sums in {d.accumulate.name} under stochastic rounding: S2 has no words for its "
+            "steps"
+        ]
+    return []
+
+
+def _sums(i: Instruction, by_name: Mapping[str, Computation]) -> bool:
+    if i.opcode in ("reduce", "reduce-window"):
+        return simple_reducer(by_name[i.called[0]]) in ("add", "multiply")
+    return i.opcode in ("dot", "convolution")
+
+
+def _is_float_transpose(i: Instruction) -> bool:
+    return i.opcode == "transpose" and own_type(i).exponent_bits > 0
+
+
+def _relayout_problems(i: Instruction, d: Decision) -> list[str]:
+    if d.relayout is None:
+        if d.saturate_infinity:
+            return [f"{i.name} saturates infinities only where it is a relayout (M8)"]
+        return []
+    if not _is_float_transpose(i):
+        return [f"{i.name} ({i.opcode}) is no transpose of floats, so no relayout (A3, M8)"]
+    found = []
+    if d.relayout.is_open or not (d.relayout.exponent_bits and d.relayout.device):
+        found.append(f"{i.name} cannot be a relayout in {d.relayout.name} (M8)")
+    axes = i.attributes["dimensions"]
+    if not axes or axes[-1] == len(axes) - 1:
+        found.append(
+            f"{i.name} is no relayout: its transpose by {tuple(axes)} does not move the minor-most "
+            "dimension (A3)"
+        )
+    return found
+
+
+def _target_problems(
+    computation: Computation, i: Instruction, d: Decision, target: Target
+) -> list[str]:
+    """Types that the engine of an instruction does not compute with. A product's sums are float32 and
+    are given as such whatever it reads (M2, M4).
+    """
+    has_row = i.opcode in ops.OPCODES
+    engine = row(i).engine if has_row else ""
+    reads_float32 = any(s.dtype is dtypes.float32 for s in reads(computation, i))
+    types = [d.operand] if reads_float32 or not has_row else []
+    if d.float32_operands:
+        types.append(dtypes.float32)
+    product = is_product(i) and d.output is dtypes.float32
+    if own_type(i) is dtypes.float32 and not product:
+        types.append(d.output)
+    lacking = [t for t in dict.fromkeys(types) if not target.computes_with(t, engine, i.opcode)]
+    if d.relayout is not None and not target.computes_with(d.relayout, "tensor", i.opcode):
+        lacking.append(d.relayout)
+    where = f"its {engine} engine" if engine not in ("", "none") else "it"
+    return [f"{target.name} lacks {t.name} for {i.name}: {where} has no such type" for t in lacking]
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(str(v) or "the profile" for v in values)
+
+
+def _loop_problems(graphs: Sequence[Computation], decisions: Mapping[str, Decision]) -> list[str]:
+    """Computations that two callers would have in different types."""
+    callers: dict[str, tuple[str, DType, str]] = {}
+    problems = []
+    for i in (i for c in graphs for i in c.instructions if i.opcode in CONTROL_FLOW):
+        d = decisions.get(i.name) if i.opcode == "while" else None
+        dtype, rounding = (d.output, d.rounding) if d else (dtypes.float32, "")
+        for name in i.called:
+            other, carried, rounded = callers.setdefault(name, (i.name, dtype, rounding))
+            shared = f"{other} and {i.name} share {name} and cannot"
+            if carried is not dtype:
+                problems.append(f"{shared} carry {carried.name} and {dtype.name}")
+            elif rounded != rounding:
+                problems.append(f"{shared} round as {_listed([rounded, rounding])} say")
+    return problems

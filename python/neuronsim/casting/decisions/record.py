@@ -1,0 +1,139 @@
+"""The record of a plan: for every instruction the types that it reads, sums in and gives, and why; as
+JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, get_args
+
+from neuronsim import json_documents
+from neuronsim.casting import fields
+from neuronsim.casting.policies.policy import Rounding
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument
+from neuronsim.processor import pinned
+from neuronsim.records import check_fields
+
+SCHEMA = "neuronsim.plan/2"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The types of one instruction: of its float operands, of its sums, of its result; and why.
+
+    Operands and results with these numbers stay float32 (`float32_operands`, `float32_results`): the
+    statistics of a batch norm, say. A transpose with a `relayout` runs on the tensor engine in that
+    type (A3, M8), where `saturate_infinity` replaces ±Inf.
+    """
+
+    operand: DType
+    accumulate: DType
+    output: DType
+    reason: str
+    rounding: Rounding = ""
+    float32_operands: tuple[int, ...] = ()
+    float32_results: tuple[int, ...] = ()
+    relayout: DType | None = None
+    saturate_infinity: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class PlanRecord:
+    """Decisions by instruction name, for the module with this fingerprint. Instructions without a
+    decision keep the types of the model, as the entry computation's results do, unless
+    `keep_output_type` is false; `kept` says why of those that the policy considered.
+    """
+
+    policy: str
+    module: str
+    fingerprint: str
+    decisions: Mapping[str, Decision]
+    keep_output_type: bool = True
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @pinned
+    def to_json(self) -> str:
+        """The plan as JSON with a schema name."""
+        body = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)} | {"schema": SCHEMA}
+        body["decisions"] = {name: _to_json(d) for name, d in self.decisions.items()}
+        return json.dumps(body, indent=1, sort_keys=True)
+
+    @classmethod
+    @pinned
+    def from_json(cls, text: str) -> Self:
+        """The plan that `to_json` wrote; else raises InvalidArgument with all problems."""
+        try:
+            body = json_documents.parse(text)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"not a plan of neuronsim: {error}") from error
+        schema = body.get("schema") if isinstance(body, dict) else None
+        if schema != SCHEMA:
+            older = " (an older version wrote it: plan the model again)" if schema in _OLDER else ""
+            raise InvalidArgument(
+                f"not a plan of neuronsim: its schema is {fields.shown(schema)}, not {SCHEMA!r}{older}"
+            )
+        problems: list[str] = []
+        found = fields.read_fields(body, _PLAN, "", problems, _REQUIRED)
+        found.pop("schema")
+        stated = found.pop("decisions", {})
+        read = {name: _from_json(name, d, problems) for name, d in stated.items()}
+        decisions = {name: d for name, d in read.items() if d is not None}
+        if problems:
+            raise InvalidArgument(f"not a plan of neuronsim: {fields.joined(problems)}")
+        return cls(**found, decisions=decisions)
+
+    def diff(self, other: PlanRecord) -> dict[str, tuple[Decision | None, Decision | None]]:
+        """The instructions on which two plans differ, or their reasons, with both decisions."""
+        names = dict.fromkeys([*self.decisions, *other.decisions])
+        pairs = {n: (self.decisions.get(n), other.decisions.get(n)) for n in names}
+        return {n: (a, b) for n, (a, b) in pairs.items() if a != b}
+
+
+_OLDER = ("neuronsim.plan/1",)
+_PLAN: Mapping[str, fields.Kind] = {
+    "schema": fields.text,
+    "policy": fields.text,
+    "module": fields.text,
+    "fingerprint": fields.text,
+    "decisions": fields.mapping,
+    "keep_output_type": fields.truth,
+    "kept": fields.texts_by_name,
+}
+_REQUIRED = ("policy", "module", "fingerprint", "decisions", "keep_output_type", "kept")
+_DECISION: Mapping[str, fields.Kind] = {
+    "operand": fields.any_type,
+    "accumulate": fields.any_type,
+    "output": fields.any_type,
+    "reason": fields.text,
+    "rounding": fields.one_of(*get_args(Rounding)),
+    "float32_operands": fields.counts,
+    "float32_results": fields.counts,
+    "relayout": fields.float_type,
+    "saturate_infinity": fields.truth,
+}
+_STATED = ("operand", "accumulate", "output", "reason")  # of every decision
+_OPTIONAL = {f.name: f.default for f in dataclasses.fields(Decision) if f.name not in _STATED}
+
+
+def _to_json(d: Decision) -> dict[str, Any]:
+    """A decision with what it states: types by their names."""
+    found = {n: getattr(d, n) for n in _DECISION}
+    stated = {n: v for n, v in found.items() if n in _STATED or v != _OPTIONAL[n]}
+    return {n: v.name if isinstance(v, DType) else v for n, v in stated.items()}
+
+
+def _from_json(name: str, body: Any, problems: list[str]) -> Decision | None:
+    """A decision, or None and its problems."""
+    before = len(problems)
+    found = fields.read_fields(body, _DECISION, f"decision {fields.shown(name)}: ", problems, _STATED)
+    return Decision(**found) if len(problems) == before else None
