@@ -18,7 +18,7 @@ import pytest
 import neuronsim
 from neuronsim import api, dtypes, ops, processor
 from neuronsim.casting.flags import CAST_TYPES
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import (
     FlagWarning,

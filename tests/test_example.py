@@ -11,7 +11,7 @@ import pytest
 import neuronsim
 from neuronsim import api, cli
 from neuronsim.casting.plans.plan import make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Instruction, Module
 from neuronsim.reference import formats, sums

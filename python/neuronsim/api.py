@@ -36,7 +36,8 @@ from neuronsim.casting.flags.options import option_name, split_flags
 from neuronsim.casting.lint import lint as lint_casts
 from neuronsim.casting.plans.plan import Plan, load_plan, make_plan
 from neuronsim.casting.policies.calibration import Calibration, make_calibration
-from neuronsim.casting.policies.policy import Policy, policy_of
+from neuronsim.casting.policies.neuron import policy_of
+from neuronsim.casting.policies.policy import Policy
 from neuronsim.casting.policies.policy_file import load_policy
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import (

@@ -17,7 +17,7 @@ from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import run_program

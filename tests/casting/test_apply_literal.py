@@ -24,7 +24,8 @@ from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import find_policy, with_rules
-from neuronsim.casting.policies.policy import Rule, neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
+from neuronsim.casting.policies.policy import Rule
 from neuronsim.dtypes import float_format
 from neuronsim.hlo import text
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape

@@ -19,7 +19,7 @@ from neuronsim.casting.conversions import carrier
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType, float_format
 from neuronsim.hlo import parse, text
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape

@@ -20,7 +20,7 @@ from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.conversions import carrier
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType, float_format
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape

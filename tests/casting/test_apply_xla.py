@@ -17,7 +17,7 @@ from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import float_format
 from neuronsim.hlo import proto, text
 from neuronsim.hlo.fingerprint import fingerprint

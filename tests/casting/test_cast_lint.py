@@ -24,7 +24,7 @@ from neuronsim.casting.lint import RULES, float32_rules, lint
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import with_rules
 from neuronsim.casting.policies.calibration import Calibration
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto

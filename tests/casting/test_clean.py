@@ -25,12 +25,8 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.explain import casts
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import find_policy, with_rules
-from neuronsim.casting.policies.policy import (
-    Policy,
-    Rounding,
-    Rule,
-    neuron_policy,
-)
+from neuronsim.casting.policies.neuron import neuron_policy
+from neuronsim.casting.policies.policy import Policy, Rounding, Rule
 from neuronsim.dtypes import DType
 from neuronsim.errors import NeuronSimError
 from neuronsim.executor.compile import compile_module

@@ -20,12 +20,8 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES, CastSettings
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import POLICIES, find_policy, with_rules
-from neuronsim.casting.policies.policy import (
-    Policy,
-    Rule,
-    neuron_policy,
-    policy_of,
-)
+from neuronsim.casting.policies.neuron import neuron_policy, policy_of
+from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify

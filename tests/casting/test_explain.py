@@ -28,7 +28,7 @@ from neuronsim.casting.plans.explain import (
 )
 from neuronsim.casting.plans.plan import Plan, load_plan, make_plan
 from neuronsim.casting.plans.report import print_casts
-from neuronsim.casting.policies.policy import neuron_policy, policy_of
+from neuronsim.casting.policies.neuron import neuron_policy, policy_of
 from neuronsim.errors import InvalidArgument
 from neuronsim.executor.steps import all_steps
 from neuronsim.hlo import proto

@@ -22,7 +22,7 @@ from neuronsim.casting.application.derive import derive_decisions
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import Plan, make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.hlo import parse, proto, text
 from neuronsim.hlo.module import Computation, Instruction, Module, graph_computations, inline_calls

@@ -13,7 +13,7 @@ from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify

@@ -22,7 +22,7 @@ from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.plan import Plan, make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.casting.value_sets import contains
 from neuronsim.dtypes import DType, float_format
 from neuronsim.errors import InvalidArgument

@@ -13,7 +13,7 @@ from tests.casting.running import execute
 from neuronsim import dtypes, ops
 from neuronsim.casting.lint import lint
 from neuronsim.casting.plans.plan import make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.hlo.module import Computation, Instruction, Module, TupleShape
 from neuronsim.hlo.parse import from_text
 from neuronsim.hlo.verify import verify

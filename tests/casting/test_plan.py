@@ -20,7 +20,8 @@ from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import Plan, load_plan, make_plan
-from neuronsim.casting.policies.policy import Policy, neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
+from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.fingerprint import fingerprint

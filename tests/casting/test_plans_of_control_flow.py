@@ -17,7 +17,7 @@ from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import Plan, make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto

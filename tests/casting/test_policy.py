@@ -13,7 +13,8 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES, CastSettings
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.calibration import Calibration
-from neuronsim.casting.policies.policy import Policy, Rule, neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
+from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.errors import InvalidArgument, InvalidFlag
 from neuronsim.ops import WindowDimension
 from neuronsim.profiles import Profile

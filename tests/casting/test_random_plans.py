@@ -17,7 +17,7 @@ from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import Plan, make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.hlo import proto
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import (

@@ -12,7 +12,7 @@ import pytest
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.plans.plan import make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import OutOfMemory, UnsupportedType
 from neuronsim.executor.compile import MAX_CHAIN, SMALL_ELEMENTS, check_memory, check_types

@@ -7,7 +7,7 @@ import pytest
 
 from neuronsim import api, dtypes
 from neuronsim.casting.plans.plan import make_plan
-from neuronsim.casting.policies.policy import neuron_policy
+from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.hlo.parse import from_text

@@ -1,7 +1,7 @@
 """Lint: what a plan is known to break in a model, read off the graph before anything runs.
 
 >>> from neuronsim.casting.plans.plan import make_plan
->>> from neuronsim.casting.policies.policy import neuron_policy
+>>> from neuronsim.casting.policies.neuron import neuron_policy
 >>> from neuronsim.hlo.parse import from_text
 >>> module = from_text('''
 ... HloModule m
