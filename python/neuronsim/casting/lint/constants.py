@@ -1,0 +1,176 @@
+"""Constants, and bounds of clamps, that a type does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from neuronsim import ops
+from neuronsim.casting.lint.denominators import POLES
+from neuronsim.casting.lint.intervals import ANY
+from neuronsim.casting.lint.narrow_types import overflows, range_of
+from neuronsim.casting.lint.planned_computation import MOVES, Broken, PlannedComputation
+from neuronsim.casting.value_sets import values_of
+from neuronsim.dtypes import DType
+from neuronsim.hlo.module import Instruction
+
+
+def _least_normal(dtype: DType) -> float:
+    return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1))))
+
+
+def _vanishes(value: float, dtype: DType) -> str:
+    """What becomes of a value below the normal ones."""
+    if value <= values_of(dtype).smallest / 2:
+        return f"becomes 0 in {dtype.name}, whose least value is {values_of(dtype).smallest:.3g}"
+    return f"is subnormal in {dtype.name}, whose least normal value is {_least_normal(dtype):.3g}"
+
+
+_UNHARMED = frozenset({"maximum", "minimum", "compare", "clamp", "is-finite"})
+
+
+def _constants(scope: PlannedComputation) -> Iterator[tuple[Instruction, np.ndarray]]:
+    for i in scope.computation.instructions:
+        literal = i.attributes.get("literal") if i.opcode == "constant" else None
+        if isinstance(literal, ops.Bits) and literal.dtype.kind == "float" and literal.data.size:
+            yield i, literal.data.view(literal.dtype.numpy).astype(np.float64)
+
+
+def _is_mask(values: np.ndarray) -> bool:
+    """Whether a constant says minus infinity with a finite number."""
+    return bool(values.min() <= -1e4 and values.max() <= 0)
+
+
+def _harmed(scope: PlannedComputation, i: Instruction) -> list[tuple[Instruction, int]]:
+    """The readers of a constant that give something else when it is infinite: not those that only
+    compare, nor a maximum that begins with it.
+    """
+    return [
+        (u, n)
+        for u, n in scope.readers(i.name)
+        if u.opcode not in _UNHARMED and not (u.opcode in ("reduce", "reduce-window") and n == 1)
+    ]
+
+
+def _overflowing(
+    scope: PlannedComputation, *, masks: bool
+) -> Iterator[tuple[Instruction, DType, float, list[tuple[Instruction, int]]]]:
+    for i, values in _constants(scope):
+        if _is_mask(values) is not masks:
+            continue
+        finite = values[np.isfinite(values)]
+        if finite.size == 0:
+            continue
+        worst = float(finite[np.argmax(np.abs(finite))])
+        for _, dtype in scope.narrowest(i.name):
+            if overflows(worst, dtype):
+                harmed = _harmed(scope, i)
+                if harmed or i.name == scope.computation.root:
+                    yield i, dtype, worst, harmed
+                break
+
+
+def mask_constants(scope: PlannedComputation) -> Broken:
+    for i, dtype, worst, harmed in _overflowing(scope, masks=True):
+        becomes = "-Inf" if dtype.has_inf else "NaN"
+        named = ", ".join(dict.fromkeys(f"{u.name} ({u.opcode})" for u, _ in harmed[:3]))
+        if any(u.opcode == "multiply" for u, _ in harmed):
+            effect = f"0 * Inf in {named} is NaN"
+        else:
+            effect = f"a row that {named} masks throughout is -Inf - (-Inf), NaN, in a softmax"
+        yield (
+            i,
+            f"the mask constant {worst:g} becomes {becomes} in {dtype.name}: {range_of(dtype)}; "
+            f"{effect}",
+            _path(scope, i, (u.name for u, _ in harmed)),
+        )
+
+
+def constants_beyond(scope: PlannedComputation) -> Broken:
+    for i, dtype, worst, harmed in _overflowing(scope, masks=False):
+        yield (
+            i,
+            f"{worst:g} becomes {'Inf' if dtype.has_inf else 'NaN'} in {dtype.name}: {range_of(dtype)}",
+            _path(scope, i, (u.name for u, _ in harmed)),
+        )
+
+
+def _path(scope: PlannedComputation, i: Instruction, ends: Iterable[str]) -> tuple[str, ...]:
+    """A constant, what moves it, and what reads it."""
+    names, pending = {i.name: None}, [i.name]
+    while pending:
+        for u in scope.users[pending.pop()]:
+            if u.opcode in MOVES and u.name not in names:
+                names[u.name] = None
+                pending.append(u.name)
+    return tuple(names | dict.fromkeys(ends))
+
+
+_VANISHING_SHARE = 0.01  # of a constant's elements
+
+
+def _poles(scope: PlannedComputation, name: str) -> list[Instruction]:
+    """The instructions to which a value that is added to another is an epsilon."""
+    found = []
+    for u, _ in scope.readers(name):
+        if u.opcode in ("add", "maximum"):
+            for v, n in scope.readers(u.name):
+                roots = [(v, n)] if v.opcode != "sqrt" else list(scope.readers(v.name))
+                found += [p for p, n in roots if POLES.get(p.opcode) == n]
+        elif u.opcode in POLES:
+            found += [u] if scope.source(u.operands[POLES[u.opcode]]).name == name else []
+    return found
+
+
+def _small_constants(scope: PlannedComputation) -> Iterator[tuple[Instruction, str, list[Instruction]]]:
+    """The constants of which a type loses elements, what becomes of them, and what they keep from 0."""
+    for i, values in _constants(scope):
+        nonzero = np.abs(values[(values != 0) & np.isfinite(values)])
+        for _, dtype in scope.narrowest(i.name):
+            lost = nonzero[nonzero < _least_normal(dtype)]
+            if lost.size <= _VANISHING_SHARE * values.size:
+                continue
+            least = float(lost.min())
+            what = f"{least:g} {_vanishes(least, dtype)}"
+            if values.size > 1:
+                what += f" ({lost.size} of {values.size} elements are as small)"
+            yield i, what, _poles(scope, i.name) if least <= values_of(dtype).smallest / 2 else []
+            break
+
+
+def vanishing_epsilons(scope: PlannedComputation) -> Broken:
+    for i, what, poles in _small_constants(scope):
+        if poles:
+            named = ", ".join(dict.fromkeys(f"{p.name} ({p.opcode})" for p in poles[:3]))
+            read_by = (u.name for u, _ in scope.readers(i.name))
+            message = f"epsilon {what}: it no longer keeps {named} from 0"
+            yield i, message, _path(scope, i, read_by)
+
+
+def vanishing_constants(scope: PlannedComputation) -> Broken:
+    for i, what, poles in _small_constants(scope):
+        if not poles:
+            yield i, what, _path(scope, i, (u.name for u, _ in scope.readers(i.name)))
+
+
+def clamp_beyond(scope: PlannedComputation) -> Broken:
+    """A value that was clamped to another 8-bit type's range."""
+    for i in scope.computation.instructions:
+        for number in range(min(1, len(i.operands))):
+            dtype = scope.gives(i) if i.opcode == "convert" else scope.reads(i, number)
+            clamp = scope.source(i.operands[number])
+            if clamp.opcode not in ("clamp", "minimum", "maximum"):
+                continue
+            if dtype is None or dtype.kind != "float" or dtype.bits != 8 or not dtype.mantissa_bits:
+                continue
+            bound = scope.intervals.get(clamp.name, ANY).magnitude
+            if overflows(bound, dtype):
+                yield (
+                    i,
+                    (
+                        f"{clamp.name} clamps to {bound:g}, and {range_of(dtype)}: what lies between "
+                        f"becomes {'Inf' if dtype.has_inf else 'NaN'}"
+                    ),
+                    (clamp.name, i.name),
+                )
