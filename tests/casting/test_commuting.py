@@ -25,7 +25,7 @@ from tests.casting.rounding_cases import (
 )
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.application.commuting import MOVES, ORDERS, STAYS, commuted_operands
+from neuronsim.casting.application.commuting import MOVES, ORDERS, commuted_operands
 from neuronsim.casting.conversions import carrier
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Shape
@@ -36,6 +36,26 @@ pytestmark = pytest.mark.isa_independent
 
 F32, S32, PRED = dtypes.float32, dtypes.int32, dtypes.boolean
 ALL_FORMATS = (*FORMATS, *OPEN)
+# What only moves values or chooses among them and yet stays where the plan has it.
+STAYS: dict[str, str] = {
+    "all-gather": "its type is what travels between replicas, which the plan decides",
+    "all-to-all": "its type is what travels between replicas, which the plan decides",
+    "collective-broadcast": "its type is what travels between replicas, which the plan decides",
+    "collective-permute": "its type is what travels between replicas, which the plan decides",
+    "compare": "numbers that differ may be equal once they are rounded",
+    "custom-call": "its types are those that the called operator takes",
+    "map": "it applies a computation, each step of which rounds",
+    "partition-id": "it reads nothing",
+    "replica-id": "it reads nothing",
+    "rng-bit-generator": "it makes bits",
+    "rng-get-and-update-state": "it makes bits",
+    "scatter": "it applies a computation, each step of which rounds (R5)",
+    "select-and-scatter": "numbers that differ may be equal once they are rounded, and it adds (R5)",
+    "set-dimension-size": "it states a size, which a move of its convert would separate from the value",
+    "sign": "a small number may be zero once it is rounded",
+    "sort": "numbers that differ may be equal once they are rounded, and in another order (E10)",
+    "topk": "numbers that differ may be equal once they are rounded, with other indices (E10)",
+}
 
 
 def _opcodes_of(*casts: str) -> set[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.casting.derivation import derive_decisions
 from tests.executor import op_by_op
 from tests.executor.random_modules import examples
 
@@ -18,7 +19,6 @@ import neuronsim
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.application.apply import apply_plan
-from neuronsim.casting.application.derive import derive_decisions
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import Plan, make_plan

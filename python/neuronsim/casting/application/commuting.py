@@ -1,5 +1,5 @@
 """What rounding commutes with: the operations that may run on values before or after these are rounded
-and give the same bits, and those that may not, with the reason.
+and give the same bits.
 """
 
 from __future__ import annotations
@@ -35,26 +35,6 @@ ORDERS: dict[str, tuple[int, ...] | None] = {
     "minimum": (0, 1),
     "reduce": (0, 1),  # with a maximum or minimum as its computation
     "reduce-window": (0, 1),
-}
-# What only moves values or chooses among them and yet stays where the plan has it.
-STAYS: dict[str, str] = {
-    "all-gather": "its type is what travels between replicas, which the plan decides",
-    "all-to-all": "its type is what travels between replicas, which the plan decides",
-    "collective-broadcast": "its type is what travels between replicas, which the plan decides",
-    "collective-permute": "its type is what travels between replicas, which the plan decides",
-    "compare": "numbers that differ may be equal once they are rounded",
-    "custom-call": "its types are those that the called operator takes",
-    "map": "it applies a computation, each step of which rounds",
-    "partition-id": "it reads nothing",
-    "replica-id": "it reads nothing",
-    "rng-bit-generator": "it makes bits",
-    "rng-get-and-update-state": "it makes bits",
-    "scatter": "it applies a computation, each step of which rounds (R5)",
-    "select-and-scatter": "numbers that differ may be equal once they are rounded, and it adds (R5)",
-    "set-dimension-size": "it states a size, which a move of its convert would separate from the value",
-    "sign": "a small number may be zero once it is rounded",
-    "sort": "numbers that differ may be equal once they are rounded, and in another order (E10)",
-    "topk": "numbers that differ may be equal once they are rounded, with other indices (E10)",
 }
 
 

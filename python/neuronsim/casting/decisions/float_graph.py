@@ -16,8 +16,6 @@ from typing import NamedTuple, TypeAlias
 from neuronsim import dtypes
 from neuronsim.hlo.module import AnyShape, Computation, Instruction, Shape
 
-# What hands tuples on and has no types of its own: a plan decides the arrays inside.
-TRANSPARENT = frozenset({"tuple", "get-tuple-element"})
 # An array's producer and the number of its result, or a tuple of such.
 _Origin: TypeAlias = "tuple[str, int] | list[_Origin]"
 
