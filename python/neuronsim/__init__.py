@@ -101,6 +101,7 @@ ufunc = Ufunc
 _LAZY = {
     "calibrate": "neuronsim.api",
     "compile": "neuronsim.api",
+    "float32_rules": "neuronsim.casting.lint",
     "lint": "neuronsim.api",
     "load": "neuronsim.api",
     "plan": "neuronsim.api",

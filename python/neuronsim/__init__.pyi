@@ -135,6 +135,7 @@ from neuronsim.arrays.windows import (
     bartlett as bartlett, blackman as blackman, hamming as hamming, hanning as hanning, i0 as i0,
     kaiser as kaiser,
 )
+from neuronsim.casting.lint import float32_rules as float32_rules
 from neuronsim.casting.plans.plan import Plan as Plan
 from neuronsim.casting.policies.calibration import Calibration as Calibration
 from neuronsim.casting.policies.policy import Policy as Policy, Rule as Rule

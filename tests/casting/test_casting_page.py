@@ -26,8 +26,10 @@ def make_casting() -> ModuleType:
 
 
 def test_the_tables_are_those_that_the_script_makes(make_casting: ModuleType) -> None:
+    assert [p.read_text() for p in make_casting.PAGES] == [
+        make_casting.page(p.read_text()) for p in make_casting.PAGES
+    ]
     text = (DOCS / "casting.md").read_text()
-    assert make_casting.page(text) == text
     assert make_casting.page(text.replace("65504", "65505")) == text.replace(
         "beyond 65504", "beyond 65505"
     )

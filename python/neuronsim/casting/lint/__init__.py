@@ -1,7 +1,7 @@
 """Lint: what a plan is known to break in a model, read off the graph before anything runs.
 
 >>> from neuronsim.casting.plans.plan import make_plan
->>> from neuronsim.casting.policies.neuron import neuron_policy
+>>> from neuronsim.casting.policies import find_policy, with_rules
 >>> from neuronsim.hlo.parse import from_text
 >>> module = from_text('''
 ... HloModule m
@@ -11,9 +11,12 @@
 ...   b = f32[4] broadcast(c), dimensions={}
 ...   ROOT y = f32[4] multiply(x, b)
 ... }''')
->>> [(f.instruction, f.rule) for f in lint(module, make_plan(module, neuron_policy("all", "fp16")))]
+>>> policy = find_policy("all/fp16")
+>>> findings = lint(module, make_plan(module, policy))
+>>> [(f.instruction, f.rule) for f in findings]
 [('c', 'constant beyond the type')]
->>> lint(module, make_plan(module, neuron_policy("all", "bf16")))
+>>> repaired = with_rules(policy, *float32_rules(findings))
+>>> lint(module, make_plan(module, repaired))
 ()
 """
 
@@ -84,8 +87,8 @@ def _finding(
 
 
 def float32_rules(findings: Iterable[Finding]) -> tuple[Rule, ...]:
-    """The rules by which a policy keeps what findings name in float32, one for each finding that names
-    something.
+    """The rules by which a policy keeps what findings name in float32 (`policies.with_rules`), one for
+    each finding that names something.
     """
     return tuple(
         Rule(f"lint: {f.rule} ({f.instruction})", category="never", name=f.keep_float32)

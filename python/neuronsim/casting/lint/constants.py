@@ -72,6 +72,9 @@ def _overflowing(
 
 
 def mask_constants(scope: PlannedComputation) -> Broken:
+    """Float32's least value in bfloat16: (1 − mask) · c is 0 · Inf, NaN; a row that is masked
+    throughout is NaN after a softmax. A maximum may begin with it.
+    """
     for i, dtype, worst, harmed in _overflowing(scope, masks=True):
         becomes = "-Inf" if dtype.has_inf else "NaN"
         named = ", ".join(dict.fromkeys(f"{u.name} ({u.opcode})" for u, _ in harmed[:3]))
@@ -88,6 +91,7 @@ def mask_constants(scope: PlannedComputation) -> Broken:
 
 
 def constants_beyond(scope: PlannedComputation) -> Broken:
+    """1e5 in float16; 300 in float8_e4m3 (largest 240)."""
     for i, dtype, worst, harmed in _overflowing(scope, masks=False):
         yield (
             i,
@@ -140,6 +144,7 @@ def _small_constants(scope: PlannedComputation) -> Iterator[tuple[Instruction, s
 
 
 def vanishing_epsilons(scope: PlannedComputation) -> Broken:
+    """1e-12 becomes 0 in float16 in front of a rsqrt, log or divide."""
     for i, what, poles in _small_constants(scope):
         if poles:
             named = ", ".join(dict.fromkeys(f"{p.name} ({p.opcode})" for p in poles[:3]))
@@ -149,13 +154,14 @@ def vanishing_epsilons(scope: PlannedComputation) -> Broken:
 
 
 def vanishing_constants(scope: PlannedComputation) -> Broken:
+    """1e-6 is subnormal in float16; of arrays, where that holds for more than 1 % of the elements."""
     for i, what, poles in _small_constants(scope):
         if not poles:
             yield i, what, _path(scope, i, (u.name for u, _ in scope.readers(i.name)))
 
 
 def clamp_beyond(scope: PlannedComputation) -> Broken:
-    """A value that was clamped to another 8-bit type's range."""
+    """A clamp to ±448 (e4m3fn) in front of float8_e4m3."""
     for i in scope.computation.instructions:
         for number in range(min(1, len(i.operands))):
             dtype = scope.gives(i) if i.opcode == "convert" else scope.reads(i, number)

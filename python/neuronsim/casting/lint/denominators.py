@@ -20,6 +20,9 @@ _UNDERFLOWING = {
 
 
 def underflowing_operands(scope: PlannedComputation) -> Broken:
+    """The log of a softmax, the rsqrt of a variance in float16: below 3e-8 these are 0, unless a
+    select does not take the quotient there.
+    """
     kinds = {c.root: _UNDERFLOWING[c.kind] for c in scope.composites if c.kind in _UNDERFLOWING}
     for c in scope.composites:
         kinds |= {

@@ -15,6 +15,9 @@ _EXPONENTIALS = frozenset({"exponential", "exponential-minus-one"})
 
 
 def softmax_input(scope: PlannedComputation) -> Broken:
+    """A softmax that reads float16, or a type in which logits of 64 are off by more than 1/8, as in
+    bfloat16; with a calibration any narrow type, where rounding moves a logit by more than 1/8.
+    """
     for c in scope.composites:
         first = c.parts.get("shifted", c.parts.get("exponential")) if c.kind in _SOFTMAXES else None
         i = scope.by_name[first] if first is not None else None
@@ -44,6 +47,7 @@ def softmax_input(scope: PlannedComputation) -> Broken:
 
 
 def unshifted_exponential(scope: PlannedComputation) -> Broken:
+    """What exp(x) or expm1(x) gives in float16 is Inf beyond 11.09, where nothing bounds x."""
     safe = {
         c.parts["exponential"]
         for c in scope.composites

@@ -47,7 +47,7 @@ _UNKNOWN = Interval(-(2.0**62), 2.0**62)
 
 
 def truncated_indices(scope: PlannedComputation) -> Broken:
-    """64-bit integers that lose their high halves (C7)."""
+    """An s64 constant or iota beyond 32 bits; an s64 product from which a gather takes its indices."""
     if scope.target is None or not scope.target.truncates_int64:
         return
     readers = {i.name: reader for i, reader in _index_chain(scope)}
@@ -79,7 +79,9 @@ def _exceeds(x: Interval, limit: Interval) -> bool:
 
 
 def integers_in_floats(scope: PlannedComputation) -> Broken:
-    """Integers, and indices, beyond those that a narrow float holds."""
+    """An iota up to 999 in bfloat16, which holds all integers only up to 256; indices that pass
+    through it.
+    """
     for i in scope.computation.instructions:
         dtype = scope.gives(i)
         if dtype is None or not is_narrow(dtype) or i.opcode not in ("iota", "convert"):

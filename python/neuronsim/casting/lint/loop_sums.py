@@ -26,8 +26,8 @@ class _Way(NamedTuple):
 
 
 def narrow_sums(scope: PlannedComputation) -> Broken:
-    """The sums in narrow types that a loop's body carries, one for each part of the state that is
-    added to, with what happens and what to keep in float32.
+    """A loop that adds 1 to a bfloat16 stands still at 256; not one of at most 256 trips.
+    Where the loop ends by that value, it never does.
     """
     if not scope.is_loop:
         return

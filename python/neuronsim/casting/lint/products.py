@@ -8,6 +8,7 @@ from neuronsim.casting.lint.planned_computation import Broken, PlannedComputatio
 
 
 def rounded_products(scope: PlannedComputation) -> Broken:
+    """A float32 dot on Inf1 under `--fast-math none`, whose operands are bfloat16 all the same."""
     if scope.target is None:
         return
     for i in scope.computation.instructions:

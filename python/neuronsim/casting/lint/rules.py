@@ -31,8 +31,8 @@ from neuronsim.targets import Severity
 
 @dataclass(frozen=True)
 class LintRule:
-    """One rule: what it is called, how bad it is, the rule of the contract by which it happens, the
-    repair in the source.
+    """One rule: what it is called, how bad it is, the rule of the contract by which it happens, what
+    finds it (whose docstring says of what, for the page on lint), the repair in the source.
     """
 
     name: str

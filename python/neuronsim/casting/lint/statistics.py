@@ -10,6 +10,7 @@ _SUMS = ("sum", "sum_of_squares", "mean", "mean_of_squares", "variance")
 
 
 def narrow_statistics(scope: PlannedComputation) -> Broken:
+    """The sums of a layer norm rounded to bfloat16, 8 significant bits."""
     for c in scope.composites:
         sums = [c.parts[p] for p in _SUMS if p in c.parts] if c.kind in _NORMS else []
         for name in sums[:1]:
@@ -25,6 +26,9 @@ def narrow_statistics(scope: PlannedComputation) -> Broken:
 
 
 def fast_variance(scope: PlannedComputation) -> Broken:
+    """E[x²] − E[x]² in any narrow type: a variance below 2^-8 of the squared mean is lost in
+    bfloat16.
+    """
     for c in scope.composites:
         if "mean_of_squares" in c.parts and "variance" in c.parts:
             i = scope.by_name[c.parts["variance"]]

@@ -22,64 +22,47 @@ _USUAL = 32.0
 
 
 def sums_beyond(scope: PlannedComputation) -> Broken:
-    """Sums that leave the range of their type."""
+    """64 squares of bytes in float16: 64 · 65025; where nothing bounds the elements, sums that are
+    Inf from magnitudes of 32 on (squares: of 64 on). Dots and convolutions whose result is as
+    narrow count too (M4), by their products, and windows and scatters.
+    """
     for i in scope.computation.instructions:
         dtype, depth = scope.gives(i), scope.depth(i)
         if i.opcode in _SCATTERS and scope.reducer(i) == "add":
             depth = scope.updates_of_one_place(i)
         if not depth or dtype is None or not has_small_range(dtype):
             continue
-        known = scope.observed(i.name)
+        known, message = scope.observed(i.name), ""
+        keep: tuple[str, ...] = (i.name,)
         if known is not None:
             if known.infinite or overflows(known.largest, dtype):
-                yield (
-                    i,
-                    (
-                        f"its sums of {depth} elements reach {known.largest:g} on the data: "
-                        f"{range_of(dtype)}"
-                    ),
-                    (i.name,),
-                )
-            continue
-        if i.opcode in ("dot", "convolution"):
+                message = f"its sums of {depth} elements reach {known.largest:g} on the data"
+        elif i.opcode in ("dot", "convolution"):
             message = _product_beyond(scope, i, depth, dtype)
-            if message:
-                yield i, message, (i.name,)
-        if i.opcode not in ("reduce", "reduce-window", *_SCATTERS) or scope.reducer(i) != "add":
-            continue
-        elements = i.operands[_ELEMENTS.get(i.opcode, 0)]
-        squares = scope.source(elements)
-        bound = scope.interval(elements).magnitude
-        if math.isfinite(bound):
-            if overflows(depth * bound, dtype):
-                yield (
-                    i,
-                    (
-                        f"a sum of {depth} elements of up to {bound:g} reaches {depth * bound:g}: "
-                        f"{range_of(dtype)}"
-                    ),
-                    (squares.name, i.name),
-                )
-        elif is_square(squares):
-            enough = math.sqrt(dtype.max / depth)
-            if enough < _USUAL * 2:
-                yield (
-                    i,
-                    (
-                        f"a sum of {depth} squares is Inf from magnitudes of {enough:.3g} on: "
-                        f"{range_of(dtype)}"
-                    ),
-                    (squares.name, i.name),
-                )
-        elif dtype.max / depth < _USUAL:
-            yield (
-                i,
-                (
-                    f"a sum of {depth} elements is Inf from magnitudes of {dtype.max / depth:.3g} on: "
-                    f"{range_of(dtype)}"
-                ),
-                (i.name,),
-            )
+        elif i.opcode in ("reduce", "reduce-window", *_SCATTERS) and scope.reducer(i) == "add":
+            message, keep = _sum_beyond(scope, i, depth, dtype)
+        if message:
+            yield i, f"{message}: {range_of(dtype)}", keep
+
+
+def _sum_beyond(
+    scope: PlannedComputation, i: Instruction, depth: int, dtype: DType
+) -> tuple[str, tuple[str, ...]]:
+    """How the sums of a reduction leave their type, if they can, and what is to stay float32."""
+    elements = i.operands[_ELEMENTS.get(i.opcode, 0)]
+    source, bound = scope.source(elements), scope.interval(elements).magnitude
+    if math.isfinite(bound):
+        if overflows(depth * bound, dtype):
+            what = f"{depth} elements of up to {bound:g} reaches {depth * bound:g}"
+            return f"a sum of {what}", (source.name, i.name)
+        return "", ()
+    is_of_squares = is_square(source)
+    enough = math.sqrt(dtype.max / depth) if is_of_squares else dtype.max / depth
+    if enough >= _USUAL * (2 if is_of_squares else 1):
+        return "", ()
+    what = f"{depth} {'squares' if is_of_squares else 'elements'}"
+    keep = (source.name, i.name) if is_of_squares else (i.name,)
+    return f"a sum of {what} is Inf from magnitudes of {enough:.3g} on", keep
 
 
 def _product_beyond(scope: PlannedComputation, i: Instruction, depth: int, dtype: DType) -> str:
@@ -91,7 +74,7 @@ def _product_beyond(scope: PlannedComputation, i: Instruction, depth: int, dtype
         reached = depth * factor
         if not overflows(reached, dtype):
             return ""
-        return f"a sum of {depth} products of up to {factor:g} reaches {reached:g}: {range_of(dtype)}"
+        return f"a sum of {depth} products of up to {factor:g} reaches {reached:g}"
     if factor == 0:
         return ""
     enough = dtype.max / depth / factor
@@ -103,11 +86,11 @@ def _product_beyond(scope: PlannedComputation, i: Instruction, depth: int, dtype
         what, usual = f"{depth} products", _USUAL
     if enough >= usual:
         return ""
-    return f"a sum of {what} is Inf from magnitudes of {enough:.3g} on: {range_of(dtype)}"
+    return f"a sum of {what} is Inf from magnitudes of {enough:.3g} on"
 
 
 def narrow_accumulators(scope: PlannedComputation) -> Broken:
-    """Sums that a plan accumulates in a narrow type."""
+    """257 elements accumulated in bfloat16, where 256 + 1 is 256."""
     for i in scope.computation.instructions:
         d, depth = scope.decision(i), scope.depth(i)
         if d is None or not is_narrow(d.accumulate):
@@ -127,7 +110,11 @@ def narrow_accumulators(scope: PlannedComputation) -> Broken:
 
 
 def narrow_updates(scope: PlannedComputation) -> Broken:
-    """Scatters, and gradients of gathers and of pooling: each update is rounded (R5)."""
+    """A scatter-add, a segment sum or the gradient of a gather or an embedding of more than 256
+    updates in bfloat16, each rounded (R5): 2,000 ones in one place are 256; products, and the
+    gradient of pooling in as many windows. Not where the indices are known to differ
+    (`unique_indices`, constants, an iota).
+    """
     for i in scope.computation.instructions:
         dtype, reducer = scope.gives(i), scope.reducer(i)
         if i.opcode not in _SCATTERS or reducer not in _FOLDS or dtype is None or not is_narrow(dtype):
@@ -155,7 +142,9 @@ _FOLDS = {"add": "sum", "multiply": "product"}
 
 
 def narrow_reducers(scope: PlannedComputation) -> Broken:
-    """Reductions by another computation than one operation, which run as written (R2)."""
+    """A reduce by a computation of several operations (a sum and a count at once), which runs as
+    written, each step rounded (R2).
+    """
     for i in scope.computation.instructions:
         if i.opcode not in ("reduce", "reduce-window") or scope.reducer(i) is not None:
             continue
@@ -173,7 +162,9 @@ def narrow_reducers(scope: PlannedComputation) -> Broken:
 
 
 def rounded_tiles(scope: PlannedComputation) -> Broken:
-    """Sums whose partial sums are rounded (R3)."""
+    """A sum, or window of a sum, of more than 512 elements in a 16-bit type without mixed-precision
+    accumulation (with `profile=`).
+    """
     if scope.profile is None or scope.profile.mixed_precision_accumulation == "on":
         return
     tile = scope.profile.reduce_tile
