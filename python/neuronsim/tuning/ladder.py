@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -163,12 +163,11 @@ def measure_rungs(
     progress: Progress | None = None,
 ) -> TuneResult:
     """Run every setting on the data; the first is the reference. See `api.tune`."""
-    classes = _classes(module)
     loop_trips(inline_calls(module), trips)  # raises before any work
-    chosen = _check_metric(metric, dataset, classes)
+    chosen = _check_metric(metric, dataset, _classes(module))
     if not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf):
         raise InvalidArgument(f"the tolerance is a number of at least 0, not {tolerance!r}")
-    labels = dataset.labels if dataset.labels is not None else np.zeros(0, np.int64)
+    labels = dataset.labels if chosen == "top1" else None
     per_rung = batch_count(module, dataset)
     rungs: list[RungResult] = []
     seconds: dict[str, float] = {}
@@ -184,38 +183,11 @@ def measure_rungs(
 
         report(0)
         program = build(s)
-        truncated = Counter(program.constant_diagnostics["int64_truncated"])
-
-        def call(program: Runnable = program, counts: Counter[str] = truncated, **inputs: Any) -> Any:
-            result = program(**inputs)
-            met = program.diagnostics["int64_truncated"]
-            of_constants = program.constant_diagnostics["int64_truncated"]
-            counts.update({k: v for k, v in met.items() if k not in of_constants})
-            return result
-
-        outputs = [_wide(o) for o in run_batches(call, module, dataset, report)]
+        outputs, truncated = _run(program, module, dataset, report)
         reference = reference or outputs
-        errors = _output_errors(module, outputs, reference)
-        agreement = None if classes is None else top1(outputs[0], predictions(reference[0]))
-        cost = estimate(program.module, program.weight_bytes, target, trips)
-        estimates.append(cost)
-        baseline = estimates[0].seconds
-        rungs.append(
-            RungResult(
-                name=name,
-                flags=s.flag_line,
-                top1=None if chosen != "top1" else top1(outputs[0], labels),
-                relative_error=_worst(e.relative_error for e in errors),
-                max_error=_worst(e.max_error for e in errors),
-                not_finite=sum(e.not_finite for e in errors),
-                top1_agreement=agreement,
-                weight_bytes=program.weight_bytes,
-                estimated_seconds=cost.seconds,
-                estimated_speedup=baseline / cost.seconds if cost.seconds else 1.0,
-                int64_truncated=dict(truncated),
-                outputs=errors,
-            )
-        )
+        estimates.append(estimate(program.module, program.weight_bytes, target, trips))
+        rung = _rung(module, s, outputs, reference, labels, program.weight_bytes, estimates)
+        rungs.append(replace(rung, int64_truncated=truncated))
         seconds[name] = time.perf_counter() - start
     return TuneResult(
         model=module.name,
@@ -231,6 +203,50 @@ def measure_rungs(
         seconds=seconds,
         loops=estimates[0].loops,
         conditionals=estimates[0].conditionals,
+    )
+
+
+def _run(
+    program: Runnable, module: Module, dataset: Dataset, report: Callable[[int], None]
+) -> tuple[list[npt.NDArray[Any]], Mapping[str, int]]:
+    """A program's outputs on the data, and the 64-bit integers that lost their high half."""
+    of_constants = program.constant_diagnostics["int64_truncated"]
+    truncated = Counter(of_constants)
+
+    def call(**inputs: Any) -> Any:
+        result = program(**inputs)
+        met = program.diagnostics["int64_truncated"]
+        truncated.update({k: v for k, v in met.items() if k not in of_constants})
+        return result
+
+    return [_wide(o) for o in run_batches(call, module, dataset, report)], dict(truncated)
+
+
+def _rung(
+    module: Module,
+    s: CastSettings,
+    outputs: Sequence[npt.NDArray[Any]],
+    reference: Sequence[npt.NDArray[Any]],
+    labels: npt.NDArray[Any] | None,
+    weight_bytes: int,
+    estimates: Sequence[Estimate],
+) -> RungResult:
+    """The figures of a setting, whose estimate is the last; the first is the reference's."""
+    errors = _output_errors(module, outputs, reference)
+    seconds = estimates[-1].seconds
+    scores = _classes(module) is not None
+    return RungResult(
+        name=rung_name(s),
+        flags=s.flag_line,
+        top1=None if labels is None else top1(outputs[0], labels),
+        relative_error=_worst(e.relative_error for e in errors),
+        max_error=_worst(e.max_error for e in errors),
+        not_finite=sum(e.not_finite for e in errors),
+        top1_agreement=top1(outputs[0], predictions(reference[0])) if scores else None,
+        weight_bytes=weight_bytes,
+        estimated_seconds=seconds,
+        estimated_speedup=estimates[0].seconds / seconds if seconds else 1.0,
+        outputs=errors,
     )
 
 
