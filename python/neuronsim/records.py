@@ -52,9 +52,12 @@ def check_fields(record: Any) -> None:
             object.__setattr__(record, name, found)
 
 
-def readers(record: type) -> Mapping[str, Callable[[Any], Any]]:
-    """For each field of a dataclass what reads its values from a document: it gives what `check_fields`
-    keeps, and raises InvalidArgument that says what the annotation expects.
+def readers(
+    record: type, kinds: Mapping[Any, Callable[[Any], Any]] | None = None
+) -> Mapping[str, Callable[[Any], Any]]:
+    """For each field of a dataclass what reads its values from a document: of an annotation among the
+    `kinds`, None beside it or not, the one there. Others give what `check_fields` keeps, and raise
+    InvalidArgument that says what the annotation expects.
     """
 
     def strict(read: _Read, expected: str) -> Callable[[Any], Any]:
@@ -66,8 +69,18 @@ def readers(record: type) -> Mapping[str, Callable[[Any], Any]]:
 
         return kind
 
-    found: Iterable[tuple[str, _Read, str]] = _readers(record)
-    return {name: strict(read, expected) for name, read, expected in found}
+    if kinds is None:
+        found: Iterable[tuple[str, _Read, str]] = _readers(record)
+        return {name: strict(read, expected) for name, read, expected in found}
+    hints = get_type_hints(record)
+    bare = {f.name: _without_none(hints[f.name]) for f in fields(record)}
+    return {n: kinds[a] if a in kinds else strict(*_reader(a)) for n, a in bare.items()}
+
+
+def _without_none(annotation: Any) -> Any:
+    arguments = [a for a in get_args(annotation) if a is not types.NoneType]
+    union = get_origin(annotation) in (Union, types.UnionType)
+    return arguments[0] if union and len(arguments) == 1 else annotation
 
 
 @cache
@@ -127,7 +140,7 @@ def _instance(kind: type) -> tuple[_Read, str]:
 def _one_of(accepted: Sequence[Any]) -> _Read:
     def read(value: Any) -> Any:
         if not any(type(value) is type(a) and value == a for a in accepted):
-            raise _Refused(nearest(value, accepted) if isinstance(value, str) else "")
+            raise _Refused(nearest(value[:100], accepted) if isinstance(value, str) else "")
         return value
 
     return read

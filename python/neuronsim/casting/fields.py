@@ -184,3 +184,16 @@ def mapping(value: Any) -> dict[str, Any]:
 def texts_by_name(value: Any) -> dict[str, str]:
     """An object of texts."""
     return {name: text(x) for name, x in mapping(value).items()}
+
+
+# How documents state the fields of records, by their annotations (`records.readers`).
+KINDS: Mapping[Any, Kind] = {
+    str: text,
+    bool: truth,
+    int: count,
+    float: magnitude,
+    DType: float_type,
+    tuple[str, ...]: texts,
+    tuple[int, ...]: counts,
+    Mapping[str, str]: texts_by_name,
+}

@@ -8,7 +8,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 from neuronsim import json_documents
 from neuronsim.casting import fields
@@ -16,7 +16,7 @@ from neuronsim.casting.policies.policy import Rounding
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.processor import pinned
-from neuronsim.records import check_fields
+from neuronsim.records import check_fields, readers
 
 SCHEMA = "neuronsim.plan/2"
 
@@ -100,26 +100,15 @@ class PlanRecord:
 
 
 _OLDER = ("neuronsim.plan/1",)
+_REQUIRED = tuple(f.name for f in dataclasses.fields(PlanRecord))
 _PLAN: Mapping[str, fields.Kind] = {
     "schema": fields.text,
-    "policy": fields.text,
-    "module": fields.text,
-    "fingerprint": fields.text,
+    **readers(PlanRecord, fields.KINDS),
     "decisions": fields.mapping,
-    "keep_output_type": fields.truth,
-    "kept": fields.texts_by_name,
 }
-_REQUIRED = ("policy", "module", "fingerprint", "decisions", "keep_output_type", "kept")
 _DECISION: Mapping[str, fields.Kind] = {
-    "operand": fields.any_type,
-    "accumulate": fields.any_type,
-    "output": fields.any_type,
-    "reason": fields.text,
-    "rounding": fields.one_of(*get_args(Rounding)),
-    "float32_operands": fields.counts,
-    "float32_results": fields.counts,
-    "relayout": fields.float_type,
-    "saturate_infinity": fields.truth,
+    **readers(Decision, fields.KINDS),
+    **dict.fromkeys(("operand", "accumulate", "output"), fields.any_type),
 }
 _STATED = ("operand", "accumulate", "output", "reason")  # of every decision
 _OPTIONAL = {f.name: f.default for f in dataclasses.fields(Decision) if f.name not in _STATED}

@@ -24,11 +24,10 @@ from typing import Any, NamedTuple
 
 from neuronsim import dtypes, json_documents, ops
 from neuronsim.casting.fields import (
+    KINDS,
     MAX_BYTES,
-    Kind,
     count,
     joined,
-    magnitude,
     mapping,
     read_fields,
     read_text,
@@ -48,7 +47,7 @@ from neuronsim.hlo.module import (
     inline_calls,
 )
 from neuronsim.processor import pinned
-from neuronsim.records import check_fields
+from neuronsim.records import check_fields, readers
 
 SCHEMA = "neuronsim.calibration/1"
 
@@ -108,8 +107,7 @@ class Calibration:
                 f"not a calibration of neuronsim: its schema is {shown(schema)}, not {SCHEMA!r}"
             )
         problems: list[str] = []
-        kinds = {"schema": text, "module": text, "fingerprint": text, "values": mapping}
-        found = read_fields(body, kinds, "", problems, kinds)
+        found = read_fields(body, _CALIBRATION, "", problems, _CALIBRATION)
         values = {}
         for name, given in found.get("values", {}).items():
             read = read_fields(given, _STATISTICS, f"values of {shown(name)}: ", problems, _STATISTICS)
@@ -160,10 +158,8 @@ def _exponent(magnitude: float) -> int:
     return e - (fraction == 0.5)
 
 
-_STATISTICS: Mapping[str, Kind] = {
-    f.name: {"exponents": _exponents, "smallest": magnitude, "largest": magnitude}.get(f.name, count)
-    for f in dataclasses.fields(ops.Statistics)
-}
+_CALIBRATION = {"schema": text, **readers(Calibration, KINDS), "values": mapping}
+_STATISTICS = {**readers(ops.Statistics, KINDS), "exponents": _exponents}
 
 
 @pinned

@@ -28,6 +28,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from neuronsim import json_documents
 from neuronsim.casting.fields import (
+    KINDS,
     Kind,
     count,
     float_type,
@@ -39,15 +40,15 @@ from neuronsim.casting.fields import (
     shown,
     text,
     texts,
-    truth,
 )
 from neuronsim.casting.policies import find_policy
 from neuronsim.casting.policies.operations import unknown_names
-from neuronsim.casting.policies.policy import Category, Policy, Propagate, Rounding, Rule
+from neuronsim.casting.policies.policy import Category, Policy, Rounding, Rule
 from neuronsim.casting.policies.rules import compile_regex
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.processor import pinned
+from neuronsim.records import readers
 
 SCHEMA = "neuronsim.policy/1"
 MAX_BYTES = 1 << 17
@@ -181,17 +182,10 @@ def _tables(value: Any) -> Sequence[Any]:
     return value
 
 
+_OWN_TABLES = ("lists", "float32_slots", "rules", "reasons")
 _FIELDS: Mapping[str, Kind] = {
-    "name": text,
+    **{n: kind for n, kind in readers(Policy, KINDS).items() if n not in _OWN_TABLES},
     **{name: _type_or(word) for name, word in _ABSENT.items()},
-    "default": one_of(*_CATEGORIES),
-    "propagate": one_of(*get_args(Propagate)),
-    "accumulate": float_type,
-    "sources_follow": truth,
-    "keep_output_type": truth,
-    "saturate_infinity": truth,
-    "include_wins": truth,
-    "unlisted": one_of("ignore", "warn", "error"),
 }
 _KEYS: Mapping[str, Kind] = {
     **_FIELDS,
@@ -203,21 +197,10 @@ _KEYS: Mapping[str, Kind] = {
     "rule": _tables,
 }
 _RULE: Mapping[str, Kind] = {
-    "reason": text,
-    "category": one_of(*_CATEGORIES),
-    "low": float_type,
-    "accumulate": float_type,
-    "output": float_type,
+    **readers(Rule, KINDS),
     "rounding": one_of(*filter(None, get_args(Rounding))),
-    "operation": texts,
-    "name": texts,
     "regex": _regex,
-    "scope": text,
-    "above": magnitude,
-    "constant_above": magnitude,
-    "depth_above": count,
     "underflow_above": _share,
-    "cancellation_above": magnitude,
 }
 _SLOTS: Mapping[str, Kind] = {"operands": _numbers, "results": _numbers}
 _DECIDES = ("category", "low", "accumulate", "output", "rounding")
