@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim.arrays.array_object import Array
 from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
 
 Axis = int | tuple[int, ...] | None
+Shape = tuple[int, ...]
 
 
-def _axes(axis: Axis, rank: int) -> tuple[int, ...]:
+def _axes(rank: int, axis: Axis) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(rank))
     try:
@@ -24,34 +24,37 @@ def _axes(axis: Axis, rank: int) -> tuple[int, ...]:
         ) from error
 
 
-def reduced_axes(x: Array, axis: Axis) -> tuple[int, ...]:
+def reduced_axes(shape: Shape, axis: Axis) -> tuple[int, ...]:
     """The axes that `axis` names, ascending."""
-    axes = _axes(axis, x.ndim)
-    if not all(-x.ndim <= a < x.ndim for a in axes):
-        raise InvalidIndex(f"axis {axis} is not one of {x.ndim} axes")
-    reduced = tuple(sorted({a % x.ndim for a in axes}))
+    rank = len(shape)
+    axes = _axes(rank, axis)
+    if not all(-rank <= a < rank for a in axes):
+        raise InvalidIndex(f"axis {axis} is not one of {rank} axes")
+    reduced = tuple(sorted({a % rank for a in axes}))
     if len(reduced) != len(axes):
         raise InvalidArgument(f"axis {axis} names an axis twice")
     return reduced
 
 
-def folded_axes(x: Array, axis: Axis) -> tuple[int, ...]:
+def folded_axes(shape: Shape, axis: Axis) -> tuple[int, ...]:
     """The axes that a reduction's `axis` names: an array without axes has 0 and -1, as in NumPy."""
-    is_scalars = x.ndim == 0 and isinstance(axis, int | np.integer) and axis in (0, -1)
-    return () if is_scalars else reduced_axes(x, axis)
+    is_scalars = not shape and isinstance(axis, int | np.integer) and axis in (0, -1)
+    return () if is_scalars else reduced_axes(shape, axis)
 
 
-def kept_shape(x: Array, reduced: tuple[int, ...]) -> tuple[int, ...]:
+def kept_shape(shape: Shape, reduced: tuple[int, ...]) -> Shape:
     """The shape with length 1 for the reduced axes."""
-    return tuple(1 if d in reduced else n for d, n in enumerate(x.shape))
+    return tuple(1 if d in reduced else n for d, n in enumerate(shape))
 
 
-def one_axis(x: Array, axis: int) -> int:
+def one_axis(shape: Shape, axis: int) -> int:
+    """The axis that `axis` names, counted from the first."""
+    rank = len(shape)
     if type(axis) is not int and (isinstance(axis, bool) or not isinstance(axis, int | np.integer)):
         raise InvalidArgument(f"the axis is an integer, not {axis!r}")
-    if not -x.ndim <= axis < x.ndim:
-        raise InvalidIndex(f"axis {axis} is not one of {x.ndim} axes")
-    return int(axis) % x.ndim
+    if not -rank <= axis < rank:
+        raise InvalidIndex(f"axis {axis} is not one of {rank} axes")
+    return int(axis) % rank
 
 
 def integers(what: str, value: Any) -> tuple[int, ...]:

@@ -93,7 +93,7 @@ def gradient(f: Any, *spacing: Any, axis: Axis = None, edge_order: int = 1) -> A
     Array([3., 4., 6., 7.], dtype=float32)
     """
     a = asarray(f)
-    axes = reduced_axes(a, None) if axis is None else _listed_axes(a, axis)
+    axes = reduced_axes(a.shape, None) if axis is None else _listed_axes(a, axis)
     if edge_order not in (1, 2):
         raise InvalidArgument(f"edge_order is 1 or 2, not {edge_order!r}")
     if len(spacing) not in (0, 1, len(axes)):
@@ -107,9 +107,9 @@ def gradient(f: Any, *spacing: Any, axis: Axis = None, edge_order: int = 1) -> A
 
 def _listed_axes(x: Array, axis: Axis) -> tuple[int, ...]:
     """The axes in the order in which they are named."""
-    reduced_axes(x, axis)  # which refuses wrong ones
+    reduced_axes(x.shape, axis)  # which refuses wrong ones
     return tuple(
-        one_axis(x, a) for a in (axis if isinstance(axis, tuple) else (axis,)) if a is not None
+        one_axis(x.shape, a) for a in (axis if isinstance(axis, tuple) else (axis,)) if a is not None
     )
 
 
@@ -155,7 +155,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     """The integral of `y` along `axis` by the trapezoidal rule: the sum (R2) of
     d (y[i+1] + y[i]) / 2, where d is x[i+1] - x[i], or dx (R7).
     """
-    at = one_axis(y, axis)
+    at = one_axis(y.shape, axis)
     d = dx
     if x is not None and x.ndim == 1:
         d = diff(x)
@@ -176,7 +176,7 @@ def unwrap(p: Any, discont: float | None = None, axis: int = -1, *, period: floa
     >>> unwrap([0.0, 3.0, 7.0, 8.0], period=4.0)
     Array([ 0., -1., -1.,  0.], dtype=float32)
     """
-    at = one_axis(p, axis)
+    at = one_axis(p.shape, axis)
     lines = move_bits(np.moveaxis, p, at, 0)
     half = period / 2
     step = diff(lines, axis=0)

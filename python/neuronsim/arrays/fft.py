@@ -44,7 +44,7 @@ def _transform(
     if norm not in ("backward", "ortho", "forward", None):
         raise InvalidArgument(f"{name}: norm is backward, ortho or forward, not {norm!r}")
     for axis in () if along is None else integers(f"{name}: axes", along):
-        one_axis(a, axis)
+        one_axis(a.shape, axis)
     if a.dtype.kind == "complex" and name in _OF_REAL_NUMBERS:
         raise UnsupportedType(
             f"{name} is of real numbers, not {a.dtype.name}: take the real part first"
@@ -198,5 +198,7 @@ def ifftshift(x: Any, /, axes: int | Sequence[int] | None = None) -> Array:
 
 def _rolled(roll: Callable[..., Any], x: Any, axes: int | Sequence[int] | None) -> Array:
     a = asarray(x)
-    at = tuple(one_axis(a, d) for d in (range(a.ndim) if axes is None else integers("axes", axes)))
+    at = tuple(
+        one_axis(a.shape, d) for d in (range(a.ndim) if axes is None else integers("axes", axes))
+    )
     return Array(ops.Bits(roll(a.bits.data, at), a.dtype)) if at else a.copy()

@@ -26,7 +26,7 @@ def apply_along_axis(
     Array([4., 6.], dtype=float32)
     """
     a = asarray(arr)
-    at = one_axis(a, axis)
+    at = one_axis(a.shape, axis)
     rows = moveaxis(a, at, -1)
     outer = rows.shape[:-1]
     if 0 in outer:
@@ -48,7 +48,7 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: int | Sequence[int])
     found = asarray(a)
     for axis in axes if isinstance(axes, Iterable) else (axes,):
         # As a reduction does, an array without axes takes 0 and -1.
-        at = axis if not found.ndim and axis in (0, -1) else one_axis(found, axis)
+        at = axis if not found.ndim and axis in (0, -1) else one_axis(found.shape, axis)
         reduced = asarray(func(found, at))
         if reduced.ndim not in (found.ndim, found.ndim - 1):
             raise InvalidArgument(

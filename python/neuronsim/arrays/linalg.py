@@ -172,7 +172,7 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     """
     order = number("the order of a norm", ord)
     a = float_array(x)
-    reduced = reduced_axes(a, axis)
+    reduced = reduced_axes(a.shape, axis)
     if a.dtype.kind == "complex":
         options: dict[str, Any] = {"axis": reduced, "keepdims": keepdims, "ord": order}
         return rounded(on_host("vector_norm", np.linalg.vector_norm, a, **options), real_type(a.dtype))
@@ -249,11 +249,11 @@ def norm(
         return vector_norm(a, axis=axes, keepdims=keepdims, ord=2 if ord is None else ord)
     if len(axes) != 2:
         raise InvalidArgument(f"norm of {a.bits.type} of the order {ord!r} along {axes}")
-    reduced = reduced_axes(a, axes)
-    pair = (one_axis(a, axes[0]), one_axis(a, axes[1]))
+    reduced = reduced_axes(a.shape, axes)
+    pair = (one_axis(a.shape, axes[0]), one_axis(a.shape, axes[1]))
     moved = Array(ops.Bits(np.moveaxis(a.bits.data, pair, (-2, -1)), a.dtype))
     found = matrix_norm(moved, ord=ord)
-    return found.reshape(kept_shape(a, reduced)) if keepdims else found
+    return found.reshape(kept_shape(a.shape, reduced)) if keepdims else found
 
 
 # ---- decompositions, on the host (H1) ----------------------------------------------------------------
@@ -310,7 +310,7 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Array:
     """
     matrix, right = asarray(a), asarray(b)
     if axes is not None:
-        moved = [one_axis(matrix, d) for d in integers("axes", axes)]
+        moved = [one_axis(matrix.shape, d) for d in integers("axes", axes)]
         if len({*moved}) != len(moved):
             raise InvalidArgument(f"tensorsolve: axes {axes} names an axis twice")
         kept = [d for d in range(matrix.ndim) if d not in moved]

@@ -43,7 +43,7 @@ def cross_entropy(logits: Any, target: Any, reduction: Reduction = "mean", axis:
     >>> cross_entropy([[0.0, 0.0], [100.0, 0.0]], [1, 0], reduction="sum")
     Array(0.6931472, dtype=float32)
     """
-    classes, at = asarray(target), one_axis(logits, axis)
+    classes, at = asarray(target), one_axis(logits.shape, axis)
     rest = logits.shape[:at] + logits.shape[at + 1 :]
     if classes.dtype.kind not in ("signed", "unsigned") or classes.shape != rest:
         raise InvalidArgument(

@@ -75,7 +75,7 @@ def ndim(a: Any) -> int:
 def size(a: Any, axis: Axis = None) -> int:
     """The number of elements, or the length of an axis, or the product of those of several."""
     a = asarray(a)
-    return math.prod(a.shape[d] for d in reduced_axes(a, axis))
+    return math.prod(a.shape[d] for d in reduced_axes(a.shape, axis))
 
 
 def isfortran(a: Any) -> bool:
@@ -168,7 +168,7 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
     transpose (A3). `x.T`, `x.mT`, `swapaxes` and the like are this function too.
     """
     a = asarray(x)
-    order = tuple(one_axis(a, d) for d in integers("axes", axes))
+    order = tuple(one_axis(a.shape, d) for d in integers("axes", axes))
     if current_profile().transpose == "move_bits" and len(set(order)) == len(order) == a.ndim:
         return a._like(a._data.transpose(order))
     return Array(ops.apply("transpose", [a.bits], dimensions=order))
@@ -184,7 +184,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     """The array with two axes exchanged."""
     a = asarray(a)
     order = list(range(a.ndim))
-    i, j = one_axis(a, axis1), one_axis(a, axis2)
+    i, j = one_axis(a.shape, axis1), one_axis(a.shape, axis2)
     order[i], order[j] = j, i
     return permute_dims(a, order)
 
@@ -193,7 +193,7 @@ def moveaxis(x: Any, /, source: int | Sequence[int], destination: int | Sequence
     """The array with the axes `source` at the places `destination`, the others in their order."""
     a = asarray(x)
     sources, places = (
-        tuple(one_axis(a, d) for d in (axes if np.iterable(axes) else (axes,)))
+        tuple(one_axis(a.shape, d) for d in (axes if np.iterable(axes) else (axes,)))
         for axes in (source, destination)
     )
     if len({*sources}) != len(sources) or len({*places}) != len(places) or len(places) != len(sources):
@@ -209,7 +209,7 @@ def moveaxis(x: Any, /, source: int | Sequence[int], destination: int | Sequence
 def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     """The array with `axis` moved before the axis `start`."""
     a = asarray(a)
-    at = one_axis(a, axis)
+    at = one_axis(a.shape, axis)
     (start,) = integers("start", (start,))
     if not -a.ndim <= start <= a.ndim:
         raise InvalidIndex(f"rollaxis before axis {start} of {a.bits.type}")
@@ -220,7 +220,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
 def flip(x: Any, /, axis: Axis = None) -> Array:
     """A view with the order of the elements reversed along the axes, all of them if None."""
     a = asarray(x)
-    return Array(ops.apply("reverse", [a.bits], dimensions=reduced_axes(a, axis)))
+    return Array(ops.apply("reverse", [a.bits], dimensions=reduced_axes(a.shape, axis)))
 
 
 def fliplr(m: Any) -> Array:
@@ -238,7 +238,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     a = asarray(m)
     plane = integers("axes", axes)
     (turns,) = integers("k", (k,))
-    if len(plane) != 2 or len(reduced_axes(a, plane)) != 2:
+    if len(plane) != 2 or len(reduced_axes(a.shape, plane)) != 2:
         raise InvalidArgument(f"rot90 turns from one axis to another, not {axes}")
     first, second = plane
     turned = {
@@ -291,7 +291,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Axis = None) -> Array:
         raise InvalidArgument(f"trim_zeros: trim is 'f', 'b' or both, not {trim!r}")
     mask = truth(a).bits.data
     kept = [slice(None)] * a.ndim
-    for d in reduced_axes(a, axis):
+    for d in reduced_axes(a.shape, axis):
         places = np.flatnonzero(mask.any(axis=tuple(i for i in range(a.ndim) if i != d)))
         first, last = (places[0], places[-1] + 1) if places.size else (a.shape[d], 0)
         kept[d] = slice(first if "f" in ends else 0, last if "b" in ends else a.shape[d])
@@ -383,7 +383,7 @@ def concat(
     values = _operands(arrays, dtype, casting, "concat")
     if axis is None:
         values, axis = [ravel(v) for v in values], 0
-    found = _joined("concatenate", values, axis=one_axis(values[0], axis))
+    found = _joined("concatenate", values, axis=one_axis(values[0].shape, axis))
     return found if out is None else write(out, found, casting=casting)
 
 
@@ -535,7 +535,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Array, ...]:
     """Views of the slices along an axis, without it."""
     a = asarray(x)
-    at = one_axis(a, axis)
+    at = one_axis(a.shape, axis)
     rows = np.moveaxis(a.bits.data, at, 0)
     return tuple(Array(ops.Bits(rows[i, ...], a.dtype)) for i in range(len(rows)))
 

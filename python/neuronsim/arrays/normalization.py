@@ -29,7 +29,7 @@ def _by_rows(name: str, x: Any, axis: Any, terms: dict[str, Any], **attributes: 
     a = float_array(x)
     if a.ndim == 0:
         raise InvalidArgument(f"{name} of a scalar: it needs an axis")
-    at = one_axis(a, axis)
+    at = one_axis(a.shape, axis)
     return _composite(name, a, [], at, terms, attributes)
 
 
@@ -109,7 +109,7 @@ def batch_norm(
     Array([[1., 2.]], dtype=float32)
     """
     a = float_array(x)
-    at = one_axis(a, axis)
+    at = one_axis(a.shape, axis)
     given = {"mean": mean, "variance": variance}
     statistics = [_term("batch_norm", key, v, a, at) for key, v in given.items()]
     attributes = {"epsilon": _epsilon(epsilon)}

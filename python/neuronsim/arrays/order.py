@@ -40,7 +40,7 @@ def argmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: boo
 
 def _argument(name: str, x: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
     source = x if x.ndim and (axis is not None or x.ndim == 1) else x.reshape(-1)
-    at = 0 if axis is None else one_axis(source, axis)
+    at = 0 if axis is None else one_axis(source.shape, axis)
     rest = source.shape[:at] + source.shape[at + 1 :]
     known = {"result": ops.ArrayType(dtypes.int64, rest)} if source.shape[at] else {}
     found = Array(ops.apply(name, [source.bits], axis=at, **known))
@@ -62,7 +62,7 @@ def nanargmin(a: Any, axis: int | None = None, out: Any = None, *, keepdims: boo
 
 def _nan_argument(name: str, a: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
     if axis is not None:
-        at = one_axis(a if a.ndim else a.reshape(1), axis)
+        at = one_axis(a.shape or (1,), axis)
         axis = at if a.ndim else None
     mask = is_not_nan(a)
     length = a.size if axis is None else a.shape[axis]
@@ -102,7 +102,7 @@ def _check_order(order: Any) -> None:
 
 
 def _argsort(x: Array, axis: int | None, descending: bool = False) -> npt.NDArray[np.int64]:
-    at = 0 if axis is None else one_axis(x, axis)
+    at = 0 if axis is None else one_axis(x.shape, axis)
     if not descending:
         result = ops.ArrayType(dtypes.int64, x.shape)
         ascending: npt.NDArray[np.int64] = ops.apply("argsort", [x.bits], axis=at, result=result).data
@@ -132,7 +132,7 @@ def sort(
     _check_order(order)
     a = asarray(x).reshape(-1) if axis is None else asarray(x)
     indices = _argsort(a, axis, descending)
-    at = 0 if axis is None else one_axis(a, axis)
+    at = 0 if axis is None else one_axis(a.shape, axis)
     data = a._data[indices] if a.ndim == 1 else ops.take_along(a._data, indices, at)
     return Array(ops.Bits(data, a._dtype))
 
@@ -162,7 +162,7 @@ def argpartition(
 
 
 def _check_kth(x: Array, kth: Any, axis: int | None) -> None:
-    length = x.shape[one_axis(x, axis)] if x.ndim and axis is not None else x.size
+    length = x.shape[one_axis(x.shape, axis)] if x.ndim and axis is not None else x.size
     try:
         places = integers("kth", kth)
     except UnsupportedType as error:
@@ -183,7 +183,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
         shapes = ", ".join(str(c.shape) for c in columns)
         raise InvalidArgument(f"lexsort takes keys of one shape, at least one, not ({shapes})")
     lines = [c if c.ndim else c.reshape(1) for c in columns]
-    blocks = ops.line_blocks(one_axis(lines[0], axis), *(ops.order_keys(c.bits) for c in lines))
+    blocks = ops.line_blocks(one_axis(lines[0].shape, axis), *(ops.order_keys(c.bits) for c in lines))
     order = interruptible(16 * len(blocks) * blocks[0].size, np.lexsort, blocks, 1)
     return asarray(np.asarray(order.reshape(columns[0].shape), np.int64))
 

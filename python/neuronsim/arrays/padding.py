@@ -54,7 +54,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Ar
     if unknown := {*kwargs} - _KEYWORDS.get(mode, set()):
         raise InvalidArgument(f"pad: the mode {mode!r} takes no {', '.join(sorted(unknown))}")
     if isinstance(pad_width, Mapping):
-        given = {one_axis(a, axis): width for axis, width in pad_width.items()}
+        given = {one_axis(a.shape, axis): width for axis, width in pad_width.items()}
         pad_width = [np.broadcast_to(given.get(d, 0), 2) for d in range(a.ndim)]
     widths = _pairs("pad_width", pad_width, a.ndim)
     if not a.ndim:

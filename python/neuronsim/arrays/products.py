@@ -198,7 +198,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     Array([3., 7.], dtype=float32)
     """
     a, b = (_with_axes("vecdot", x, 1) for x in (x1, x2))
-    x, y = (np.moveaxis(v._data, one_axis(v, axis), -1) for v in (conj(a), b))
+    x, y = (np.moveaxis(v._data, one_axis(v.shape, axis), -1) for v in (conj(a), b))
     if x.shape[-1] != y.shape[-1]:
         raise InvalidArgument(f"vecdot: {a.bits.type} and {b.bits.type} do not contract")
     batch = _batch("vecdot", a, b, x.shape[:-1], y.shape[:-1])
@@ -272,8 +272,8 @@ def _contracted(a: Array, b: Array, axes: Any) -> tuple[tuple[int, ...], tuple[i
         if not 0 <= n <= min(a.ndim, b.ndim):
             raise InvalidArgument(f"tensordot: {a.bits.type} and {b.bits.type} have no {n} axes to sum")
         first, second = range(a.ndim - n, a.ndim), range(n)
-    left = tuple(one_axis(a, i) for i in first)
-    right = tuple(one_axis(b, i) for i in second)
+    left = tuple(one_axis(a.shape, i) for i in first)
+    right = tuple(one_axis(b.shape, i) for i in second)
     for listed in (left, right):
         if len(set(listed)) != len(left) or len(listed) != len(left):
             raise InvalidArgument(f"tensordot: axes={axes!r} must list as many axes of both, each once")
@@ -322,11 +322,11 @@ def cross(
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = common_arrays(x1, x2)
-    x, y = _vectors(a, one_axis(a, axisa)), _vectors(b, one_axis(b, axisb))
+    x, y = _vectors(a, one_axis(a.shape, axisa)), _vectors(b, one_axis(b.shape, axisb))
     first = apply_elementwise("multiply", x[..., [1, 2, 0]], y[..., [2, 0, 1]])
     second = apply_elementwise("multiply", x[..., [2, 0, 1]], y[..., [1, 2, 0]])
     found = convert(apply_elementwise("subtract", first, second), a.dtype)
-    return Array(ops.Bits(np.moveaxis(found._data, -1, one_axis(found, axisc)), found.dtype))
+    return Array(ops.Bits(np.moveaxis(found._data, -1, one_axis(found.shape, axisc)), found.dtype))
 
 
 def _vectors(x: Array, axis: int) -> Array:
@@ -355,7 +355,7 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Arra
     Array([1, 4], dtype=int64)
     """
     a = _with_axes("diagonal", x, 2)
-    first, second = one_axis(a, axis1), one_axis(a, axis2)
+    first, second = one_axis(a.shape, axis1), one_axis(a.shape, axis2)
     if first == second:
         raise InvalidArgument(f"diagonal of {a.bits.type}: axis1 and axis2 are the same")
     return move_bits(np.diagonal, a, offset, first, second)

@@ -56,13 +56,13 @@ def _reduce(
         found = _reduce_by_short_way(reducer, x, axis)
         if found is not None:
             return found
-    reduced = folded_axes(x, axis)
+    reduced = folded_axes(x.shape, axis)
     start = _identity(reducer, x, reduced, where) if initial is None else _initial(initial, x.dtype)
     if where is not True:
         x = _or_else(x, chosen(x, where), identity(reducer, x.dtype))
     result = Array(ops.apply("reduce", [x.bits, start.bits], dimensions=reduced, reducer=reducer))
     if keepdims:
-        result = result.reshape(kept_shape(x, reduced))
+        result = result.reshape(kept_shape(x.shape, reduced))
     return result if out is None else write(out, result)
 
 
@@ -260,11 +260,11 @@ def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) 
         found = _statistic_by_short_way(name, a, **attributes)
         if found is not None:
             return found
-    reduced = folded_axes(a, axis)
+    reduced = folded_axes(a.shape, axis)
     kept = tuple([n for d, n in enumerate(a.shape) if d not in reduced])
     known = {"result": ops.ArrayType(a._dtype, kept)} if a.dtype.device else {}
     result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes, **known))
-    return result.reshape(kept_shape(a, reduced)) if keepdims else result
+    return result.reshape(kept_shape(a.shape, reduced)) if keepdims else result
 
 
 def _statistic_by_short_way(name: str, x: Array, correction: float = 0) -> Array | None:
@@ -322,7 +322,7 @@ def mean(
     if where is True and a.dtype.kind != "complex":
         result = statistic("mean", a, axis, keepdims)
         return result if out is None else write(out, result)
-    axes = folded_axes(a, axis)
+    axes = folded_axes(a.shape, axis)
     return _finished(a, _mean(a, axes, where), axes, keepdims, out)
 
 
@@ -335,7 +335,7 @@ def _mean(x: Array, axes: tuple[int, ...], where: Any) -> Array:
 def _count(x: Array, axes: tuple[int, ...], where: Any) -> npt.NDArray[np.float64]:
     """How many elements are chosen, with axes of length 1 for the reduced ones."""
     if where is True:
-        return np.full(kept_shape(x, axes), float(math.prod(x.shape[a] for a in axes)))
+        return np.full(kept_shape(x.shape, axes), float(math.prod(x.shape[a] for a in axes)))
     return np.count_nonzero(chosen(x, where), axis=axes, keepdims=True).astype(np.float64)
 
 
@@ -404,7 +404,7 @@ def _spread(
     if where is True and mean is None and a.dtype.kind != "complex":
         result = statistic(name, a, axis, keepdims, correction=correction)
         return result if out is None else write(out, result)
-    axes = folded_axes(a, axis)
+    axes = folded_axes(a.shape, axis)
     result = _deviation(a, axes, correction, where, mean, is_root=name == "std")
     return _finished(a, result, axes, keepdims, out)
 
@@ -435,7 +435,7 @@ def _cumulative(reducer: str, x: Array, axis: int | None, include_initial: bool,
         axis = 0
     if not x.ndim:
         x = x.reshape((1,))
-    at = one_axis(x, axis)
+    at = one_axis(x.shape, axis)
     # The last element equals the reduction, which starts from the identity (R2, R4).
     initial = identity(reducer, x.dtype)
     attributes = {"axis": at, "reducer": reducer}
@@ -508,7 +508,7 @@ def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
     a = parts[0 if prepend is None else 1]
     if a.ndim == 0:
         raise InvalidArgument("diff of a scalar: it needs an axis")
-    at = one_axis(a, axis)
+    at = one_axis(a.shape, axis)
     one = (*a.shape[:at], 1, *a.shape[at + 1 :])
     parts = [p if p.ndim else broadcast_to(p, one) for p in parts]
     a = concat(parts, axis=at) if len(parts) > 1 else a
@@ -603,7 +603,7 @@ def nanmin(
 def _nan_limit(
     reducer: str, x: Array, axis: Axis, out: Any, keepdims: bool, initial: Any, where: Any
 ) -> Array:
-    axes = folded_axes(x, axis)
+    axes = folded_axes(x.shape, axis)
     if initial is None:
         _identity(reducer, x, axes, where)  # which says what lacks an initial value
     mask = _numbers(x, where)

@@ -141,7 +141,7 @@ def unique(
         source, found = _elements(a, equal_nan=equal_nan)
         shape, at = a.shape, 0
     else:
-        source, at = a, one_axis(a, axis)
+        source, at = a, one_axis(a.shape, axis)
         width = a.size // a.shape[at] if a.shape[at] else 0
         found = _distinct(moveaxis(a, at, 0).reshape((a.shape[at], width)), equal_nan)
         shape = (a.shape[at],)

@@ -66,7 +66,7 @@ def average(
     >>> average([1.0, 4.0], weights=[3.0, 1.0])
     Array(1.75, dtype=float32)
     """
-    axes = reduced_axes(a, axis)
+    axes = reduced_axes(a.shape, axis)
     if weights is None:
         found = mean(a, axis, keepdims=keepdims)
         counted = math.prod(a.shape[d] for d in axes)
@@ -110,7 +110,7 @@ def _by_places(
     a = asarray(x)
     if a.dtype.kind == "complex":
         raise UnsupportedType("quantiles of complex numbers: they have no order")
-    axes = reduced_axes(a, axis)
+    axes = reduced_axes(a.shape, axis)
     kept = [d for d in range(a.ndim) if d not in axes]
     n = math.prod(a.shape[d] for d in axes)
     lines = Array(ops.Bits(a.bits.data.transpose([*kept, *axes]), a.dtype))

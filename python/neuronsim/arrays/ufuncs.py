@@ -214,7 +214,7 @@ class Ufunc(_core.Elementwise):
             own = function_named(_REDUCTIONS[self.__name__])
             return own(x, axis=axis, keepdims=keepdims, **given)  # type: ignore[no-any-return]
         a = self._in_step_type(x, dtype)
-        reduced = folded_axes(a, axis)
+        reduced = folded_axes(a.shape, axis)
         start = None if initial is None else asarray(initial, a.dtype)
         if start is None and self.identity is not None:
             start = convert(asarray(self.identity), a.dtype)
@@ -246,7 +246,7 @@ class Ufunc(_core.Elementwise):
         else:
             found = self._folded(Array(ops.Bits(lines, a.dtype)), mask)[-1]
         if keepdims:
-            found = found.reshape(kept_shape(a, reduced))
+            found = found.reshape(kept_shape(a.shape, reduced))
         return _written(out, found)
 
     def accumulate(
@@ -257,12 +257,12 @@ class Ufunc(_core.Elementwise):
         """
         self._check_pairs("accumulate")
         x = asarray(x)
-        one_axis(x, axis)  # which refuses others, and arrays without axes
+        one_axis(x.shape, axis)  # which refuses others, and arrays without axes
         if self.__name__ in _CUMULATIVE:
             given = {} if dtype is None else {"dtype": dtype}
             return _written(out, function_named(_CUMULATIVE[self.__name__])(x, axis=axis, **given))
         a = self._in_step_type(x, dtype)
-        axis = one_axis(a, axis)
+        axis = one_axis(a.shape, axis)
         lines = Array(ops.Bits(np.moveaxis(a.bits.data, axis, 0), a.dtype))
         found = self._scanned(lines) if self.__name__ in _EXACT else self._folded(lines)
         return _written(out, Array(ops.Bits(np.moveaxis(found.bits.data, 0, axis), found.dtype)))
@@ -322,7 +322,7 @@ class Ufunc(_core.Elementwise):
         """
         self._check_pairs("reduceat")
         a = asarray(x)
-        axis = one_axis(a, axis)
+        axis = one_axis(a.shape, axis)
         starts = asarray(indices)
         if starts.ndim != 1 or (starts.size and starts.dtype.kind not in ("signed", "unsigned")):
             raise InvalidArgument(f"{self.__name__}.reduceat takes a line of integers, not {indices!r}")
