@@ -22,8 +22,9 @@ from neuronsim.arrays import *  # noqa: F403
 from neuronsim.arrays import __all__ as _functions
 from neuronsim.arrays import fft, linalg, nn
 from neuronsim.arrays.absent_names import reason as _reason
-from neuronsim.arrays.array_object import Array, default_dtype, set_default_dtype
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.constants import False_, True_, e, euler_gamma, inf, nan, newaxis, pi
+from neuronsim.arrays.default_types import default_dtype, set_default_dtype
 from neuronsim.arrays.device import Device
 from neuronsim.arrays.types import (
     bool_,

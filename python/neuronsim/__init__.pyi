@@ -11,10 +11,7 @@ from neuronsim.api import (
 from neuronsim.arrays import (
     fft as fft, linalg as linalg, nn as nn, random as random, testing as testing,
 )
-from neuronsim.arrays.array_object import (
-    Array as Array, asarray as asarray, default_dtype as default_dtype,
-    set_default_dtype as set_default_dtype,
-)
+from neuronsim.arrays.array_object import Array as Array
 from neuronsim.arrays.calculus import (
     convolve as convolve, correlate as correlate, ediff1d as ediff1d, gradient as gradient,
     interp as interp, polyfit as polyfit, polyval as polyval, roots as roots, trapezoid as trapezoid,
@@ -23,6 +20,7 @@ from neuronsim.arrays.calculus import (
 from neuronsim.arrays.constants import (
     False_ as False_, True_ as True_, euler_gamma as euler_gamma, newaxis as newaxis,
 )
+from neuronsim.arrays.conversion import asarray as asarray
 from neuronsim.arrays.creation import (
     arange as arange, array as array, asarray_chkfinite as asarray_chkfinite,
     ascontiguousarray as ascontiguousarray, asfortranarray as asfortranarray, c_ as c_, copy as copy,
@@ -32,6 +30,9 @@ from neuronsim.arrays.creation import (
     linspace as linspace, logspace as logspace, meshgrid as meshgrid, mgrid as mgrid, ogrid as ogrid,
     ones as ones, ones_like as ones_like, r_ as r_, require as require, tri as tri, tril as tril,
     triu as triu, vander as vander, zeros as zeros, zeros_like as zeros_like,
+)
+from neuronsim.arrays.default_types import (
+    default_dtype as default_dtype, set_default_dtype as set_default_dtype,
 )
 from neuronsim.arrays.device import Device as Device
 from neuronsim.arrays.einstein_summation import einsum as einsum

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from neuronsim import json_documents, ops, records
-from neuronsim.arrays.array_object import Array, asarray
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.files import DAMAGED
 from neuronsim.casting import fields
 from neuronsim.casting.application.apply import apply_plan

@@ -18,8 +18,8 @@ import pytest
 
 import neuronsim as np
 from neuronsim import _core, ops
-from neuronsim.arrays import array_object, order, products, reductions
-from neuronsim.arrays.array_object import apply_elementwise
+from neuronsim.arrays import evaluation, order, reductions
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import (
     IntegerOverflow,
@@ -57,13 +57,13 @@ class Count:
 
 @pytest.fixture
 def count(monkeypatch: pytest.MonkeyPatch) -> Count:
-    counted, run = Count(), array_object._elementwise
+    counted, run = Count(), evaluation.evaluate_elementwise
 
     def counting(*arguments: Any) -> Any:
         counted.long += 1
         return run(*arguments)
 
-    monkeypatch.setattr(array_object, "_elementwise", counting)
+    monkeypatch.setattr(evaluation, "evaluate_elementwise", counting)
     return counted
 
 
@@ -130,7 +130,7 @@ def test_every_row_gives_the_bits_of_the_long_way(row: ops.Op) -> None:
     for dtype in types_of(row):
         for operands in cases(row, dtype):
             try:
-                expected = array_object._elementwise(row.name, *operands)
+                expected = evaluation.evaluate_elementwise(row.name, *operands)
             except NeuronSimError as error:
                 with pytest.raises(type(error)):
                     apply_elementwise(row.name, *operands)
@@ -493,7 +493,7 @@ def test_M2_small_products_give_the_bits_of_the_table(dtype: DType, accumulate: 
             for _ in range(2):
                 same(np.matmul(x, y), expected)
                 same(x @ y, expected)
-    short = products._matmul_by_short_way(np.ones(3).bits.data, np.ones(3).bits.data, np.float32)
+    short = evaluation.matmul_by_short_way(np.ones(3).bits.data, np.ones(3).bits.data, np.float32)
     assert short is not None
     assert short.tolist() == 3.0
 

@@ -93,7 +93,7 @@ def test_arrays_are_indices_like_ndarrays(key: Any) -> None:
 
 def test_an_array_index_is_not_copied_or_converted() -> None:
     places = np.asarray(numpy.arange(3, dtype="u2"))
-    assert numpy.shares_memory(np.arrays.array_object._index(places), places.bits.data)  # type: ignore[attr-defined]
+    assert numpy.shares_memory(np.arrays.array_object.index_bits(places), places.bits.data)  # type: ignore[attr-defined]
 
 
 def test_views_write_through_and_fancy_copies_do_not() -> None:

@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 import neuronsim as np
-from neuronsim.arrays.array_object import common_arrays, write
+from neuronsim.arrays.conversion import common_arrays, write
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import IntegerOverflow, InvalidArgument, UnsupportedType
 

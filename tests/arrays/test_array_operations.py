@@ -19,7 +19,7 @@ import pytest
 
 import neuronsim as np
 from neuronsim import ops
-from neuronsim.arrays import array_object
+from neuronsim.arrays import evaluation
 from neuronsim.dtypes import DTYPES, DType, result_type
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops import Bits
@@ -628,13 +628,13 @@ class Count:
 
 @pytest.fixture
 def count(monkeypatch: pytest.MonkeyPatch) -> Count:
-    counted, run = Count(), array_object._elementwise
+    counted, run = Count(), evaluation.evaluate_elementwise
 
     def counting(*arguments: Any) -> Any:
         counted.long += 1
         return run(*arguments)
 
-    monkeypatch.setattr(array_object, "_elementwise", counting)
+    monkeypatch.setattr(evaluation, "evaluate_elementwise", counting)
     return counted
 
 
@@ -665,7 +665,7 @@ def test_short_way_gives_the_bits_of_the_table(symbol: str, count: Count) -> Non
         same(first, expected)
         same(second, expected)
         same(third, through_the_table(name, b, a))
-        same(array_object.apply_elementwise(name, a, b), expected)
+        same(evaluation.apply_elementwise(name, a, b), expected)
         assert count.long == before + 1  # the first call remembered the program
 
 

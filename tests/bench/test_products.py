@@ -16,7 +16,8 @@ from rich.console import Console
 
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.arrays import nn
-from neuronsim.arrays.array_object import Array, asarray
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
 from neuronsim.bench import PEERS, MemoryUse, kernel_names, measure, measure_memory, parse_layer
 from neuronsim.bench.kernels import make_case
 from neuronsim.bench.peers import open_peer, peer_run

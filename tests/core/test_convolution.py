@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from neuronsim import dtypes, nn, ops, processor
-from neuronsim.arrays.array_object import asarray
+from neuronsim.arrays.conversion import asarray
 from neuronsim.dtypes import DTYPES
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops import ConvolutionDimensions, WindowDimension

@@ -1,74 +1,8 @@
 """The array backend: NumPy's names on the device's number formats. A file is a chapter of the names."""
 
-from __future__ import annotations
+from neuronsim.arrays import methods as methods  # which attaches them to Array
+from neuronsim.arrays.chapters import CHAPTERS as CHAPTERS
+from neuronsim.arrays.chapters import FUNCTIONS as FUNCTIONS
 
-from collections.abc import Callable
-from typing import Any
-
-from neuronsim.arrays import (
-    activations,
-    calculus,
-    convolution,
-    creation,
-    einstein_summation,
-    elementwise,
-    error_handling,
-    fft,
-    files,
-    functional,
-    indexing,
-    info,
-    interop,
-    layers,
-    linalg,
-    logic,
-    losses,
-    manipulation,
-    normalization,
-    order,
-    padding,
-    pooling,
-    printing,
-    products,
-    reductions,
-    sets,
-    statistics,
-    types,
-    windows,
-)
-from neuronsim.processor import pin_doors
-
-CHAPTERS = (
-    calculus,
-    creation,
-    einstein_summation,
-    elementwise,
-    error_handling,
-    files,
-    functional,
-    indexing,
-    info,
-    interop,
-    logic,
-    manipulation,
-    order,
-    padding,
-    printing,
-    products,
-    reductions,
-    sets,
-    statistics,
-    types,
-    windows,
-)
-
-# D1: what a chapter computes with Python or NumPy does not follow the caller's environment either.
-pin_doors(CHAPTERS)
-pin_doors((fft, linalg, activations, convolution, layers, losses, normalization, pooling))
-
-# Every public name of the chapters: what the package exports, and what NumPy's protocols find by name.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: getattr(chapter, name) for chapter in CHAPTERS for name in chapter.__all__
-}
 globals().update(FUNCTIONS)
 __all__ = list(FUNCTIONS)

@@ -1,6 +1,6 @@
 """Activations: functions of one variable. `nn` exports them.
 
->>> from neuronsim.arrays.array_object import asarray
+>>> from neuronsim.arrays.conversion import asarray
 >>> silu(asarray([-1.0, 2.0], dtype="bfloat16"))
 Array([-0.27,  1.76], dtype=bfloat16)
 """
@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from neuronsim.arrays.array_object import Array, apply_elementwise, asarray, number
+from neuronsim.arrays.arguments import number
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.elementwise import ELEMENTWISE, where
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.steps import in_float32
 from neuronsim.errors import InvalidArgument
 

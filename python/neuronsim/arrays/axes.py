@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
+from neuronsim.arrays.arguments import integers
+from neuronsim.errors import InvalidArgument, InvalidIndex
 
 Axis = int | tuple[int, ...] | None
 Shape = tuple[int, ...]
@@ -55,18 +56,6 @@ def one_axis(shape: Shape, axis: int) -> int:
     if not -rank <= axis < rank:
         raise InvalidIndex(f"axis {axis} is not one of {rank} axes")
     return int(axis) % rank
-
-
-def integers(what: str, value: Any) -> tuple[int, ...]:
-    """An integer, or a sequence of them, as a tuple; raises UnsupportedType for anything else."""
-    if type(value) is int:
-        return (value,)
-    if type(value) is tuple and all(type(n) is int for n in value):
-        return value
-    try:
-        return tuple(map(operator.index, value if np.iterable(value) else (value,)))
-    except TypeError as error:
-        raise UnsupportedType(f"{what} is an integer or some of them, not {value!r}") from error
 
 
 def lengths(shape: Any) -> tuple[int, ...]:

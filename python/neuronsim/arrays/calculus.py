@@ -12,18 +12,12 @@ from typing import Any, Literal
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import (
-    Array,
-    apply_elementwise,
-    asarray,
-    check_cast,
-    common_arrays,
-    is_weak,
-    number,
-    weak_type,
-)
+from neuronsim.arrays.arguments import number
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, one_axis, reduced_axes
+from neuronsim.arrays.conversion import asarray, check_cast, common_arrays, is_weak, weak_type
 from neuronsim.arrays.elementwise import where
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.host import complex_type, host_operand, on_host, real_type, rounded
 from neuronsim.arrays.manipulation import broadcast_to, concat, flip, move_bits, moveaxis
 from neuronsim.arrays.order import argsort, searchsorted

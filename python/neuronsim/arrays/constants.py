@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from math import e, inf, nan, pi
 
-from neuronsim.arrays.array_object import asarray
+from neuronsim.arrays.conversion import asarray
 
 __all__ = ["False_", "True_", "e", "euler_gamma", "inf", "nan", "newaxis", "pi"]
 

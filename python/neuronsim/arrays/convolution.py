@@ -13,7 +13,9 @@ from typing import Any, Literal
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import Array, array_type, asarray, convert, float_array
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray, convert, float_array
+from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.layers import add_bias, psum_type
 from neuronsim.arrays.manipulation import flip, reshape, swapaxes
 from neuronsim.dtypes import DTypeLike, result_type

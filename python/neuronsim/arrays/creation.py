@@ -18,26 +18,19 @@ import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays import elementwise
-from neuronsim.arrays.array_object import (
-    Array,
-    apply_elementwise,
-    array_type,
-    asarray,
-    common_arrays,
-    convert,
-    default_complex,
-    default_dtype,
-    is_weak,
-)
+from neuronsim.arrays.arguments import whole
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import lengths
+from neuronsim.arrays.conversion import asarray, common_arrays, convert, is_weak
+from neuronsim.arrays.default_types import array_type, default_complex, default_dtype
 from neuronsim.arrays.device import check_device
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.manipulation import broadcast_arrays, concat, expand_dims, move_bits, stack
 from neuronsim.arrays.progressions import (
     exact_fraction,
     is_negative_zero,
     length,
     progression,
-    whole,
     write_negative_zero,
 )
 from neuronsim.dtypes import DType, DTypeLike, result_type

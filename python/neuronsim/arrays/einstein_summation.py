@@ -13,14 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import (
-    Array,
-    apply_elementwise,
-    array_type,
-    common_arrays,
-    convert,
-    write,
-)
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import common_arrays, convert, write
+from neuronsim.arrays.default_types import array_type
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.products import contract, operand_type, widened
 from neuronsim.dtypes import DType, DTypeLike
 from neuronsim.errors import InvalidArgument

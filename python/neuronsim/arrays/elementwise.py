@@ -15,21 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import (
-    Array,
-    apply_elementwise,
-    array_type,
-    asarray,
-    common_arrays,
-    convert,
-    default_dtype,
-    elementwise_function,
-    float_array,
-    is_weak,
-    number,
-    write,
-)
-from neuronsim.arrays.axes import integers
+from neuronsim.arrays.arguments import integers, number
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray, common_arrays, convert, float_array, is_weak, write
+from neuronsim.arrays.default_types import array_type, default_dtype
+from neuronsim.arrays.evaluation import apply_elementwise, elementwise_function
+from neuronsim.arrays.indexing import nonzero
 from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to, truth
 from neuronsim.arrays.steps import in_float32
 from neuronsim.arrays.ufuncs import Ufunc
@@ -180,9 +171,7 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
     Array([1., 0.], dtype=float32)
     """
     if x1 is None and x2 is None:
-        from neuronsim import arrays  # nonzero is of a chapter that imports this one
-
-        return arrays.FUNCTIONS["nonzero"](condition)
+        return nonzero(condition)
     if x1 is None or x2 is None:
         raise UnsupportedType("where() takes a condition alone, or with both x1 and x2")
     return _select(_truth(condition), x1, x2)

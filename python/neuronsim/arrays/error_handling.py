@@ -3,7 +3,7 @@
 What an operation met is known from its operands and its rounded result, element by element
 (docs/diagnostics.md); to find it out it is evaluated twice. So nothing is reported unless asked for.
 
->>> from neuronsim.arrays.array_object import asarray
+>>> from neuronsim.arrays.conversion import asarray
 >>> with errstate(over="raise"):
 ...     asarray(65504.0, dtype="float16") * 2
 Traceback (most recent call last):

@@ -18,8 +18,11 @@ import numpy as np
 
 from neuronsim import ops
 from neuronsim.arrays.absent_names import refuse
-from neuronsim.arrays.array_object import Array, array_type, asarray, default_dtype, number, write
-from neuronsim.arrays.axes import integers, one_axis
+from neuronsim.arrays.arguments import integers, number
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.conversion import asarray, write
+from neuronsim.arrays.default_types import array_type, default_dtype
 from neuronsim.arrays.device import check_device
 from neuronsim.arrays.host import complex_type, host_operand, on_host, real_type, rounded
 from neuronsim.dtypes import DTypeLike

@@ -34,14 +34,9 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import (
-    Array,
-    array_type,
-    asarray,
-    convert,
-    default_dtype,
-    exact_values,
-)
+from neuronsim.arrays.array_object import Array, exact_values
+from neuronsim.arrays.conversion import asarray, convert
+from neuronsim.arrays.default_types import array_type, default_dtype
 from neuronsim.dtypes import DType, DTypeLike, as_dtype
 from neuronsim.errors import (
     REFUSALS,

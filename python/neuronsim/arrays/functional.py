@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import Array, array_type, asarray, common_arrays
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.conversion import asarray, common_arrays
+from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.manipulation import broadcast_to, expand_dims, moveaxis, stack
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import InvalidArgument

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import Array, convert, float_array
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import convert, float_array
 from neuronsim.dtypes import DType
 from neuronsim.errors import REFUSALS, InvalidArgument, UnsupportedType, refusal
 from neuronsim.processor import interruptible

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import Array, asarray, common_arrays, is_weak, write
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import lengths
+from neuronsim.arrays.conversion import asarray, common_arrays, is_weak, write
 from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to, move_bits, truth
 from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, refusal
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from neuronsim import dtypes
-from neuronsim.arrays.array_object import default_dtype
+from neuronsim.arrays.default_types import default_dtype
 from neuronsim.arrays.device import TRN1, Device, check_device
 from neuronsim.arrays.types import isdtype
 from neuronsim.dtypes import DTYPES, DType

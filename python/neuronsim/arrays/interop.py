@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from neuronsim import _core, dtypes, ops
-from neuronsim.arrays.absent_names import not_computed
-from neuronsim.arrays.array_object import Array, asarray
+from neuronsim.arrays import dlpack
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.device import check_device
-from neuronsim.dtypes import DType
 from neuronsim.errors import (
     REFUSALS,
-    InvalidArgument,
-    UnsupportedBuffer,
-    UnsupportedType,
     refusal,
 )
 
 __all__ = ["from_dlpack", "may_share_memory", "shares_memory"]
-
-DLPACK_DEVICE = (1, 0)  # kDLCPU: every array lies in the host's memory
-
-# The code and the bits of DLPack 1.0 (dmlc/dlpack, include/dlpack/dlpack.h) for each type.
-_DLPACK_TYPES: dict[DType, tuple[int, int]] = {
-    **{t: (0, t.bits) for t in dtypes.DTYPES.values() if t.kind == "signed"},
-    **{t: (1, t.bits) for t in dtypes.DTYPES.values() if t.kind == "unsigned"},
-    **{t: (2, t.bits) for t in (dtypes.float16, dtypes.float32, dtypes.float64)},
-    dtypes.bfloat16: (4, 16),
-    **{t: (5, t.bits) for t in (dtypes.complex64, dtypes.complex128)},
-    dtypes.boolean: (6, 8),
-    dtypes.float8_e3m4: (7, 8),
-    dtypes.float8_e4m3: (8, 8),
-    dtypes.float8_e4m3fn: (10, 8),
-    dtypes.float8_e5m2: (12, 8),
-}
-_BY_DLPACK = {key: t for t, key in _DLPACK_TYPES.items()}
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
@@ -47,71 +26,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """
     if device is not None:
         check_device(device)
-    if not hasattr(x, "__dlpack__"):
-        raise UnsupportedType(
-            f"from_dlpack: {type(x).__name__} has no __dlpack__: asarray takes others"
-        )
-    if x.__dlpack_device__()[0] != DLPACK_DEVICE[0]:
-        raise UnsupportedBuffer(
-            f"from_dlpack: the memory of {type(x).__name__} is on the device "
-            f"{tuple(map(int, x.__dlpack_device__()))}: move it to the CPU, {DLPACK_DEVICE}, first"
-        )
-    try:
-        capsule = x.__dlpack__(max_version=(1, 0), copy=copy)
-    except TypeError:  # an exporter of before 2023.12
-        capsule = x.__dlpack__()
-    except BufferError as error:
-        raise UnsupportedBuffer(f"from_dlpack of {type(x).__name__}: {error}") from error
-    elements, code, bits = _core.dlpack_array(capsule)
-    dtype = _BY_DLPACK.get((code, bits))
-    if dtype is None:
-        raise UnsupportedType(
-            f"from_dlpack: neuronsim has no type of DLPack's code {code}, {bits} bits"
-        )
-    data = elements.view(dtype.storage)
-    if not data.flags.aligned and copy is False:
-        raise UnsupportedBuffer("from_dlpack: unaligned memory needs a copy")
-    return Array(ops.Bits(data.copy() if copy or not data.flags.aligned else data, dtype))
-
-
-def to_dlpack(
-    x: Array,
-    stream: Any,
-    max_version: tuple[int, int] | None,
-    dl_device: tuple[int, int] | None,
-    copy: bool | None,
-) -> Any:
-    """The capsule that `Array.__dlpack__` gives; a tfloat32 array is copied to float32, since what
-    others write would not be rounded (C2).
-    """
-    if stream is not None:
-        raise InvalidArgument(f"__dlpack__: stream is None for memory of the CPU, not {stream!r}")
-    if dl_device is not None and tuple(dl_device) != DLPACK_DEVICE:
-        raise UnsupportedBuffer(f"__dlpack__: arrays are on the CPU, {DLPACK_DEVICE}, not {dl_device}")
-    versioned = max_version is not None and max_version[0] >= 1
-    dtype, data = x.dtype, x.bits.data
-    if dtype is dtypes.tfloat32:
-        if copy is False:
-            raise UnsupportedBuffer("__dlpack__: a tfloat32 array becomes float32 by a copy only")
-        dtype, copy = dtypes.float32, True
-    if copy:
-        data = data.copy()
-    if not data.flags.writeable and not versioned:
-        raise UnsupportedBuffer(
-            "__dlpack__: only a capsule of version 1 says that an array is read-only: copy the array"
-        )
-    code, bits = _DLPACK_TYPES[dtype]
-    return _core.dlpack_capsule(data, code, bits, versioned, bool(copy))
-
-
-def buffer(x: Array) -> memoryview:
-    """The memory of an array of one of NumPy's own types."""
-    if x.dtype.storage != x.dtype.numpy or x.dtype is dtypes.tfloat32:
-        raise UnsupportedBuffer(
-            f"the buffer protocol has no {x.dtype.name}: export x.view('uint{8 * x.itemsize}'), use "
-            "DLPack, or convert the array with astype"
-        )
-    return x.bits.data.data
+    return Array(dlpack.from_dlpack(x, copy))
 
 
 def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
@@ -122,7 +37,7 @@ def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
 def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
     """Whether two arrays share an element; exact unless `max_work` ends the search.
 
-    >>> x = Array(ops.Bits(np.zeros(4, np.float32), dtypes.float32))
+    >>> x = asarray(np.zeros(4, np.float32))
     >>> shares_memory(x, x[::2]), shares_memory(x[::2], x[1::2]), may_share_memory(x[::2], x[1::2])
     (True, False, True)
     """
@@ -134,21 +49,3 @@ def _share(function: Callable[..., bool], a: Any, b: Any, max_work: Any) -> bool
         return function(asarray(a).bits.data, asarray(b).bits.data, max_work)
     except REFUSALS as error:
         raise refusal(function.__name__, error) from error
-
-
-def array_function(
-    function: Any, types: Sequence[type], args: Sequence[Any], keywords: Mapping[str, Any]
-) -> Any:
-    """What `function` of NumPy is on Arrays: neuronsim's function of that name; nothing falls back to
-    NumPy's own arithmetic.
-    """
-    if not all(issubclass(t, Array | np.ndarray) for t in types):
-        return NotImplemented
-    from neuronsim import arrays  # whose chapters this is one of
-
-    place, name = function.__module__.removeprefix("numpy").lstrip("."), function.__name__
-    chapter = getattr(arrays, place, None) if place in ("linalg", "fft") else None
-    known = arrays.FUNCTIONS if chapter is None else {n: getattr(chapter, n) for n in chapter.__all__}
-    if name not in known or place not in ("", "linalg", "fft"):
-        raise not_computed(function.__module__, name, known)
-    return known[name](*args, **keywords)

@@ -11,16 +11,11 @@ from functools import reduce
 from typing import Any
 
 from neuronsim import dtypes
-from neuronsim.arrays.array_object import (
-    Array,
-    array_type,
-    asarray,
-    convert,
-    default_dtype,
-    float_array,
-    number,
-)
+from neuronsim.arrays.arguments import number
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray, convert, float_array
 from neuronsim.arrays.creation import arange
+from neuronsim.arrays.default_types import array_type, default_dtype
 from neuronsim.arrays.elementwise import where
 from neuronsim.arrays.indexing import take
 from neuronsim.arrays.manipulation import expand_dims

@@ -22,17 +22,11 @@ from numpy.linalg import LinAlgError as LinAlgError
 from neuronsim import dtypes, ops
 from neuronsim.arrays import products, reductions
 from neuronsim.arrays.absent_names import refuse
-from neuronsim.arrays.array_object import (
-    Array,
-    apply_elementwise,
-    asarray,
-    common_arrays,
-    convert,
-    float_array,
-    number,
-    write,
-)
-from neuronsim.arrays.axes import Axis, integers, kept_shape, one_axis, reduced_axes
+from neuronsim.arrays.arguments import integers, number
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.axes import Axis, kept_shape, one_axis, reduced_axes
+from neuronsim.arrays.conversion import asarray, common_arrays, convert, float_array, write
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.host import InvalidMatrix, complex_type, host_operand, on_host, real_type, rounded
 from neuronsim.arrays.products import matmul as matmul
 from neuronsim.arrays.products import matrix_transpose as matrix_transpose

@@ -6,7 +6,8 @@ from typing import Any
 
 from neuronsim import ops
 from neuronsim.arrays import elementwise, reductions
-from neuronsim.arrays.array_object import Array, asarray
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidArgument
 
 __all__ = ["allclose", "array_equal", "array_equiv"]

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from neuronsim.arrays import reductions
-from neuronsim.arrays.array_object import Array, asarray
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.indexing import take_along_axis
 from neuronsim.arrays.manipulation import expand_dims, squeeze
 from neuronsim.arrays.normalization import log_softmax

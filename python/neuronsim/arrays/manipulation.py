@@ -14,15 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import (
-    Array,
-    array_type,
-    asarray,
-    common_arrays,
-    convert,
-    write,
-)
-from neuronsim.arrays.axes import Axis, integers, lengths, one_axis, reduced_axes
+from neuronsim.arrays.arguments import integers
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.axes import Axis, lengths, one_axis, reduced_axes
+from neuronsim.arrays.conversion import asarray, common_arrays, convert, write
+from neuronsim.arrays.default_types import array_type
 from neuronsim.dtypes import Casting, DTypeLike, can_cast
 from neuronsim.errors import (
     REFUSALS,

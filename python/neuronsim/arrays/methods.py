@@ -1,71 +1,296 @@
-"""ndarray's methods that are the functions of the same name, with the array first."""
+"""What an Array has beside its memory: operators, NumPy's methods and NumPy's protocols, which call the
+chapters and so are attached to it here, above them.
+
+>>> x = asarray([1.0, 2.5, 1 / 3], dtype="bfloat16")
+>>> x + 1
+Array([2.   , 3.5  , 1.336], dtype=bfloat16)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import Any, Literal
 
-from neuronsim import _core
+import numpy as np
 
-if TYPE_CHECKING:
-    from neuronsim.arrays.array_object import Array
+from neuronsim import _core, ops
+from neuronsim.arrays import evaluation
+from neuronsim.arrays.array_object import Array, index_bits, shown
+from neuronsim.arrays.chapters import FUNCTIONS
+from neuronsim.arrays.conversion import asarray, check_cast, convert, is_weak, weak_array, write
+from neuronsim.arrays.default_types import array_type
+from neuronsim.arrays.evaluation import apply_elementwise, elementwise_method
+from neuronsim.arrays.flat import Flat
+from neuronsim.arrays.protocols import array_function, array_ufunc
+from neuronsim.dtypes import Casting, DTypeLike
+from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
+from neuronsim.processor import pinned
 
-
-def function_named(name: str) -> Callable[..., Any]:
-    """A function of a chapter, which imports the module that calls it."""
-    from neuronsim import arrays
-
-    return arrays.FUNCTIONS[name]
-
-
-class FunctionMethods(_core.ArrayBase):
-    """What an array has for NumPy's sake: these annotations are the table of the methods."""
-
-    __slots__ = ()
-
-    all: Callable[..., Array]
-    any: Callable[..., Array]
-    argmax: Callable[..., Array]
-    argmin: Callable[..., Array]
-    argpartition: Callable[..., Array]
-    argsort: Callable[..., Array]
-    choose: Callable[..., Array]
-    clip: Callable[..., Array]
-    conj: Callable[..., Array]
-    conjugate: Callable[..., Array]
-    cumprod: Callable[..., Array]
-    cumsum: Callable[..., Array]
-    diagonal: Callable[..., Array]
-    dot: Callable[..., Array]
-    max: Callable[..., Array]
-    mean: Callable[..., Array]
-    min: Callable[..., Array]
-    nonzero: Callable[..., tuple[Array, ...]]
-    prod: Callable[..., Array]
-    ptp: Callable[..., Array]
-    put: Callable[..., None]
-    ravel: Callable[..., Array]
-    repeat: Callable[..., Array]
-    round: Callable[..., Array]
-    searchsorted: Callable[..., Array]
-    std: Callable[..., Array]
-    sum: Callable[..., Array]
-    swapaxes: Callable[..., Array]
-    take: Callable[..., Array]
-    trace: Callable[..., Array]
-    var: Callable[..., Array]
+_Operator = Callable[[Array, Any], Array]
 
 
-def _method(name: str) -> Callable[..., Any]:
+def _operators(symbol: str) -> tuple[_Operator, _Operator, _Operator]:
+    """The method of a binary operator, its reflection and its in-place form, from the op table."""
+    row = next(row for row in ops.OPS.values() if row.operator == symbol)
+    name = row.name
+
+    def method(self: Array, other: Any, *modulus: Any) -> Any:
+        if modulus:  # pow's third argument
+            raise UnsupportedType(f"{name} of {self.bits.type} has no modulus: use (x {symbol} y) % m")
+        if not _is_operand(other):
+            return NotImplemented
+        return evaluation.evaluate_elementwise(name, self, other)
+
+    def reflected(self: Array, other: Any) -> Any:
+        return apply_elementwise(name, other, self) if _is_operand(other) else NotImplemented
+
+    short = elementwise_method(name, method)
+    return short, reflected, _in_place(short)
+
+
+def _unary(name: str) -> Callable[[Array], Array]:
+    """The method of an operator of one array."""
+
+    def method(self: Array) -> Array:
+        return evaluation.evaluate_elementwise(name, self)
+
+    return elementwise_method(name, method)
+
+
+def _in_place(method: _Operator) -> _Operator:
+    """The operator that writes its result into its left operand, which keeps its type and shape."""
+
+    def in_place(self: Array, other: Any) -> Any:
+        result = method(self, other)
+        if result is NotImplemented:
+            return result
+        # A product of matrices may have fewer axes, which would broadcast without a word.
+        if result.shape != self.shape:
+            raise InvalidArgument(
+                f"{self.bits.type} keeps its shape in place: the result is {result.bits.type}"
+            )
+        return write(self, result)
+
+    return in_place
+
+
+def _is_operand(x: Any) -> bool:
+    return isinstance(x, Array | np.ndarray | np.generic | int | float | complex | list | tuple)
+
+
+METHODS: list[str] = []  # those that are the functions of their name, with the array first
+
+
+def _method(name: str) -> Callable[..., Array]:
+    METHODS.append(name)
+
     def method(self: Array, /, *args: Any, **keywords: Any) -> Any:
-        return function_named(name)(self, *args, **keywords)
+        return FUNCTIONS[name](self, *args, **keywords)
 
     method.__name__ = name
-    method.__qualname__ = f"Array.{name}"
     method.__doc__ = f"The function `{name}` of this array."
     return method
 
 
-METHODS = tuple(FunctionMethods.__annotations__)
-for _name in METHODS:
-    setattr(FunctionMethods, _name, _method(_name))
+class ArrayMethods(_core.ArrayBase):
+    """What type checkers take for a base of Array."""
+
+    __slots__ = ()
+
+    all = _method("all")
+    any = _method("any")
+    argmax = _method("argmax")
+    argmin = _method("argmin")
+    argpartition = _method("argpartition")
+    argsort = _method("argsort")
+    choose = _method("choose")
+    clip = _method("clip")
+    conj = _method("conj")
+    conjugate = _method("conjugate")
+    cumprod = _method("cumprod")
+    cumsum = _method("cumsum")
+    diagonal = _method("diagonal")
+    dot = _method("dot")
+    max = _method("max")
+    mean = _method("mean")
+    min = _method("min")
+    prod = _method("prod")
+    ptp = _method("ptp")
+    ravel = _method("ravel")
+    repeat = _method("repeat")
+    round = _method("round")
+    searchsorted = _method("searchsorted")
+    std = _method("std")
+    sum = _method("sum")
+    swapaxes = _method("swapaxes")
+    take = _method("take")
+    trace = _method("trace")
+    var = _method("var")
+
+    def nonzero(self) -> tuple[Array, ...]:
+        """The function `nonzero` of this array."""
+        found: tuple[Array, ...] = FUNCTIONS["nonzero"](self)
+        return found
+
+    def put(self, ind: Any, v: Any, mode: Any = "raise") -> None:
+        """The function `put` of this array."""
+        FUNCTIONS["put"](self, ind, v, mode)
+
+    # ---- views ----
+
+    @property
+    def T(self) -> Array:  # noqa: N802 (NumPy's name)
+        """The array with its axes reversed, by `permute_dims`."""
+        found: Array = FUNCTIONS["transpose"](self)
+        return found
+
+    @property
+    def mT(self) -> Array:  # noqa: N802 (the standard's name)
+        """The transposed matrices, which the last two axes are, by `permute_dims`."""
+        found: Array = FUNCTIONS["matrix_transpose"](self)
+        return found
+
+    @property
+    def flat(self: Any) -> Flat:
+        """The elements in row-major order, to iterate over, to index and to assign to."""
+        return Flat(self)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.flat[:] = value
+
+    def transpose(self, *axes: Any) -> Array:
+        """A view with the axes in the order `axes`, a tuple or integers; reversed without them."""
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        found: Array = FUNCTIONS["transpose"](self, given)
+        return found
+
+    def squeeze(self: Any, axis: int | tuple[int, ...] | None = None) -> Array:
+        """A view without the axes of length 1: those of `axis`, or all."""
+        ones = tuple(d for d, n in enumerate(self.shape) if n == 1)
+        found: Array = FUNCTIONS["squeeze"](self, ones if axis is None else axis)
+        return found
+
+    # ---- elements ----
+
+    def astype(
+        self: Any,
+        dtype: DTypeLike,
+        order: Literal["K", "A", "C", "F"] = "K",
+        casting: Casting = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Array:
+        """The elements converted by rules C, rounded once; a copy unless `copy` is false and the type
+        stays.
+        """
+        target = array_type(dtype)
+        if casting != "unsafe":
+            check_cast(self._dtype, target, casting)
+        found = convert(self, target)
+        if found is not self and order in ("C", "K"):
+            return found  # of its own, and row-major
+        return asarray(found, order=order, copy=copy and found is self)
+
+    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Array:
+        """The elements, or along `axis` the subarrays, where `condition` holds."""
+        found: Array = FUNCTIONS["compress"](condition, self, axis, out)
+        return found
+
+    def sort(
+        self, axis: int = -1, kind: str | None = None, order: None = None, *, stable: bool | None = None
+    ) -> None:
+        """Sort along an axis in place (E10); the order is stable whatever `kind` is."""
+        write(self, FUNCTIONS["sort"](self, axis, kind, order))
+
+    def partition(
+        self, kth: Any, axis: int = -1, kind: str = "introselect", order: None = None
+    ) -> None:
+        """Put the element `kth` along an axis where sorting puts it, smaller ones before it."""
+        write(self, FUNCTIONS["partition"](self, kth, axis, kind, order))
+
+    def __setitem__(self: Any, key: Any, value: Any) -> None:
+        given = weak_array(value, self._dtype) if is_weak(value) else asarray(value, self._dtype)
+        try:
+            self._data[index_bits(key)] = given._data
+        except IndexError as error:
+            raise InvalidIndex(f"{self.bits.type}[{shown(key)}]: {error}") from error
+        except ValueError as error:
+            where = f"{self.bits.type}[{shown(key)}] = {given.bits.type}"
+            raise InvalidArgument(f"{where}: {error}") from error
+
+    def __contains__(self, value: Any) -> bool:
+        return _is_operand(value) and bool((self == value).bits.data.any())
+
+    # ---- as text ----
+
+    def __repr__(self) -> str:
+        text: str = FUNCTIONS["array_repr"](self)
+        return text
+
+    def __str__(self) -> str:
+        text: str = FUNCTIONS["array_str"](self)
+        return text
+
+    # ---- NumPy's protocols ----
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return array_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return array_function(func, types, args, kwargs)
+
+    # ---- operators ----
+
+    def __divmod__(self, other: Any) -> Any:
+        return (self // other, self % other) if _is_operand(other) else NotImplemented
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return (other // self, other % self) if _is_operand(other) else NotImplemented
+
+    __neg__, __abs__, __invert__ = map(_unary, ("negative", "abs", "bitwise_invert"))
+    __add__, __radd__, __iadd__ = _operators("+")
+    __sub__, __rsub__, __isub__ = _operators("-")
+    __mul__, __rmul__, __imul__ = _operators("*")
+    __truediv__, __rtruediv__, __itruediv__ = _operators("/")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _operators("//")
+    __mod__, __rmod__, __imod__ = _operators("%")
+    __pow__, __rpow__, __ipow__ = _operators("**")
+    __lshift__, __rlshift__, __ilshift__ = _operators("<<")
+    __and__, __rand__, __iand__ = _operators("&")
+    __or__, __ror__, __ior__ = _operators("|")
+    __xor__, __rxor__, __ixor__ = _operators("^")
+    __eq__ = _operators("==")[0]  # type: ignore[assignment]  # elementwise
+    __ne__ = _operators("!=")[0]  # type: ignore[assignment]
+    __lt__ = _operators("<")[0]
+    __le__ = _operators("<=")[0]
+    __gt__ = _operators(">")[0]
+    __ge__ = _operators(">=")[0]
+
+    def __rshift__(self, other: Any) -> Array:
+        return FUNCTIONS["right_shift"](self, other) if _is_operand(other) else NotImplemented
+
+    def __rrshift__(self, other: Any) -> Array:
+        return FUNCTIONS["right_shift"](other, self) if _is_operand(other) else NotImplemented
+
+    def __matmul__(self, other: Any) -> Array:
+        return FUNCTIONS["matmul"](self, other) if _is_operand(other) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Array:
+        return FUNCTIONS["matmul"](other, self) if _is_operand(other) else NotImplemented
+
+    __irshift__ = _in_place(__rshift__)
+    __imatmul__ = _in_place(__matmul__)
+
+
+def _attach() -> None:
+    for name, method in vars(ArrayMethods).items():
+        if isinstance(method, FunctionType):
+            method.__qualname__ = f"Array.{name}"
+    for name, method in vars(pinned(ArrayMethods)).items():
+        if callable(method) or isinstance(method, property):
+            setattr(Array, name, method)
+
+
+_attach()

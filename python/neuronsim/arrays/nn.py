@@ -1,6 +1,6 @@
 """`neuronsim.nn`: what networks are made of, each function with the formula whose bits it gives.
 
->>> from neuronsim.arrays.array_object import asarray
+>>> from neuronsim.arrays.conversion import asarray
 >>> softmax(asarray([0.0, 0.0], dtype="bfloat16"))
 Array([0.5, 0.5], dtype=bfloat16)
 """

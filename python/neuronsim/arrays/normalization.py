@@ -1,7 +1,7 @@
 """Softmax and the norms: composites of rows in float32 steps, rounded once at the end (R7).
 `nn` exports them.
 
->>> from neuronsim.arrays.array_object import asarray
+>>> from neuronsim.arrays.conversion import asarray
 >>> softmax(asarray([0.0, 0.0], dtype="bfloat16"))
 Array([0.5, 0.5], dtype=bfloat16)
 """
@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import Array, float_array, number
+from neuronsim.arrays.arguments import number
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, one_axis
+from neuronsim.arrays.conversion import float_array
 from neuronsim.arrays.manipulation import broadcast_to, reshape
 from neuronsim.arrays.reductions import statistic
 from neuronsim.arrays.steps import in_float32

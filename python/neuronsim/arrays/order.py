@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import Array, asarray, common_arrays, write
-from neuronsim.arrays.axes import integers, one_axis
+from neuronsim.arrays.arguments import integers
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.conversion import asarray, common_arrays, write
 from neuronsim.arrays.reductions import is_not_nan
 from neuronsim.errors import InvalidArgument, UnsupportedType, refusal
 from neuronsim.processor import interruptible

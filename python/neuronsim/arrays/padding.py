@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from neuronsim.arrays import reductions, statistics
-from neuronsim.arrays.array_object import Array, apply_elementwise, asarray
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.creation import linspace
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.manipulation import concat, flip, move_bits, repeat
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType, nearest
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from neuronsim.arrays.array_object import Array, apply_elementwise, asarray
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.convolution import PerAxis, per_axis
 from neuronsim.arrays.creation import ones
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.reductions import reduce_window
 from neuronsim.arrays.steps import in_float32
 from neuronsim.errors import InvalidArgument

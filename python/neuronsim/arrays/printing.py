@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import Array, asarray, exact_values
+from neuronsim.arrays.array_object import Array, exact_values
+from neuronsim.arrays.conversion import asarray
 from neuronsim.dtypes import DType
 from neuronsim.errors import REFUSALS, InvalidArgument, refusal
 

@@ -14,26 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim import _core, ops
-from neuronsim.arrays.array_object import (
-    Array,
-    apply_elementwise,
-    array_type,
-    asarray,
-    common_arrays,
-    convert,
-    has_short_way,
-    write,
-)
+from neuronsim import ops
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.conversion import asarray, common_arrays, convert, write
+from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.elementwise import conj
+from neuronsim.arrays.evaluation import apply_elementwise, matmul_by_short_way
 from neuronsim.arrays.manipulation import move_bits, swapaxes
 from neuronsim.arrays.reductions import sum as sum_of
 from neuronsim.arrays.steps import step_type
 from neuronsim.dtypes import DType, DTypeLike, result_type
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.processor import check_environment, interruptible
-from neuronsim.profiles import current_profile
+from neuronsim.processor import interruptible
 
 __all__ = [
     *("cross", "diagonal", "dot", "inner", "kron", "matmul", "matrix_transpose", "matvec", "outer"),
@@ -100,7 +93,7 @@ def matmul(x1: Any, x2: Any, /, out: Any = None, *, dtype: DTypeLike | None = No
     b = x2 if type(x2) is Array else asarray(x2)
     x, y = a._data, b._data
     if a._dtype is b._dtype and dtype is None and out is None:
-        short = _matmul_by_short_way(x, y, a._dtype)
+        short = matmul_by_short_way(x, y, a._dtype)
         if short is not None:
             return short
     row, column = x.ndim == 1, y.ndim == 1
@@ -123,28 +116,6 @@ def matmul(x1: Any, x2: Any, /, out: Any = None, *, dtype: DTypeLike | None = No
         kept = shape[: -1 - row] + shape[len(shape) - 1 :] if row else shape
         found = Array(ops.Bits(found._data.reshape(kept[:-1] if column else kept), found._dtype))
     return found if out is None else write(out, found)
-
-
-def _matmul_by_short_way(x: Any, y: Any, dtype: DType) -> Array | None:
-    """The product of small vectors and matrices by what their profile remembers; None of others."""
-    small = 1 <= x.ndim <= 2 and 1 <= y.ndim <= 2 and x.size + y.size <= 4096
-    if not small or x.shape[-1] != y.shape[0]:
-        return None
-    profile = current_profile()
-    known = profile.derived.get(("matmul", dtype))
-    if known is None:
-        is_float = dtype.device and dtype.kind == "float"
-        if not is_float or profile.accumulate != "psum128" or not has_short_way(profile):
-            return None
-        check_environment()
-        how = ops.accumulation(dtype, dtype, 0, None, profile)
-        code = ops.core_code(dtype, "matmul")
-        known = profile.derived["matmul", dtype] = (code, *how.core, ops.numerics(profile))
-    code = known[0]
-    output = _core.empty(code, x.shape[:-1] + y.shape[1:])
-    left, right = (x, code, x.ndim - 1, None), (y.T, code, y.ndim - 1, None)
-    _core.dot(*left, *right, 0, output, *known, 0, 0)
-    return Array(ops.Bits(output, dtype))
 
 
 @lru_cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -12,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import Array, asarray, convert
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray, convert
 from neuronsim.dtypes import DType
 from neuronsim.errors import IntegerOverflow, InvalidArgument, OutOfMemory, UnsupportedType
 
@@ -150,14 +150,3 @@ def length(start: Fraction, stop: Fraction, step: Fraction) -> int:
 
 
 _MOST = 2**59
-
-
-def whole(what: str, x: Any) -> int:
-    """`x` as a count. Raises UnsupportedType if it is no integer, InvalidArgument if it is negative."""
-    try:
-        count = operator.index(x)
-    except TypeError as error:
-        raise UnsupportedType(f"{what} is an integer, not {x!r}") from error
-    if count < 0:
-        raise InvalidArgument(f"{what} is not negative: {count}")
-    return count

@@ -29,15 +29,9 @@ from numpy.random import SeedSequence as SeedSequence
 
 from neuronsim import ops
 from neuronsim.arrays.absent_names import refuse
-from neuronsim.arrays.array_object import (
-    Array,
-    array_type,
-    asarray,
-    convert,
-    default_dtype,
-    exact_values,
-    write,
-)
+from neuronsim.arrays.array_object import Array, exact_values
+from neuronsim.arrays.conversion import asarray, convert, write
+from neuronsim.arrays.default_types import array_type, default_dtype
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import REFUSALS, InvalidArgument, refusal
 from neuronsim.processor import interruptible, pinned

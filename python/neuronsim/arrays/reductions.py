@@ -8,32 +8,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuronsim import _core, dtypes, ops
-from neuronsim.arrays.array_object import (
-    Array,
-    apply_elementwise,
-    array_type,
+from neuronsim import dtypes, ops
+from neuronsim.arrays.arguments import number
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.axes import Axis, folded_axes, kept_shape, one_axis
+from neuronsim.arrays.conversion import (
     asarray,
     common_arrays,
     convert,
     float_array,
-    has_short_way,
-    number,
     write,
 )
-from neuronsim.arrays.axes import Axis, folded_axes, kept_shape, one_axis
+from neuronsim.arrays.default_types import array_type
+from neuronsim.arrays.evaluation import (
+    apply_elementwise,
+    identity,
+    reduce_by_short_way,
+    statistic_by_short_way,
+)
 from neuronsim.arrays.manipulation import broadcast_to, concat, truth
 from neuronsim.arrays.steps import in_float32
 from neuronsim.dtypes import DType, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType, warn
-from neuronsim.processor import check_environment
-from neuronsim.profiles import current_profile
 
 __all__ = [
     *("all", "amax", "amin", "any", "count_nonzero", "cumprod", "cumsum", "cumulative_prod"),
@@ -53,7 +54,7 @@ def _reduce(
     where: Any = True,
 ) -> Array:
     if initial is None and where is True and not keepdims and out is None:
-        found = _reduce_by_short_way(reducer, x, axis)
+        found = reduce_by_short_way(reducer, x, axis)
         if found is not None:
             return found
     reduced = folded_axes(x.shape, axis)
@@ -64,31 +65,6 @@ def _reduce(
     if keepdims:
         result = result.reshape(kept_shape(x.shape, reduced))
     return result if out is None else write(out, result)
-
-
-def _reduce_by_short_way(reducer: str, x: Array, axis: Axis) -> Array | None:
-    """A reduction over all elements or one axis by what its profile remembers; None where there is
-    nothing to reduce, or the ordinary way is to say something.
-    """
-    profile, dtype, rank = current_profile(), x._dtype, x._data.ndim
-    is_one_axis = type(axis) is int and -rank <= axis < rank
-    if not (axis is None or is_one_axis) or not x._data.size:
-        return None
-    known = profile.derived.get((reducer, dtype))
-    if known is None:
-        if not has_short_way(profile) or not dtype.device:
-            return None
-        check_environment()
-        op, setting = ops.by_name(reducer), ops.Setting(profile)
-        settled, start = ops.reduction(op, dtype, {}, 0, setting), identity(reducer, dtype)._data
-        known = profile.derived[reducer, dtype] = (ops.core_code(dtype, reducer), settled, start)
-    code, settled, start = known
-    # R2: the last axis is the fastest, of all of them too.
-    data = x._data if axis is None or axis in (-1, rank - 1) else np.moveaxis(x._data, axis, -1)
-    kept = 0 if axis is None else rank - 1
-    output = _core.empty(code, data.shape[:kept])
-    _core.reduce(settled, data, kept, start, output)
-    return Array(ops.Bits(output, dtype))
 
 
 def _identity(reducer: str, x: Array, axes: Sequence[int], where: Any) -> Array:
@@ -106,28 +82,6 @@ def _initial(value: Any, dtype: DType) -> Array:
     if start.ndim:
         raise InvalidArgument(f"initial is a scalar, not an array of the shape {start.shape}")
     return start
-
-
-@lru_cache
-def identity(reducer: str, dtype: DType) -> Array:
-    """The reducer's identity in a type: the value that changes no other."""
-    value = ops.by_name(reducer).identity
-    assert value is not None
-    if math.isinf(value) and dtype.exponent_bits:
-        # Its bits: a conversion of Inf may give something else (C3).
-        word = ((1 << dtype.exponent_bits) - 1) << (
-            dtype.mantissa_bits + 8 * dtype.itemsize - dtype.bits
-        )
-        sign_bit = (1 << (8 * dtype.itemsize - 1)) if value < 0 else 0
-        bits = np.array(word | sign_bit, f"u{dtype.itemsize}").view(dtype.storage)
-        return Array(ops.Bits(bits, dtype))
-    if math.isinf(value):
-        if dtype.kind in ("signed", "unsigned"):
-            info = np.iinfo(dtype.numpy)
-            value = info.min if value < 0 else info.max
-        elif dtype.kind == "bool":
-            value = value > 0
-    return asarray(value, dtype)
 
 
 def chosen(x: Array, where: Any) -> npt.NDArray[np.bool_]:
@@ -257,7 +211,7 @@ def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) 
     """A composite that gives one element for those of `axis` (R7)."""
     a = float_array(x)
     if axis is None and not keepdims and name in ("mean", "var", "std"):
-        found = _statistic_by_short_way(name, a, **attributes)
+        found = statistic_by_short_way(name, a, **attributes)
         if found is not None:
             return found
     reduced = folded_axes(a.shape, axis)
@@ -265,25 +219,6 @@ def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) 
     known = {"result": ops.ArrayType(a._dtype, kept)} if a.dtype.device else {}
     result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes, **known))
     return result.reshape(kept_shape(a.shape, reduced)) if keepdims else result
-
-
-def _statistic_by_short_way(name: str, x: Array, correction: float = 0) -> Array | None:
-    """A statistic of all elements by the core; None of many, and where the ordinary way is to speak."""
-    profile, dtype, size = current_profile(), x._dtype, x._data.size
-    if not 0 < size <= ops.LONGEST_ROW:
-        return None
-    known = profile.derived.get(("statistics", dtype))
-    if known is None:
-        is_float = dtype.device and dtype.kind == "float"
-        if not is_float or not has_short_way(profile) or not ops.composes_in_core(profile):
-            return None
-        check_environment()
-        known = profile.derived["statistics", dtype] = ops.core_code(dtype, name), profile.reduce_tile
-    code, tile = known
-    output = _core.empty(code, ())
-    divisor = size - correction if size > correction else 0.0
-    _core.compose(name, code, tile, x._data, 0, output, divisor=divisor)
-    return Array(ops.Bits(output, dtype))
 
 
 def _averaged(x: Any, dtype: DTypeLike | None) -> Array:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import Array, asarray, common_arrays
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.conversion import asarray, common_arrays
 from neuronsim.arrays.indexing import take
 from neuronsim.arrays.manipulation import concat, moveaxis
 from neuronsim.arrays.order import sort

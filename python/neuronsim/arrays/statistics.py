@@ -14,26 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import (
-    Array,
-    apply_elementwise,
-    array_type,
-    asarray,
-    common_arrays,
-    convert,
-    default_dtype,
-    float_array,
-    number,
-    write,
-)
+from neuronsim.arrays.arguments import number, whole
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, reduced_axes
+from neuronsim.arrays.conversion import asarray, common_arrays, convert, float_array, write
 from neuronsim.arrays.creation import linspace, zeros
+from neuronsim.arrays.default_types import array_type, default_dtype
 from neuronsim.arrays.elementwise import where
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.indexing import take_along_axis
 from neuronsim.arrays.manipulation import atleast_2d, broadcast_to, concat, flip, moveaxis
 from neuronsim.arrays.order import searchsorted, sort
 from neuronsim.arrays.products import matmul
-from neuronsim.arrays.progressions import whole
 from neuronsim.arrays.reductions import all as all_of
 from neuronsim.arrays.reductions import diff, is_not_nan, max, mean, min, sum  # noqa: A004
 from neuronsim.arrays.steps import in_float32, step_type

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from neuronsim import dtypes
-from neuronsim.arrays.array_object import Array, common_arrays, convert, default_dtype, write
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import common_arrays, convert, write
+from neuronsim.arrays.default_types import default_dtype
 from neuronsim.dtypes import DType
 from neuronsim.errors import UnsupportedType
 

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim.arrays.absent_names import refuse
-from neuronsim.arrays.array_object import Array, asarray, exact_values
+from neuronsim.arrays.array_object import Array, exact_values
+from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.manipulation import broadcast_to
 from neuronsim.dtypes import as_dtype
 from neuronsim.errors import REFUSALS, InvalidArgument, UnsupportedType, refusal

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes
-from neuronsim.arrays.array_object import Array, array_type, asarray, default_dtype, is_weak, weak_type
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray, is_weak, weak_type
+from neuronsim.arrays.default_types import array_type, default_dtype
 from neuronsim.dtypes import Casting, DType, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType, nearest
 from neuronsim.processor import pinned

@@ -7,25 +7,18 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from neuronsim import _core, dtypes, ops
-from neuronsim.arrays.absent_names import not_computed
-from neuronsim.arrays.array_object import (
-    Array,
-    array_type,
-    asarray,
-    convert,
-    is_weak,
-    weak_type,
-    write,
-)
+from neuronsim.arrays import reductions
+from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, folded_axes, kept_shape, one_axis
-from neuronsim.arrays.methods import function_named
+from neuronsim.arrays.conversion import asarray, convert, is_weak, weak_type, write
+from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.reductions import chosen
 from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast
 from neuronsim.errors import (
@@ -40,8 +33,16 @@ from neuronsim.processor import pinned
 from neuronsim.profiles import profile_variable
 
 # The reductions and cumulative functions that are functions of their own.
-_REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
-_CUMULATIVE = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
+_REDUCTIONS: dict[str, Callable[..., Array]] = {
+    "add": reductions.sum,
+    "multiply": reductions.prod,
+    "maximum": reductions.max,
+    "minimum": reductions.min,
+}
+_CUMULATIVE: dict[str, Callable[..., Array]] = {
+    "add": reductions.cumulative_sum,
+    "multiply": reductions.cumulative_prod,
+}
 # What starts a reduction by the others, as in NumPy.
 _IDENTITIES: dict[str, bool | int | float] = {
     "add": 0,
@@ -85,7 +86,7 @@ _KEYWORDS = inspect.signature(_keywords).parameters
 class Ufunc(_core.Elementwise):
     """An elementwise function of `nin` arrays that gives `nout`.
 
-    >>> from neuronsim.arrays.array_object import apply_elementwise
+    >>> from neuronsim.arrays.evaluation import apply_elementwise
     >>> x = Array(ops.Bits(np.float32([1, 2, 4]), dtypes.float32))
     >>> add = Ufunc("add", lambda x1, x2: apply_elementwise("add", x1, x2), ("x1", "x2"), "The sum.")
     >>> add(x, 1, where=[True, False, True])
@@ -211,8 +212,8 @@ class Ufunc(_core.Elementwise):
             given = {k: v for k, v in options.items() if v is not None}
             if where is not True:
                 given["where"] = where
-            own = function_named(_REDUCTIONS[self.__name__])
-            return own(x, axis=axis, keepdims=keepdims, **given)  # type: ignore[no-any-return]
+            own = _REDUCTIONS[self.__name__]
+            return own(x, axis=axis, keepdims=keepdims, **given)
         a = self._in_step_type(x, dtype)
         reduced = folded_axes(a.shape, axis)
         start = None if initial is None else asarray(initial, a.dtype)
@@ -260,7 +261,7 @@ class Ufunc(_core.Elementwise):
         one_axis(x.shape, axis)  # which refuses others, and arrays without axes
         if self.__name__ in _CUMULATIVE:
             given = {} if dtype is None else {"dtype": dtype}
-            return _written(out, function_named(_CUMULATIVE[self.__name__])(x, axis=axis, **given))
+            return _written(out, _CUMULATIVE[self.__name__](x, axis=axis, **given))
         a = self._in_step_type(x, dtype)
         axis = one_axis(a.shape, axis)
         lines = Array(ops.Bits(np.moveaxis(a.bits.data, axis, 0), a.dtype))
@@ -432,26 +433,3 @@ def _rounds(places: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
     turn[order] = np.arange(len(order)) - first
     by_turn = np.argsort(turn, kind="stable")
     yield from np.split(by_turn, np.cumsum(np.bincount(turn))[:-1]) if len(places) else ()
-
-
-def array_ufunc(
-    ufunc: np.ufunc, method: str, operands: Sequence[Any], keywords: Mapping[str, Any]
-) -> Any:
-    """What NumPy's own function does with Arrays among its operands: ours of that name, so that nothing
-    falls back to NumPy's arithmetic. Raises UnsupportedType where there is none.
-    """
-    from neuronsim import arrays  # whose chapters import this module
-
-    name = ufunc.__name__
-    own = arrays.FUNCTIONS.get(name) if getattr(np, name, None) is ufunc else None
-    if own is None or not (method == "__call__" or isinstance(own, Ufunc)):
-        raise not_computed(
-            "numpy", name, arrays.FUNCTIONS, "" if method == "__call__" else f".{method}"
-        )
-    if "axes" in keywords and all(a == tuple(range(-len(a), 0)) for a in keywords["axes"]):
-        # As ndarray's @= says it: the last axes, which are ours anyhow.
-        keywords = {key: value for key, value in keywords.items() if key != "axes"}
-    found = (own if method == "__call__" else getattr(own, method))(*operands, **keywords)
-    # NumPy's own arrays that were written into are what the caller gets back.
-    out = keywords.get("out", ())
-    return found if len(out) != 1 or out[0] is None else out[0]

@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim.arrays.array_object import Array, asarray, default_dtype, number
+from neuronsim.arrays.arguments import number
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
+from neuronsim.arrays.default_types import default_dtype
 from neuronsim.errors import InvalidArgument, refusal
 
 __all__ = ["bartlett", "blackman", "hamming", "hanning", "i0", "kaiser"]

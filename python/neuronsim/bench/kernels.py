@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from neuronsim import ops
 from neuronsim.arrays import nn, reductions
-from neuronsim.arrays.array_object import Array, apply_elementwise, asarray
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.bench.case import Case, check_shape, normal_values
 from neuronsim.bench.layer import Layer, parse_layer
 from neuronsim.bench.products import convolution_case, matmul_case

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from neuronsim import ops, processor
-from neuronsim.arrays.array_object import apply_elementwise, asarray
+from neuronsim.arrays.conversion import asarray
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.bench.case import Case
 from neuronsim.bench.kernels import CHAIN, COMPOSITES, PRODUCTS, make_case
 from neuronsim.bench.onnx_convolution import convolution_in_onnxruntime

@@ -8,7 +8,8 @@ from typing import Any
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays import nn
-from neuronsim.arrays.array_object import Array, asarray, convert
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray, convert
 from neuronsim.bench.case import Case, check_shape, normal_values
 from neuronsim.bench.layer import Layer
 from neuronsim.dtypes import DType

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim.arrays import reductions
-from neuronsim.arrays.array_object import asarray
+from neuronsim.arrays.conversion import asarray
 
 
 def reader(size: int, threads: int) -> Callable[[], Any]:

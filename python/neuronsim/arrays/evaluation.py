@@ -1,0 +1,221 @@
+"""Operations on arrays: by what the profile remembers of small calls, else by the one door `ops.apply`.
+
+>>> apply_elementwise("add", asarray([1.0, 2.5], dtype="bfloat16"), 1)
+Array([2. , 3.5], dtype=bfloat16)
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from neuronsim import _core, dtypes, ops
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.axes import Axis
+from neuronsim.arrays.conversion import (
+    asarray,
+    conversion_program,
+    convert,
+    has_short_way,
+    is_weak,
+    typed,
+)
+from neuronsim.arrays.default_types import default_dtype
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument
+from neuronsim.processor import check_environment
+from neuronsim.profiles import Profile, current_profile, profile_variable
+
+
+def apply_elementwise(name: str, *operands: Any) -> Array:
+    """Evaluate an elementwise row of `ops` on arrays and numbers, broadcast, in their common type."""
+    return elementwise_function(name)(*operands)  # type: ignore[no-any-return]
+
+
+@functools.cache
+def elementwise_function(name: str) -> _core.Elementwise:
+    """An elementwise row of `ops` as a function of arrays and numbers."""
+    ops.by_name(name)
+
+    def otherwise(*operands: Any) -> Array:
+        return evaluate_elementwise(name, *operands)
+
+    return _core.Elementwise(name, profile_variable, otherwise)
+
+
+# What gives floats for integers, as NumPy's functions and its true division do.
+_TO_FLOAT = ops.FUNCTIONS_OF_FLOATS | {"divide"}
+_NOT_PLAIN = _TO_FLOAT | {"power"}
+
+
+def evaluate_elementwise(name: str, *operands: Any) -> Array:
+    """`apply_elementwise` by the ordinary way, whatever the profile remembers."""
+    for x in operands:
+        if hasattr(x, "__neuronsim_apply__"):
+            recorded: Array = ops.apply(name, operands)
+            return recorded
+    first = operands[0]
+    profile = current_profile()
+    is_plain = type(first) is Array and (first.dtype.exponent_bits or name not in _NOT_PLAIN)
+    if is_plain and first.dtype.device and not _unlike(first, operands):
+        result: ops.Bits = ops.apply(name, [x.bits for x in operands])
+        _remember(name, (first.dtype,) * len(operands), result.dtype, profile)
+        return Array(result)
+    condition = [asarray(x) for x in operands[:1]] if name == "select" else []
+    arrays, common = typed(operands[len(condition) :])
+    filled = [*condition, *arrays]
+    op = ops.by_name(name)
+    if common.kind in ("signed", "unsigned", "bool") and name in _TO_FLOAT:
+        common = default_dtype()
+    values = [a if i < len(condition) else convert(a, common) for i, a in enumerate(filled)]
+    immediate = profile.scalar == "float32_immediate" and common.device and common.bits < 32
+    if immediate and common.kind == "float" and not ops.moves_bits(op):  # C8
+        values = [
+            asarray(x, dtypes.float32) if is_weak(x) else v
+            for x, v in zip(operands, values, strict=True)
+        ]
+    try:
+        dims = ops.broadcast_dims(*(a.shape for a in values))
+    except ValueError as error:
+        shapes = ", ".join(str(a.shape) for a in values)
+        raise InvalidArgument(f"{name}: the shapes {shapes} do not broadcast") from error
+    ops.check_elementwise(op, common, common)
+    is_integer_power = name == "power" and common.kind == "signed" and 0 not in dims
+    if is_integer_power and (np.asarray(values[1]) < 0).any():
+        raise InvalidArgument("integers to negative integer powers are not integers: use a float type")
+    bits = [ops.Bits(np.broadcast_to(a.bits.data, dims), a.dtype) for a in values]
+    like = [
+        ops.ArrayType(v.dtype if i < len(condition) else common, dims) for i, v in enumerate(values)
+    ]
+    found = Array(ops.apply(name, bits, result=op.infer_array(like, {})))
+    if all(b.dtype is common for b in bits[len(condition) :]):
+        _remember(name, tuple(b.dtype for b in bits), found.dtype, profile)
+    return found
+
+
+def _unlike(first: Array, operands: Sequence[Any]) -> bool:
+    """Whether an operand is not an Array of the first one's type and shape."""
+    return any(
+        type(x) is not Array or x.dtype is not first.dtype or x.shape != first.shape for x in operands
+    )
+
+
+def _remember(name: str, types: tuple[DType, ...], result: DType, profile: Profile) -> None:
+    """Keeps the program of an operation for the short way (`_core.Elementwise`), which says nothing of
+    errors: what the operands are, and how Python numbers are rounded to their type (C1, C8).
+    """
+    op, dtype = ops.by_name(name), types[-1]
+    known = profile.derived.setdefault(name, {})
+    checks = ops.has_input_range(op, profile) or (name == "power" and dtype.kind == "signed")
+    if checks or not has_short_way(profile) or not dtype.device or dtype in known:
+        return
+    program, _ = ops.elementwise_program(op, {}, types, result, profile)
+    takes_floats = dtype.exponent_bits > 0 and profile.scalar == "dtype"
+    takes_integers = dtype.kind in ("signed", "unsigned") or takes_floats
+    numbers = [
+        conversion_program(t, dtype, profile) if takes else None
+        for t, takes in ((dtypes.float64, takes_floats), (dtypes.int64, takes_integers))
+    ]
+    known[dtype] = (Array, result, program, types, *numbers)
+
+
+def elementwise_method(name: str, otherwise: Callable[..., Any]) -> _core.ElementwiseMethod:
+    """The method of an operator: the row of that name by the short way, or else this function."""
+    method = _core.ElementwiseMethod(name, profile_variable, otherwise)
+    functools.update_wrapper(method, otherwise)
+    return method
+
+
+# ---- small reductions and products -----------------------------------------------------------------
+
+
+@functools.lru_cache
+def identity(reducer: str, dtype: DType) -> Array:
+    """The reducer's identity in a type: the value that changes no other."""
+    value = ops.by_name(reducer).identity
+    assert value is not None
+    if math.isinf(value) and dtype.exponent_bits:
+        # Its bits: a conversion of Inf may give something else (C3).
+        word = ((1 << dtype.exponent_bits) - 1) << (
+            dtype.mantissa_bits + 8 * dtype.itemsize - dtype.bits
+        )
+        sign_bit = (1 << (8 * dtype.itemsize - 1)) if value < 0 else 0
+        bits = np.array(word | sign_bit, f"u{dtype.itemsize}").view(dtype.storage)
+        return Array(ops.Bits(bits, dtype))
+    if math.isinf(value):
+        if dtype.kind in ("signed", "unsigned"):
+            info = np.iinfo(dtype.numpy)
+            value = info.min if value < 0 else info.max
+        elif dtype.kind == "bool":
+            value = value > 0
+    return asarray(value, dtype)
+
+
+def reduce_by_short_way(reducer: str, x: Array, axis: Axis) -> Array | None:
+    """A reduction over all elements or one axis by what its profile remembers; None where there is
+    nothing to reduce, or the ordinary way is to say something.
+    """
+    profile, dtype, rank = current_profile(), x._dtype, x._data.ndim
+    is_one_axis = type(axis) is int and -rank <= axis < rank
+    if not (axis is None or is_one_axis) or not x._data.size:
+        return None
+    known = profile.derived.get((reducer, dtype))
+    if known is None:
+        if not has_short_way(profile) or not dtype.device:
+            return None
+        check_environment()
+        op, setting = ops.by_name(reducer), ops.Setting(profile)
+        settled, start = ops.reduction(op, dtype, {}, 0, setting), identity(reducer, dtype)._data
+        known = profile.derived[reducer, dtype] = (ops.core_code(dtype, reducer), settled, start)
+    code, settled, start = known
+    # R2: the last axis is the fastest, of all of them too.
+    data = x._data if axis is None or axis in (-1, rank - 1) else np.moveaxis(x._data, axis, -1)
+    kept = 0 if axis is None else rank - 1
+    output = _core.empty(code, data.shape[:kept])
+    _core.reduce(settled, data, kept, start, output)
+    return Array(ops.Bits(output, dtype))
+
+
+def statistic_by_short_way(name: str, x: Array, correction: float = 0) -> Array | None:
+    """A statistic of all elements by the core; None of many, and where the ordinary way is to speak."""
+    profile, dtype, size = current_profile(), x._dtype, x._data.size
+    if not 0 < size <= ops.LONGEST_ROW:
+        return None
+    known = profile.derived.get(("statistics", dtype))
+    if known is None:
+        is_float = dtype.device and dtype.kind == "float"
+        if not is_float or not has_short_way(profile) or not ops.composes_in_core(profile):
+            return None
+        check_environment()
+        known = profile.derived["statistics", dtype] = ops.core_code(dtype, name), profile.reduce_tile
+    code, tile = known
+    output = _core.empty(code, ())
+    divisor = size - correction if size > correction else 0.0
+    _core.compose(name, code, tile, x._data, 0, output, divisor=divisor)
+    return Array(ops.Bits(output, dtype))
+
+
+def matmul_by_short_way(x: Any, y: Any, dtype: DType) -> Array | None:
+    """The product of small vectors and matrices by what their profile remembers; None of others."""
+    small = 1 <= x.ndim <= 2 and 1 <= y.ndim <= 2 and x.size + y.size <= 4096
+    if not small or x.shape[-1] != y.shape[0]:
+        return None
+    profile = current_profile()
+    known = profile.derived.get(("matmul", dtype))
+    if known is None:
+        is_float = dtype.device and dtype.kind == "float"
+        if not is_float or profile.accumulate != "psum128" or not has_short_way(profile):
+            return None
+        check_environment()
+        how = ops.accumulation(dtype, dtype, 0, None, profile)
+        code = ops.core_code(dtype, "matmul")
+        known = profile.derived["matmul", dtype] = (code, *how.core, ops.numerics(profile))
+    code = known[0]
+    output = _core.empty(code, x.shape[:-1] + y.shape[1:])
+    left, right = (x, code, x.ndim - 1, None), (y.T, code, y.ndim - 1, None)
+    _core.dot(*left, *right, 0, output, *known, 0, 0)
+    return Array(ops.Bits(output, dtype))
