@@ -17,19 +17,25 @@ from neuronsim.arrays.calculus import (
     interp as interp, polyfit as polyfit, polyval as polyval, roots as roots, trapezoid as trapezoid,
     unwrap as unwrap,
 )
+from neuronsim.arrays.complex_numbers import (
+    imag as imag, iscomplex as iscomplex, isreal as isreal, real as real,
+    real_if_close as real_if_close,
+)
 from neuronsim.arrays.constants import (
     False_ as False_, True_ as True_, euler_gamma as euler_gamma, newaxis as newaxis,
 )
 from neuronsim.arrays.conversion import asarray as asarray
 from neuronsim.arrays.creation import (
-    arange as arange, array as array, asarray_chkfinite as asarray_chkfinite,
-    ascontiguousarray as ascontiguousarray, asfortranarray as asfortranarray, c_ as c_, copy as copy,
-    diag as diag, diagflat as diagflat, empty as empty, empty_like as empty_like, eye as eye,
-    frombuffer as frombuffer, fromfunction as fromfunction, fromiter as fromiter, full as full,
-    full_like as full_like, geomspace as geomspace, identity as identity, indices as indices,
-    linspace as linspace, logspace as logspace, meshgrid as meshgrid, mgrid as mgrid, ogrid as ogrid,
-    ones as ones, ones_like as ones_like, r_ as r_, require as require, tri as tri, tril as tril,
-    triu as triu, vander as vander, zeros as zeros, zeros_like as zeros_like,
+    array as array, asarray_chkfinite as asarray_chkfinite, ascontiguousarray as ascontiguousarray,
+    asfortranarray as asfortranarray, copy as copy, diag as diag, diagflat as diagflat, empty as empty,
+    empty_like as empty_like, eye as eye, frombuffer as frombuffer, fromiter as fromiter, full as full,
+    full_like as full_like, identity as identity, ones as ones, ones_like as ones_like,
+    require as require, tri as tri, tril as tril, triu as triu, vander as vander, zeros as zeros,
+    zeros_like as zeros_like,
+)
+from neuronsim.arrays.cumulative import (
+    cumprod as cumprod, cumsum as cumsum, cumulative_prod as cumulative_prod,
+    cumulative_sum as cumulative_sum, diff as diff, nancumprod as nancumprod, nancumsum as nancumsum,
 )
 from neuronsim.arrays.default_types import (
     default_dtype as default_dtype, set_default_dtype as set_default_dtype,
@@ -37,9 +43,8 @@ from neuronsim.arrays.default_types import (
 from neuronsim.arrays.device import Device as Device
 from neuronsim.arrays.einstein_summation import einsum as einsum
 from neuronsim.arrays.elementwise import (
-    angle as angle, clip as clip, imag as imag, isclose as isclose, iscomplex as iscomplex,
-    isneginf as isneginf, isposinf as isposinf, isreal as isreal, nan_to_num as nan_to_num,
-    real as real, real_if_close as real_if_close, round as round, sinc as sinc, where as where,
+    angle as angle, clip as clip, isclose as isclose, isneginf as isneginf, isposinf as isposinf,
+    nan_to_num as nan_to_num, round as round, sinc as sinc, where as where,
 )
 from neuronsim.arrays.error_handling import (
     errstate as errstate, geterr as geterr, geterrcall as geterrcall, seterr as seterr,
@@ -51,6 +56,14 @@ from neuronsim.arrays.files import (
 )
 from neuronsim.arrays.functional import (
     apply_along_axis as apply_along_axis, apply_over_axes as apply_over_axes, vectorize as vectorize,
+)
+from neuronsim.arrays.grids import (
+    c_ as c_, fromfunction as fromfunction, indices as indices, meshgrid as meshgrid, mgrid as mgrid,
+    ogrid as ogrid, r_ as r_,
+)
+from neuronsim.arrays.histograms import (
+    bincount as bincount, digitize as digitize, histogram as histogram, histogram2d as histogram2d,
+    histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
 )
 from neuronsim.arrays.indexing import (
     argwhere as argwhere, choose as choose, compress as compress, diag_indices as diag_indices,
@@ -102,13 +115,14 @@ from neuronsim.arrays.products import (
     matrix_transpose as matrix_transpose, matvec as matvec, outer as outer, tensordot as tensordot,
     trace as trace, vdot as vdot, vecdot as vecdot, vecmat as vecmat,
 )
+from neuronsim.arrays.progressions import (
+    arange as arange, geomspace as geomspace, linspace as linspace, logspace as logspace,
+)
 from neuronsim.arrays.reductions import (
-    all as all, amax as amax, amin as amin, any as any, count_nonzero as count_nonzero,
-    cumprod as cumprod, cumsum as cumsum, cumulative_prod as cumulative_prod,
-    cumulative_sum as cumulative_sum, diff as diff, max as max, mean as mean, min as min,
-    nancumprod as nancumprod, nancumsum as nancumsum, nanmax as nanmax, nanmean as nanmean,
-    nanmin as nanmin, nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar,
-    prod as prod, ptp as ptp, reduce_window as reduce_window, std as std, sum as sum, var as var,
+    all as all, amax as amax, amin as amin, any as any, count_nonzero as count_nonzero, max as max,
+    mean as mean, min as min, nanmax as nanmax, nanmean as nanmean, nanmin as nanmin,
+    nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar, prod as prod, ptp as ptp,
+    reduce_window as reduce_window, std as std, sum as sum, var as var,
 )
 from neuronsim.arrays.sets import (
     intersect1d as intersect1d, isin as isin, setdiff1d as setdiff1d, setxor1d as setxor1d,
@@ -116,9 +130,7 @@ from neuronsim.arrays.sets import (
     unique_inverse as unique_inverse, unique_values as unique_values,
 )
 from neuronsim.arrays.statistics import (
-    average as average, bincount as bincount, corrcoef as corrcoef, cov as cov, digitize as digitize,
-    histogram as histogram, histogram2d as histogram2d, histogram_bin_edges as histogram_bin_edges,
-    histogramdd as histogramdd, median as median, nanmedian as nanmedian,
+    average as average, corrcoef as corrcoef, cov as cov, median as median, nanmedian as nanmedian,
     nanpercentile as nanpercentile, nanquantile as nanquantile, percentile as percentile,
     quantile as quantile,
 )

@@ -419,7 +419,7 @@ def test_reductions_give_the_bits_of_the_table(reducer: str, field: dict[str, st
             for v in views:
                 for axis in (None, *range(-v.ndim, v.ndim)):
                     axes = tuple(range(v.ndim)) if axis is None else (axis % v.ndim,)
-                    start = reductions.identity(reducer, dtype)
+                    start = evaluation.identity(reducer, dtype)
                     expected = evaluated("reduce", v, start, dimensions=axes, reducer=reducer)
                     for _ in range(2):
                         same(reductions._reduce(reducer, v, axis, False), expected)

@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 import neuronsim as np
-from neuronsim.arrays.nn import conv
+from neuronsim.arrays.convolution import conv
 from neuronsim.errors import InvalidArgument, UnsupportedType
 
 

@@ -13,12 +13,12 @@ import numpy
 import pytest
 
 import neuronsim as np
-from neuronsim.arrays import creation, indexing, manipulation, padding
+from neuronsim.arrays import creation, indexing, manipulation, padding, progressions
 
 pytestmark = pytest.mark.isa_independent
 
 DOCS = Path(__file__).parents[2] / "docs"
-CHAPTERS = (creation, indexing, manipulation, padding)
+CHAPTERS = (creation, indexing, manipulation, padding, progressions)
 # asarray's type is its argument's; ndmax is of NumPy 2.4.
 ABSENT = {("asarray", "like"), ("asanyarray", "like"), ("array", "ndmax")}
 

@@ -16,13 +16,14 @@ from neuronsim.arrays.arguments import number
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, one_axis, reduced_axes
 from neuronsim.arrays.conversion import asarray, check_cast, common_arrays, is_weak, weak_type
+from neuronsim.arrays.cumulative import cumulative_sum, diff
 from neuronsim.arrays.elementwise import where
 from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.host import complex_type, host_operand, on_host, real_type, rounded
 from neuronsim.arrays.manipulation import broadcast_to, concat, flip, move_bits, moveaxis
 from neuronsim.arrays.order import argsort, searchsorted
 from neuronsim.arrays.products import matmul
-from neuronsim.arrays.reductions import cumulative_sum, diff, sum  # noqa: A004
+from neuronsim.arrays.reductions import sum  # noqa: A004
 from neuronsim.arrays.steps import in_float32
 from neuronsim.errors import InvalidArgument, UnsupportedType, nearest, with_warnings_at_the_users_line
 

@@ -79,6 +79,7 @@ def asarray(
     return result if data is result.bits.data else Array(ops.Bits(data, result.dtype))
 
 
+INTEGRAL = ("signed", "unsigned", "bool")  # the kinds of types that hold no fractions
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -356,6 +357,26 @@ def _mask(where: Any) -> npt.NDArray[np.bool]:
 def float_array(x: Any) -> Array:
     """An array of a float type: integers and bool take the default one."""
     a = asarray(x)
-    if a.dtype.kind in ("signed", "unsigned", "bool"):
+    if a.dtype.kind in INTEGRAL:
         return convert(a, default_dtype())
     return a
+
+
+def in_floats(*operands: Any) -> list[Array]:
+    """The operands in their common float type; integers and bool take the default one."""
+    arrays = common_arrays(*operands)
+    return [convert(a, default_dtype()) if a.dtype.kind in INTEGRAL else a for a in arrays]
+
+
+def real_float(name: str, x: Any) -> Array:
+    a = float_array(x)
+    if a.dtype.kind != "float":
+        raise UnsupportedType(
+            f"{name} is not defined for {a.dtype.name}: take its real or imaginary part"
+        )
+    return a
+
+
+def copied(x: Array) -> Array:
+    """The elements themselves, in an array of their own (E6)."""
+    return Array(ops.Bits(x.bits.data.copy(), x.dtype))

@@ -6,24 +6,34 @@ Array([1.  , 2.72], dtype=bfloat16)
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.arguments import integers, number
+from neuronsim.arrays.arguments import integers
 from neuronsim.arrays.array_object import Array
-from neuronsim.arrays.conversion import asarray, common_arrays, convert, float_array, is_weak, write
+from neuronsim.arrays.complex_numbers import imag, real
+from neuronsim.arrays.conversion import (
+    INTEGRAL,
+    asarray,
+    common_arrays,
+    convert,
+    copied,
+    in_floats,
+    is_weak,
+    real_float,
+    write,
+)
 from neuronsim.arrays.default_types import array_type, default_dtype
-from neuronsim.arrays.evaluation import apply_elementwise, elementwise_function
+from neuronsim.arrays.evaluation import apply_elementwise, elementwise_function, select_elements
+from neuronsim.arrays.float_parts import copysign
 from neuronsim.arrays.indexing import nonzero
-from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to, truth
+from neuronsim.arrays.manipulation import broadcast_shapes, truth
 from neuronsim.arrays.steps import in_float32
-from neuronsim.arrays.ufuncs import Ufunc
+from neuronsim.arrays.ufuncs import Ufunc, as_ufunc
 from neuronsim.dtypes import Casting, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType, refusal
 
@@ -42,13 +52,8 @@ _FORMULAS = {
     "gelu_dx": ": the derivative of gelu",
     "gelu_sigmoid_dx": ": the derivative of gelu_sigmoid",
 }
-_INTEGRAL = ("signed", "unsigned", "bool")
 
 # ---- one function for each row ---------------------------------------------------------------------
-
-
-def _itself(x: Array) -> Array:
-    return Array(ops.Bits(x.bits.data.copy(), x.dtype))
 
 
 def _of_parts(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -75,16 +80,16 @@ def _as_float(name: str) -> Callable[[Array], Array]:
 
 # What takes the place of a row for the types of a kind.
 _BY_KIND: dict[str, dict[str, Callable[[Array], Array]]] = {
-    "floor": dict.fromkeys(_INTEGRAL, _itself),
-    "ceil": dict.fromkeys(_INTEGRAL, _itself),
-    "trunc": dict.fromkeys(_INTEGRAL, _itself),
+    "floor": dict.fromkeys(INTEGRAL, copied),
+    "ceil": dict.fromkeys(INTEGRAL, copied),
+    "trunc": dict.fromkeys(INTEGRAL, copied),
     "rint": {
-        **dict.fromkeys(_INTEGRAL, _as_float("rint")),
+        **dict.fromkeys(INTEGRAL, _as_float("rint")),
         "complex": _of_parts(lambda x: apply_elementwise("rint", x)),
     },
-    "abs": {"bool": _itself},
+    "abs": {"bool": copied},
     "sign": {"float": _sign_of_float},
-    "signbit": dict.fromkeys(_INTEGRAL, lambda x: apply_elementwise("less", x, 0)),
+    "signbit": dict.fromkeys(INTEGRAL, lambda x: apply_elementwise("less", x, 0)),
     "isfinite": {"complex": _is_finite_complex},
 }
 
@@ -117,7 +122,15 @@ def _function_of_row(row: ops.Op) -> Ufunc:
         f"{_FORMULAS.get(row.name, '')}, broadcast, in the common type, {rounding}."
     )
     own = None if "float" in by_kind else row.name
-    return Ufunc(row.name, compute, names, doc, predicate=result.dtype is dtypes.boolean, row=own)
+    return Ufunc(
+        row.name,
+        compute,
+        names,
+        doc,
+        predicate=result.dtype is dtypes.boolean,
+        row=own,
+        module=__name__,
+    )
 
 
 ELEMENTWISE = {
@@ -127,32 +140,6 @@ ELEMENTWISE = {
 }
 
 # ---- functions that are written with them ----------------------------------------------------------
-
-
-def _ufunc(nout: int = 1, *, predicate: bool = False) -> Callable[[Callable[..., Any]], Ufunc]:
-    """Decorates a function of positional arrays that is to be a Ufunc."""
-
-    def made(function: Callable[..., Any]) -> Ufunc:
-        names = tuple(inspect.signature(function).parameters)
-        doc = function.__doc__ or ""
-        return Ufunc(function.__name__, function, names, doc, nout=nout, predicate=predicate)
-
-    return made
-
-
-def _floats(*operands: Any) -> list[Array]:
-    """The operands in their common float type; integers and bool take the default one."""
-    arrays = common_arrays(*operands)
-    return [convert(a, default_dtype()) if a.dtype.kind in _INTEGRAL else a for a in arrays]
-
-
-def _real_float(name: str, x: Any) -> Array:
-    a = float_array(x)
-    if a.dtype.kind != "float":
-        raise UnsupportedType(
-            f"{name} is not defined for {a.dtype.name}: take its real or imaginary part"
-        )
-    return a
 
 
 def _integers(name: str, *operands: Any) -> list[Array]:
@@ -174,11 +161,7 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
         return nonzero(condition)
     if x1 is None or x2 is None:
         raise UnsupportedType("where() takes a condition alone, or with both x1 and x2")
-    return _select(_truth(condition), x1, x2)
-
-
-def _select(condition: Any, x1: Any, x2: Any) -> Array:
-    return apply_elementwise("select", condition, x1, x2)
+    return select_elements(_truth(condition), x1, x2)
 
 
 def _truth(x: Any) -> Array:
@@ -186,98 +169,46 @@ def _truth(x: Any) -> Array:
     return apply_elementwise("not_equal", x, False) if hasattr(x, "__neuronsim_apply__") else truth(x)
 
 
-@_ufunc(predicate=True)
+@as_ufunc(predicate=True)
 def logical_and(x1: Any, x2: Any, /) -> Array:
     """Whether both elements are not zero; NaN is not zero."""
     return apply_elementwise("bitwise_and", _truth(x1), _truth(x2))
 
 
-@_ufunc(predicate=True)
+@as_ufunc(predicate=True)
 def logical_or(x1: Any, x2: Any, /) -> Array:
     """Whether an element is not zero; NaN is not zero."""
     return apply_elementwise("bitwise_or", _truth(x1), _truth(x2))
 
 
-@_ufunc(predicate=True)
+@as_ufunc(predicate=True)
 def logical_xor(x1: Any, x2: Any, /) -> Array:
     """Whether one element and not the other is not zero; NaN is not zero."""
     return apply_elementwise("bitwise_xor", _truth(x1), _truth(x2))
 
 
-@_ufunc(predicate=True)
+@as_ufunc(predicate=True)
 def logical_not(x: Any, /) -> Array:
     """Whether the element is zero; NaN is not zero."""
     return apply_elementwise("bitwise_invert", _truth(x))
 
 
-@_ufunc()
+@as_ufunc()
 def positive(x: Any, /) -> Array:
     """The elements themselves, in an array of their own (E6)."""
-    return _itself(asarray(x))
+    return copied(asarray(x))
 
 
-@_ufunc()
+@as_ufunc()
 def square(x: Any, /) -> Array:
     """The product of x and x, rounded once (E1)."""
     return apply_elementwise("multiply", x, x)
-
-
-def real(x: Any, /) -> Array:
-    """The real part: of complex64 a float32; all other types are their own."""
-    a = asarray(x)
-    return Array(ops.apply("real", [a.bits])) if a.dtype.kind == "complex" else a
-
-
-def imag(x: Any, /) -> Array:
-    """The imaginary part: of complex64 a float32; of all other types zeros.
-
-    >>> imag(asarray([1 + 2j])), imag(asarray([3]))
-    (Array([2.], dtype=float32), Array([0], dtype=int64))
-    """
-    a = asarray(x)
-    if a.dtype.kind == "complex":
-        return Array(ops.apply("imag", [a.bits]))
-    return Array(ops.Bits(np.zeros(a.shape, a.dtype.storage), a.dtype))
-
-
-@_ufunc()
-def conj(x: Any, /) -> Array:
-    """The complex conjugate; real types are their own (E6)."""
-    a = asarray(x)
-    if a.dtype.kind != "complex":
-        return _itself(a)
-    return Array(ops.Bits(np.asarray(a.bits.data.conj()), a.dtype))
 
 
 def angle(z: Any, deg: bool = False) -> Array:
     """atan2(imag(z), real(z)), with `deg` in degrees by `rad2deg`."""
     found = apply_elementwise("atan2", imag(z), real(z))
     return rad2deg(found) if deg else found
-
-
-def isreal(x: Any, /) -> Array:
-    """Whether the imaginary part is zero."""
-    return apply_elementwise("equal", imag(x), 0)
-
-
-def iscomplex(x: Any, /) -> Array:
-    """Whether the imaginary part is not zero."""
-    return apply_elementwise("not_equal", imag(x), 0)
-
-
-def real_if_close(a: Any, tol: float = 100) -> Array:
-    """The real part, if every imaginary one is below `tol` in absolute value; a `tol` above 1 counts in
-    eps of the type. Real arrays stay.
-
-    >>> real_if_close(asarray([1 + 1e-7j])), real_if_close(asarray([1 + 1e-7j]), tol=0.5e-7)
-    (Array([1.], dtype=float32), Array([1.+1.e-07j], dtype=complex64))
-    """
-    x = asarray(a)
-    if x.dtype.kind != "complex":
-        return x
-    parts, tol = x.bits.data.imag, number("tol", tol)
-    limit = float(np.finfo(parts.dtype).eps) * tol if tol > 1 else tol
-    return real(x) if np.all(np.abs(parts) < limit) else x
 
 
 def isposinf(x: Any, /, out: Any = None) -> Array:
@@ -294,39 +225,7 @@ def isneginf(x: Any, /, out: Any = None) -> Array:
     return found if out is None else write(out, found)
 
 
-@_ufunc()
-def copysign(x1: Any, x2: Any, /) -> Array:
-    """The magnitude of x1 with the sign of x2, also of zeros and NaN (E6); integers become floats."""
-    return apply_elementwise("copysign", *_floats(x1, x2))
-
-
-@_ufunc()
-def nextafter(x1: Any, x2: Any, /) -> Array:
-    """The next value of the operands' own type after x1 towards x2 (E9).
-
-    >>> float(nextafter(asarray(1.0, "bfloat16"), asarray(2.0, "bfloat16")))
-    1.0078125
-    """
-    a, b = _floats(x1, x2)
-    dims = broadcast_shapes(a.shape, b.shape)
-    return Array(ops.apply("nextafter", [broadcast_to(v, dims).bits for v in (a, b)]))
-
-
-@_ufunc()
-def spacing(x: Any, /) -> Array:
-    """The distance from |x| to the next larger value of the type, with the sign of x; Inf at the
-    largest finite value, NaN of Inf and NaN.
-
-    >>> spacing(asarray([1.0, -4.0], "bfloat16"))
-    Array([ 0.0078, -0.0312], dtype=bfloat16)
-    """
-    a = _real_float("spacing", x)
-    size = apply_elementwise("abs", a)
-    found = apply_elementwise("subtract", nextafter(size, math.inf), size)
-    return _select(apply_elementwise("less", a, 0), apply_elementwise("negative", found), found)
-
-
-@_ufunc()
+@as_ufunc()
 def right_shift(x1: Any, x2: Any, /) -> Array:
     """NumPy's >>: arithmetic where the common type is signed, logical where it is unsigned (E8).
 
@@ -338,7 +237,7 @@ def right_shift(x1: Any, x2: Any, /) -> Array:
     return apply_elementwise(f"shift_right_{kind}", a, b)
 
 
-@_ufunc()
+@as_ufunc()
 def bitwise_count(x: Any, /) -> Array:
     """How many bits of the integer's magnitude are set, as uint8.
 
@@ -352,13 +251,13 @@ def bitwise_count(x: Any, /) -> Array:
     return convert(a, dtypes.uint8)
 
 
-@_ufunc()
+@as_ufunc()
 def gcd(x1: Any, x2: Any, /) -> Array:
     """The greatest common divisor of integers, exact modulo 2^n."""
     return _of_integers(np.gcd, x1, x2)
 
 
-@_ufunc()
+@as_ufunc()
 def lcm(x1: Any, x2: Any, /) -> Array:
     """The least common multiple of integers, exact modulo 2^n."""
     return _of_integers(np.lcm, x1, x2)
@@ -373,22 +272,22 @@ def _of_integers(function: np.ufunc, x1: Any, x2: Any) -> Array:
         raise refusal(f"{function.__name__} of {a.bits.type} and {b.bits.type}", error) from error
 
 
-@_ufunc(2)
+@as_ufunc(2)
 def divmod(x1: Any, x2: Any, /) -> tuple[Array, Array]:  # noqa: A001
     """floor_divide and remainder (E8, E9)."""
     return apply_elementwise("floor_divide", x1, x2), apply_elementwise("remainder", x1, x2)
 
 
-@_ufunc()
+@as_ufunc()
 def float_power(x1: Any, x2: Any, /) -> Array:
     """x1 to the power of x2 in a float type, which integers take first (E4)."""
-    return apply_elementwise("power", *_floats(x1, x2))
+    return apply_elementwise("power", *in_floats(x1, x2))
 
 
-@_ufunc()
+@as_ufunc()
 def fabs(x: Any, /) -> Array:
     """The magnitude in a float type, which integers take first (E6)."""
-    return apply_elementwise("abs", _real_float("fabs", x))
+    return apply_elementwise("abs", real_float("fabs", x))
 
 
 def _but_for_nan(name: str, x1: Any, x2: Any) -> Array:
@@ -397,107 +296,32 @@ def _but_for_nan(name: str, x1: Any, x2: Any) -> Array:
     found = apply_elementwise(name, a, b)
     if a.dtype.kind != "float":
         return found
-    found = _select(apply_elementwise("isnan", b), a, found)
-    return _select(apply_elementwise("isnan", a), b, found)
+    found = select_elements(apply_elementwise("isnan", b), a, found)
+    return select_elements(apply_elementwise("isnan", a), b, found)
 
 
-@_ufunc()
+@as_ufunc()
 def fmax(x1: Any, x2: Any, /) -> Array:
     """The maximum (E7), but of a number and NaN the number."""
     return _but_for_nan("maximum", x1, x2)
 
 
-@_ufunc()
+@as_ufunc()
 def fmin(x1: Any, x2: Any, /) -> Array:
     """The minimum (E7), but of a number and NaN the number."""
     return _but_for_nan("minimum", x1, x2)
 
 
-@_ufunc()
+@as_ufunc()
 def heaviside(x1: Any, x2: Any, /) -> Array:
     """0 below zero, x2 at zero, 1 above; NaN of NaN."""
-    a, b = _floats(x1, x2)
-    beside = _select(apply_elementwise("less", a, 0), convert(asarray(0), a.dtype), 1)
-    found = _select(apply_elementwise("equal", a, 0), b, beside)
-    return _select(apply_elementwise("isnan", a), a, found)
+    a, b = in_floats(x1, x2)
+    beside = select_elements(apply_elementwise("less", a, 0), convert(asarray(0), a.dtype), 1)
+    found = select_elements(apply_elementwise("equal", a, 0), b, beside)
+    return select_elements(apply_elementwise("isnan", a), a, found)
 
 
-@_ufunc(2)
-def modf(x: Any, /) -> tuple[Array, Array]:
-    """The fraction and the whole part, both exact with the sign of x; Inf has the fraction 0.
-
-    >>> modf(asarray([-2.5, 3.0]))
-    (Array([-0.5,  0. ], dtype=float32), Array([-2.,  3.], dtype=float32))
-    """
-    a = _real_float("modf", x)
-    whole = apply_elementwise("trunc", a)
-    rest = _select(apply_elementwise("isinf", a), 0, apply_elementwise("subtract", a, whole))
-    return apply_elementwise("copysign", rest, a), whole
-
-
-@_ufunc(2)
-def frexp(x: Any, /) -> tuple[Array, Array]:
-    """The m and the int32 e of x = m 2^e with 1/2 <= |m| < 1, which moves bits; zeros, Inf and NaN are
-    their own m, with e = 0.
-
-    >>> frexp(asarray([10.0, -0.25], "bfloat16"))
-    (Array([ 0.625, -0.5  ], dtype=bfloat16), Array([ 4, -1], dtype=int32))
-    """
-    a = _real_float("frexp", x)
-    if a.dtype is dtypes.float64:
-        mantissa, exponent = np.frexp(a.bits.data)
-    else:
-        mantissa, exponent = _parts_of_float32(convert(a, dtypes.float32))
-    wide = dtypes.float64 if a.dtype is dtypes.float64 else dtypes.float32
-    found = Array(ops.Bits(np.asarray(mantissa), wide))
-    return convert(found, a.dtype), Array(ops.Bits(np.asarray(exponent, np.int32), dtypes.int32))
-
-
-def _parts_of_float32(x: Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    words = x.bits.data.view(np.uint32)
-    field, fraction = words >> 23 & 0xFF, words & 0x7FFFFF
-    zeros = ops.apply("count_leading_zeros", [ops.Bits(np.asarray(fraction), dtypes.uint32)]).data
-    # A subnormal's first bit moves to the place of the hidden one.
-    shift = np.where(field == 0, zeros - 8, 0).astype(np.int32)
-    fraction = fraction << np.where(fraction == 0, 0, shift) & 0x7FFFFF
-    plain = (field == 0xFF) | (words & 0x7FFFFFFF == 0)
-    mantissa = np.where(plain, words, words & 0x80000000 | 126 << 23 | fraction)
-    exponent = np.where(plain, 0, field.astype(np.int32) + (field == 0) - shift - 126)
-    return mantissa.astype(np.uint32).view(np.float32), exponent
-
-
-@_ufunc()
-def ldexp(x1: Any, x2: Any, /) -> Array:
-    """x1 times 2 to the power of the integer x2, exact in float32 but for one rounding where the result
-    is subnormal; to a narrower type one more (E1).
-
-    >>> ldexp(asarray([0.75, 1.0], "bfloat16"), asarray([3, -200]))
-    Array([6., 0.], dtype=bfloat16)
-    """
-    a, n = _real_float("ldexp", x1), asarray(x2)
-    if n.dtype.kind not in _INTEGRAL:
-        raise UnsupportedType(f"ldexp by {n.dtype.name}: the exponent is an integer")
-    broadcast_shapes(a.shape, n.shape)  # which refuses others
-    steps = np.clip(n.bits.data, 0 if n.dtype.kind == "unsigned" else -5000, 5000).astype(np.int64)
-    if a.dtype is dtypes.float64:
-        with np.errstate(all="ignore"):
-            return Array(ops.Bits(np.asarray(np.ldexp(a.bits.data, steps)), a.dtype))
-    mantissa, exponent = frexp(convert(a, dtypes.float32))
-    total = exponent.bits.data + steps - 1
-    power = np.clip(total, -149, 127)
-    # What one factor does not reach makes the mantissa, first and exactly, smaller or larger.
-    rest = np.clip(total - power, -2, 1) + 1
-    scaled = apply_elementwise("multiply", mantissa, _power_of_two(rest))
-    return convert(apply_elementwise("multiply", scaled, _power_of_two(power)), a.dtype)
-
-
-def _power_of_two(n: npt.NDArray[Any]) -> Array:
-    """2^n in float32 for n from -149 to 127."""
-    words = np.where(n < -126, 1 << np.maximum(n + 149, 0), np.maximum(n + 127, 0) << 23)
-    return Array(ops.Bits(np.asarray(words, np.uint32).view(np.float32), dtypes.float32))
-
-
-@_ufunc()
+@as_ufunc()
 @in_float32("x")
 def deg2rad(x: Any, /) -> Array:
     """The product of x and the float32 nearest to pi / 180 (R7): of two roundings, so not always the
@@ -506,7 +330,7 @@ def deg2rad(x: Any, /) -> Array:
     return apply_elementwise("multiply", x, math.pi / 180)
 
 
-@_ufunc()
+@as_ufunc()
 @in_float32("x")
 def rad2deg(x: Any, /) -> Array:
     """The product of x and the float32 nearest to 180 / pi (R7): of two roundings, so not always the
@@ -520,7 +344,7 @@ def sinc(x: Any, /) -> Array:
     """sin(p) / p of p = x times the float32 nearest to pi, in float32 steps (R7); 1 at zero."""
     p = apply_elementwise("multiply", x, math.pi)
     found = apply_elementwise("divide", apply_elementwise("sin", p), p)
-    return _select(apply_elementwise("equal", x, 0), 1, found)
+    return select_elements(apply_elementwise("equal", x, 0), 1, found)
 
 
 def round(x: Any, /, decimals: int = 0, out: Any = None) -> Array:  # noqa: A001
@@ -538,9 +362,9 @@ def round(x: Any, /, decimals: int = 0, out: Any = None) -> Array:  # noqa: A001
 
 
 def _rounded(a: Array, places: int) -> Array:
-    integral = a.dtype.kind in _INTEGRAL
+    integral = a.dtype.kind in INTEGRAL
     if integral and places >= 0:
-        return _itself(a)
+        return copied(a)
     if integral:
         return _rounded_integers(a, 10**-places)
     if places == 0:
@@ -601,7 +425,7 @@ def clip(
                 )
             found = apply_elementwise(name, found, bound)
     acts = any(bound is not None for bound in bounds.values())
-    found = convert(found, target) if acts else _itself(found)
+    found = convert(found, target) if acts else copied(found)
     if out is None and where is True:
         return found
     return positive(found, out=out, where=where, casting=casting)
@@ -656,13 +480,13 @@ def nan_to_num(
     a = asarray(x)
     if a.dtype.kind == "complex":
         found = _of_parts(lambda part: nan_to_num(part, True, nan, posinf, neginf))(a)
-    elif a.dtype.kind in _INTEGRAL:
-        found = _itself(a)
+    elif a.dtype.kind in INTEGRAL:
+        found = copied(a)
     else:
         largest = a.dtype.max if a.dtype.exponent_bits else float(np.finfo(np.float64).max)
-        found = _select(apply_elementwise("isnan", a), nan, a)
-        found = _select(isposinf(a), largest if posinf is None else posinf, found)
-        found = _select(isneginf(a), -largest if neginf is None else neginf, found)
+        found = select_elements(apply_elementwise("isnan", a), nan, a)
+        found = select_elements(isposinf(a), largest if posinf is None else posinf, found)
+        found = select_elements(isneginf(a), -largest if neginf is None else neginf, found)
     return found if copy else write(a, found)
 
 
@@ -679,7 +503,6 @@ _ALIASES = {
     "bitwise_left_shift": "shift_left",
     "bitwise_not": "bitwise_invert",
     "bitwise_right_shift": "right_shift",
-    "conjugate": "conj",
     "degrees": "rad2deg",
     "fix": "trunc",
     "invert": "bitwise_invert",
@@ -691,13 +514,15 @@ _ALIASES = {
 }
 globals().update({alias: globals()[name] for alias, name in _ALIASES.items()})
 
+_UFUNCS = {
+    name: f for name, f in globals().items() if isinstance(f, Ufunc) and f.__module__ == __name__
+}
 __all__ = [
-    *dict.fromkeys([*ELEMENTWISE, *(name for name, f in globals().items() if isinstance(f, Ufunc))]),
-    *("angle", "around", "clip", "imag", "isclose", "iscomplex", "isneginf", "isposinf", "isreal"),
-    *("nan_to_num", "real", "real_if_close", "round", "sinc", "where"),
+    *dict.fromkeys([*ELEMENTWISE, *_UFUNCS]),
+    *("angle", "around", "clip", "isclose", "isneginf", "isposinf", "nan_to_num", "round", "sinc"),
+    "where",
 ]
-# The examples of the functions that are no functions of Python.
-__test__ = {name: f.__doc__ for name, f in globals().items() if isinstance(f, Ufunc)}
+__test__ = {name: f.__doc__ for name, f in _UFUNCS.items()}  # the examples of what is no function
 
 if TYPE_CHECKING:
 

@@ -36,6 +36,11 @@ def apply_elementwise(name: str, *operands: Any) -> Array:
     return elementwise_function(name)(*operands)  # type: ignore[no-any-return]
 
 
+def select_elements(condition: Any, x1: Any, x2: Any) -> Array:
+    """x1 where the bool `condition` holds, x2 elsewhere."""
+    return apply_elementwise("select", condition, x1, x2)
+
+
 @functools.cache
 def elementwise_function(name: str) -> _core.Elementwise:
     """An elementwise row of `ops` as a function of arrays and numbers."""

@@ -14,13 +14,13 @@ from neuronsim import dtypes
 from neuronsim.arrays.arguments import number
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray, convert, float_array
-from neuronsim.arrays.creation import arange
 from neuronsim.arrays.default_types import array_type, default_dtype
 from neuronsim.arrays.elementwise import where
 from neuronsim.arrays.indexing import take
 from neuronsim.arrays.manipulation import expand_dims
 from neuronsim.arrays.normalization import softmax
 from neuronsim.arrays.products import matmul, matrix_transpose
+from neuronsim.arrays.progressions import arange
 from neuronsim.dtypes import DType, DTypeLike, result_type
 from neuronsim.errors import InvalidArgument
 

@@ -15,9 +15,9 @@ from neuronsim.arrays import reductions, statistics
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.conversion import asarray
-from neuronsim.arrays.creation import linspace
 from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.manipulation import concat, flip, move_bits, repeat
+from neuronsim.arrays.progressions import linspace
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType, nearest
 
 __all__ = ["pad"]

@@ -17,9 +17,9 @@ import numpy as np
 from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import one_axis
+from neuronsim.arrays.complex_numbers import conj
 from neuronsim.arrays.conversion import asarray, common_arrays, convert, write
 from neuronsim.arrays.default_types import array_type
-from neuronsim.arrays.elementwise import conj
 from neuronsim.arrays.evaluation import apply_elementwise, matmul_by_short_way
 from neuronsim.arrays.manipulation import move_bits, swapaxes
 from neuronsim.arrays.reductions import sum as sum_of

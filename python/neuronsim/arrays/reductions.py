@@ -1,4 +1,4 @@
-"""Reductions and cumulative functions (rules R).
+"""Reductions (rules R).
 
 >>> sum(asarray([1.0, 2.0, 3.0], dtype="float16"))
 Array(6., dtype=float16)
@@ -16,10 +16,9 @@ import numpy.typing as npt
 from neuronsim import dtypes, ops
 from neuronsim.arrays.arguments import number
 from neuronsim.arrays.array_object import Array
-from neuronsim.arrays.axes import Axis, folded_axes, kept_shape, one_axis
+from neuronsim.arrays.axes import Axis, folded_axes, kept_shape
 from neuronsim.arrays.conversion import (
     asarray,
-    common_arrays,
     convert,
     float_array,
     write,
@@ -31,14 +30,13 @@ from neuronsim.arrays.evaluation import (
     reduce_by_short_way,
     statistic_by_short_way,
 )
-from neuronsim.arrays.manipulation import broadcast_to, concat, truth
+from neuronsim.arrays.manipulation import broadcast_to, truth
 from neuronsim.arrays.steps import in_float32
 from neuronsim.dtypes import DType, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType, warn
 
 __all__ = [
-    *("all", "amax", "amin", "any", "count_nonzero", "cumprod", "cumsum", "cumulative_prod"),
-    *("cumulative_sum", "diff", "max", "mean", "min", "nancumprod", "nancumsum", "nanmax", "nanmean"),
+    *("all", "amax", "amin", "any", "count_nonzero", "max", "mean", "min", "nanmax", "nanmean"),
     *("nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "ptp", "reduce_window", "std", "sum"),
     "var",
 ]
@@ -60,7 +58,7 @@ def _reduce(
     reduced = folded_axes(x.shape, axis)
     start = _identity(reducer, x, reduced, where) if initial is None else _initial(initial, x.dtype)
     if where is not True:
-        x = _or_else(x, chosen(x, where), identity(reducer, x.dtype))
+        x = or_else(x, chosen(x, where), identity(reducer, x.dtype))
     result = Array(ops.apply("reduce", [x.bits, start.bits], dimensions=reduced, reducer=reducer))
     if keepdims:
         result = result.reshape(kept_shape(x.shape, reduced))
@@ -92,12 +90,12 @@ def chosen(x: Array, where: Any) -> npt.NDArray[np.bool_]:
     return broadcast_to(mask, x.shape).bits.data
 
 
-def _or_else(x: Array, mask: npt.NDArray[np.bool_], other: Array) -> Array:
+def or_else(x: Array, mask: npt.NDArray[np.bool_], other: Array) -> Array:
     """`x` where the mask holds, else the scalar `other` of its type."""
     return Array(ops.Bits(np.where(mask, x.bits.data, other.bits.data), x.dtype))
 
 
-def _summable(x: Any, dtype: DTypeLike | None) -> Array:
+def summable(x: Any, dtype: DTypeLike | None) -> Array:
     """In the type to sum in: integers and bool in 64 bits, as the array API standard asks."""
     a = asarray(x)
     if dtype is not None:
@@ -126,7 +124,7 @@ def sum(  # noqa: A001
     >>> sum(asarray([[1, 2], [3, 4]]), axis=0, where=asarray([[True, False], [True, True]]))
     Array([4, 4], dtype=int64)
     """
-    return _reduce("add", _summable(x, dtype), axis, keepdims, out, initial, where)
+    return _reduce("add", summable(x, dtype), axis, keepdims, out, initial, where)
 
 
 def prod(
@@ -142,7 +140,7 @@ def prod(
     """The product over `axis` by rule R2; `sum` says what the other arguments do. What `where` leaves
     out counts as 1.
     """
-    return _reduce("multiply", _summable(x, dtype), axis, keepdims, out, initial, where)
+    return _reduce("multiply", summable(x, dtype), axis, keepdims, out, initial, where)
 
 
 def max(  # noqa: A001
@@ -360,107 +358,6 @@ def _deviation(
     return apply_elementwise("sqrt", variance) if is_root else variance
 
 
-# ---- cumulative functions and differences ------------------------------------------------------------
-
-
-def _cumulative(reducer: str, x: Array, axis: int | None, include_initial: bool, out: Any) -> Array:
-    if axis is None:
-        if x.ndim > 1:
-            raise InvalidArgument(f"an array of {x.ndim} axes needs axis=")
-        axis = 0
-    if not x.ndim:
-        x = x.reshape((1,))
-    at = one_axis(x.shape, axis)
-    # The last element equals the reduction, which starts from the identity (R2, R4).
-    initial = identity(reducer, x.dtype)
-    attributes = {"axis": at, "reducer": reducer}
-    found = Array(ops.apply("cumulative", [x.bits, initial.bits], **attributes))
-    if include_initial:
-        first = broadcast_to(initial, (*x.shape[:at], 1, *x.shape[at + 1 :]))
-        found = concat([first, found], axis=at)
-    return found if out is None else write(out, found)
-
-
-def cumulative_sum(
-    x: Any,
-    /,
-    *,
-    axis: int | None = None,
-    dtype: DTypeLike | None = None,
-    out: Any = None,
-    include_initial: bool = False,
-) -> Array:
-    """Element j is the sum of the elements 0 to j along `axis` by rule R2; with `include_initial` a 0
-    stands before them. Types are those of `sum`; an array without axes gets one, as in NumPy.
-
-    >>> cumulative_sum(asarray([1.0, 2.0, 3.0]), include_initial=True)
-    Array([0., 1., 3., 6.], dtype=float32)
-    """
-    return _cumulative("add", _summable(x, dtype), axis, include_initial, out)
-
-
-def cumulative_prod(
-    x: Any,
-    /,
-    *,
-    axis: int | None = None,
-    dtype: DTypeLike | None = None,
-    out: Any = None,
-    include_initial: bool = False,
-) -> Array:
-    """Element j is the product of the elements 0 to j along `axis` by rule R2; with `include_initial` a
-    1 stands before them. Types are those of `prod`.
-    """
-    return _cumulative("multiply", _summable(x, dtype), axis, include_initial, out)
-
-
-def cumsum(a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None) -> Array:
-    """`cumulative_sum` along `axis`, or of all elements in row-major order."""
-    a = _summable(a, dtype)
-    return _cumulative("add", a.reshape(-1) if axis is None else a, axis, False, out)
-
-
-def cumprod(a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None) -> Array:
-    """`cumulative_prod` along `axis`, or of all elements in row-major order."""
-    a = _summable(a, dtype)
-    return _cumulative("multiply", a.reshape(-1) if axis is None else a, axis, False, out)
-
-
-def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
-    """The differences x[i + 1] - x[i] along `axis`, taken `n` times, in float32 steps, rounded once
-    (R7); of integers in their own type, of bool `!=`. `prepend` and `append` extend `x` first, but if
-    `n` is 0.
-
-    >>> diff(asarray([1.0, 4.0, 9.0], "bfloat16"), prepend=0.0)
-    Array([1., 3., 5.], dtype=bfloat16)
-    """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-        raise InvalidArgument(f"n is how often differences are taken, 0 or more, not {n!r}")
-    if n == 0:
-        return asarray(x)
-    given = [v for v in (prepend, x, append) if v is not None]
-    parts = common_arrays(*given) if len(given) > 1 else [asarray(x)]
-    a = parts[0 if prepend is None else 1]
-    if a.ndim == 0:
-        raise InvalidArgument("diff of a scalar: it needs an axis")
-    at = one_axis(a.shape, axis)
-    one = (*a.shape[:at], 1, *a.shape[at + 1 :])
-    parts = [p if p.ndim else broadcast_to(p, one) for p in parts]
-    a = concat(parts, axis=at) if len(parts) > 1 else a
-    if a.dtype.kind in ("float", "complex"):
-        found: Array = in_float32("x")(_differences)(a, n, at, "subtract")
-        return found
-    return _differences(a, n, at, "not_equal" if a.dtype.kind == "bool" else "subtract")
-
-
-def _differences(x: Array, n: int, axis: int, operation: str) -> Array:
-    before = (slice(None),) * axis
-    length = x.shape[axis]
-    for _ in range(n if n < length else length):  # then nothing is left
-        x = apply_elementwise(operation, x[(*before, slice(1, None))], x[(*before, slice(-1))])
-    return x
-
-
 # ---- without NaN -------------------------------------------------------------------------------------
 
 
@@ -547,7 +444,7 @@ def _nan_limit(
     is_empty = np.count_nonzero(mask, axis=axes, keepdims=True) == 0
     if initial is None and is_empty.any():
         warn(f"{reducer} of nothing but NaN is NaN")
-        found = _or_else(found, ~is_empty, asarray(math.nan, x.dtype))
+        found = or_else(found, ~is_empty, asarray(math.nan, x.dtype))
     return _finished(x, found, axes, keepdims, out)
 
 
@@ -603,22 +500,6 @@ def nanstd(
     a = _averaged(a, dtype)
     how = (axis, None, out, keepdims, _numbers(a, where), mean)
     return _spread("std", a, _correction(ddof, correction), *how)
-
-
-def nancumsum(
-    a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
-) -> Array:
-    """`cumsum` with NaN counted as 0."""
-    a = asarray(a)
-    return cumsum(_or_else(a, is_not_nan(a), identity("add", a.dtype)), axis, dtype, out)
-
-
-def nancumprod(
-    a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: Any = None
-) -> Array:
-    """`cumprod` with NaN counted as 1."""
-    a = asarray(a)
-    return cumprod(_or_else(a, is_not_nan(a), identity("multiply", a.dtype)), axis, dtype, out)
 
 
 # ---- windows -----------------------------------------------------------------------------------------

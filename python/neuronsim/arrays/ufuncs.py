@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import _core, dtypes, ops
-from neuronsim.arrays import reductions
+from neuronsim.arrays import cumulative, reductions
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, folded_axes, kept_shape, one_axis
 from neuronsim.arrays.conversion import asarray, convert, is_weak, weak_type, write
@@ -40,8 +40,8 @@ _REDUCTIONS: dict[str, Callable[..., Array]] = {
     "minimum": reductions.min,
 }
 _CUMULATIVE: dict[str, Callable[..., Array]] = {
-    "add": reductions.cumulative_sum,
-    "multiply": reductions.cumulative_prod,
+    "add": cumulative.cumulative_sum,
+    "multiply": cumulative.cumulative_prod,
 }
 # What starts a reduction by the others, as in NumPy.
 _IDENTITIES: dict[str, bool | int | float] = {
@@ -95,9 +95,6 @@ class Ufunc(_core.Elementwise):
     (Array(7., dtype=float32), (3, 3))
     """
 
-    # Its instances are the functions of this module, by name: pickle finds them there.
-    __module__ = "neuronsim.arrays.elementwise"
-
     def __init__(
         self,
         name: str,
@@ -108,10 +105,12 @@ class Ufunc(_core.Elementwise):
         nout: int = 1,
         predicate: bool = False,
         row: str | None = None,
+        module: str | None = None,
     ) -> None:
         # On device types it is the row of that name, whose programs are tried first.
         super().__init__(row, profile_variable, self._evaluate)
         self.__name__ = self.__qualname__ = name
+        self.__module__ = module or compute.__module__  # where pickle finds it by its name
         self.__doc__ = doc
         self.nin, self.nout = len(parameters), nout
         self.nargs = self.nin + nout
@@ -389,6 +388,17 @@ class Ufunc(_core.Elementwise):
             data[reach:] = self._compute(*pairs).bits.data
             reach *= 2
         return Array(ops.Bits(data, x.dtype))
+
+
+def as_ufunc(nout: int = 1, *, predicate: bool = False) -> Callable[[Callable[..., Any]], Ufunc]:
+    """Decorates a function of positional arrays that is to be a Ufunc."""
+
+    def made(function: Callable[..., Any]) -> Ufunc:
+        names = tuple(inspect.signature(function).parameters)
+        doc = function.__doc__ or ""
+        return Ufunc(function.__name__, function, names, doc, nout=nout, predicate=predicate)
+
+    return made
 
 
 def _written(

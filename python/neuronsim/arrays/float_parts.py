@@ -1,0 +1,134 @@
+"""Floats by their parts: sign, exponent and mantissa, and the values next to them.
+
+>>> frexp(asarray([10.0, -0.25], "bfloat16"))
+(Array([ 0.625, -0.5  ], dtype=bfloat16), Array([ 4, -1], dtype=int32))
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import dtypes, ops
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import INTEGRAL, asarray, convert, in_floats, real_float
+from neuronsim.arrays.evaluation import apply_elementwise, select_elements
+from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to
+from neuronsim.arrays.ufuncs import Ufunc, as_ufunc
+from neuronsim.errors import UnsupportedType
+
+__all__ = ["copysign", "frexp", "ldexp", "modf", "nextafter", "spacing"]
+
+
+@as_ufunc()
+def copysign(x1: Any, x2: Any, /) -> Array:
+    """The magnitude of x1 with the sign of x2, also of zeros and NaN (E6); integers become floats."""
+    return apply_elementwise("copysign", *in_floats(x1, x2))
+
+
+@as_ufunc()
+def nextafter(x1: Any, x2: Any, /) -> Array:
+    """The next value of the operands' own type after x1 towards x2 (E9).
+
+    >>> float(nextafter(asarray(1.0, "bfloat16"), asarray(2.0, "bfloat16")))
+    1.0078125
+    """
+    a, b = in_floats(x1, x2)
+    dims = broadcast_shapes(a.shape, b.shape)
+    return Array(ops.apply("nextafter", [broadcast_to(v, dims).bits for v in (a, b)]))
+
+
+@as_ufunc()
+def spacing(x: Any, /) -> Array:
+    """The distance from |x| to the next larger value of the type, with the sign of x; Inf at the
+    largest finite value, NaN of Inf and NaN.
+
+    >>> spacing(asarray([1.0, -4.0], "bfloat16"))
+    Array([ 0.0078, -0.0312], dtype=bfloat16)
+    """
+    a = real_float("spacing", x)
+    size = apply_elementwise("abs", a)
+    found = apply_elementwise("subtract", nextafter(size, math.inf), size)
+    return select_elements(apply_elementwise("less", a, 0), apply_elementwise("negative", found), found)
+
+
+@as_ufunc(2)
+def modf(x: Any, /) -> tuple[Array, Array]:
+    """The fraction and the whole part, both exact with the sign of x; Inf has the fraction 0.
+
+    >>> modf(asarray([-2.5, 3.0]))
+    (Array([-0.5,  0. ], dtype=float32), Array([-2.,  3.], dtype=float32))
+    """
+    a = real_float("modf", x)
+    whole = apply_elementwise("trunc", a)
+    rest = select_elements(apply_elementwise("isinf", a), 0, apply_elementwise("subtract", a, whole))
+    return apply_elementwise("copysign", rest, a), whole
+
+
+@as_ufunc(2)
+def frexp(x: Any, /) -> tuple[Array, Array]:
+    """The m and the int32 e of x = m 2^e with 1/2 <= |m| < 1, which moves bits; zeros, Inf and NaN are
+    their own m, with e = 0.
+
+    >>> frexp(asarray([10.0, -0.25], "bfloat16"))
+    (Array([ 0.625, -0.5  ], dtype=bfloat16), Array([ 4, -1], dtype=int32))
+    """
+    a = real_float("frexp", x)
+    if a.dtype is dtypes.float64:
+        mantissa, exponent = np.frexp(a.bits.data)
+    else:
+        mantissa, exponent = _parts_of_float32(convert(a, dtypes.float32))
+    wide = dtypes.float64 if a.dtype is dtypes.float64 else dtypes.float32
+    found = Array(ops.Bits(np.asarray(mantissa), wide))
+    return convert(found, a.dtype), Array(ops.Bits(np.asarray(exponent, np.int32), dtypes.int32))
+
+
+def _parts_of_float32(x: Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    words = x.bits.data.view(np.uint32)
+    field, fraction = words >> 23 & 0xFF, words & 0x7FFFFF
+    zeros = ops.apply("count_leading_zeros", [ops.Bits(np.asarray(fraction), dtypes.uint32)]).data
+    # A subnormal's first bit moves to the place of the hidden one.
+    shift = np.where(field == 0, zeros - 8, 0).astype(np.int32)
+    fraction = fraction << np.where(fraction == 0, 0, shift) & 0x7FFFFF
+    plain = (field == 0xFF) | (words & 0x7FFFFFFF == 0)
+    mantissa = np.where(plain, words, words & 0x80000000 | 126 << 23 | fraction)
+    exponent = np.where(plain, 0, field.astype(np.int32) + (field == 0) - shift - 126)
+    return mantissa.astype(np.uint32).view(np.float32), exponent
+
+
+@as_ufunc()
+def ldexp(x1: Any, x2: Any, /) -> Array:
+    """x1 times 2 to the power of the integer x2, exact in float32 but for one rounding where the result
+    is subnormal; to a narrower type one more (E1).
+
+    >>> ldexp(asarray([0.75, 1.0], "bfloat16"), asarray([3, -200]))
+    Array([6., 0.], dtype=bfloat16)
+    """
+    a, n = real_float("ldexp", x1), asarray(x2)
+    if n.dtype.kind not in INTEGRAL:
+        raise UnsupportedType(f"ldexp by {n.dtype.name}: the exponent is an integer")
+    broadcast_shapes(a.shape, n.shape)  # which refuses others
+    steps = np.clip(n.bits.data, 0 if n.dtype.kind == "unsigned" else -5000, 5000).astype(np.int64)
+    if a.dtype is dtypes.float64:
+        with np.errstate(all="ignore"):
+            return Array(ops.Bits(np.asarray(np.ldexp(a.bits.data, steps)), a.dtype))
+    mantissa, exponent = frexp(convert(a, dtypes.float32))
+    total = exponent.bits.data + steps - 1
+    power = np.clip(total, -149, 127)
+    # What one factor does not reach makes the mantissa, first and exactly, smaller or larger.
+    rest = np.clip(total - power, -2, 1) + 1
+    scaled = apply_elementwise("multiply", mantissa, _power_of_two(rest))
+    return convert(apply_elementwise("multiply", scaled, _power_of_two(power)), a.dtype)
+
+
+def _power_of_two(n: npt.NDArray[Any]) -> Array:
+    """2^n in float32 for n from -149 to 127."""
+    words = np.where(n < -126, 1 << np.maximum(n + 149, 0), np.maximum(n + 127, 0) << 23)
+    return Array(ops.Bits(np.asarray(words, np.uint32).view(np.float32), dtypes.float32))
+
+
+# The examples of the functions that are no functions of Python.
+__test__ = {name: f.__doc__ for name, f in globals().items() if isinstance(f, Ufunc)}
