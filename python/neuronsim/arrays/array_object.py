@@ -25,11 +25,11 @@ from neuronsim.profiles import Profile
 if TYPE_CHECKING:
     from neuronsim.arrays.methods import ArrayMethods
 else:
-    ArrayMethods = _core.ArrayBase
+    ArrayMethods = object
 
 
 @pinned
-class Array(ArrayMethods):
+class Array(_core.ArrayBase, ArrayMethods):
     """An n-dimensional array of one element type. Make one with `asarray`."""
 
     __slots__ = ("__weakref__",)

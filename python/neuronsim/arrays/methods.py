@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from neuronsim import _core, ops
+from neuronsim import ops
 from neuronsim.arrays import evaluation
 from neuronsim.arrays.array_object import Array, index_bits, shown
 from neuronsim.arrays.chapters import FUNCTIONS
@@ -93,7 +93,7 @@ def _method(name: str) -> Callable[..., Array]:
     return method
 
 
-class ArrayMethods(_core.ArrayBase):
+class ArrayMethods:
     """What type checkers take for a base of Array."""
 
     __slots__ = ()
