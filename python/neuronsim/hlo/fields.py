@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from neuronsim.errors import InvalidModel
 from neuronsim.hlo.element_types import ELEMENT_TYPES
 from neuronsim.hlo.wire import Field
 
@@ -193,6 +194,14 @@ COMPUTATIONS, INSTRUCTIONS = 3, 2
 MODULE_HEAD = {n: f for n, f in MODULE.items() if n != COMPUTATIONS}
 COMPUTATION_HEAD = {n: COMPUTATION[n] for n in (1, 5, 6)}
 INSTRUCTION_HEAD = {n: INSTRUCTION[n] for n in (1, 2, 35)}
+
+
+def enumerated(number: int, names: Mapping[int, str], what: str) -> str:
+    """The name of an enumeration's number; raises InvalidModel where it has none."""
+    if number not in names:
+        raise InvalidModel(f"{what} {number} is not one of {', '.join(filter(None, names.values()))}")
+    return names[number]
+
 
 # Enumerations: the name of each number.
 DISTRIBUTIONS = {1: "RNG_UNIFORM", 2: "RNG_NORMAL"}

@@ -1,4 +1,4 @@
-"""The tokens of HLO text, read one after another; errors name the line and the column.
+"""The tokens of HLO text, read one after another, and written; errors name the line and the column.
 
 >>> c = Cursor("add(x, /*index=1*/ y)")
 >>> name(c), accept(c, "("), name(c), accept(c, ","), name(c)
@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from neuronsim.errors import InvalidModel, NeuronSimError
 from neuronsim.hlo.module import AnyShape
@@ -22,12 +22,15 @@ T = TypeVar("T")
 # quadratic time. Possessive repeats keep no memory of where they could go back to.
 _SPACE = re.compile(r"(?:\s+|/\*.*?(?:\*/|\Z)|//[^\n]*)*+", re.DOTALL)
 _NAME = re.compile(r"%?([A-Za-z0-9_.\-]+)")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+_WORD = re.compile(r"[A-Za-z0-9_.+\-]+")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 _SKIPPED = re.compile(
     r'"(?:[^"\\]++|\\.)*+"|/\*.*?(?:\*/|\Z)|[{}()\[\],\n]|[^"{}()\[\],\n/]++|/', re.DOTALL
 )
+_GROUP = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}]', re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _MAX_DIGITS = 20  # of the largest 64-bit integer
 
@@ -113,6 +116,24 @@ def name(c: Cursor) -> str:
     return take(c, _NAME, "a name")[1]
 
 
+def legal_name(name: str) -> str:
+    """A name as HLO text can have it: protobuf allows any characters."""
+    if _KEY.fullmatch(name):
+        return name
+    coded = re.sub(r"[^A-Za-z0-9_.\-]", lambda m: f"_{ord(m[0]):x}_", name)
+    return f"_{coded}"
+
+
+def key(c: Cursor, what: str = "an attribute") -> str:
+    """What stands before an `=`."""
+    return take(c, _KEY, what)[0]
+
+
+def word(c: Cursor, what: str = "a word") -> str:
+    """A value without quotes."""
+    return take(c, _WORD, what)[0]
+
+
 def accept_word(c: Cursor, word: str) -> bool:
     """Whether the next name is this word; if so, go past it."""
     skip_space(c)
@@ -148,6 +169,14 @@ def string(c: Cursor) -> bytes:
     return bytes(out + text[at:].encode("utf-8", "surrogateescape"))
 
 
+def quoted(text: str | bytes) -> str:
+    """A string as XLA escapes it: octal for what is not printable ASCII."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    known = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
+    coded = (known.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in data)
+    return f'"{"".join(coded)}"'
+
+
 def items(c: Cursor, open_: str, close: str, item: Callable[[Cursor], T]) -> list[T]:
     """A list between brackets, separated by commas."""
     expect(c, open_)
@@ -164,6 +193,11 @@ def items(c: Cursor, open_: str, close: str, item: Callable[[Cursor], T]) -> lis
 def integers(c: Cursor) -> tuple[int, ...]:
     """`{1,2,3}`."""
     return tuple(items(c, "{", "}", integer))
+
+
+def braces(values: Iterable[Any]) -> str:
+    """What `integers` reads."""
+    return "{" + ",".join(map(str, values)) + "}"
 
 
 def skip_value(c: Cursor) -> str:
@@ -184,3 +218,14 @@ def skip_value(c: Cursor) -> str:
     if depth:
         fail(c, "a bracket is not closed", start)
     return c.text[start : c.at].rstrip()
+
+
+def skip_group(c: Cursor) -> None:
+    """Go past a value in braces that another may follow without a comma."""
+    depth = 0
+    for match in _GROUP.finditer(c.text, c.at):
+        depth += (match[0] == "{") - (match[0] == "}")
+        if depth == 0:
+            c.at = match.end()
+            return
+    fail(c, "a bracket is not closed")

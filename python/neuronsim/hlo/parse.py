@@ -8,16 +8,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from neuronsim import ops
 from neuronsim.errors import InvalidModel, nearest
-from neuronsim.hlo import element_types
-from neuronsim.hlo.fields import DISTRIBUTIONS, DOT_ALGORITHMS, RNG_ALGORITHMS
+from neuronsim.hlo import element_types, lexer
+from neuronsim.hlo.attribute_kinds import REQUIRED
+from neuronsim.hlo.attributes import BY_NAME, FRONTEND, KEYS
 from neuronsim.hlo.lexer import (
     Cursor,
     accept,
@@ -31,6 +30,7 @@ from neuronsim.hlo.lexer import (
     located,
     name,
     peek,
+    skip_group,
     skip_space,
     skip_value,
     string,
@@ -54,7 +54,6 @@ from neuronsim.hlo.module import (
 )
 from neuronsim.hlo.opcodes import ATTRIBUTES, NOTED
 from neuronsim.hlo.parse_literal import parse_array
-from neuronsim.hlo.replica_groups import expand_iota
 from neuronsim.hlo.shapes import check_shape
 from neuronsim.processor import pinned
 
@@ -64,13 +63,9 @@ _NO_METADATA = Metadata()
 
 _TYPE = re.compile(r"([a-z][a-z0-9]*)\[")
 _OPCODE = re.compile(r"[a-z][a-z0-9\-]*")
-_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
-_WORD = re.compile(r"[A-Za-z0-9_.+\-]+")
 _BOUND = re.compile(r"<=|\?")
 _LAYOUT = re.compile(r"\{[\s]*[0-9:}]")
-_GROUP = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}]', re.DOTALL)
 _ROW = re.compile(r"[0-9]+[ \t]")
-_DIM_LABELS = re.compile(r"([0-9bf]+)_([0-9io]+)->([0-9bf]+)")
 # Tables of where instructions come from, which XLA prints before the computations.
 _ORIGIN_TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 
@@ -131,7 +126,7 @@ def from_text(text: str) -> Module:
     aliases: tuple[Alias, ...] = ()
     layout = None
     while accept(c, ","):
-        key = take(c, _KEY, "an attribute")[0]
+        key = lexer.key(c)
         expect(c, "=")
         if key == "input_output_alias":
             aliases = tuple(items(c, "{", "}", _alias))
@@ -290,7 +285,7 @@ def _computation(c: Cursor, reading: _Reading) -> str:
         parse_shape(c)
     found_name = _body(c, reading, given)
     while accept(c, ","):
-        take(c, _KEY, "an attribute")
+        lexer.key(c)
         expect(c, "=")
         skip_value(c)
     return found_name
@@ -360,21 +355,21 @@ def _instruction(c: Cursor, reading: _Reading, earlier: Mapping[str, Instruction
     is_known = opcode in ATTRIBUTES or opcode in ops.OPCODES
     while accept(c, ","):
         at = c.at
-        key = take(c, _KEY, "an attribute")[0]
+        key = lexer.key(c)
         expect(c, "=")
         if key == "metadata":
             metadata = _metadata(c)
-        elif key == "frontend_attributes":
-            frontend = _frontend_attributes(c)
-        elif key in _COMPUTATIONS:
+        elif key in FRONTEND.keys:
+            frontend = FRONTEND.keys[key](c)
+        elif key in _CALLED:
             value = _called(c, reading, f"{own_name}.{key}")
             raw.setdefault("called", {})[key] = value
         elif key in _IGNORED and key not in ATTRIBUTES.get(opcode, ()):
             skip_value(c)
-        elif key in _VALUES and is_known:
-            raw[key] = _VALUES[key](c)
+        elif key in KEYS and is_known:
+            raw[key] = KEYS[key](c)
         elif is_known and opcode != "custom-call":
-            fail(c, f"{opcode} has no attribute {key!r}{nearest(key, _VALUES)}", at)
+            fail(c, f"{opcode} has no attribute {key!r}{nearest(key, KEYS)}", at)
         else:
             skip_value(c)
     with located(Cursor(c.text, start)):
@@ -420,14 +415,14 @@ def _metadata(c: Cursor) -> Metadata:
     values: dict[str, Any] = {}
     expect(c, "{")
     while not accept(c, "}"):
-        key = take(c, _KEY, "a field of metadata")[0]
+        key = lexer.key(c, "a field of metadata")
         expect(c, "=")
         if peek(c) == '"':
             values[key] = string(c).decode("utf-8", "replace")
         elif peek(c) == "{":
             skip_group(c)
         else:
-            word = take(c, _WORD, "a value")[0]
+            word = lexer.word(c, "a value")
             values[key] = int(word) if word.isascii() and word.isdecimal() and len(word) < 10 else 0
         accept(c, ",")
     texts = {
@@ -437,47 +432,12 @@ def _metadata(c: Cursor) -> Metadata:
     return Metadata(**texts, source_line=line if isinstance(line, int) else 0)
 
 
-def _frontend_attributes(c: Cursor) -> dict[str, str]:
-    """`{key="text",other={"as": "JSON"}}`, sorted by key."""
-    found_pairs: dict[str, str] = {}
+# ---- attributes ------------------------------------------------------------------------
 
-    def pair(inner: Cursor) -> None:
-        at = inner.at
-        key = take(inner, _KEY, "the key of a frontend attribute")[0]
-        expect(inner, "=")
-        given = (
-            string(inner)
-            if peek(inner) != "{"
-            else skip_value(inner).encode("utf-8", "surrogateescape")
-        )
-        try:
-            value = given.decode()
-        except UnicodeDecodeError as error:
-            fail(inner, f"the frontend attribute {key!r} is not UTF-8: {error}", at)
-        if key in found_pairs:
-            fail(inner, f"the frontend attribute {key[:40]!r} occurs twice", at)
-        found_pairs[key] = value
-
-    items(c, "{", "}", pair)
-    return dict(sorted(found_pairs.items()))
-
-
-def skip_group(c: Cursor) -> None:
-    """Go past a value in braces that another may follow without a comma."""
-    depth = 0
-    for match in _GROUP.finditer(c.text, c.at):
-        depth += (match[0] == "{") - (match[0] == "}")
-        if depth == 0:
-            c.at = match.end()
-            return
-    fail(c, "a bracket is not closed")
-
-
-# ---- values of attributes ------------------------------------------------------------------------
-
-_COMPUTATIONS = frozenset(
-    {"to_apply", "calls", "body", "condition", "select", "scatter", "true_computation"}
-    | {"false_computation", "branch_computations", "called_computations"}
+# What names computations, in the order in which the file's list of them has it.
+_CALLED = (
+    *("to_apply", "calls", "body", "condition", "select", "scatter", "true_computation"),
+    *("false_computation", "branch_computations", "called_computations"),
 )
 
 
@@ -497,194 +457,7 @@ def _called(c: Cursor, reading: _Reading, own: str) -> tuple[str, ...]:
     return (one(c),) if is_body else tuple(items(c, "{", "}", one))
 
 
-def _flag(c: Cursor) -> bool:
-    word = take(c, _WORD, "true or false")[0]
-    if word not in ("true", "false"):
-        fail(c, f"true or false is expected, not {word!r}", c.at - len(word))
-    return word == "true"
-
-
-def _word(c: Cursor) -> str:
-    return take(c, _WORD, "a word")[0]
-
-
-def _float(c: Cursor) -> float:
-    word = take(c, _WORD, "a number")[0]
-    try:
-        value = float(np.float32(float(word)))
-    except ValueError:
-        fail(c, f"{word[:24]!r} is no number", c.at - len(word))
-    return value
-
-
-def _text(c: Cursor) -> str:
-    return string(c).decode("utf-8", "replace")
-
-
-def _backend_config(c: Cursor) -> bytes:
-    if peek(c) == '"':
-        return string(c)
-    return skip_value(c).encode("utf-8", "surrogateescape")
-
-
-def _groups(c: Cursor) -> tuple[tuple[int, ...], ...]:
-    if peek(c) == "{":
-        return tuple(items(c, "{", "}", integers))
-    if peek(c) != "[":
-        fail(c, f"replica groups of this form are not read: {found(c)}")
-    sizes = items(c, "[", "]", integer)
-    expect(c, "<=")
-    dims = items(c, "[", "]", integer)
-    permutation = items(c, "(", ")", integer) if accept(c, "T") else []
-    if len(sizes) != 2:
-        fail(c, f"replica groups have two sizes, not {len(sizes)}")
-    with located(c):
-        return expand_iota(sizes[0], sizes[1], dims, permutation)
-
-
-def _pairs(c: Cursor) -> tuple[tuple[int, ...], ...]:
-    pairs = tuple(items(c, "{", "}", integers))
-    if any(len(p) != 2 for p in pairs):
-        fail(c, "pairs of two devices are expected")
-    return pairs
-
-
-def _slice(c: Cursor) -> tuple[tuple[int, int, int], ...]:
-    """`{[0:2], [1:7:3]}`."""
-
-    def one(inner: Cursor) -> tuple[int, int, int]:
-        expect(inner, "[")
-        start = integer(inner)
-        expect(inner, ":")
-        limit = integer(inner)
-        stride = integer(inner) if accept(inner, ":") else 1
-        expect(inner, "]")
-        return start, limit, stride
-
-    return tuple(items(c, "{", "}", one))
-
-
-def _padding(c: Cursor) -> tuple[tuple[int, int, int], ...]:
-    """`1_2x0_0_3`: low, high and, where there is any, interior."""
-    if peek(c) in (",", "") or c.text[c.at - 1 : c.at] == "\n":
-        return ()
-    rows = _by_dimension(c, _word(c), "_", (2, 3))
-    return tuple((r[0], r[1], r[2] if len(r) == 3 else 0) for r in rows)
-
-
-def _by_dimension(c: Cursor, word: str, separator: str, counts: tuple[int, ...]) -> list[list[int]]:
-    """`1_2x3_4` as integers by dimension."""
-    rows = [part.split(separator) for part in word.split("x")]
-    legal = all(re.fullmatch(r"-?[0-9]{1,19}", n) for row in rows for n in row)
-    if not legal or any(len(row) not in counts for row in rows) or len(rows) > MAX_DEPTH:
-        fail(c, f"{word[:24]!r} is not of the form that is expected here", c.at - len(word))
-    return [[int(n) for n in row] for row in rows]
-
-
-def _window(c: Cursor) -> tuple[ops.WindowDimension, ...]:
-    """`{size=2x3 stride=1x2 pad=0_1x1_1 lhs_dilate=... rhs_dilate=... rhs_reversal=...}`."""
-    columns: dict[str, list[list[int]]] = {}
-    expect(c, "{")
-    while not accept(c, "}"):
-        key = take(c, _KEY, "a part of a window")[0]
-        expect(c, "=")
-        if key not in ("size", "stride", "pad", "lhs_dilate", "rhs_dilate", "rhs_reversal"):
-            fail(c, f"a window has no {key!r}", c.at - len(key) - 1)
-        columns[key] = _by_dimension(c, _word(c), "_", (2,) if key == "pad" else (1,))
-    rank = max(map(len, columns.values()), default=0)
-    if any(len(column) != rank for column in columns.values()):
-        fail(c, "the parts of the window have different numbers of dimensions")
-
-    def column(key: str, idle: list[int]) -> list[list[int]]:
-        return columns.get(key, [idle] * rank)
-
-    return tuple(
-        ops.WindowDimension(
-            size=column("size", [1])[n][0],
-            stride=column("stride", [1])[n][0],
-            padding=(column("pad", [0, 0])[n][0], column("pad", [0, 0])[n][1]),
-            base_dilation=column("lhs_dilate", [1])[n][0],
-            window_dilation=column("rhs_dilate", [1])[n][0],
-            reversal=bool(column("rhs_reversal", [0])[n][0]),
-        )
-        for n in range(rank)
-    )
-
-
-def _dim_labels(c: Cursor) -> ops.ConvolutionDimensions:
-    """`b01f_01io->b01f`."""
-    match = take(c, _DIM_LABELS, "dim_labels such as b01f_01io->b01f")
-    sides = []
-    for labels, letters in zip(match.groups(), ("bf", "io", "bf"), strict=True):
-        spatial = "".join(str(n) for n in range(len(labels) - 2))
-        if sorted(labels) != sorted(spatial + letters):
-            fail(c, f"dim_labels {labels!r} do not name each dimension once", match.start())
-        sides.append([labels.index(k) for k in letters + spatial])
-    lhs, kernel, out = sides
-    return ops.ConvolutionDimensions(
-        *(lhs[0], lhs[1], tuple(lhs[2:])),
-        *(kernel[0], kernel[1], tuple(kernel[2:])),
-        *(out[0], out[1], tuple(out[2:])),
-    )
-
-
-_INTS = (
-    *("dimensions", "dynamic_slice_sizes", "slice_sizes"),
-    *("lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims"),
-    *("offset_dims", "collapsed_slice_dims", "start_index_map"),
-    *("operand_batching_dims", "start_indices_batching_dims"),
-    *("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims"),
-    *("input_batching_dims", "scatter_indices_batching_dims"),
-)
-_INTEGERS = (
-    *("iota_dimension", "index", "index_vector_dim", "feature_group_count", "batch_group_count"),
-    *("exponent_bits", "mantissa_bits", "feature_index", "k", "delta", "channel_id"),
-)
-_FLAGS = ("indices_are_sorted", "unique_indices", "is_stable", "largest", "use_global_device_ids")
-_VALUES: dict[str, Callable[[Cursor], Any]] = {
-    **dict.fromkeys(_INTS, integers),
-    **dict.fromkeys(_INTEGERS, integer),
-    **dict.fromkeys(_FLAGS, _flag),
-    **dict.fromkeys(("distribution", "algorithm", "direction", "type", "kind"), _word),
-    "custom_call_target": _text,
-    "backend_config": _backend_config,
-    "epsilon": _float,
-    "padding": _padding,
-    "slice": _slice,
-    "window": _window,
-    "dim_labels": _dim_labels,
-    "replica_groups": _groups,
-    "source_target_pairs": _pairs,
-}
-
-# ---- from values to attributes -------------------------------------------------------------------
-
-_SPELLING = {  # where the text calls an attribute otherwise
-    "tuple_index": "index",
-    "fusion_kind": "kind",
-    "comparison_direction": "direction",
-    "comparison_type": "type",
-    "rng_algorithm": "algorithm",
-    "dimension_numbers": "dim_labels",
-}
-_ABSENT: dict[str, Any] = {
-    **dict.fromkeys(
-        ("dimensions", "dynamic_slice_sizes", "slice_sizes", "slice", "padding", "window"), ()
-    ),
-    **dict.fromkeys(("replica_groups", "source_target_pairs"), ()),
-    **dict.fromkeys(("exponent_bits", "mantissa_bits", "feature_index", "k", "delta", "channel_id"), 0),
-    **dict.fromkeys(_FLAGS, False),
-    **dict.fromkeys(("feature_group_count", "batch_group_count"), 1),
-    **dict.fromkeys(("fusion_kind", "custom_call_target", "algorithm", "comparison_type"), ""),
-    "backend_config": b"",
-    "epsilon": 0.0,
-    "rng_algorithm": "RNG_DEFAULT",
-}
-# The order in which the file's list of called computations has them.
-_CALLED = (
-    *("to_apply", "calls", "body", "condition", "select", "scatter", "true_computation"),
-    *("false_computation", "branch_computations", "called_computations"),
-)
+_IN_BRACKETS = ("number", "literal")  # of a parameter and a constant
 
 
 def _attributes(
@@ -696,55 +469,26 @@ def _attributes(
     if called:
         attributes["called"] = tuple(n for key in _CALLED for n in called.get(key, ()))
     for attribute in ATTRIBUTES.get(opcode, ()):
-        key = _SPELLING.get(attribute, attribute)
         if attribute == "called":
             if not called:
                 raise InvalidModel(f"{opcode} calls no computation")
-        elif attribute in ("dot_dimensions", "gather_dimensions", "scatter_dimensions"):
-            attributes[attribute] = _dimension_record(attribute, raw)
-        elif attribute == "dimensions" and "iota_dimension" in raw:
-            attributes[attribute] = (raw.pop("iota_dimension"),)
-        elif attribute == "algorithm" and key in raw:
-            attributes[attribute] = _enumerated(raw.pop(key), "alg_", DOT_ALGORITHMS.values())
-        elif attribute == "rng_algorithm" and key in raw:
-            attributes[attribute] = _enumerated(raw.pop(key), "", RNG_ALGORITHMS.values())
-        elif attribute == "distribution" and key in raw:
-            attributes[attribute] = _enumerated(raw.pop(key), "", DISTRIBUTIONS.values())
-        elif attribute == "comparison_type" and key not in raw:
-            attributes[attribute] = _comparison_type(operands, earlier)
-        elif key in raw:
-            attributes[attribute] = raw.pop(key)
-        elif (opcode, attribute) in NOTED:
             continue
-        elif attribute in _ABSENT:
-            attributes[attribute] = _ABSENT[attribute]
-        else:
-            raise InvalidModel(f"{opcode} needs the attribute {key!r}")
+        if attribute in _IN_BRACKETS:
+            attributes[attribute] = raw.pop(attribute)
+            continue
+        row = BY_NAME[attribute]
+        if not raw.keys().isdisjoint(row.keys):
+            attributes[attribute] = row.take(raw)
+        elif attribute == "comparison_type":
+            attributes[attribute] = _comparison_type(operands, earlier)
+        elif row.absent is REQUIRED:
+            raise InvalidModel(f"{opcode} needs the attribute {next(iter(row.keys))!r}")
+        elif (opcode, attribute) not in NOTED:
+            attributes[attribute] = row.absent
     for key in raw:
         if opcode != "custom-call":
             raise InvalidModel(f"{opcode} has no attribute {key!r}")
     return attributes
-
-
-def _enumerated(word: str, prefix: str, known: Any) -> str:
-    value = (prefix + word).upper()
-    if value not in known:
-        raise InvalidModel(f"{word[:40]!r} is not one of {', '.join(k.lower() for k in known if k)}")
-    return value
-
-
-_RECORDS: dict[str, tuple[type, str]] = {
-    "dot_dimensions": (ops.DotDimensions, "_dims"),
-    "gather_dimensions": (ops.GatherDimensions, ""),
-    "scatter_dimensions": (ops.ScatterDimensions, ""),
-}
-
-
-def _dimension_record(attribute: str, raw: dict[str, Any]) -> Any:
-    kind, suffix = _RECORDS[attribute]
-    names = list(kind.__dataclass_fields__)  # type: ignore[attr-defined]
-    absent = {"index_vector_dim": 0}
-    return kind(**{n: raw.pop(n + suffix, absent.get(n, ())) for n in names})
 
 
 def _comparison_type(operands: tuple[str, ...], earlier: Mapping[str, Instruction]) -> str:

@@ -9,29 +9,27 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.errors import InaccessibleFile, InvalidModel, NeuronSimError, UnsupportedOperator
+from neuronsim.errors import InaccessibleFile, InvalidModel, NeuronSimError
 from neuronsim.hlo import element_types, parse
+from neuronsim.hlo.attributes import BY_NAME, FRONTEND
 from neuronsim.hlo.cache import MODULE_FILE
 from neuronsim.hlo.fields import (
     ALIAS_KINDS,
     COMPUTATION_HEAD,
     COMPUTATIONS,
-    DISTRIBUTIONS,
-    DOT_ALGORITHMS,
     INSTRUCTION,
     INSTRUCTION_HEAD,
     INSTRUCTIONS,
     MODULE,
     MODULE_HEAD,
-    RNG_ALGORITHMS,
+    enumerated,
 )
 from neuronsim.hlo.module import (
     TOKEN,
@@ -48,7 +46,6 @@ from neuronsim.hlo.module import (
     make_module,
 )
 from neuronsim.hlo.opcodes import ATTRIBUTES, NOTED
-from neuronsim.hlo.replica_groups import expand_iota
 from neuronsim.hlo.shapes import check_shape
 from neuronsim.hlo.wire import (
     Field,
@@ -62,193 +59,6 @@ from neuronsim.hlo.wire import (
 )
 from neuronsim.processor import pinned
 from neuronsim.whole_files import open_regular, read_rest, replacing
-
-# ---- attributes ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Codec:
-    """How an attribute lies in an instruction's message: the fields that hold it, and both ways."""
-
-    fields: tuple[str, ...]
-    read: Callable[[Message], Any]
-    write: Callable[[Any], Message]
-
-
-def _plain(field: str, absent: Any) -> Codec:
-    """A value as it is; protobuf leaves out what is zero or empty."""
-    return Codec((field,), lambda m: m.get(field, absent), lambda v: {field: v} if v != absent else {})
-
-
-def _flag(field: str) -> Codec:
-    return Codec((field,), lambda m: bool(m.get(field, 0)), lambda v: {field: 1} if v else {})
-
-
-def _group_count(field: str) -> Codec:
-    return Codec((field,), lambda m: m.get(field, 0) or 1, lambda v: {field: v})  # old files have 0
-
-
-def _ints(field: str) -> Codec:
-    return Codec((field,), lambda m: tuple(m.get(field, ())), lambda v: {field: list(v)})
-
-
-def _enum(field: str, names: Mapping[int, str]) -> Codec:
-    numbers = {name: number for number, name in names.items()}
-    return Codec(
-        (field,),
-        lambda m: _enum_name(m.get(field, 0), names, field),
-        lambda v: {field: numbers[v]} if numbers[v] else {},
-    )
-
-
-def _enum_name(number: int, names: Mapping[int, str], what: str) -> str:
-    if number not in names:
-        raise InvalidModel(f"{what} {number} is not one of {', '.join(filter(None, names.values()))}")
-    return names[number]
-
-
-def _record(field: str, kind: type) -> Codec:
-    """A message of integers and lists of integers, as a dataclass with the same names."""
-
-    def read(m: Message) -> Any:
-        numbers = m.get(field, {})
-        values: dict[str, Any] = {}
-        for f in dataclasses.fields(kind):
-            is_int = f.type == "int"
-            values[f.name] = numbers.get(f.name, 0) if is_int else tuple(numbers.get(f.name, ()))
-        return kind(**values)
-
-    return Codec((field,), read, lambda v: {field: vars(v)})
-
-
-def _rows(field: str, *names: str) -> Codec:
-    """Repeated messages of integers, as tuples."""
-    return Codec(
-        (field,),
-        lambda m: tuple(tuple(row.get(n, 0) for n in names) for row in m.get(field, ())),
-        lambda v: {field: [dict(zip(names, row, strict=True)) for row in v]},
-    )
-
-
-_DOT_ALGORITHM_NUMBERS = {name: number for number, name in DOT_ALGORITHMS.items()}
-_PADDING = _rows("dimensions", "low", "high", "interior")
-
-CODECS: dict[str, Codec] = {
-    "number": _plain("parameter_number", 0),
-    **{n: _plain(n, 0) for n in ("tuple_index", "exponent_bits", "mantissa_bits", "feature_index")},
-    **{n: _plain(n, 0) for n in ("channel_id", "k", "delta")},
-    "epsilon": _plain("epsilon", 0.0),
-    **{n: _plain(n, "") for n in ("fusion_kind", "custom_call_target")},
-    **{n: _plain(n, "") for n in ("comparison_direction", "comparison_type")},
-    "backend_config": _plain("backend_config", b""),
-    **{n: _flag(n) for n in ("is_stable", "indices_are_sorted", "unique_indices", "largest")},
-    "use_global_device_ids": _flag("use_global_device_ids"),
-    "feature_group_count": _group_count("feature_group_count"),
-    "batch_group_count": _group_count("batch_group_count"),
-    "distribution": _enum("distribution", DISTRIBUTIONS),
-    "rng_algorithm": _enum("rng_algorithm", RNG_ALGORITHMS),
-    "dimensions": _ints("dimensions"),
-    "dynamic_slice_sizes": _ints("dynamic_slice_sizes"),
-    "slice_sizes": _ints("gather_slice_sizes"),
-    "slice": Codec(
-        ("slice_dimensions",),
-        lambda m: tuple(
-            (r.get("start", 0), r.get("limit", 0), r.get("stride", 1))
-            for r in m.get("slice_dimensions", ())
-        ),
-        _rows("slice_dimensions", "start", "limit", "stride").write,
-    ),
-    "padding": Codec(
-        ("padding_config",),
-        lambda m: _PADDING.read(m.get("padding_config", {})),
-        lambda v: {"padding_config": _PADDING.write(v)},
-    ),
-    "source_target_pairs": _rows("source_target_pairs", "source", "target"),
-    "dot_dimensions": _record("dot_dimension_numbers", ops.DotDimensions),
-    "dimension_numbers": _record("convolution_dimension_numbers", ops.ConvolutionDimensions),
-    "gather_dimensions": _record("gather_dimension_numbers", ops.GatherDimensions),
-    "scatter_dimensions": _record("scatter_dimension_numbers", ops.ScatterDimensions),
-    "window": Codec(
-        ("window",),
-        lambda m: tuple(map(_window_dimension, m.get("window", {}).get("dimensions", ()))),
-        lambda v: {"window": {"dimensions": [_window_dimension_message(d) for d in v]}},
-    ),
-    "algorithm": Codec(
-        ("precision_config",),
-        lambda m: _enum_name(
-            m.get("precision_config", {}).get("algorithm", 0), DOT_ALGORITHMS, "dot algorithm"
-        ),
-        lambda v: {"precision_config": {"algorithm": _DOT_ALGORITHM_NUMBERS[v]}} if v else {},
-    ),
-    "replica_groups": Codec(
-        (
-            *("replica_groups", "collective_device_list"),
-            *("iota_collective_device_list", "mesh_axes_replica_group_list"),
-        ),
-        lambda m: _replica_groups(m),
-        lambda v: {"replica_groups": [{"replica_ids": list(group)} for group in v]},
-    ),
-    "frontend_attributes": Codec(
-        ("frontend_attributes",),
-        lambda m: _frontend_attributes(m.get("frontend_attributes", {})),
-        lambda v: {
-            "frontend_attributes": {
-                "map": [{"key": k.encode(), "value": text.encode()} for k, text in v.items()]
-            }
-        },
-    ),
-}
-
-
-def _window_dimension(message: Message) -> ops.WindowDimension:
-    return ops.WindowDimension(
-        size=message.get("size", 0),
-        stride=message.get("stride", 0),
-        padding=(message.get("padding_low", 0), message.get("padding_high", 0)),
-        base_dilation=message.get("base_dilation", 0),
-        window_dilation=message.get("window_dilation", 0),
-        reversal=bool(message.get("reversal", 0)),
-    )
-
-
-def _window_dimension_message(d: ops.WindowDimension) -> Message:
-    low, high = d.padding
-    fields = {k: int(v) for k, v in vars(d).items() if k != "padding"}
-    return {**fields, "padding_low": low, "padding_high": high}
-
-
-def _frontend_attributes(message: Message) -> dict[str, str]:
-    """Texts by key, sorted. Raises InvalidModel for keys that occur twice and for what is not UTF-8."""
-    found: dict[str, str] = {}
-    for entry in message.get("map", ()):
-        try:
-            key, value = (entry.get(part, b"").decode() for part in ("key", "value"))
-        except UnicodeDecodeError as error:
-            raise InvalidModel(f"a frontend attribute is not UTF-8: {error}") from error
-        if key in found:
-            raise InvalidModel(f"the frontend attribute {key[:40]!r} occurs twice")
-        found[key] = value
-    return dict(sorted(found.items()))
-
-
-def _replica_groups(message: Message) -> tuple[tuple[int, ...], ...]:
-    if "mesh_axes_replica_group_list" in message:
-        raise UnsupportedOperator(
-            "replica groups given by the axes of a mesh are not read: export the module with explicit "
-            "replica groups"
-        )
-    devices = message.get("collective_device_list", {})
-    iota = message.get("iota_collective_device_list") or devices.get("iota")
-    if iota:
-        return expand_iota(
-            iota.get("num_replica_groups", 0),
-            iota.get("num_devices_per_group", 0),
-            iota.get("iota_reshape_dims", []),
-            iota.get("iota_transpose_perm", []),
-        )
-    groups = message.get("replica_groups") or devices.get("replica_groups") or ()
-    return tuple(tuple(group.get("replica_ids", ())) for group in groups)
-
 
 # ---- reading a module --------------------------------------------------------------------------
 
@@ -407,7 +217,7 @@ def _alias(message: Message) -> Alias:
         tuple(message.get("output_index", ())),
         message.get("parameter_number", 0),
         tuple(message.get("parameter_index", ())),
-        _enum_name(message.get("kind", 0), ALIAS_KINDS, "alias kind"),
+        enumerated(message.get("kind", 0), ALIAS_KINDS, "alias kind"),
     )
 
 
@@ -439,7 +249,7 @@ _OF_ALL = frozenset(
     | {"frontend_attributes", "control_predecessor_ids", "unread"}
 )
 _HELD = {
-    opcode: _OF_ALL.union(*(CODECS[a].fields for a in names if a in CODECS))
+    opcode: _OF_ALL.union(*(BY_NAME[a].fields for a in names if a in BY_NAME))
     for opcode, names in ATTRIBUTES.items()
 }
 
@@ -462,13 +272,13 @@ def _instruction(
     for attribute in ATTRIBUTES.get(opcode, ()):
         if attribute == "literal":
             attributes[attribute] = _literal(message.get("literal"), shape)
-        elif attribute in CODECS:
-            value = CODECS[attribute].read(message)
+        elif attribute in BY_NAME:
+            value = BY_NAME[attribute].read(message)
             if value or (opcode, attribute) not in NOTED:
                 attributes[attribute] = value
         elif not called:
             raise InvalidModel(f"{opcode} calls no computation")
-    if frontend := CODECS["frontend_attributes"].read(message):
+    if frontend := FRONTEND.read(message):
         attributes["frontend_attributes"] = frontend
     return Instruction(
         name=name,
@@ -643,8 +453,10 @@ def _instruction_message(
     for attribute, value in i.attributes.items():
         if attribute == "literal":
             message["literal"] = _literal_message(value)
+        elif attribute == FRONTEND.name:
+            message |= FRONTEND.write(value)
         elif attribute != "called":
-            message |= CODECS[attribute].write(value)
+            message |= BY_NAME[attribute].write(value)
     return message
 
 

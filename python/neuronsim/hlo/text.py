@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -22,7 +22,9 @@ import numpy as np
 from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidModel
 from neuronsim.hlo import module as ir
+from neuronsim.hlo.attributes import BY_NAME, FRONTEND
 from neuronsim.hlo.element_types import BY_DTYPE
+from neuronsim.hlo.lexer import braces, legal_name, quoted
 from neuronsim.hlo.module import AnyShape, Computation, Instruction, Metadata, Module, TupleShape
 from neuronsim.hlo.parse_literal import mantissa_mask
 from neuronsim.processor import pinned
@@ -52,7 +54,7 @@ def _format_tuple(shape: TupleShape) -> str:
 @pinned
 def to_text(module: Module, *, dialect: Dialect = "long", print_large_constants: bool = True) -> str:
     """The module as HLO text; large constants may be shortened to `{...}` for reading."""
-    header = f"HloModule {_legal(module.name)}"
+    header = f"HloModule {legal_name(module.name)}"
     if module.input_output_alias:
         header += f", input_output_alias={{ {', '.join(map(_alias, module.input_output_alias))} }}"
     parameters, result = module.program_shape
@@ -65,7 +67,7 @@ def to_text(module: Module, *, dialect: Dialect = "long", print_large_constants:
 
 def _alias(alias: ir.Alias) -> str:
     output, number, parameter, kind = alias
-    return f"{_braces(output)}: ({number}, {_braces(parameter)}, {kind.lower().replace('_', '-')})"
+    return f"{braces(output)}: ({number}, {braces(parameter)}, {kind.lower().replace('_', '-')})"
 
 
 def _signature(parameters: Iterable[str], result: AnyShape) -> str:
@@ -75,7 +77,7 @@ def _signature(parameters: Iterable[str], result: AnyShape) -> str:
 def _computation(c: Computation, is_entry: bool, dialect: Dialect, large: bool) -> str:
     head = f"{'ENTRY ' if is_entry else ''}{_name(c.name, dialect)}"
     if dialect == "long":
-        named = (f"{_legal(p.name)}: {_without_layout(p.shape)}" for p in c.parameters)
+        named = (f"{legal_name(p.name)}: {_without_layout(p.shape)}" for p in c.parameters)
         head += f" ({', '.join(named)}) -> {_without_layout(c.by_name[c.root].shape)}"
     lines = [f"{head} {{"]
     for i in c.instructions:
@@ -113,54 +115,33 @@ def format_instruction(
 
 
 def _name(name: str, dialect: Dialect) -> str:
-    return f"%{_legal(name)}" if dialect == "long" else _legal(name)
-
-
-def _legal(name: str) -> str:
-    """A name as HLO text can have it: protobuf allows any characters."""
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.\-]*", name):
-        return name
-    coded = re.sub(r"[^A-Za-z0-9_.\-]", lambda m: f"_{ord(m[0]):x}_", name)
-    return f"_{coded}"
-
-
-def _braces(values: Iterable[Any]) -> str:
-    return "{" + ",".join(map(str, values)) + "}"
-
-
-def _quoted(text: str | bytes) -> str:
-    """A string as XLA escapes it: octal for what is not printable ASCII."""
-    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-    known = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
-    coded = (known.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in data)
-    return f'"{"".join(coded)}"'
+    return f"%{legal_name(name)}" if dialect == "long" else legal_name(name)
 
 
 # ---- attributes ----------------------------------------------------------------------------------
 
 
 def _attributes(i: Instruction, operands: Mapping[str, Instruction], dialect: Dialect) -> list[str]:
-    """The attributes of an instruction, in XLA's order: the computations it calls come last."""
+    """The attributes of an instruction, in XLA's order: the computations it calls follow its own."""
     found = []
-    for attribute, spell in _SPELLED.items():
-        if attribute in i.attributes:
-            found += spell(i, i.attributes[attribute])
+    for name, attribute in BY_NAME.items():
+        if name in i.attributes and name != "backend_config":
+            found += attribute.spell(i, i.attributes[name])
     if i.called:
         found += _called(i, operands, [_name(c, dialect) for c in i.called])
     if frontend := i.attributes.get("frontend_attributes"):
-        listed = (f"{_legal(key)}={_quoted(value)}" for key, value in sorted(frontend.items()))
-        found.append(f"frontend_attributes={_braces(listed)}")
+        found += FRONTEND.spell(i, frontend)
     origin = _metadata(i.metadata)
     if origin:
         found.append(f"metadata={{{origin}}}")
-    if i.attributes.get("backend_config"):
-        found.append(f"backend_config={_quoted(i.attributes['backend_config'])}")
+    if "backend_config" in i.attributes:
+        found += BY_NAME["backend_config"].spell(i, i.attributes["backend_config"])
     return found
 
 
 def _metadata(m: Metadata) -> str:
     texts = {"op_type": m.op_type, "op_name": m.op_name, "source_file": m.source_file}
-    parts = [f"{key}={_quoted(value)}" for key, value in texts.items() if value]
+    parts = [f"{key}={quoted(value)}" for key, value in texts.items() if value]
     if m.source_line > 0:
         parts.append(f"source_line={m.source_line}")
     return " ".join(parts)
@@ -187,141 +168,6 @@ def _called(i: Instruction, operands: Mapping[str, Instruction], names: list[str
             return [f"to_apply={names[0]}"]
         case _:
             return [f"calls={{{', '.join(names)}}}"]
-
-
-Spelling = Callable[[Instruction, Any], list[str]]
-
-
-def _as(key: str) -> Spelling:
-    return lambda i, value: [f"{key}={value}"]
-
-
-def _unless(key: str, absent: Any) -> Spelling:
-    return lambda i, value: [f"{key}={value}"] if value != absent else []
-
-
-def _if_true(key: str) -> Spelling:
-    return lambda i, value: [f"{key}=true"] if value else []
-
-
-def _list(key: str) -> Spelling:
-    return lambda i, value: [f"{key}={_braces(value)}"]
-
-
-def _dimensions(i: Instruction, value: Sequence[int]) -> list[str]:
-    if i.opcode == "iota":
-        return [f"iota_dimension={d}" for d in value]
-    if i.opcode == "all-to-all" and not value:
-        return []  # the form that takes and gives a tuple
-    return [f"dimensions={_braces(value)}"]
-
-
-def _dot_dimensions(i: Instruction, value: ops.DotDimensions) -> list[str]:
-    sides = ("lhs_batch", "lhs_contracting", "rhs_batch", "rhs_contracting")
-    return [f"{s}_dims={_braces(getattr(value, s))}" for s in sides if getattr(value, s)]
-
-
-def _record(optional: Sequence[str]) -> Spelling:
-    """The lists of a gather or scatter and its index_vector_dim, in XLA's order."""
-
-    def spell(i: Instruction, value: Any) -> list[str]:
-        lists = {k: v for k, v in vars(value).items() if k != "index_vector_dim"}
-        found = [f"{k}={_braces(v)}" for k, v in lists.items() if v or k not in optional]
-        return [*found, f"index_vector_dim={value.index_vector_dim}"]
-
-    return spell
-
-
-def _slice(i: Instruction, value: Sequence[tuple[int, int, int]]) -> list[str]:
-    """As XLA prints it: the strides are left out where all are 1."""
-    strided = any(s != 1 for _, _, s in value)
-    ranges = (f"[{a}:{b}:{s}]" if strided else f"[{a}:{b}]" for a, b, s in value)
-    return [f"slice={{{', '.join(ranges)}}}"]
-
-
-def _padding(i: Instruction, value: Sequence[tuple[int, int, int]]) -> list[str]:
-    """As XLA prints it: the interior is left out where it is 0 in every dimension."""
-    inner = any(interior for _, _, interior in value)
-    rows = (f"{low}_{high}_{n}" if inner else f"{low}_{high}" for low, high, n in value)
-    return [f"padding={'x'.join(rows)}"]
-
-
-def _window(i: Instruction, window: Sequence[ops.WindowDimension]) -> list[str]:
-    """As XLA prints it: what acts in no dimension is left out."""
-    if not window:
-        return []
-    columns: list[tuple[str, list[object], object]] = [
-        ("size", [d.size for d in window], None),
-        ("stride", [d.stride for d in window], 1),
-        ("pad", [f"{d.padding[0]}_{d.padding[1]}" for d in window], "0_0"),
-        ("lhs_dilate", [d.base_dilation for d in window], 1),
-        ("rhs_dilate", [d.window_dilation for d in window], 1),
-        ("rhs_reversal", [int(d.reversal) for d in window], 0),
-    ]
-    parts = (
-        f"{name}={'x'.join(map(str, values))}"
-        for name, values, idle in columns
-        if any(v != idle for v in values)
-    )
-    return [f"window={{{' '.join(parts)}}}"]
-
-
-def _groups(i: Instruction, value: Sequence[Sequence[int]]) -> list[str]:
-    return [f"replica_groups={{{','.join(map(_braces, value))}}}"]
-
-
-def _pairs(i: Instruction, value: Sequence[Sequence[int]]) -> list[str]:
-    return [f"source_target_pairs={{{','.join(map(_braces, value))}}}"]
-
-
-def _comparison_type(i: Instruction, value: str) -> list[str]:
-    """Printed where it is not what the operands' type implies."""
-    return [f"type={value}"] if value not in ("", "FLOAT", "SIGNED", "UNSIGNED") else []
-
-
-def _epsilon(i: Instruction, value: float) -> list[str]:
-    """In the fewest digits that give the float32 back."""
-    texts = (f"{value:.{digits}g}" for digits in range(6, 10))
-    shortest = next((t for t in texts if np.float32(t) == np.float32(value)), str(value))
-    return [f"epsilon={shortest}"]
-
-
-_SPELLED: dict[str, Spelling] = {
-    "custom_call_target": lambda i, value: [f"custom_call_target={_quoted(value)}"],
-    "tuple_index": _as("index"),
-    "channel_id": _unless("channel_id", 0),
-    "replica_groups": _groups,
-    "source_target_pairs": _pairs,
-    "window": _window,
-    "dimension_numbers": _as("dim_labels"),
-    "feature_group_count": _unless("feature_group_count", 1),
-    "batch_group_count": _unless("batch_group_count", 1),
-    "dimensions": _dimensions,
-    "use_global_device_ids": _if_true("use_global_device_ids"),
-    "is_stable": _if_true("is_stable"),
-    "slice": _slice,
-    "padding": _padding,
-    "dynamic_slice_sizes": _list("dynamic_slice_sizes"),
-    "gather_dimensions": _record(("operand_batching_dims", "start_indices_batching_dims")),
-    "scatter_dimensions": _record(("input_batching_dims", "scatter_indices_batching_dims")),
-    "slice_sizes": _list("slice_sizes"),
-    "indices_are_sorted": _if_true("indices_are_sorted"),
-    "unique_indices": _if_true("unique_indices"),
-    "dot_dimensions": _dot_dimensions,
-    "algorithm": lambda i, v: [f"algorithm={v.removeprefix('ALG_').lower()}"] if v else [],
-    "comparison_direction": _as("direction"),
-    "comparison_type": _comparison_type,
-    "exponent_bits": _as("exponent_bits"),
-    "mantissa_bits": _as("mantissa_bits"),
-    "k": _as("k"),
-    "largest": lambda i, value: [f"largest={str(value).lower()}"],
-    "epsilon": _epsilon,
-    "feature_index": _as("feature_index"),
-    "distribution": lambda i, value: [f"distribution={value.lower()}"],
-    "rng_algorithm": lambda i, value: [f"algorithm={value.lower()}"],
-    "delta": _as("delta"),
-    "fusion_kind": _unless("kind", ""),
-}
 
 
 # ---- constants -----------------------------------------------------------------------------------
