@@ -1,0 +1,232 @@
+"""The words of a command line: what argparse reads of them, and what the options of several commands
+mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import neuronsim
+from neuronsim import api
+from neuronsim.casting.flags import OPTIONS
+from neuronsim.casting.flags.options import Option, find_option, option_name, split_flags
+from neuronsim.casting.policies.calibration import load_calibration
+from neuronsim.errors import InvalidArgument, InvalidFlag, nearest
+from neuronsim.hlo.trip_counts import OTHERS
+from neuronsim.targets import SAME_CORE, TARGETS, find_release
+
+LONGEST_NUMBER = 20  # digits
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors as exceptions, so that they look like all others; no abbreviated options."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "allow_abbrev": False})
+
+    def error(self, message: str) -> NoReturn:
+        hint = '; write it as --flags="..."' if message.startswith("argument --flags") else ""
+        raise InvalidFlag(f"{message}{hint} (see `{self.prog} --help`)")
+
+    def options(self) -> list[str]:
+        """The option strings of this parser."""
+        return [text for action in self._actions for text in action.option_strings]
+
+
+class Declare(Protocol):
+    """Declares a command by its name, the function that runs it and a sentence on what it does."""
+
+    def __call__(
+        self, name: str, run: Callable[[argparse.Namespace], None], text: str, /
+    ) -> Parser: ...
+
+
+def parse(
+    commands: Iterable[Callable[[Declare], None]], words: Sequence[str], into: argparse.Namespace
+) -> None:
+    """Read a line of the commands that these functions declare; `into.run` then runs one of them.
+    Raises InvalidFlag.
+    """
+    parser = Parser(prog="neuronsim", description="What do the Neuron compiler's casts do to a model?")
+    parser.add_argument("--version", action="version", version=f"neuronsim {neuronsim.__version__}")
+    added = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def declare(name: str, run: Callable[[argparse.Namespace], None], text: str, /) -> Parser:
+        sub: Parser = added.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run, parser=sub)
+        return sub
+
+    for declare_commands in commands:
+        declare_commands(declare)
+    words = _words(words)
+    _check_command(words, list(added.choices))
+    _, unknown = parser.parse_known_args(words, into)
+    if unknown:
+        raise _unknown(into.command, into.parser.options(), unknown)
+
+
+def _check_command(words: Sequence[str], known: Sequence[str]) -> None:
+    """Raises InvalidFlag where the first word is no command, or a compiler's, or there is none."""
+    if not words:
+        raise InvalidFlag(f"give a command: {', '.join(known)} (see `neuronsim --help`)")
+    compiler = next((w for w in words[:2] if w in OPTIONS), None)
+    if compiler is not None:
+        raise InvalidFlag(
+            f"write neuronsim in the place of {compiler}: `neuronsim compile MODEL` takes its options"
+        )
+    if not words[0].startswith("-") and words[0] not in known:
+        near = nearest(words[0], known)
+        raise InvalidFlag(f"there is no command {words[0]!r}{near}: it is one of {', '.join(known)}")
+
+
+def _unknown(command: str, known: Sequence[str], unknown: Sequence[str]) -> InvalidFlag:
+    """What a command has not: its options, or the words that follow none of them."""
+    names = [option_name(w) for w in unknown if w.startswith("-")]
+    if not names:
+        return InvalidFlag(f"{command} takes no further words: {', '.join(map(repr, unknown))}")
+    hints = [nearest(name, known) for name in names]
+    listed = ", ".join(f"{name!r}{hint}" for name, hint in zip(names, hints, strict=True))
+    longs = ", ".join(o for o in known if o.startswith("--"))
+    return InvalidFlag(f"{command} has no {listed}{'' if all(hints) else f': it takes {longs}'}")
+
+
+def _words(arguments: Sequence[str]) -> list[str]:
+    """The arguments as argparse reads them: `--flags` and the line after it as one word, since that
+    begins like an option, so also an option that takes several values, which end at a file's name, and
+    names with dashes, since AWS writes --distribution_strategy too.
+    """
+    rest, words = list(arguments), []
+    while rest:
+        word = rest.pop(0)
+        name = word.partition("=")[0]
+        if word == "--flags" and rest and (" " in rest[0] or rest[0].startswith("-")):
+            word = f"--flags={rest.pop(0)}"
+        elif " " not in name:
+            word = option_name(word) + word[len(name) :]
+        option = next((o for table in OPTIONS.values() if (o := find_option(word, table))), None)
+        if option is not None and option.several:
+            while rest and not rest[0].startswith("-") and not _is_file(rest[0], option):
+                word += (" " if "=" in word else "=") + rest.pop(0)
+        if option is not None and option.values and "=" not in word and rest:
+            word += "=" if _is_file(rest[0], option) else ""  # argparse would take it
+        words.append(word)
+    return words
+
+
+def _is_file(word: str, option: Option) -> bool:
+    """Whether a word that could be an option's value is rather a file's name."""
+    takes = option.takes(word) and not option.text  # which takes every word
+    return not takes and (Path(word).suffix != "" or Path(word).exists())
+
+
+# ---- options of several commands -----------------------------------------------------------------
+
+
+def add_release(parser: Parser) -> None:
+    parser.add_argument("--sdk", help=f"SDK or compiler version; default: {api.DEFAULT_SDK}")
+    parser.add_argument("--compiler-version", help="the same, such as 2.3.0.4")
+    parser.add_argument(
+        "--target", help=f"{', '.join((*TARGETS, *SAME_CORE))}; default: {api.DEFAULT_TARGET}"
+    )
+
+
+def version(options: argparse.Namespace, default: str = api.DEFAULT_SDK) -> str:
+    """The SDK or compiler version that --sdk or --compiler-version names."""
+    named = [v for v in (options.sdk, options.compiler_version) if v is not None]
+    if len(named) == 2 and find_release(named[0]) != find_release(named[1]):
+        raise InvalidFlag(
+            f"--sdk {named[0]} contradicts --compiler-version {named[1]}, which is that of "
+            f"{find_release(named[1])}: give one of them"
+        )
+    return str(named[0]) if named else default
+
+
+def add_trips(parser: Parser) -> None:
+    parser.add_argument(
+        "--trips",
+        action="append",
+        default=[],
+        metavar="[LOOP=]N",
+        help="trips of loops that do not count to a constant; default: their bound, or 1",
+    )
+
+
+def trips(options: argparse.Namespace) -> dict[str, int]:
+    """The numbers of --trips by the loops' names; without a name it is that of all others."""
+    found: dict[str, int] = {}
+    for text in options.trips:
+        name, _, number = text.rpartition("=")
+        if not number.isascii() or not number.isdecimal() or len(number) > LONGEST_NUMBER:
+            raise InvalidArgument(f"--trips is a number of trips, or LOOP=N, not {text[:80]!r}")
+        if found.setdefault(name or OTHERS, int(number)) != int(number):
+            raise InvalidArgument(
+                f"--trips says {found[name or OTHERS]} and {text[:80]}: give one of them"
+            )
+    return found
+
+
+def add_threads(parser: Parser) -> None:
+    parser.add_argument("--threads", type=int, help="default: all cores")
+
+
+# ---- what decides the casts ----------------------------------------------------------------------
+
+
+def add_casts(parser: Parser) -> None:
+    parser.add_argument("--flags", default="", help="a line of options of neuronx-cc or neuron-cc")
+    parser.add_argument("--policy", help="a policy's name or file, instead of the flags")
+    parser.add_argument(
+        "--calibration", metavar="FILE", help="what `calibrate` wrote, for a policy's rules on values"
+    )
+    parser.add_argument("--plan", help="a plan in JSON, instead of the flags")
+    add_release(parser)
+    _add_compiler_options(parser)
+
+
+def _add_compiler_options(parser: Parser) -> None:
+    """The options of both compilers that the parser has not yet, kept as words for `parse_flags`, which
+    says which values are missing.
+    """
+    by_name: dict[str, dict[str, Option]] = {}
+    for compiler, table in OPTIONS.items():
+        for o in table:
+            if o.name not in parser.options():
+                by_name.setdefault(o.name, {})[compiler] = o
+    for name, options in by_name.items():
+        first = next(iter(options.values()))
+        kept: dict[str, Any] = {"action": "append_const", "const": name}
+        if first.values is not None:
+            kept = {"action": "append", "nargs": "?", "const": "", "type": partial(_kept, name)}
+        parser.add_argument(
+            *(name, *first.short),
+            **kept,
+            dest="compiler_options",
+            default=[],
+            metavar="VALUE",
+            help="; ".join(f"{compiler}: {o.accepted}" for compiler, o in options.items()),
+        )
+
+
+def _kept(name: str, value: str) -> str:
+    return f"{name}={value}" if value else name
+
+
+def setting(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `compile` that the flags, the release and the target are."""
+    return {
+        "flags": [*split_flags(options.flags), *options.compiler_options],
+        "sdk": version(options),
+        "target": options.target,
+    }
+
+
+def casts(options: argparse.Namespace) -> dict[str, Any]:
+    """The same, and what decides in the flags' place: a plan, or a policy with its calibration."""
+    path = options.calibration
+    calibration = None if path is None else load_calibration(path)
+    deciders = {"policy": options.policy, "plan": options.plan, "calibration": calibration}
+    return setting(options) | deciders

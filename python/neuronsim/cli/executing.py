@@ -1,0 +1,148 @@
+"""`neuronsim run` and `compile`: programs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from neuronsim import api, ops
+from neuronsim.casting.flags import LEVELS, Message, verbosity
+from neuronsim.casting.flags.options import option_name
+from neuronsim.cli.arguments import Declare, add_casts, add_threads, casts
+from neuronsim.cli.output import check_writable, print_warning, write
+from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag
+from neuronsim.executor.diagnostics import OBSERVE, Observe
+from neuronsim.executor.report import print_diagnostics, print_timings, total_diagnostics
+from neuronsim.executor.run import StepTiming
+from neuronsim.hlo.conformance import summary
+from neuronsim.processor import set_num_threads
+from neuronsim.program import CompiledProgram
+from neuronsim.program import load as load_program
+from neuronsim.tuning.dataset import load_dataset, run_batches
+from neuronsim.whole_files import replacing
+
+
+def declare_commands(declare: Declare) -> None:
+    run = declare("run", _run, "Run a model on inputs under one setting.")
+    run.add_argument("model", help="an HLO module (.hlo.pb) or a saved program (.nsim)")
+    run.add_argument("--inputs", required=True, help=".npz: inputs by name, any number of samples")
+    run.add_argument("--output", required=True, help=".npz to write")
+    run.add_argument("--observe", choices=OBSERVE[1:], help="print which instructions met what")
+    run.add_argument("--timings", action="store_true", help="print which steps take longest")
+    add_casts(run)
+    add_threads(run)
+
+    compile_ = declare("compile", _compile, "Compile a model under one setting to a .nsim file.")
+    compile_.add_argument("model", help="an HLO module (.hlo.pb)")
+    compile_.add_argument("--output", help="the .nsim file to write; default: the model's name")
+    compile_.add_argument("--strict", action="store_true", help="what `lint` finds is an error")
+    add_casts(compile_)
+    add_threads(compile_)
+
+
+def _run(options: argparse.Namespace) -> None:
+    check_writable(options.output)
+    program = _program(options)
+    dataset = load_dataset(options.inputs, input_names=program.model.input_names())
+    observe: Observe = options.observe or "off"
+    met: list[dict[str, Any]] = []
+    timings: list[tuple[StepTiming, ...]] = []
+
+    def call(**inputs: Any) -> Any:
+        result = program(**inputs, observe=observe)
+        met.append(program.diagnostics)
+        if options.timings and not timings:
+            timings.append(program.timings(**inputs))
+        return result
+
+    outputs = run_batches(call, program.model, dataset)
+    arrays = {f"output_{n}": _storable(a) for n, a in enumerate(outputs)}
+    options.writing.append(options.output)
+    with replacing(options.output) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    setup = program.setup
+    listed = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in arrays.items())
+    print(f"{setup.casts} ({setup.compiler}): {listed} in {options.output}")
+    counts = total_diagnostics(met, program.constant_diagnostics)
+    for name, count in counts.int64_truncated.items():
+        print_warning(f"{name}: {count} 64-bit integers lost their high 32 bits (C7)")
+    for name, count in counts.outside_range.items():
+        print_warning(ops.outside_range_warning(name, count))
+    console = Console(stderr=True)
+    print_diagnostics(counts, observe, program.opcodes, console)
+    for found in timings:
+        print_timings(found, console)
+
+
+def _program(options: argparse.Namespace) -> CompiledProgram:
+    strict = getattr(options, "strict", False)
+    if not options.model.endswith(".nsim"):
+        return api.compile(options.model, **casts(options), threads=options.threads, strict=strict)
+    own = ("flags", "policy", "calibration", "plan", "sdk", "compiler_version", "target")
+    given = [f"--{name.replace('_', '-')}" for name in own if getattr(options, name)]
+    given += ["--strict"] * strict + [option_name(word) for word in options.compiler_options]
+    if given:
+        raise InvalidFlag(f"{options.model} is compiled already: {', '.join(given)} cannot change it")
+    if options.threads is not None:
+        set_num_threads(options.threads)
+    return load_program(options.model)
+
+
+def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """NumPy's file format has no bfloat16 and float8: float32 holds their values."""
+    return array if array.dtype.isbuiltin == 1 else array.astype(np.float32)
+
+
+def _compile(options: argparse.Namespace) -> None:
+    output = options.output or f"{_model_name(options.model)}.nsim"
+    if not output.endswith((".nsim", ".neff")):
+        raise InvalidArgument(f"the output {output!r} must end in .nsim")
+    check_writable(output)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlagWarning)  # they are among the messages
+        program = _program(options)
+    setup = program.setup
+    messages = list(setup.messages)
+    messages.append(Message("info", f"{setup.target.name} is {setup.target.description}"))
+    messages.append(Message("debug", f"the plan decides {len(program.plan.decisions)} instructions"))
+    if program.conformance:
+        rules = ", ".join(dict.fromkeys(f.label for f in program.conformance))
+        text = (
+            f"{options.model} breaks what AWS documents for {setup.release} "
+            f"({summary(program.conformance)}: {rules}): see `neuronsim lint {options.model}`"
+        )
+        messages.append(Message("warning", text))
+    check_writable(setup.given.get("--logfile"))
+    options.writing.append(output)
+    program.save(output)
+    _print_messages(options, messages, verbosity(setup.given), setup.given.get("--logfile"))
+    said = verbosity(setup.given) <= LEVELS["info"]  # among the messages
+    inert = "" if said or not setup.without_effect else ", ".join(setup.without_effect)
+    end = f"; without numeric effect: {inert}" if inert else ""
+    print(f"{setup.casts} ({setup.compiler}): wrote {output}{end}")
+
+
+def _model_name(path: str) -> str:
+    """The name of a model without its folder and the endings of HLO files."""
+    name = Path(path).resolve().name
+    for ending in (".pb", ".txt", ".hlo"):
+        name = name.removesuffix(ending)
+    return name
+
+
+def _print_messages(
+    options: argparse.Namespace, messages: Sequence[Message], least: int, logfile: str | None
+) -> None:
+    """As neuronx-cc does: information to stdout, warnings to stderr; all of it to the log file too."""
+    lines = [(m, f"{m.level}: {m.text}") for m in messages if LEVELS[m.level] >= least]
+    if logfile is not None:
+        write(options, logfile, "".join(f"{line}\n" for _, line in lines))
+    for message, line in lines:
+        print(line, file=sys.stdout if message.level in ("debug", "info") else sys.stderr)

@@ -1,0 +1,84 @@
+"""`neuronsim lint` and `list-operators`: what AWS documents, and what a model breaks of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rich.table import Table
+from rich.text import Text
+
+from neuronsim import api, ops
+from neuronsim.cli.arguments import Declare, add_casts, casts, setting, version
+from neuronsim.cli.output import wide_console
+from neuronsim.errors import InvalidFlag
+from neuronsim.hlo.conformance import Finding, group, locations, summary
+from neuronsim.targets import find_release, operators
+
+
+def declare_commands(declare: Declare) -> None:
+    lint = declare(
+        "lint",
+        _lint,
+        "Print what a model breaks of the constraints that AWS documents, and what its casts break.",
+    )
+    lint.add_argument("model", help="an HLO module (.hlo.pb)")
+    add_casts(lint)
+    lint.add_argument("--strict", action="store_true", help="exit status 1 if there is a finding")
+    lint.add_argument("--json", action="store_true", help="print all findings as JSON")
+
+    listing = declare(
+        "list-operators",
+        _list_operators,
+        "Print operators by their XlaBuilder names: those that neuronsim executes, or with --sdk those "
+        "that AWS documents for that release.",
+    )
+    listing.add_argument("--sdk", help="SDK or compiler version, such as 2.26 or 2.3.0.4")
+    listing.add_argument("--compiler-version", help="the same")
+    listing.add_argument("--framework", default="XLA", help="XLA, as in neuronx-cc; default: XLA")
+
+
+def _lint(options: argparse.Namespace) -> None:
+    findings = api.lint(options.model, **casts(options))
+    options.status = 1 if findings and options.strict else 0  # whether or not all of it is read
+    setup = api.setup_for(options.model, **setting(options))
+    if options.json:
+        report = {
+            "schema": "neuronsim.lint/1",
+            "model": options.model,
+            "release": setup.compiler,
+            "target": setup.target.name,
+            "findings": [asdict(f) for f in findings],
+        }
+        print(json.dumps(report, indent=1))
+    else:
+        _print_findings(f"{options.model} under {setup.compiler} on {setup.target.name}", findings)
+
+
+def _print_findings(title: str, findings: Sequence[Finding]) -> None:
+    console = wide_console(highlight=False)
+    console.print(f"{title}: {summary(findings)}", markup=False, soft_wrap=True)
+    groups = group(findings)
+    if not groups:
+        return
+    table = Table("severity", "instructions", "what", "rule", "what to do")
+    for g in groups:
+        f = g[0]
+        cells = (f.severity, locations(g), f.message, f.label, f.advice)
+        table.add_row(*(Text(cell) for cell in cells))
+    console.print(table)
+    for label, f in {g[0].label: g[0] for g in groups}.items():
+        console.print(f'{label}: "{f.quotation}" ({f.source})', markup=False, soft_wrap=True)
+
+
+def _list_operators(options: argparse.Namespace) -> None:
+    if options.framework != "XLA":
+        raise InvalidFlag(
+            f"--framework cannot be {options.framework!r}: neuronx-cc and neuronsim know XLA only"
+        )
+    executed = {op.xla_builder for op in ops.OPS.values() if op.opcode} | {"Constant", "Tuple"}
+    named = version(options, default="")
+    for name in operators(find_release(named)) if named else sorted(executed):
+        print(name)

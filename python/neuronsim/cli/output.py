@@ -1,0 +1,132 @@
+"""What commands print and write: the standard streams, messages, a progress bar, files."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from neuronsim import whole_files
+from neuronsim.errors import InaccessibleFile, InvalidArgument, inaccessible
+
+
+class _Stream(io.TextIOBase):
+    """Standard output or standard error, whose failures are errors of ours. After one it takes no more,
+    and `flush` says it again, since argparse does not hear it.
+    """
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+        self._failure: InaccessibleFile | None = None
+
+    def write(self, text: str, /) -> int:
+        with self._as_ours():
+            try:
+                return self._stream.write(text)
+            except UnicodeEncodeError:
+                encoded = text.encode(self.encoding, "backslashreplace")
+                return self._stream.write(encoded.decode(self.encoding))
+
+    def flush(self) -> None:
+        with self._as_ours():
+            self._stream.flush()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding or "utf-8"
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    @contextmanager
+    def _as_ours(self) -> Iterator[None]:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            yield
+        except OSError as error:
+            with suppress(OSError):  # what is left must not fail again as the process ends
+                os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), self._stream.fileno())
+            self._failure = inaccessible(f"cannot write to {self._name}", error)
+            raise self._failure from error
+
+
+@contextmanager
+def standard_streams() -> Iterator[None]:
+    """Standard output and error as `_Stream`s; a closed one's number is taken, that no file gets it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    before = sys.stdout, sys.stderr
+    null = open(os.devnull, "w")  # noqa: SIM115 (closed below)
+    sys.stdout, sys.stderr = (
+        _Stream(stream or null, name)
+        for stream, name in zip(before, ("standard output", "standard error"), strict=True)
+    )
+    try:
+        with null:
+            yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def print_error(message: str) -> None:
+    """One paragraph on stderr."""
+    with suppress(InaccessibleFile):  # then only the status tells
+        console = Console(stderr=True, highlight=False)
+        console.print(f"neuronsim: {message}", style="red", markup=False, soft_wrap=True)
+
+
+def print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """One line on stderr; it can stand for `warnings.showwarning`."""
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def wide_console(*, highlight: bool = True) -> Console:
+    """Standard output for tables, which keep their columns where no terminal has a width."""
+    return Console(width=None if sys.stdout.isatty() else 140, highlight=highlight)
+
+
+@contextmanager
+def progress_bar(total_unknown: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on stderr, on a terminal only."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(total_unknown, total=None)
+        yield lambda name, done, total: bar.update(task, description=name, completed=done, total=total)
+
+
+def check_writable(path: str | None) -> None:
+    """Before any work: raises InvalidArgument if a file cannot be written there."""
+    if path is None or path == "-":
+        return
+    if path.endswith(".neff"):
+        raise InvalidArgument(
+            f"cannot write {path!r}: neuronsim makes no NEFFs, which only neuronx-cc does; use .nsim"
+        )
+    whole_files.check_writable(path)
+
+
+def write(options: argparse.Namespace, path: str, text: str) -> None:
+    """Write a file, whose name an interrupt then tells."""
+    options.writing.append(path)
+    whole_files.write_text(path, text)
