@@ -31,27 +31,20 @@ from neuronsim.errors import (
     UnsupportedType,
 )
 from neuronsim.hlo import parse, proto
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
 from neuronsim.profiles import Profile
 from neuronsim.program import load as load_program
 from neuronsim.targets import RELEASES
+from tests.support.graphs import module_of, parameter
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 MODEL = DIGITS / "model.hlo.pb"
 F32, S64 = dtypes.float32, dtypes.int64
 
 
-def parameter(name: str, dtype: DType, dims: tuple[int, ...], number: int = 0) -> Instruction:
-    return Instruction(name, "parameter", Shape(dtype, dims), (), {"number": number})
-
-
-def module_of(*instructions: Instruction) -> Module:
-    return Module("small", "main", (Computation("main", instructions, instructions[-1].name),))
-
-
 def difference(dtype: DType = F32) -> Module:
     shape = Shape(dtype, (2, 3))
-    a, b = parameter("a.1", dtype, (2, 3)), parameter("b.2", dtype, (2, 3), 1)
+    a, b = parameter("a.1", (2, 3), dtype=dtype), parameter("b.2", (2, 3), 1, dtype=dtype)
     return module_of(a, b, Instruction("y", "subtract", shape, ("a.1", "b.2")))
 
 
@@ -89,7 +82,7 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
 
 
 def test_a_model_that_contradicts_itself_is_refused() -> None:
-    x = parameter("x", F32, (2,))
+    x = parameter("x", (2,))
     with pytest.raises(InvalidModel):
         api.compile(module_of(x, Instruction("y", "negate", Shape(F32, (3,)), ("x",))))
 
@@ -177,7 +170,7 @@ def test_inputs_that_are_no_numbers_are_refused(value: Any) -> None:
 
 def test_tuples_come_back_as_tuples() -> None:
     shape = Shape(F32, (2,))
-    x = parameter("x", F32, (2,))
+    x = parameter("x", (2,))
     inner = Instruction("t", "tuple", TupleShape((shape,)), ("x",))
     outer = Instruction("r", "tuple", TupleShape((shape, inner.shape)), ("x", "t"))
     program = api.compile(module_of(x, inner, outer))
@@ -613,7 +606,7 @@ def test_results_are_the_callers_own() -> None:
         first[:] = 99
         np.testing.assert_array_equal(np.asarray(program()), before)
     x = np.ones(2, np.float32)
-    result = np.asarray(api.compile(module_of(parameter("x", f32, (2,))), auto_cast="none")(x))
+    result = np.asarray(api.compile(module_of(parameter("x", (2,), dtype=f32)), auto_cast="none")(x))
     x[:] = 5
     np.testing.assert_array_equal(result, [1.0, 1.0])
 
@@ -624,7 +617,7 @@ def test_reduce_precision_C9_runs_under_every_cast(bits: tuple[int, int], auto_c
     f32 = dtypes.float32
     attributes = {"exponent_bits": bits[0], "mantissa_bits": bits[1]}
     rounded = Instruction("r", "reduce-precision", Shape(f32, (3,)), ("x",), attributes)
-    module = module_of(parameter("x", f32, (3,)), rounded)
+    module = module_of(parameter("x", (3,), dtype=f32), rounded)
     x = neuronsim.asarray([1 / 3, 3.3, -1e-3])
     found = api.compile(module, auto_cast="all", auto_cast_type=auto_cast_type)(x)
     low, between = CAST_TYPES[auto_cast_type], "tfloat32" if bits == (8, 10) else "bfloat16"
@@ -635,7 +628,7 @@ def test_reduce_precision_C9_runs_under_every_cast(bits: tuple[int, int], auto_c
 def test_float64_H1_is_the_hosts() -> None:
     f64 = dtypes.float64
     total = Instruction("y", "add", Shape(f64, (2,)), ("x", "x"))
-    module = module_of(parameter("x", f64, (2,)), total)
+    module = module_of(parameter("x", (2,), dtype=f64), total)
     with pytest.raises(UnsupportedType, match=r"NCC_ESPP004.*trn1 has no float64"):
         api.compile(module)
     found = api.compile(module, target="host", auto_cast="none")(np.array([0.1, 1e300]))
@@ -654,7 +647,7 @@ def test_zero_sized_arrays_do_not_hide_a_huge_axis(dims: tuple[int, int]) -> Non
 def test_tune_reports_int64_C7_once_for_a_constant() -> None:
     s64, f32 = dtypes.int64, dtypes.float32
     body = (
-        parameter("x", f32, (2, 3)),
+        parameter("x", (2, 3), dtype=f32),
         constant("k", [2**40 + 3, 1], s64),
         Instruction("kf", "convert", Shape(f32, (2,)), ("k",)),
         Instruction("kb", "broadcast", Shape(f32, (2, 3)), ("kf",), {"dimensions": (0,)}),
@@ -666,7 +659,7 @@ def test_tune_reports_int64_C7_once_for_a_constant() -> None:
 
 def test_top1_needs_one_row_of_classes_and_labels_in_range() -> None:
     f32 = dtypes.float32
-    x = parameter("x", f32, (2, 3))
+    x = parameter("x", (2, 3), dtype=f32)
     data = {"x": np.eye(3)[[0, 1, 2, 0]]}
     both = Instruction("t", "tuple", TupleShape((Shape(f32, (2, 3)),) * 2), ("x", "x"))
     with pytest.raises(InvalidData, match="one output"):
@@ -679,14 +672,14 @@ def test_top1_needs_one_row_of_classes_and_labels_in_range() -> None:
 
 
 def test_an_input_may_be_called_labels() -> None:
-    x = parameter("labels", dtypes.float32, (2, 3))
+    x = parameter("labels", (2, 3), dtype=dtypes.float32)
     y = Instruction("y", "add", Shape(dtypes.float32, (2, 3)), ("labels", "labels"))
     assert api.tune(module_of(x, y), {"labels": np.ones((4, 3))}).metric == "relative_error"
 
 
 def test_tune_puts_the_number_of_threads_back() -> None:
     before = neuronsim.num_threads()
-    x = parameter("x", dtypes.float32, (2, 3))
+    x = parameter("x", (2, 3), dtype=dtypes.float32)
     api.tune(module_of(x), {"x": np.ones((4, 3))}, threads=before + 1)
     assert neuronsim.num_threads() == before
 

@@ -295,8 +295,7 @@ def compare(space: str, name: str, examples: int) -> None:
 
 @pytest.mark.parametrize(("space", "name"), EVERY, ids=lambda v: v or "main")
 def test_agrees_with_array_api_strict(space: str, name: str) -> None:
-    # Methods are the functions of the main namespace, called in another way.
-    compare(space, name, 10 if space == "array" else 30)
+    compare(space, name, 10)
 
 
 @pytest.mark.exhaustive

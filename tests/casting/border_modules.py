@@ -6,21 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from tests.support.graphs import inst, module_of, parameter
 
 from neuronsim import dtypes, ops
-from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 
 F32, F16, S32 = dtypes.float32, dtypes.float16, dtypes.int32
 ModelOf = Callable[..., Module]
-
-
-def inst(name: str, opcode: str, dims: tuple[int, ...], *operands: str, **more: Any) -> Instruction:
-    return Instruction(name, opcode, Shape(more.pop("dtype", F32), dims), operands, more)
-
-
-def param(name: str, *dims: int, number: int = 0, dtype: DType = F32) -> Instruction:
-    return inst(name, "parameter", dims, number=number, dtype=dtype)
 
 
 def zero(name: str = "zero") -> Instruction:
@@ -39,17 +31,17 @@ def tuple_of(name: str, *elements: Instruction | tuple[str, Any]) -> Instruction
     return Instruction(name, "tuple", TupleShape(shapes), names)
 
 
-def sums(module_of: ModelOf) -> Module:
+def sums() -> Module:
     """Each instruction that has a type of its sums."""
     dot = ops.DotDimensions((1,), (0,))
     window = ops.WindowDimension(2)
     row = (ops.WindowDimension(1), window)
     numbers = ops.ConvolutionDimensions(0, 1, (2,), 0, 1, (2,), 0, 1, (2,))
     return module_of(
-        param("x", 3, 4),
-        param("w", 4, 3, number=1),
-        param("i", 2, 3, 5, number=2),
-        param("k", 3, 3, 2, number=3),
+        parameter("x", (3, 4)),
+        parameter("w", (4, 3), number=1),
+        parameter("i", (2, 3, 5), number=2),
+        parameter("k", (3, 3, 2), number=3),
         zero(),
         inst("d", "dot", (3, 3), "x", "w", dot_dimensions=dot),
         inst(
@@ -73,12 +65,12 @@ SCATTER = ops.ScatterDimensions(
 )
 
 
-def borders(module_of: ModelOf) -> Module:
+def borders() -> Module:
     return module_of(
-        param("x", 4),
-        param("m", 2, 3, number=1),
-        param("n", 1, number=2, dtype=S32),
-        param("u", 1, number=3),
+        parameter("x", (4,)),
+        parameter("m", (2, 3), number=1),
+        parameter("n", (1,), number=2, dtype=S32),
+        parameter("u", (1,), number=3),
         zero(),
         inst("e", "exponential", (4,), "x"),
         inst("v", "reverse", (4,), "e", dimensions=(0,)),
@@ -92,7 +84,7 @@ def borders(module_of: ModelOf) -> Module:
     )
 
 
-def network(module_of: ModelOf) -> Module:
+def network() -> Module:
     """A dense layer, its relu, and each row over its sum."""
 
     def constant(name: str, value: Any) -> Instruction:

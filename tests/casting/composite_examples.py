@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from tests.casting.running import execute
+from tests.support.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.hlo.module import Computation, Instruction, Module, TupleShape, inline_calls

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.graphs import constant, module_of, reducer
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
 
 F32, F16, S32, PRED = dtypes.float32, dtypes.float16, dtypes.int32, dtypes.boolean
 
@@ -21,28 +21,18 @@ def _inst(
     return Instruction(name, opcode, Shape(dtype, dims), operands, attributes)
 
 
-def _constant(name: str, value: Any) -> Instruction:
-    data = np.asarray(value, np.float32)
-    return _inst(name, "constant", F32, data.shape, literal=ops.Bits(data, F32))
-
-
-def _sum(name: str, dtype: DType) -> Computation:
-    a, b = (_inst(n, "parameter", dtype, (), number=k) for k, n in enumerate("ab"))
-    return Computation(name, (a, b, _inst("total", "add", dtype, (), "a", "b")), "total")
-
-
 @pytest.fixture(scope="session")
-def model(module_of: Callable[..., Module]) -> Module:
+def model() -> Module:
     """A dense layer, its normalisation, a compare and select, and converts in every direction."""
     rng = np.random.default_rng(5)
     dot = ops.DotDimensions((1,), (0,))
     body = [
         _inst("x", "parameter", F32, (3, 5), number=0),
         _inst("n", "parameter", S32, (3,), number=1),
-        _constant("w", rng.normal(size=(5, 4))),
-        _constant("b", rng.normal(size=4)),
-        _constant("zero", 0.0),
-        _constant("eps", 1e-3),
+        constant("w", rng.normal(size=(5, 4))),
+        constant("b", rng.normal(size=4)),
+        constant("zero", 0.0),
+        constant("eps", 1e-3),
         _inst("d", "dot", F32, (3, 4), "x", "w", dot_dimensions=dot),
         _inst("bb", "broadcast", F32, (3, 4), "b", dimensions=(1,)),
         _inst("s", "add", F32, (3, 4), "d", "bb"),
@@ -66,4 +56,4 @@ def model(module_of: Callable[..., Module]) -> Module:
     outputs = ("t", "k", "hh", "c", "r", "x")
     shapes = {i.name: i.shape for i in body}
     body.append(Instruction("out", "tuple", TupleShape(tuple(shapes[o] for o in outputs)), outputs))
-    return module_of(*body, others=(_sum("sum", F32),))
+    return module_of(*body, others=(reducer("sum"),))

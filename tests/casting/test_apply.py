@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.graphs import inst, module_of, parameter
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -50,15 +51,6 @@ def execute(module: Module, inputs: Mapping[str, Words], accumulation: str = "of
     program = compile_module(module, profile, find_target("trn1"))
     types = {name: t.dtype for name, t in program.inputs}
     return run_program(program, {n: ops.Bits(v, types[n]) for n, v in inputs.items()})
-
-
-def inst(name: str, opcode: str, dims: tuple[int, ...], *operands: str, **more: Any) -> Instruction:
-    dtype = more.pop("dtype", F32)
-    return Instruction(name, opcode, Shape(dtype, dims), operands, more)
-
-
-def param(name: str, *dims: int, number: int = 0) -> Instruction:
-    return inst(name, "parameter", dims, number=number)
 
 
 def words_of(value: Value) -> list[list[int]]:
@@ -207,8 +199,8 @@ def test_one_convert_for_each_value_and_type(model: Module, auto_cast: str, cast
     assert all(result.users()[i.name] for i in made)
 
 
-def test_the_shared_convert_is_read_by_all(module_of: ModelOf) -> None:
-    body = [param("x", 3), inst("a", "exponential", (3,), "x"), inst("b", "tanh", (3,), "x")]
+def test_the_shared_convert_is_read_by_all() -> None:
+    body = [parameter("x", (3,)), inst("a", "exponential", (3,), "x"), inst("b", "tanh", (3,), "x")]
     result = applied(module_of(*body, inst("c", "add", (3,), "a", "b")), "all").entry_computation
     assert [i.name for i in result.users()["x"]] == ["x.to_bf16"]
     assert [i.name for i in result.users()["x.to_bf16"]] == ["a", "b"]
@@ -250,33 +242,39 @@ def test_integers_and_preds_are_untouched_A2(model: Module, cast_type: str) -> N
 
 
 @pytest.mark.parametrize("root", ["parameter", "constant"])
-def test_a_root_that_is_an_input_keeps_its_bits_A2(module_of: ModelOf, root: str) -> None:
+def test_a_root_that_is_an_input_keeps_its_bits_A2(root: str) -> None:
     fine = np.array([1 + 2**-20], np.float32)
-    one = param("x", 1)
+    one = parameter("x", (1,))
     if root == "constant":
         one = inst("x", "constant", (1,), literal=ops.Bits(fine, F32))
     module = applied(module_of(one), "all")
     assert words_of(execute(module, {"x": fine} if root == "parameter" else {})) == [[0x3F800008]]
 
 
-def test_a_lone_result_is_rounded_and_widened_A2(module_of: ModelOf) -> None:
-    result = applied(module_of(param("x", 1), inst("y", "exponential", (1,), "x")), "all")
+def test_a_lone_result_is_rounded_and_widened_A2() -> None:
+    result = applied(module_of(parameter("x", (1,)), inst("y", "exponential", (1,), "x")), "all")
     assert result.root.opcode == "convert"
     assert result.root.array.dtype is F32
     assert words_of(execute(result, {"x": np.ones(1, np.float32)})) == [[0x402E0000]]  # 2.71875
 
 
-def test_calls_are_inlined_and_cast(module_of: ModelOf) -> None:
-    inner = Computation("f", (param("a", 2), inst("e", "tanh", (2,), "a")), "e")
+def test_calls_are_inlined_and_cast() -> None:
+    inner = Computation("f", (parameter("a", (2,)), inst("e", "tanh", (2,), "a")), "e")
     call = inst("f1", "call", (2,), "x", called=("f",))
-    result = applied(module_of(param("x", 2), call, others=(inner,)), "all")
+    result = applied(module_of(parameter("x", (2,)), call, others=(inner,)), "all")
     assert result.entry_computation.by_name["f1.e"].array.dtype is BF16
 
 
-def test_a_tuple_has_its_elements_types(module_of: ModelOf) -> None:
+def test_a_tuple_has_its_elements_types() -> None:
     pair = Instruction("p", "tuple", TupleShape((Shape(F32, (2,)),)), ("a",))
     take = inst("g", "get-tuple-element", (2,), "p", tuple_index=0)
-    body = [param("x", 2), inst("a", "tanh", (2,), "x"), pair, take, inst("b", "tanh", (2,), "g")]
+    body = [
+        parameter("x", (2,)),
+        inst("a", "tanh", (2,), "x"),
+        pair,
+        take,
+        inst("b", "tanh", (2,), "g"),
+    ]
     by_name = applied(module_of(*body), "all").entry_computation.by_name
     assert by_name["p"].operands == ("a",)
     assert by_name["p"].shape == TupleShape((Shape(BF16, (2,)),))
@@ -284,10 +282,8 @@ def test_a_tuple_has_its_elements_types(module_of: ModelOf) -> None:
 
 
 @pytest.mark.parametrize(("cast_type", "taken"), [("bf16", "x.to_bf16"), ("tf32", "y.f32")])
-def test_a_new_name_does_not_replace_an_instruction(
-    module_of: ModelOf, cast_type: str, taken: str
-) -> None:
-    body = [param("x", 1), inst(taken, "negate", (1,), "x"), inst("y", "add", (1,), "x", taken)]
+def test_a_new_name_does_not_replace_an_instruction(cast_type: str, taken: str) -> None:
+    body = [parameter("x", (1,)), inst(taken, "negate", (1,), "x"), inst("y", "add", (1,), "x", taken)]
     result = applied(module_of(*body), "all", cast_type)
     assert words_of(execute(result, {"x": np.ones(1, np.float32)})) == [[0]]
 
@@ -301,7 +297,7 @@ def test_a_planned_module_can_be_planned_again(model: Module, auto_cast: str, ca
     assert words_of(execute(twice, inputs())) == words_of(execute(once, inputs()))
 
 
-def test_a_new_reducer_does_not_replace_a_computation(module_of: ModelOf) -> None:
+def test_a_new_reducer_does_not_replace_a_computation() -> None:
     def reducer(name: str, opcode: str, dtype: DType) -> Computation:
         pair = [inst(n, "parameter", (), number=k, dtype=dtype) for k, n in enumerate("ab")]
         return Computation(name, (*pair, inst("t", opcode, (), "a", "b", dtype=dtype)), "t")
@@ -319,7 +315,7 @@ def test_a_new_reducer_does_not_replace_a_computation(module_of: ModelOf) -> Non
     b = total("b", "h", "zbfloat16", BF16, "f.bf16")
     out = Instruction("o", "tuple", TupleShape((Shape(F32), Shape(BF16))), ("a", "b"))
     others = (reducer("f", "add", F32), reducer("f.bf16", "maximum", BF16))
-    result = applied(module_of(param("x", 2), h, *zero, a, b, out, others=others), "all")
+    result = applied(module_of(parameter("x", (2,)), h, *zero, a, b, out, others=others), "all")
     assert len({c.name for c in result.computations}) == len(result.computations)
     given = {"x": np.array([1, 2], np.float32), "h": np.array([0x3F80, 0x4000], np.uint16)}
     assert words_of(execute(result, given)) == [[0x40400000], [0x4000]]
@@ -328,15 +324,15 @@ def test_a_new_reducer_does_not_replace_a_computation(module_of: ModelOf) -> Non
 # ---- R3 ----------------------------------------------------------------------------------------
 
 
-def long_reduce(module_of: ModelOf, model: Module) -> Module:
+def long_reduce(model: Module) -> Module:
     zero = inst("zero", "constant", (), literal=ops.Bits(np.zeros((), np.float32), F32))
     r = inst("r", "reduce", (), "x", "zero", dimensions=(0,), called=("sum",))
-    return module_of(param("x", 1100), zero, r, others=(model.by_name["sum"],))
+    return module_of(parameter("x", (1100,)), zero, r, others=(model.by_name["sum"],))
 
 
 @pytest.mark.parametrize("accumulation", ["on", "off"])
 @TYPES
-def test_long_reduce_R3(module_of: ModelOf, model: Module, cast_type: str, accumulation: str) -> None:
+def test_long_reduce_R3(model: Module, cast_type: str, accumulation: str) -> None:
     low = CAST_TYPES[cast_type].name
     # Multiples of 2^-3 near 1: exact in every type, so only the sums round.
     x = (1 + np.random.default_rng(2).integers(0, 8, 1100) / 8).astype(np.float32)
@@ -345,14 +341,12 @@ def test_long_reduce_R3(module_of: ModelOf, model: Module, cast_type: str, accum
     tiles = accumulation == "off" and cast_type != "tf32"
     narrow = [convert("float32", low, v) for v in x.view(np.uint32).tolist()]
     expected = convert(low, "float32", reduce_float("add", low, narrow, 0, round_tiles=tiles))
-    result = execute(applied(long_reduce(module_of, model), "all", cast_type), {"x": x}, accumulation)
+    result = execute(applied(long_reduce(model), "all", cast_type), {"x": x}, accumulation)
     assert words_of(result) == [[expected]]
 
 
-def test_mixed_precision_accumulation_changes_a_long_bf16_sum_R3(
-    module_of: ModelOf, model: Module
-) -> None:
-    module = applied(long_reduce(module_of, model), "all")
+def test_mixed_precision_accumulation_changes_a_long_bf16_sum_R3(model: Module) -> None:
+    module = applied(long_reduce(model), "all")
     x = np.ones(1100, np.float32)
     x[0] = x[512] = 2  # two tiles of 513, which bfloat16 rounds to 512, and one of 75
     x[1099] = 0
@@ -360,13 +354,11 @@ def test_mixed_precision_accumulation_changes_a_long_bf16_sum_R3(
     assert [float(v.data) for v in values if isinstance(v, ops.Bits)] == [1104.0, 1096.0]
 
 
-def test_accumulation_changes_nothing_within_a_tile_or_in_float32_R3(
-    module_of: ModelOf, model: Module
-) -> None:
+def test_accumulation_changes_nothing_within_a_tile_or_in_float32_R3(model: Module) -> None:
     x = np.random.default_rng(3).normal(size=1100).astype(np.float32)
-    wide = applied(long_reduce(module_of, model), "matmult")
+    wide = applied(long_reduce(model), "matmult")
     assert words_of(execute(wide, {"x": x}, "on")) == words_of(execute(wide, {"x": x}, "off"))
-    body = long_reduce(module_of, model).entry_computation.instructions
-    short = applied(module_of(param("x", 512), *body[1:], others=(model.by_name["sum"],)), "all")
+    body = long_reduce(model).entry_computation.instructions
+    short = applied(module_of(parameter("x", (512,)), *body[1:], others=(model.by_name["sum"],)), "all")
     given = {"x": x[:512]}
     assert words_of(execute(short, given, "on")) == words_of(execute(short, given, "off"))

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.casting.border_modules import inst, param
+from tests.casting.border_modules import inst, parameter
 from tests.casting.planning_by_hand import decide, plan_of, planned
-from tests.casting.running import execute as execute_by_position
-from tests.casting.running import result_bytes
 from tests.executor.random_modules import Example, modules
+from tests.support.graphs import module_of
+from tests.support.running import execute as execute_by_position
+from tests.support.running import result_bytes
 
 from neuronsim import api, dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -44,11 +45,11 @@ def converts(module: Module) -> list[tuple[str, str]]:
     return [(i.name, i.operands[0]) for i in body if i.opcode in opcodes]
 
 
-def squares(module_of: ModelOf) -> Module:
+def squares() -> Module:
     """The product of a value with itself, and its sum with the same value."""
     dot = ops.DotDimensions((0,), (0,))
     return module_of(
-        param("x", 64),
+        parameter("x", (64,)),
         inst("e", "negate", (64,), "x"),
         inst("d", "dot", (), "e", "e", dot_dimensions=dot),
         inst("a", "add", (64,), "e", "e"),
@@ -56,8 +57,8 @@ def squares(module_of: ModelOf) -> Module:
     )
 
 
-def test_each_read_has_a_convert_right_in_front_of_its_reader(module_of: ModelOf) -> None:
-    model = squares(module_of)
+def test_each_read_has_a_convert_right_in_front_of_its_reader() -> None:
+    model = squares()
     low = {"d": decide(BF16, F32), "a": decide(BF16)}
     literal = planned(model, clean=False, **low)
     assert converts(literal) == [
@@ -71,10 +72,10 @@ def test_each_read_has_a_convert_right_in_front_of_its_reader(module_of: ModelOf
     assert converts(planned(model, **low)) == [("e.to_bf16", "e"), ("a.to_f32", "a")]
 
 
-def test_what_is_given_is_converted_once_A2(module_of: ModelOf) -> None:
+def test_what_is_given_is_converted_once_A2() -> None:
     fine = ops.Bits(np.full(4, 1 / 3, np.float32), F32)
     model = module_of(
-        param("x", 4),
+        parameter("x", (4,)),
         inst("k", "constant", (4,), literal=fine),
         inst("a", "add", (4,), "x", "k"),
         inst("b", "multiply", (4,), "x", "k"),
@@ -90,7 +91,7 @@ def test_what_is_given_is_converted_once_A2(module_of: ModelOf) -> None:
     ]
 
 
-def test_tuples_are_converted_for_each_reader(module_of: ModelOf) -> None:
+def test_tuples_are_converted_for_each_reader() -> None:
     """Two loops that carry a pair in two types, from one tuple."""
 
     def stays(name: str) -> list[Computation]:
@@ -112,7 +113,7 @@ def test_tuples_are_converted_for_each_reader(module_of: ModelOf) -> None:
     ]
     taken = [inst(f"{n}.x", "get-tuple-element", (2,), n, tuple_index=0) for n in "lm"]
     model = module_of(
-        param("x", 2),
+        parameter("x", (2,)),
         inst("e", "negate", (2,), "x"),
         inst("off", "constant", (), dtype=dtypes.boolean, literal=off),
         Instruction("t", "tuple", state, ("e", "off")),
@@ -133,9 +134,9 @@ def test_tuples_are_converted_for_each_reader(module_of: ModelOf) -> None:
 
 
 @pytest.mark.parametrize("low", [BF16, F16, TF32, dtypes.float8_e5m2], ids=lambda t: t.name)
-def test_shared_converts_change_draws_S2(module_of: ModelOf, low: dtypes.DType) -> None:
+def test_shared_converts_change_draws_S2(low: dtypes.DType) -> None:
     """dot(e, e) of two draws of e is not that of one; to nearest there are no draws."""
-    model = squares(module_of)
+    model = squares()
     x = np.random.default_rng(1).uniform(1, 2, 64).astype(np.float32)
     plan = {"d": decide(low, F32)}
     literal, shared = planned(model, clean=False, **plan), planned(model, **plan)
@@ -151,20 +152,18 @@ def test_shared_converts_change_draws_S2(module_of: ModelOf, low: dtypes.DType) 
 
 @pytest.mark.parametrize(("rounding", "count"), [("stochastic", 2), ("nearest_even", 1)])
 def test_a_program_that_rounds_stochastically_is_applied_literally_S2(
-    module_of: ModelOf, rounding: str, count: int
+    rounding: str, count: int
 ) -> None:
     profile = Profile(rounding=rounding)
-    program = api.compile(
-        squares(module_of), auto_cast="matmult", auto_cast_type="bf16", profile=profile
-    )
+    program = api.compile(squares(), auto_cast="matmult", auto_cast_type="bf16", profile=profile)
     assert [source for _, source in converts(program.module)] == ["e"] * count
 
 
-def products(module_of: ModelOf) -> Module:
+def products() -> Module:
     """Products that share a value and a product, and the sum of the last two."""
     dot = {"dot_dimensions": ops.DotDimensions((1,), (0,))}
     return module_of(
-        param("x", 6, 6),
+        parameter("x", (6, 6)),
         inst("p", "tanh", (6, 6), "x"),
         inst("a", "dot", (6, 6), "p", "p", **dot),
         inst("b", "dot", (6, 6), "p", "a", **dot),
@@ -176,9 +175,9 @@ def products(module_of: ModelOf) -> Module:
 X = np.random.default_rng(3).normal(size=(6, 6)).astype(np.float32)
 
 
-def test_a_plan_that_states_stochastic_is_applied_literally_S2(module_of: ModelOf) -> None:
+def test_a_plan_that_states_stochastic_is_applied_literally_S2() -> None:
     """Of a single product, under a profile that rounds to nearest."""
-    model = products(module_of)
+    model = products()
     only = Rule("drawn", "always", rounding="stochastic", name=("c",))
     plan = make_plan(model, with_rules(find_policy("matmult/bf16"), only))
     clean, literal = (api.compile(model, plan=plan, clean=c) for c in (True, False))
@@ -190,14 +189,12 @@ def test_a_plan_that_states_stochastic_is_applied_literally_S2(module_of: ModelO
 
 @pytest.mark.parametrize("value", ["p", "x"])
 @pytest.mark.parametrize("other", ["", "nearest_even"])
-def test_what_a_convert_draws_hangs_on_its_own_reader_S2(
-    module_of: ModelOf, value: str, other: Any
-) -> None:
+def test_what_a_convert_draws_hangs_on_its_own_reader_S2(value: str, other: Any) -> None:
     """Not on what the plan decides of others that read the same value before it."""
     c = inst("c", "dot", (6, 6), value, value, dot_dimensions=ops.DotDimensions((1,), (0,)))
     before = [inst(n, "sine", (6, 6), value) for n in "ef"]
     root = Instruction("out", "tuple", TupleShape((Shape(F32, (6, 6)),) * 3), ("e", "f", "c"))
-    model = module_of(param("x", 6, 6), inst("p", "tanh", (6, 6), "x"), *before, c, root)
+    model = module_of(parameter("x", (6, 6)), inst("p", "tanh", (6, 6), "x"), *before, c, root)
     drawn = {"c": decide(BF16, F32, rounding="stochastic")}
     alone = planned(model, **drawn)
     beside = planned(model, e=decide(BF16, rounding=other), f=decide(BF16), **drawn)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.casting.border_modules import borders, inst, network, pair, param, sums, zero
+from tests.casting.border_modules import borders, inst, network, pair, parameter, sums, zero
 from tests.casting.planning_by_hand import decide, planned, stating
-from tests.casting.running import result_bytes
+from tests.support.graphs import module_of
+from tests.support.running import result_bytes
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.conversions import carrier
@@ -49,7 +50,7 @@ def test_every_decided_instruction_states_why_under_its_own_name(
             assert by_name[name].array.dtype is carrier(d.output), name
 
 
-def test_several_results_state_their_reason_where_they_are_joined(module_of: ModelOf) -> None:
+def test_several_results_state_their_reason_where_they_are_joined() -> None:
     shape, vector = Shape(F32, (2, 3)), Shape(F32, (3,))
     parameters = [Instruction("x", "parameter", shape, (), {"number": 0})]
     parameters += [
@@ -64,18 +65,18 @@ def test_several_results_state_their_reason_where_they_are_joined(module_of: Mod
     assert stating(result, "reason") == {"n": "mixed"}
 
 
-def test_a_reason_may_be_any_text(module_of: ModelOf) -> None:
+def test_a_reason_may_be_any_text() -> None:
     reason = 'a "quoted" {reason}, with = and \\ and \N{SNOWMAN}\n'
-    model = module_of(param("x", 2), inst("y", "negate", (2,), "x"))
+    model = module_of(parameter("x", (2,)), inst("y", "negate", (2,), "x"))
     result = planned(model, y=decide(BF16, reason=reason))
     again = parse.from_text(text.to_text(result))
     assert stating(again, "reason") == stating(result, "reason") == {"y": reason}
 
 
-def test_what_the_model_states_stays_but_for_the_type_of_sums(module_of: ModelOf) -> None:
+def test_what_the_model_states_stays_but_for_the_type_of_sums() -> None:
     given = {"_owner": "me", "neuronsim.accumulate": "float16", "neuronsim.rounding": "nearest_even"}
     more = {"dot_dimensions": ops.DotDimensions((0,), (0,)), "frontend_attributes": given}
-    model = module_of(param("x", 3), inst("d", "dot", (), "x", "x", **more))
+    model = module_of(parameter("x", (3,)), inst("d", "dot", (), "x", "x", **more))
     d = planned(model, d=decide(BF16, F32, reason="again")).entry_computation.by_name["d"]
     assert d.attributes["frontend_attributes"] == {
         "_owner": "me",
@@ -94,26 +95,26 @@ def test_what_the_model_states_stays_but_for_the_type_of_sums(module_of: ModelOf
     [(BF16, BF16, ""), (F32, F32, ""), (TF32, F32, ""), (TF32, TF32, ".f32"), (F32, TF32, ".f32")],
 )
 def test_the_instruction_that_sums_states_the_type_R1_M6(
-    module_of: ModelOf, operand: DType, output: DType, suffix: str, accumulate: DType
+    operand: DType, output: DType, suffix: str, accumulate: DType
 ) -> None:
     d = decide(operand, output, accumulate=accumulate)
-    result = planned(sums(module_of), **dict.fromkeys("dcrmv", d))
+    result = planned(sums(), **dict.fromkeys("dcrmv", d))
     assert stating(result, "accumulate") == {f"{n}{suffix}": accumulate.name for n in "dcrmv"}
 
 
-def test_float32_sums_are_not_stated_R1(module_of: ModelOf) -> None:
-    result = planned(sums(module_of), **dict.fromkeys("dcrmv", decide(BF16)))
+def test_float32_sums_are_not_stated_R1() -> None:
+    result = planned(sums(), **dict.fromkeys("dcrmv", decide(BF16)))
     assert stating(result, "accumulate") == {}
 
 
-def test_sums_are_computed_in_their_type_R1_M6(module_of: ModelOf) -> None:
+def test_sums_are_computed_in_their_type_R1_M6() -> None:
     """Eighths below 16: products and sums are exact in float32, so that float16 alone rounds."""
     rng = np.random.default_rng(6)
     x, w = (rng.integers(-128, 128, s).astype(np.float32) / 8 for s in ((3, 100), (100, 3)))
     dot = ops.DotDimensions((1,), (0,))
     model = module_of(
-        param("x", 3, 100),
-        param("w", 100, 3, number=1),
+        parameter("x", (3, 100)),
+        parameter("w", (100, 3), number=1),
         zero(),
         inst("d", "dot", (3, 3), "x", "w", dot_dimensions=dot),
         inst("r", "reduce", (3,), "x", "zero", dimensions=(1,), called=("add",)),
@@ -145,10 +146,10 @@ LOWS = [*CAST_TYPES.values(), float_format(6, 9)]
 @pytest.mark.parametrize("low", LOWS, ids=lambda t: t.name)
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_plan_that_rounds_to_nearest_does_under_a_stochastic_profile_S1(
-    module_of: ModelOf, low: DType, clean: bool
+    low: DType, clean: bool
 ) -> None:
     """Were one rounding not stated, its words would show."""
-    model = network(module_of)
+    model = network()
     x = np.random.default_rng(2).normal(size=(4, 6)).astype(np.float32)
     expected = result_bytes(planned(model, **every(model, low, "")), x)
     stated = planned(model, clean=clean, **every(model, low, "nearest_even"))
@@ -159,11 +160,9 @@ def test_a_plan_that_rounds_to_nearest_does_under_a_stochastic_profile_S1(
 
 
 @pytest.mark.parametrize("low", CAST_TYPES.values(), ids=lambda t: t.name)
-def test_a_plan_that_rounds_stochastically_does_under_any_profile_S1(
-    module_of: ModelOf, low: DType
-) -> None:
+def test_a_plan_that_rounds_stochastically_does_under_any_profile_S1(low: DType) -> None:
     """The words are those of a stochastic profile: they depend on names and seed alone (S2)."""
-    model = network(module_of)
+    model = network()
     x = np.random.default_rng(2).normal(size=(4, 6)).astype(np.float32)
     plain = planned(model, clean=False, **every(model, low, ""))
     stated = planned(model, clean=False, **every(model, low, "stochastic"))
@@ -201,14 +200,14 @@ def test_a_plan_that_rounds_stochastically_does_under_any_profile_S1(
     ],
 )
 def test_the_rounding_stands_where_it_is_done_S1(
-    module_of: ModelOf, name: str, decision: Decision, expected: set[str]
+    name: str, decision: Decision, expected: set[str]
 ) -> None:
-    model = borders(module_of)
+    model = borders()
     result = planned(model, **{name: dataclasses.replace(decision, rounding="nearest_even")})
     assert stating(result, "rounding") == dict.fromkeys(expected, "nearest_even")
 
 
-def test_what_a_loop_carries_is_rounded_as_its_decision_says_S1(module_of: ModelOf) -> None:
+def test_what_a_loop_carries_is_rounded_as_its_decision_says_S1() -> None:
     """On the way in and after each trip; what it gives is widened."""
     state = TupleShape((Shape(F32, (2,)), Shape(S32)))
 
@@ -237,7 +236,7 @@ def test_what_a_loop_carries_is_rounded_as_its_decision_says_S1(module_of: Model
     )  # fmt: skip
     others = (Computation("body", trip, "next"), Computation("condition", asked, "more"))
     model = module_of(
-        param("x", 2),
+        parameter("x", (2,)),
         inst("e", "negate", (2,), "x"),
         number("zero", 0),
         whole("first", "e", "zero"),
@@ -261,10 +260,10 @@ def test_what_a_loop_carries_is_rounded_as_its_decision_says_S1(module_of: Model
     assert drawn["stochastic", "stochastic"] == drawn["stochastic", "nearest_even"] == random
 
 
-def test_a_constant_is_rounded_as_its_own_decision_says_S1(module_of: ModelOf) -> None:
+def test_a_constant_is_rounded_as_its_own_decision_says_S1() -> None:
     third = ops.Bits(np.full(2, 1 / 3, np.float32), F32)
     model = module_of(
-        param("x", 2),
+        parameter("x", (2,)),
         inst("k", "constant", (2,), literal=third),
         inst("a", "add", (2,), "x", "k"),
         inst("b", "add", (2,), "a", "k"),

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.casting.border_modules import inst, param, tuple_of
+from tests.casting.border_modules import inst, parameter, tuple_of
 from tests.casting.planning_by_hand import decide, plan_of, planned, stating
 from tests.casting.reading import rounded
-from tests.casting.running import execute
+from tests.support.graphs import module_of
+from tests.support.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -56,11 +57,9 @@ def same(got: ops.Bits, expected: Array) -> None:
 @LOW
 @pytest.mark.parametrize("given", [F32, BF16, TF32], ids=lambda t: t.name)
 @pytest.mark.parametrize("kept", [(0,), (1,), (2,), (0, 2), (0, 1, 2)], ids=str)
-def test_an_operand_stays_float32(
-    module_of: ModelOf, low: DType, given: DType, kept: tuple[int, ...]
-) -> None:
+def test_an_operand_stays_float32(low: DType, given: DType, kept: tuple[int, ...]) -> None:
     shape = (64,)
-    body = [param(n, *shape, number=k) for k, n in enumerate("xyz")]
+    body = [parameter(n, shape, number=k) for k, n in enumerate("xyz")]
     model = module_of(*body, inst("c", "clamp", shape, "x", "y", "z"))
     rng = np.random.default_rng(1)
     values = [rng.uniform(1, 2, shape).astype(np.float32) for _ in range(3)]
@@ -71,11 +70,13 @@ def test_an_operand_stays_float32(
 
 @LOW
 @pytest.mark.parametrize("kept", [0, 1])
-def test_a_product_may_keep_one_operand(module_of: ModelOf, low: DType, kept: int) -> None:
+def test_a_product_may_keep_one_operand(low: DType, kept: int) -> None:
     """One product each, so that a single rounding is what is seen."""
     outer = ops.DotDimensions((), ())
     model = module_of(
-        param("x", 4), param("y", 3, number=1), inst("d", "dot", (4, 3), "x", "y", dot_dimensions=outer)
+        parameter("x", (4,)),
+        parameter("y", (3,), number=1),
+        inst("d", "dot", (4, 3), "x", "y", dot_dimensions=outer),
     )
     rng = np.random.default_rng(2)
     values = [rng.uniform(1, 2, s).astype(np.float32) for s in (4, 3)]
@@ -92,7 +93,7 @@ def test_a_product_may_keep_one_operand(module_of: ModelOf, low: DType, kept: in
     ("operands", "results"), [((1, 2), (1, 2)), ((), (1, 2)), ((1, 2), ()), ((0,), (0,)), ((2,), (1,))]
 )
 def test_a_batch_norms_statistics_stay_float32(
-    low: DType, operands: tuple[int, ...], results: tuple[int, ...], module_of: ModelOf
+    low: DType, operands: tuple[int, ...], results: tuple[int, ...]
 ) -> None:
     images, channels = Shape(F32, (6, 4, 3)), Shape(F32, (3,))
     parameters = [
@@ -123,8 +124,8 @@ def test_a_batch_norms_statistics_stay_float32(
     assert types == [F32 if n in results else carrier(low) for n in range(3)]
 
 
-def test_a_sole_result_that_stays_float32_is_not_rounded(module_of: ModelOf) -> None:
-    model = module_of(param("x", 3), inst("y", "multiply", (3,), "x", "x"))
+def test_a_sole_result_that_stays_float32_is_not_rounded() -> None:
+    model = module_of(parameter("x", (3,)), inst("y", "multiply", (3,), "x", "x"))
     x = np.array([1.1, 1.2, 1.3], np.float32)
     result = planned(model, y=decide(BF16, float32_results=(0,)))
     same(run(result, x), rounded(x, BF16) ** 2)
@@ -137,11 +138,9 @@ def test_a_sole_result_that_stays_float32_is_not_rounded(module_of: ModelOf) -> 
 @pytest.mark.parametrize("own", [F32, BF16, F16], ids=lambda t: t.name)
 @pytest.mark.parametrize("relayout", [BF16, F16], ids=lambda t: t.name)
 @pytest.mark.parametrize("saturate", [True, False])
-def test_a_relayout_of_any_float_M8(
-    module_of: ModelOf, own: DType, relayout: DType, saturate: bool
-) -> None:
+def test_a_relayout_of_any_float_M8(own: DType, relayout: DType, saturate: bool) -> None:
     turn = inst("t", "transpose", (3, 2), "x", dimensions=(1, 0), dtype=own)
-    model = module_of(param("x", 2, 3, dtype=own), turn)
+    model = module_of(parameter("x", (2, 3), dtype=own), turn)
     x = np.array([[1.0009765625, -0.0, 3e38], [-2.7, 65504, 1e-3]])
     with np.errstate(over="ignore"):
         x = x.astype(np.float32).astype(own.numpy)
@@ -162,8 +161,8 @@ def test_a_relayout_of_any_float_M8(
 
 
 @LOW
-def test_a_relayout_of_a_low_value_runs_in_its_own_type_M8(module_of: ModelOf, low: DType) -> None:
-    model = module_of(param("x", 2, 3), inst("t", "transpose", (3, 2), "x", dimensions=(1, 0)))
+def test_a_relayout_of_a_low_value_runs_in_its_own_type_M8(low: DType) -> None:
+    model = module_of(parameter("x", (2, 3)), inst("t", "transpose", (3, 2), "x", dimensions=(1, 0)))
     x = np.random.default_rng(5).uniform(0.5, 2, (2, 3)).astype(np.float32)
     result = planned(model, t=decide(low, relayout=F16))
     same(run(result, x), rounded(rounded(rounded(x, low), F16), low).T)
@@ -171,9 +170,9 @@ def test_a_relayout_of_a_low_value_runs_in_its_own_type_M8(module_of: ModelOf, l
     assert result.entry_computation.by_name[name].opcode == "transpose"
 
 
-def test_a_relayouts_largest_value_is_rounded_to_an_open_format_M8_C9(module_of: ModelOf) -> None:
+def test_a_relayouts_largest_value_is_rounded_to_an_open_format_M8_C9() -> None:
     """1e10 is Inf in float(6,9), which the relayout makes bfloat16's largest value: Inf again there."""
-    model = module_of(param("x", 2, 1), inst("t", "transpose", (1, 2), "x", dimensions=(1, 0)))
+    model = module_of(parameter("x", (2, 1)), inst("t", "transpose", (1, 2), "x", dimensions=(1, 0)))
     d = decide(float_format(6, 9), relayout=BF16, saturate_infinity=True)
     x = np.array([[1e10], [-1.5]], np.float32)
     same(run(planned(model, t=d), x), np.array([[np.inf, -1.5]], np.float32))
@@ -204,11 +203,11 @@ def test_results_have_the_planned_types_or_the_models(
     assert [s.dims for s in own.root.shape.arrays()] == [s.dims for s in model.root.shape.arrays()]
 
 
-def test_layouts_and_donated_inputs_follow_the_results_types(module_of: ModelOf) -> None:
+def test_layouts_and_donated_inputs_follow_the_results_types() -> None:
     """The entry's layout keeps its dimension orders; an input whose result has another type now is no
     place for it.
     """
-    x, w = param("x", 2, 3), param("w", 2, 3, number=1)
+    x, w = parameter("x", (2, 3)), parameter("w", (2, 3), number=1)
     a, b = inst("a", "negate", (2, 3), "x"), inst("b", "negate", (2, 3), "w")
     inner = tuple_of("i", b)
     model = module_of(x, w, a, b, inner, tuple_of("out", a, inner))
@@ -227,8 +226,8 @@ def test_layouts_and_donated_inputs_follow_the_results_types(module_of: ModelOf)
 
 
 @pytest.mark.parametrize("low", [BF16, TF32], ids=lambda t: t.name)
-def test_a_lone_result_is_in_its_planned_type(module_of: ModelOf, low: DType) -> None:
-    model = module_of(param("x", 3), inst("y", "multiply", (3,), "x", "x"))
+def test_a_lone_result_is_in_its_planned_type(low: DType) -> None:
+    model = module_of(parameter("x", (3,)), inst("y", "multiply", (3,), "x", "x"))
     own = apply_plan(model, plan_of(model, {"y": decide(low)}, keep_output_type=False))
     assert own.root.name == "y"
     assert own.root.array.dtype is carrier(low)
@@ -240,9 +239,9 @@ def test_a_lone_result_is_in_its_planned_type(module_of: ModelOf, low: DType) ->
 
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("name", ["x", "k"])
-def test_a_result_that_is_given_keeps_its_type_A2(module_of: ModelOf, name: str, keep: bool) -> None:
+def test_a_result_that_is_given_keeps_its_type_A2(name: str, keep: bool) -> None:
     fine = ops.Bits(np.array([1 + 2**-20] * 3, np.float32), F32)
-    x, k = param("x", 3), inst("k", "constant", (3,), literal=fine)
+    x, k = parameter("x", (3,)), inst("k", "constant", (3,), literal=fine)
     y = inst("y", "add", (3,), "x", "k")
     given = x if name == "x" else k
     model = module_of(x, k, y, tuple_of("out", given, y))
@@ -255,9 +254,11 @@ def test_a_result_that_is_given_keeps_its_type_A2(module_of: ModelOf, name: str,
     assert got[0].data.tobytes() == fine.data.tobytes()
 
 
-def test_every_subset_of_slots_is_what_it_says(module_of: ModelOf) -> None:
+def test_every_subset_of_slots_is_what_it_says() -> None:
     """Both operands and the result of a sum, low or not, by brute force."""
-    model = module_of(param("x", 50), param("y", 50, number=1), inst("s", "add", (50,), "x", "y"))
+    model = module_of(
+        parameter("x", (50,)), parameter("y", (50,), number=1), inst("s", "add", (50,), "x", "y")
+    )
     rng = np.random.default_rng(3)
     values = [rng.normal(size=50).astype(np.float32) for _ in range(2)]
     seen = set()

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.casting.border_modules import borders, inst, network, pair, param, sums, tuple_of
+from tests.casting.border_modules import borders, inst, network, pair, parameter, sums, tuple_of
 from tests.casting.planning_by_hand import decide, plan_of, settings
-from tests.casting.running import execute
+from tests.support.graphs import module_of
+from tests.support.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -91,10 +92,8 @@ BORDERS: dict[str, dict[str, Decision]] = {
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("kind", BORDERS)
-def test_xla_reads_every_kind_of_decision(
-    module_of: ModelOf, kind: str, keep: bool, clean: bool
-) -> None:
-    model = borders(module_of)
+def test_xla_reads_every_kind_of_decision(kind: str, keep: bool, clean: bool) -> None:
+    model = borders()
     entry = model.entry_computation
     out = tuple_of("out", *(entry.by_name[n] for n in ("s", "t", "d", "r", "k", "h", "v")))
     model = module_of(*entry.instructions, out, others=(pair("add", "add"),))
@@ -104,19 +103,17 @@ def test_xla_reads_every_kind_of_decision(
 
 @pytest.mark.parametrize("accumulate", [F16, BF16], ids=lambda t: t.name)
 @pytest.mark.parametrize("operand", [F32, BF16, TF32, OPEN], ids=lambda t: t.name)
-def test_xla_reads_the_types_of_sums(
-    module_of: ModelOf, operand: dtypes.DType, accumulate: dtypes.DType
-) -> None:
-    model = sums(module_of)
+def test_xla_reads_the_types_of_sums(operand: dtypes.DType, accumulate: dtypes.DType) -> None:
+    model = sums()
     decisions = dict.fromkeys("dcrmv", decide(operand, accumulate=accumulate))
     accepted(apply_plan(model, plan_of(model, decisions)), *decisions)
 
 
-def test_xla_reads_mixed_results(module_of: ModelOf) -> None:
+def test_xla_reads_mixed_results() -> None:
     images, channels = Shape(F32, (4, 3)), Shape(F32, (3,))
     several = TupleShape((images, channels, channels))
     attributes = {"epsilon": 0.001, "feature_index": 1}
-    p, s, o = param("p", 4, 3), param("s", 3, number=1), param("o", 3, number=2)
+    p, s, o = parameter("p", (4, 3)), parameter("s", (3,), number=1), parameter("o", (3,), number=2)
     norm = Instruction("n", "batch-norm-training", several, ("p", "s", "o"), attributes)
     model = module_of(p, s, o, norm)
     slots = decide(BF16, float32_operands=(1, 2), float32_results=(1, 2))
@@ -124,8 +121,8 @@ def test_xla_reads_mixed_results(module_of: ModelOf) -> None:
         accepted(apply_plan(model, plan_of(model, {"n": slots}, keep_output_type=keep)), "n")
 
 
-def test_xla_reads_outputs_in_planned_types_that_lie_in_inputs(module_of: ModelOf) -> None:
-    x, w = param("x", 2, 3), param("w", 2, 3, number=1)
+def test_xla_reads_outputs_in_planned_types_that_lie_in_inputs() -> None:
+    x, w = parameter("x", (2, 3)), parameter("w", (2, 3), number=1)
     a, b = inst("a", "negate", (2, 3), "x"), inst("b", "negate", (2, 3), "w")
     model = module_of(x, w, a, b, tuple_of("out", a, b))
     aliases = (((0,), 0, (), "MAY_ALIAS"), ((1,), 1, (), "MAY_ALIAS"))
@@ -137,10 +134,10 @@ def test_xla_reads_outputs_in_planned_types_that_lie_in_inputs(module_of: ModelO
 
 @pytest.mark.parametrize("low", [*CAST_TYPES.values(), OPEN], ids=lambda t: t.name)
 @pytest.mark.parametrize("clean", [True, False])
-def test_xla_runs_what_it_read_alike(module_of: ModelOf, low: dtypes.DType, clean: bool) -> None:
+def test_xla_runs_what_it_read_alike(low: dtypes.DType, clean: bool) -> None:
     """Its sums are in another order and narrower, so agreement is to some steps of the type."""
     execute_by_xla = pytest.importorskip("tests.executor.xla", reason="no peer XLA").execute
-    model = network(module_of)
+    model = network()
     x = np.random.default_rng(4).normal(size=(4, 6)).astype(np.float32)
     results = []
     for policy in (neuron_policy("all", "bf16"), neuron_policy("none", "bf16")):

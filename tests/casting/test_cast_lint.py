@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.casting.running import result_bytes
+from tests.support.running import result_bytes
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan

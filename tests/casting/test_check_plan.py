@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
-from tests.casting.border_modules import SCATTER, inst, pair, param, sums, zero
+from tests.casting.border_modules import SCATTER, inst, pair, parameter, sums, zero
 from tests.casting.planning_by_hand import decide, plan_of
+from tests.support.graphs import module_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -28,14 +29,14 @@ ModelOf = Callable[..., Module]
 
 
 @pytest.fixture
-def steps(module_of: ModelOf) -> Module:
+def steps() -> Module:
     """One instruction of each kind that a rule is about."""
     return module_of(
-        param("x", 4),
-        param("m", 2, 3, number=1),
-        param("n", 1, number=2, dtype=S32),
-        param("u", 1, number=3),
-        param("i", 2, 3, number=4, dtype=S32),
+        parameter("x", (4,)),
+        parameter("m", (2, 3), number=1),
+        parameter("n", (1,), number=2, dtype=S32),
+        parameter("u", (1,), number=3),
+        parameter("i", (2, 3), number=4, dtype=S32),
         zero(),
         inst("e", "exponential", (4,), "x"),
         inst("top", "reduce", (), "e", "zero", dimensions=(0,), called=("max",)),
@@ -178,8 +179,8 @@ def test_all_problems_are_listed_at_once(steps: Module) -> None:
     assert str(error.value).count("; ") >= len(bad)
 
 
-def test_the_types_of_sums_are_those_of_products_adds_and_multiplies_R1(module_of: ModelOf) -> None:
-    model = sums(module_of)
+def test_the_types_of_sums_are_those_of_products_adds_and_multiplies_R1() -> None:
+    model = sums()
     for accumulate in (F32, F16, BF16):
         check_plan(plan_of(model, dict.fromkeys("dcrmv", decide(F32, accumulate=accumulate))), model)
     two = TupleShape((Shape(F32), Shape(F32)))
@@ -188,7 +189,7 @@ def test_the_types_of_sums_are_those_of_products_adds_and_multiplies_R1(module_o
     pairwise = Computation("two", (*both, *added, Instruction("t", "tuple", two, ("s0", "s1"))), "t")
     more = {"dimensions": (0,), "called": ("two",)}
     several = Instruction("r", "reduce", two, ("x", "x", "zero", "zero"), more)
-    model = module_of(param("x", 4), zero(), several, others=(pairwise,))
+    model = module_of(parameter("x", (4,)), zero(), several, others=(pairwise,))
     with pytest.raises(InvalidArgument, match="r does not sum in float16"):
         check_plan(plan_of(model, {"r": decide(BF16, accumulate=F16)}), model)
 
@@ -239,7 +240,7 @@ def test_types_that_the_target_lacks_are_named(
     assert f"made-up lacks {lacking} for {name}" in str(error.value)
 
 
-def test_loops_that_share_a_body_round_alike(module_of: ModelOf) -> None:
+def test_loops_that_share_a_body_round_alike() -> None:
     state = TupleShape((Shape(F32, (2,)), Shape(dtypes.boolean)))
     p, q = (Instruction(n, "parameter", state, (), {"number": 0}) for n in "pq")
     stop = inst("stop", "get-tuple-element", (), "q", dtype=dtypes.boolean, tuple_index=1)
@@ -256,9 +257,11 @@ def test_loops_that_share_a_body_round_alike(module_of: ModelOf) -> None:
         check_plan(plan_of(model, dict.fromkeys("lm", decide(BF16, float32_operands=(0,)))), model)
 
 
-def test_hints_of_many_unknown_names_take_no_time(module_of: ModelOf) -> None:
+def test_hints_of_many_unknown_names_take_no_time() -> None:
     """A plan for another large module."""
-    model = module_of(param("x", 1), *(inst(f"negate.{n}", "negate", (1,), "x") for n in range(3000)))
+    model = module_of(
+        parameter("x", (1,)), *(inst(f"negate.{n}", "negate", (1,), "x") for n in range(3000))
+    )
     plan = Plan("p", "other", "0" * 16, {f"abs.{n}": decide(BF16) for n in range(3000)})
     with pytest.raises(InvalidArgument) as error:
         check_plan(plan, model)
@@ -267,8 +270,8 @@ def test_hints_of_many_unknown_names_take_no_time(module_of: ModelOf) -> None:
     assert told.endswith("; and 2971 more")
 
 
-def test_long_names_in_a_plan_are_shortened(module_of: ModelOf) -> None:
-    model = module_of(param("x", 1), inst("y", "negate", (1,), "x"))
+def test_long_names_in_a_plan_are_shortened() -> None:
+    model = module_of(parameter("x", (1,)), inst("y", "negate", (1,), "x"))
     plan = plan_of(model, {"n" * 1_000_000: decide(BF16)})
     with pytest.raises(InvalidArgument, match="no instruction 'nnn") as error:
         check_plan(plan, model)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tests.casting.commuting_modules import Example, example
 from tests.casting.rounding_cases import FORMATS, OPEN, all_bits, bits_of, cases, rounded
-from tests.executor import op_by_op
 from tests.executor.reduced_networks import NETWORKS, name
 from tests.executor.reduced_networks import inputs as network_inputs
-from tests.executor.results import flat
+from tests.support import interpreter
+from tests.support.running import flat
 
 from neuronsim import api, dtypes, ops
 from neuronsim.arrays.array_object import Array
@@ -56,8 +56,8 @@ def planned(e: Example, *, clean: bool, keep: bool = True) -> Module:
 
 
 def results(module: Module, inputs: tuple[ops.Bits, ...], profile: Profile) -> list[bytes]:
-    value, _ = op_by_op.evaluate(module, inputs, profile)
-    return [x.data.tobytes() for x in op_by_op.leaves(value)]
+    value, _ = interpreter.evaluate(module, inputs, profile)
+    return [x.data.tobytes() for x in interpreter.leaves(value)]
 
 
 @pytest.mark.parametrize("lows", LOWS, ids=lambda lows: "-".join(t.name for t in lows))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
+from tests.support.graphs import module_of
 
 from neuronsim import api, dtypes
 from neuronsim.dtypes import DType
@@ -16,13 +15,10 @@ F32, BF16 = dtypes.float32, dtypes.bfloat16
 
 
 @pytest.fixture(scope="module")
-def model(module_of: Callable[..., Module]) -> Module:
+def model() -> Module:
     """One float32 convolution with everything that it can have."""
     attributes = {
-        "window": (
-            WindowDimension(3, 2, (1, -2), 2, 1, True),
-            WindowDimension(2, 1, (0, 3), 1, 3),
-        ),
+        "window": (WindowDimension(3, 2, (1, -2), 2, 1, True), WindowDimension(2, 1, (0, 3), 1, 3)),
         "dimension_numbers": ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2)),
         "feature_group_count": 2,
         "batch_group_count": 1,

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.reading import read_module, rounded
-from tests.casting.running import execute
+from tests.support.graphs import computation, constant, inst
+from tests.support.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -30,24 +31,8 @@ TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
 Words = np.ndarray[Any, Any]
 
 
-def inst(name: str, opcode: str, shape: Any, *operands: str, **more: Any) -> Instruction:
-    if not isinstance(shape, (TupleShape, Shape)):
-        shape = Shape(F32, shape) if isinstance(shape, tuple) else Shape(shape)
-    return Instruction(name, opcode, shape, operands, more)
-
-
 def pair(*elements: AnyShape) -> TupleShape:
     return TupleShape(elements)
-
-
-def constant(name: str, value: Any, dtype: DType = F32) -> Instruction:
-    data = np.asarray(value, dtype.numpy)
-    literal = ops.Bits(data.view(dtype.storage), dtype)
-    return Instruction(name, "constant", Shape(dtype, data.shape), (), {"literal": literal})
-
-
-def computation(name: str, *body: Instruction) -> Computation:
-    return Computation(name, body, body[-1].name)
 
 
 def scalars(*types: DType) -> list[Instruction]:

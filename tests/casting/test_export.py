@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.derivation import derive_decisions
-from tests.executor import op_by_op
 from tests.executor.random_modules import examples
+from tests.support import interpreter
 
 import neuronsim
 from neuronsim import dtypes, ops
@@ -270,7 +270,7 @@ def assert_alone(planned: Module, inputs: Sequence[ops.Bits]) -> None:
     run = xla()
     from tests.executor import agreement
 
-    _, applied = op_by_op.evaluate(planned, inputs, Profile(int64="keep", batch_norm="xla"))
+    _, applied = interpreter.evaluate(planned, inputs, Profile(int64="keep", batch_norm="xla"))
     without = agreement.NO_CODE | agreement.NO_ORACLE
     chosen = [a for a in applied if a.instruction.opcode not in without]
     pairs = zip(chosen, run.alone(chosen), strict=True)

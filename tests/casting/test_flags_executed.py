@@ -7,11 +7,11 @@ and ml_dtypes, gives every expected bit.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.support.graphs import module_of
 
 import neuronsim
 from neuronsim import dtypes, ops
@@ -36,7 +36,7 @@ def rounded(x: np.ndarray, name: str) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def network(module_of: Callable[..., Module]) -> Module:
+def network() -> Module:
     """A product on the tensor engine and one on the vector engine, both results of the model."""
     f32 = dtypes.float32
     shapes = [Shape(f32, (ROWS, 1)), Shape(f32, (1, COLUMNS)), Shape(f32, (ROWS, COLUMNS))]
@@ -119,7 +119,7 @@ ENABLE, DISABLE = "--enable-mixed-precision-accumulation", "--disable-mixed-prec
 
 
 @pytest.fixture(scope="module")
-def totals(module_of: Callable[..., Module]) -> Module:
+def totals() -> Module:
     """Sums of 1,024 bfloat16 elements: two tiles (R2)."""
     bf16 = dtypes.bfloat16
     a, b = (Instruction(n, "parameter", Shape(bf16), (), {"number": k}) for k, n in enumerate("ab"))

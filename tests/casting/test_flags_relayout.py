@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.support.graphs import module_of
 
 import neuronsim
 from neuronsim import dtypes
@@ -24,7 +24,7 @@ def rounded(x: np.ndarray, name: str) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def network(module_of: Callable[..., Module]) -> Module:
+def network() -> Module:
     f32 = dtypes.float32
     return module_of(
         Instruction("x", "parameter", Shape(f32, (ROWS, COLUMNS)), (), {"number": 0}),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.graphs import module_of
 
 import neuronsim
 from neuronsim import dtypes, ops
@@ -78,7 +79,7 @@ def operation(name: str, t: DType, result: str = "found", x: str = "x") -> list[
 
 
 @pytest.fixture
-def build(module_of: Callable[..., Module]) -> Callable[..., Module]:
+def build() -> Callable[..., Module]:
     def of(name: str, t: DType) -> Module:
         body = [inst("x", "parameter", t, (4, 4), number=0), *operation(name, t)]
         others = (reducer(t),) if name not in ("dot", "pow") else ()
@@ -132,7 +133,7 @@ def test_NeuronCore_v2_takes_32_bit_integers_here(name: str, build: Callable[...
     assert check_integer_downcasts(build(name, S32), (), LAST, TRN1) == ()
 
 
-def test_all_refused_instructions_are_one_error(module_of: Callable[..., Module]) -> None:
+def test_all_refused_instructions_are_one_error() -> None:
     body = [inst("x", "parameter", S64, (4, 4), number=0)]
     for name in NAMES:
         body += operation(name, S64, f"the_{name}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.graphs import module_of
 
 import neuronsim
 from neuronsim import dtypes
@@ -25,7 +25,7 @@ GOOD: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def module(module_of: Callable[..., Module]) -> Module:
+def module() -> Module:
     return module_of(
         Instruction("x.1", "parameter", F16, (), {"number": 0}),
         Instruction("y.2", "parameter", F32, (), {"number": 1}),
@@ -52,9 +52,7 @@ def test_json_a_file_and_an_address_are_read(module: Module, tmp_path: Path) -> 
         assert "inputs are no object" in refused(text, module)
 
 
-def test_names_may_be_those_of_tensorflow_and_a_sole_output_is_the_root(
-    module: Module, module_of: Callable[..., Module]
-) -> None:
+def test_names_may_be_those_of_tensorflow_and_a_sole_output_is_the_root(module: Module) -> None:
     names = {f"{n}:0": v for n, v in GOOD["inputs"].items()}
     check_io_config(json.dumps({"inputs": names, "outputs": ["b:0", "a:0"]}), module)
     root = Instruction("y", "negate", F32, ("x",))

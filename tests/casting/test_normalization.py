@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.reading import read_module, rounded
-from tests.casting.running import execute
+from tests.support.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pytest
 from tests.casting.border_modules import network
 from tests.casting.reading import read_module, rounded
-from tests.casting.running import execute
+from tests.support.graphs import module_of
+from tests.support.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -89,7 +90,7 @@ def low(dtype: DType, output: DType | None = None) -> Decision:
     return Decision(dtype, F32, output or dtype, "by hand")
 
 
-def chain(module_of: ModelOf, size: int, *names: str, dtype: DType = F32) -> Module:
+def chain(size: int, *names: str, dtype: DType = F32) -> Module:
     """A copy of a copy ... of x."""
     shape = Shape(dtype, (size,))
     body = [Instruction("x", "parameter", shape, (), {"number": 0})]
@@ -107,9 +108,9 @@ def assert_same_bits(got: Array, expected: Array) -> None:
 
 
 @pytest.mark.parametrize("bits", BITS, ids=str)
-def test_a_float32_is_rounded_to_an_open_format_C9(module_of: ModelOf, bits: tuple[int, int]) -> None:
+def test_a_float32_is_rounded_to_an_open_format_C9(bits: tuple[int, int]) -> None:
     x, dtype = boundaries(*bits), float_format(*bits)
-    result = planned(chain(module_of, len(x), "a"), a=low(dtype))
+    result = planned(chain(len(x), "a"), a=low(dtype))
     assert_same_bits(run(result, x), all_nearest(x, dtype))
     stated = {"exponent_bits": bits[0], "mantissa_bits": bits[1]}
     rounding = [i for i in result.entry_computation.instructions if i.opcode == "reduce-precision"]
@@ -117,10 +118,10 @@ def test_a_float32_is_rounded_to_an_open_format_C9(module_of: ModelOf, bits: tup
 
 
 @pytest.mark.parametrize("bits", [(8, 10), (8, 23)], ids=str)
-def test_formats_that_have_a_name_are_it_C9(module_of: ModelOf, bits: tuple[int, int]) -> None:
+def test_formats_that_have_a_name_are_it_C9(bits: tuple[int, int]) -> None:
     x = boundaries(*bits)
     dtype = float_format(*bits)
-    result = planned(chain(module_of, len(x), "a"), a=low(dtype))
+    result = planned(chain(len(x), "a"), a=low(dtype))
     assert_same_bits(run(result, x), all_nearest(x, dtype))
 
 
@@ -136,15 +137,13 @@ TARGETS = [(6, 9), (4, 3), (5, 10), (4, 12), (3, 4), (5, 2), (8, 7), (7, 7), (8,
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda t: t.name)
 @pytest.mark.parametrize("bits", TARGETS, ids=str)
-def test_a_narrow_value_is_rounded_once_C1(
-    module_of: ModelOf, source: DType, bits: tuple[int, int]
-) -> None:
+def test_a_narrow_value_is_rounded_once_C1(source: DType, bits: tuple[int, int]) -> None:
     """All values of the source."""
     wanted = float_format(*bits)
     words = np.arange(1 << source.bits, dtype=f"u{source.itemsize}")
     x = words.view(source.numpy).astype(np.float32)
     x = np.ascontiguousarray(x[~np.isnan(x)])
-    result = planned(chain(module_of, len(x), "a", "b"), a=low(source), b=low(wanted))
+    result = planned(chain(len(x), "a", "b"), a=low(source), b=low(wanted))
     expected = rounded(x, wanted)
     assert_same_bits(run(result, x), expected)
     # It is widened only where that gives all of the source's values as they are.
@@ -160,24 +159,24 @@ def test_a_narrow_value_is_rounded_once_C1(
     ids=str,
 )
 def test_one_open_format_is_rounded_to_another_C9(
-    module_of: ModelOf, first: tuple[int, int], then: tuple[int, int]
+    first: tuple[int, int], then: tuple[int, int]
 ) -> None:
     x = boundaries(*first)
     a, b = float_format(*first), float_format(*then)
-    result = planned(chain(module_of, len(x), "a", "b"), a=low(a), b=low(b))
+    result = planned(chain(len(x), "a", "b"), a=low(a), b=low(b))
     assert_same_bits(run(result, x), all_nearest(all_nearest(x, a), b))
 
 
 @pytest.mark.parametrize("wanted", [F16, BF16, dtypes.float8_e5m2], ids=lambda t: t.name)
-def test_an_open_format_is_rounded_to_a_narrow_type_once_C1(module_of: ModelOf, wanted: DType) -> None:
+def test_an_open_format_is_rounded_to_a_narrow_type_once_C1(wanted: DType) -> None:
     x, a = boundaries(6, 9), float_format(6, 9)
-    result = planned(chain(module_of, len(x), "a", "b"), a=low(a), b=low(wanted))
+    result = planned(chain(len(x), "a", "b"), a=low(a), b=low(wanted))
     with np.errstate(over="ignore"):
         expected = all_nearest(x, a).astype(wanted.numpy).astype(np.float32)
     assert_same_bits(run(result, x), expected)
 
 
-def test_an_operand_and_a_result_may_have_two_open_formats_E1(module_of: ModelOf) -> None:
+def test_an_operand_and_a_result_may_have_two_open_formats_E1() -> None:
     x = boundaries(6, 9)
     shape = Shape(F32, x.shape)
     p = Instruction("x", "parameter", shape, (), {"number": 0})
@@ -232,10 +231,8 @@ def total(i: Instruction, v: list[Array]) -> Array:
 
 @pytest.mark.parametrize("bits", [(6, 9), (5, 4), (8, 3), (4, 12)], ids=str)
 @pytest.mark.parametrize("auto_cast", ["matmult", "all"])
-def test_a_network_under_an_open_format_C9(
-    module_of: ModelOf, auto_cast: str, bits: tuple[int, int]
-) -> None:
-    dtype, model = float_format(*bits), network(module_of)
+def test_a_network_under_an_open_format_C9(auto_cast: str, bits: tuple[int, int]) -> None:
+    dtype, model = float_format(*bits), network()
     policy = neuron_policy(auto_cast, "tf32")  # type: ignore[arg-type]
     plan = make_plan(model, dataclasses.replace(policy, low=dtype))
     assert Plan.from_json(plan.to_json()) == plan
@@ -248,7 +245,7 @@ def test_a_network_under_an_open_format_C9(
     assert not np.array_equal(expected, read_module(model, [x], F32, "none", dot=product, reduce=total))
 
 
-def test_a_loop_cannot_carry_an_open_format_A2(module_of: ModelOf) -> None:
+def test_a_loop_cannot_carry_an_open_format_A2() -> None:
     state = Shape(F32, (2,))
     p = Instruction("p", "parameter", state, (), {"number": 0})
     q = Instruction("q", "parameter", state, (), {"number": 0})
@@ -257,9 +254,7 @@ def test_a_loop_cannot_carry_an_open_format_A2(module_of: ModelOf) -> None:
     x = Instruction("x", "parameter", state, (), {"number": 0})
     loop = Instruction("l", "while", state, ("x",), {"called": ("body", "condition")})
     model = module_of(
-        x,
-        loop,
-        others=(Computation("body", (p,), "p"), Computation("condition", (q, stop), "stop")),
+        x, loop, others=(Computation("body", (p,), "p"), Computation("condition", (q, stop), "stop"))
     )
     open_format = float_format(6, 9)
     policy = dataclasses.replace(neuron_policy("all", "bf16"), low=open_format)

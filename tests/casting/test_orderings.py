@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from tests.casting.running import execute
+from tests.support.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.lint import lint

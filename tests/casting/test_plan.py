@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.reading import rounded
-from tests.casting.running import result_bytes
+from tests.support.graphs import module_of
+from tests.support.running import result_bytes
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -89,18 +90,18 @@ def test_observed_all_is_matmult_A2(model: Module, cast_type: str) -> None:
     }
 
 
-def narrow_dot(module_of: ModelOf, lhs: dtypes.DType, rhs: dtypes.DType) -> Module:
+def narrow_dot(lhs: dtypes.DType, rhs: dtypes.DType) -> Module:
     a = Instruction("a", "parameter", Shape(lhs, (2, 2)), (), {"number": 0})
     b = Instruction("b", "parameter", Shape(rhs, (2, 2)), (), {"number": 1})
     attributes = {"dot_dimensions": ops.DotDimensions((1,), (0,))}
     return module_of(a, b, Instruction("d", "dot", Shape(F32, (2, 2)), ("a", "b"), attributes))
 
 
-def test_dots_of_narrow_operands_are_untouched_A1(module_of: ModelOf) -> None:
-    plan = plan_of(narrow_dot(module_of, BF16, BF16), "matmult", "fp16")
+def test_dots_of_narrow_operands_are_untouched_A1() -> None:
+    plan = plan_of(narrow_dot(BF16, BF16), "matmult", "fp16")
     assert plan.decisions == {}
     assert plan.kept["d"].endswith("but it reads no float32, and its result keeps its type")
-    assert set(plan_of(narrow_dot(module_of, F32, F32), "matmult", "fp16").decisions) == {"d"}
+    assert set(plan_of(narrow_dot(F32, F32), "matmult", "fp16").decisions) == {"d"}
 
 
 # By hand: of which of the model's own types A1 and A2 round a product's operands, and its results.
@@ -193,7 +194,7 @@ def test_explain_refuses_what_is_not_there(model: Module) -> None:
         plan.explain("dd", model)
 
 
-def test_plan_names_inlined_instructions(module_of: ModelOf) -> None:
+def test_plan_names_inlined_instructions() -> None:
     x = Instruction("x", "parameter", Shape(F32, (2,)), (), {"number": 0})
     inner = Computation("f", (x, Instruction("e", "exponential", Shape(F32, (2,)), ("x",))), "e")
     call = Instruction("twice", "call", Shape(F32, (2,)), ("x",), {"called": ("f",)})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from tests.casting.reading import rounded
-from tests.casting.running import execute
+from tests.support.graphs import module_of
+from tests.support.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -50,7 +50,7 @@ def vectors() -> list[Instruction]:
 
 
 @pytest.fixture(scope="module")
-def steps(module_of: Callable[..., Module]) -> Module:
+def steps() -> Module:
     """A product and a sum."""
     shape = Shape(F32, (3,))
     x, y = (Instruction(n, "parameter", shape, (), {"number": k}) for k, n in enumerate("xy"))
@@ -82,9 +82,7 @@ def test_an_instruction_may_read_one_type_and_give_another_E1(
 
 
 @pytest.mark.parametrize(("operand", "output"), PAIRS)
-def test_movement_may_read_one_type_and_give_another_E1(
-    module_of: Callable[..., Module], operand: DType, output: DType
-) -> None:
+def test_movement_may_read_one_type_and_give_another_E1(operand: DType, output: DType) -> None:
     x, _ = vectors()
     model = module_of(x, Instruction("r", "reverse", x.shape, ("x",), {"dimensions": (0,)}))
     plan = make_plan(model, neuron_policy("none", "bf16"))
@@ -96,9 +94,7 @@ def test_movement_may_read_one_type_and_give_another_E1(
 
 
 @pytest.mark.parametrize(("operand", "output"), PAIRS)
-def test_a_dot_keeps_the_algorithm_that_it_states_A1(
-    module_of: Callable[..., Module], operand: DType, output: DType
-) -> None:
+def test_a_dot_keeps_the_algorithm_that_it_states_A1(operand: DType, output: DType) -> None:
     x, y = (
         Instruction(n, "parameter", Shape(F32, (3,)), (), {"number": k}) for k, n in enumerate("xy")
     )

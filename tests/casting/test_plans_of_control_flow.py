@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.reading import read_module
-from tests.casting.running import execute
+from tests.support.graphs import computation, constant, inst
+from tests.support.running import execute, flat
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -38,27 +39,6 @@ def planned(module: Module, auto_cast: str = "all", cast_type: str = "bf16") -> 
 
 def plan_of(module: Module, auto_cast: str = "all", cast_type: str = "bf16") -> Plan:
     return make_plan(module, neuron_policy(auto_cast, cast_type))  # type: ignore[arg-type]
-
-
-def inst(name: str, opcode: str, shape: Any, *operands: str, **more: Any) -> Instruction:
-    if not isinstance(shape, TupleShape):
-        shape = Shape(F32, shape) if isinstance(shape, tuple) else Shape(shape)
-    return Instruction(name, opcode, shape, operands, more)
-
-
-def constant(name: str, value: Any, dtype: DType = F32) -> Instruction:
-    data = np.asarray(value, dtype.numpy)
-    return Instruction(
-        name,
-        "constant",
-        Shape(dtype, data.shape),
-        (),
-        {"literal": ops.Bits(data.view(dtype.storage), dtype)},
-    )
-
-
-def computation(name: str, *body: Instruction) -> Computation:
-    return Computation(name, body, body[-1].name)
 
 
 def element(name: str, source: str, index: int, shape: Any = (3,)) -> Instruction:
@@ -406,15 +386,11 @@ def check(model: Module, *inputs: Any, cast_type: str = "bf16") -> Module:
     low = CAST_TYPES[cast_type]
     kinds = {"f": F32, "i": S32, "b": PRED}
     arrays = [np.asarray(x) for x in inputs]
-    expected = leaves(read_module(model, arrays, low, "all"))
-    got = leaves(execute(result, [bits(x, kinds[x.dtype.kind]) for x in arrays]))
+    expected = flat(read_module(model, arrays, low, "all"))
+    got = flat(execute(result, [bits(x, kinds[x.dtype.kind]) for x in arrays]))
     assert [g.dtype for g in got] == [s.dtype for s in model.root.shape.arrays()]
     assert [g.data.tobytes() for g in got] == [np.asarray(e).tobytes() for e in expected]
     return result
-
-
-def leaves(value: Any) -> list[Any]:
-    return [leaf for v in value for leaf in leaves(v)] if isinstance(value, tuple) else [value]
 
 
 def tuple_of(name: str, *parts: tuple[str, Any]) -> Instruction:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from tests.casting.reading import read_module
-from tests.casting.running import execute
 from tests.executor.random_modules import EXECUTED, Example, modules
+from tests.support.running import execute, flat
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -117,7 +117,7 @@ def test_a_planned_module_computes_A1_A2(example: Example, setting: tuple[str, s
     functions = dict.fromkeys(ops.OPCODES, by_row)
     inputs = [typed(x) for x in example.inputs]
     expected = read_module(model, inputs, CAST_TYPES[setting[1]], setting[0], **functions)
-    assert [x.tobytes() for x in leaves(expected)] == [x.data.tobytes() for x in leaves(got)]
+    assert [x.tobytes() for x in flat(expected)] == [x.data.tobytes() for x in flat(got)]
 
 
 def rounds_otherwise(model: Module, c: Computation, i: Instruction) -> bool:
@@ -135,7 +135,3 @@ def typed(x: ops.Bits) -> np.ndarray:
 def stored(x: np.ndarray) -> ops.Bits:
     dtype = dtypes.as_dtype(x.dtype)
     return ops.Bits(np.ascontiguousarray(x).view(dtype.storage).reshape(x.shape), dtype)
-
-
-def leaves(value: Any) -> list[Any]:
-    return [leaf for v in value for leaf in leaves(v)] if isinstance(value, tuple) else [value]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from tests.casting.reading import read_module, rounded
-from tests.casting.running import execute
+from tests.support.graphs import constant, inst
+from tests.support.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.scalars import retype_scalars
@@ -20,14 +19,6 @@ from neuronsim.hlo.verify import verify
 F32, F64, BF16, S32 = dtypes.float32, dtypes.float64, dtypes.bfloat16, dtypes.int32
 TF32 = dtypes.tfloat32
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
-
-
-def inst(name: str, opcode: str, dtype: DType, *operands: str, **more: Any) -> Instruction:
-    return Instruction(name, opcode, Shape(dtype), operands, more)
-
-
-def constant(name: str, value: float) -> Instruction:
-    return inst(name, "constant", F32, literal=ops.Bits(np.asarray(value, np.float32), F32))
 
 
 def pair(dtype: DType = F32) -> list[Instruction]:

@@ -21,9 +21,7 @@ from neuronsim.reference.formats import FORMATS
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 ROOT = Path(__file__).parents[2]
 # Everything that needs no Python.
-SOURCES = [
-    p for p in sorted((ROOT / "csrc").rglob("*.cpp")) if not {"bindings", "graph"} & {*p.parts}
-]
+SOURCES = [p for p in sorted((ROOT / "csrc").rglob("*.cpp")) if not {"bindings", "graph"} & {*p.parts}]
 FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]
 FLAGS += ["-fno-math-errno", "-fno-trapping-math", "-fno-tree-pre", "-static", "-pthread"]
 FLAGS += ["-DNEURONSIM_ISA_NAMESPACE=native", '-DNEURONSIM_ISA_NAME="aarch64"']
@@ -167,10 +165,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
     place: Path = tmp_path_factory.mktemp("aarch64")
-    sources = [
-        *SOURCES,
-        Path(__file__).with_name("digests.cpp"),
-    ]
+    sources = [*SOURCES, Path(__file__).with_name("digests.cpp")]
     command = [COMPILER, *FLAGS, f"-I{ROOT / 'csrc'}", "-c"]
     with ThreadPoolExecutor(2) as two:
         list(two.map(lambda s: subprocess.run([*command, s], cwd=place, check=True), sources))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +11,8 @@ from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import composites as twin
-
-if TYPE_CHECKING:
-    from tests.core.conftest import RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 FIELDS = ["two_pass", "xla"]
@@ -35,7 +34,7 @@ def run(
 
 
 def operands_of(
-    shape: tuple[int, ...], feature: int, type_name: str, seed: int, random_words: RandomWords
+    shape: tuple[int, ...], feature: int, type_name: str, seed: int
 ) -> tuple[Words, Words, list[Words]]:
     """The array, another like it, and four of one float32 for each channel, the last not negative."""
     rng = np.random.default_rng([seed, len(shape), feature])
@@ -69,15 +68,10 @@ CASES = [
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize(("shape", "feature", "type_name", "seed"), CASES, ids=str)
 def test_batch_norms_R7_equal_the_twin(
-    shape: tuple[int, ...],
-    feature: int,
-    type_name: str,
-    seed: int,
-    field: str,
-    random_words: RandomWords,
+    shape: tuple[int, ...], feature: int, type_name: str, seed: int, field: str
 ) -> None:
     epsilon = [1e-5, 0.0, 1.0][seed]
-    x, grad, (weight, bias, mean, variance) = operands_of(shape, feature, type_name, seed, random_words)
+    x, grad, (weight, bias, mean, variance) = operands_of(shape, feature, type_name, seed)
     rows, channels = by_channel(shape, feature, x), range(shape[feature])
     wide = [("float32", t) for t in (weight, bias, mean, variance)]
 

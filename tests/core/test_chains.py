@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +12,9 @@ from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 ARITY = {name: arity for name, arity, _ in _core.OPS}
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -45,9 +45,7 @@ def layouts(words: Words) -> Iterator[tuple[str, Words]]:
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3", "int8", "int64", "uint16"])
-def test_every_layout_E1_gives_the_same_bits(
-    isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_every_layout_E1_gives_the_same_bits(isa: str, threads: int, type_name: str) -> None:
     rng = np.random.default_rng(18)
     words = random_words(rng, type_name, (6, 70, 40), "near")
     for label, view in layouts(words):
@@ -66,9 +64,7 @@ SIZES = [0, 1, 2, 15, 16, 17, 511, 512, 513, 1023, 1024, 1025, 8191, 8192, 8193,
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_every_size_E1_around_tiles_and_grains(
-    isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords, n: int
-) -> None:
+def test_every_size_E1_around_tiles_and_grains(isa: str, threads: int, n: int) -> None:
     rng = np.random.default_rng(n)
     a, b = (random_words(rng, "float32", n, "near") for _ in range(2))
     ours = evaluate("add", ("float32", a), ("float32", b))
@@ -119,9 +115,7 @@ def compile_chain(
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_chain_D2_equals_op_by_op(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, seed: int
-) -> None:
+def test_chain_D2_equals_op_by_op(restored_processor: None, seed: int) -> None:
     """Several steps of different types in registers, against the same steps through memory."""
     rng = np.random.default_rng(seed)
     inputs, steps = random_chain(rng)
@@ -153,9 +147,7 @@ def test_chain_D2_rounds_between_its_steps(isa: str) -> None:
 
 
 @pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "float64"])
-def test_chain_E6_an_input_that_is_an_output_moves_bits(
-    isa: str, random_words: RandomWords, type_name: str
-) -> None:
+def test_chain_E6_an_input_that_is_an_output_moves_bits(isa: str, type_name: str) -> None:
     words = random_words(np.random.default_rng(19), type_name, 600, "special")
     output = np.empty_like(words)
     compile_chain([type_name], [], [0]).run([words], [output])
@@ -226,7 +218,7 @@ def test_chain_E8_wraps_between_its_steps(isa: str, name: str, top: int) -> None
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
-def test_one_function_beside_other_inputs_and_outputs(type_name: str, evaluate: Evaluate) -> None:
+def test_one_function_beside_other_inputs_and_outputs(type_name: str) -> None:
     """The short way from memory to memory is for one function of one input, and nothing else."""
     size = 2048
     t = dtypes.DTYPES[type_name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +17,8 @@ from neuronsim.ops import ArrayType, Bits, Replica, ScalarComputation, ScalarSte
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
-
-if TYPE_CHECKING:
-    from tests.core.conftest import RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.words import Words
 
 FLOATS = ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
@@ -101,7 +100,7 @@ def reduced(reducer: str, type_name: str, columns: Sequence[Words]) -> Words:
 
 
 def random_words_of_group(
-    random_words: RandomWords, type_name: str, seed: int, dims: tuple[int, ...], count: int = 4
+    type_name: str, seed: int, dims: tuple[int, ...], count: int = 4
 ) -> list[Words]:
     rng = np.random.default_rng(seed)
     mode = ("near", "any", "special")[seed % 3]
@@ -110,15 +109,13 @@ def random_words_of_group(
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
-def test_all_reduce_R6_adds_replicas_ascending(
-    type_name: str, seed: int, random_words: RandomWords
-) -> None:
+def test_all_reduce_R6_adds_replicas_ascending(type_name: str, seed: int) -> None:
     t = dtypes.DTYPES[type_name]
     reducers = ["add", "multiply", "maximum", "minimum"]
     reducers += [] if t.kind == "float" else ["bitwise_and", "bitwise_or", "bitwise_xor"]
     reducer = "add" if seed < 6 else reducers[seed % len(reducers)]
     groups = [*GROUPS, UNEVEN][seed % 6]
-    words = random_words_of_group(random_words, type_name, seed, ((), (37,), (3, 5))[seed % 3])
+    words = random_words_of_group(type_name, seed, ((), (37,), (3, 5))[seed % 3])
     found = together(
         "all_reduce",
         [[bits(type_name, w)] for w in words],
@@ -147,9 +144,9 @@ def test_all_reduce_of_one_replica_moves_bits() -> None:
     assert words_of(found[0][0]).tolist() == words.tolist()
 
 
-def test_all_reduce_takes_several_arrays(random_words: RandomWords) -> None:
+def test_all_reduce_takes_several_arrays() -> None:
     names = ["float32", "bfloat16", "int32"]  # by one computation, of float32: XLA reads its kind
-    words = [random_words_of_group(random_words, n, 3, (5,)) for n in names]
+    words = [random_words_of_group(n, 3, (5,)) for n in names]
     operands = [[bits(t, w[n]) for t, w in zip(names, words, strict=True)] for n in range(4)]
     found = together("all_reduce", operands, simple("add", F32))
     for n, name in enumerate(names):
@@ -167,8 +164,8 @@ def difference_of_squares() -> dict[str, Any]:
     return {"computations": (ScalarComputation("f", (t, t), steps, (3,)),), "reducer": None}
 
 
-def test_all_reduce_R6_runs_other_computations_as_they_are_typed(random_words: RandomWords) -> None:
-    words = random_words_of_group(random_words, "bfloat16", 0, (41,))
+def test_all_reduce_R6_runs_other_computations_as_they_are_typed() -> None:
+    words = random_words_of_group("bfloat16", 0, (41,))
     groups = ((1, 3, 0), (2,))
 
     def step(a: int, b: int) -> int:
@@ -190,9 +187,9 @@ def test_all_reduce_R6_runs_other_computations_as_they_are_typed(random_words: R
 @pytest.mark.parametrize("groups", GROUPS)
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "uint8"])
 def test_reduce_scatter_R6_gives_each_member_its_part(
-    type_name: str, groups: tuple[tuple[int, ...], ...], random_words: RandomWords
+    type_name: str, groups: tuple[tuple[int, ...], ...]
 ) -> None:
-    words = random_words_of_group(random_words, type_name, 0, (3, 8, 2))
+    words = random_words_of_group(type_name, 0, (3, 8, 2))
     size = len(members(groups, 0))
     found = together(
         "reduce_scatter",
@@ -211,8 +208,8 @@ def test_reduce_scatter_R6_gives_each_member_its_part(
         assert np.array_equal(words_of(data), part)
 
 
-def test_all_reduce_S2_draws_the_same_words_on_every_replica(random_words: RandomWords) -> None:
-    words = random_words_of_group(random_words, "float32", 0, (64,))
+def test_all_reduce_S2_draws_the_same_words_on_every_replica() -> None:
+    words = random_words_of_group("float32", 0, (64,))
     narrow = [np.array([formats.convert("float32", "bfloat16", int(x)) for x in w]) for w in words]
     operands = [[bits("bfloat16", w.astype(np.uint16))] * 2 for w in narrow]
     profile = Profile(rounding="stochastic")
@@ -231,7 +228,7 @@ def test_all_reduce_S2_draws_the_same_words_on_every_replica(random_words: Rando
             assert int(found[0][place][i]) == expected
 
 
-def test_all_reduce_C4_flushes_subnormals(random_words: RandomWords) -> None:
+def test_all_reduce_C4_flushes_subnormals() -> None:
     words = [np.array([w], np.uint32) for w in (1, 0x00800000, 0x807FFFFF)]
     operands = [[bits("float32", w)] for w in words]
     kept = together("all_reduce", operands, simple("add", F32))
@@ -241,8 +238,8 @@ def test_all_reduce_C4_flushes_subnormals(random_words: RandomWords) -> None:
 
 
 @pytest.mark.usefixtures("restored_processor")
-def test_all_reduce_D1_is_the_same_by_threads_and_instruction_sets(random_words: RandomWords) -> None:
-    words = random_words_of_group(random_words, "bfloat16", 0, (70_000,))
+def test_all_reduce_D1_is_the_same_by_threads_and_instruction_sets() -> None:
+    words = random_words_of_group("bfloat16", 0, (70_000,))
     operands = [[bits("bfloat16", w)] for w in words]
     seen = set()
     for isa in processor.available_isas():
@@ -260,9 +257,9 @@ def test_all_reduce_D1_is_the_same_by_threads_and_instruction_sets(random_words:
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "bool", "int64", "float8_e4m3fn"])
 @pytest.mark.parametrize("groups", GROUPS)
 def test_movement_between_replicas_is_of_bits(
-    groups: tuple[tuple[int, ...], ...], type_name: str, random_words: RandomWords
+    groups: tuple[tuple[int, ...], ...], type_name: str
 ) -> None:
-    words = random_words_of_group(random_words, type_name, 1, (2, 4))
+    words = random_words_of_group(type_name, 1, (2, 4))
     operands = [[bits(type_name, w)] for w in words]
     size = len(members(groups, 0))
     listed = {"replica_groups": groups, "dimensions": (1,)}
@@ -279,8 +276,8 @@ def test_movement_between_replicas_is_of_bits(
         assert np.array_equal(words_of(spread[number][0]), words[group[0]])
 
 
-def test_all_to_all_of_a_tuple_gives_each_member_an_array(random_words: RandomWords) -> None:
-    words = [random_words_of_group(random_words, "float16", n, (3,), 2) for n in range(4)]
+def test_all_to_all_of_a_tuple_gives_each_member_an_array() -> None:
+    words = [random_words_of_group("float16", n, (3,), 2) for n in range(4)]
     operands = [[bits("float16", w) for w in pair] for pair in words]
     groups = ((0, 3), (2, 1))
     found = together("all_to_all", operands, {"replica_groups": groups, "dimensions": ()})
@@ -290,8 +287,8 @@ def test_all_to_all_of_a_tuple_gives_each_member_an_array(random_words: RandomWo
         assert [words_of(x).tolist() for x in found[number]] == [w.tolist() for w in expected]
 
 
-def test_collective_permute_gives_zeros_where_there_is_no_source(random_words: RandomWords) -> None:
-    words = random_words_of_group(random_words, "float32", 1, (3,))
+def test_collective_permute_gives_zeros_where_there_is_no_source() -> None:
+    words = random_words_of_group("float32", 1, (3,))
     pairs = ((0, 2), (2, 1), (3, 3))
     operands = [[bits("float32", w)] for w in words]
     found = together("collective_permute", operands, {"source_target_pairs": pairs})
@@ -299,8 +296,8 @@ def test_collective_permute_gives_zeros_where_there_is_no_source(random_words: R
     assert [words_of(x).tolist() for (x,) in found] == [w.tolist() for w in expected]
 
 
-def test_collective_broadcast_gives_zeros_outside_its_groups(random_words: RandomWords) -> None:
-    words = random_words_of_group(random_words, "int32", 1, (3,))
+def test_collective_broadcast_gives_zeros_outside_its_groups() -> None:
+    words = random_words_of_group("int32", 1, (3,))
     operands = [[bits("int32", w)] for w in words]
     found = together("collective_broadcast", operands, {"replica_groups": ((2, 0),)})
     expected = [words[2], np.zeros(3, np.uint32), words[2], np.zeros(3, np.uint32)]

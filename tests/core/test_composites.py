@@ -14,6 +14,8 @@ import neuronsim as ns
 from neuronsim import dtypes, ops, processor
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference import composites as twin
+from tests.support.draws import random_words
+from tests.support.parameters import some
 
 Words = npt.NDArray[Any]
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -66,16 +68,16 @@ def by_twin(
 
 
 def draw_terms(
-    name: str, shape: list[int], axes: tuple[int, ...], rng: np.random.Generator, random_words: Any
+    name: str, shape: list[int], axes: tuple[int, ...], rng: np.random.Generator
 ) -> dict[str, Words]:
     names = {"layer_norm": ["weight", "bias"], "rms_norm": ["weight"]}.get(name, [])
     own = [shape[a] for a in sorted(axes)]
     return {n: random_words(rng, "float32", own, "near") for n in names if rng.random() < 0.6}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", some(range(60), 24))
 @pytest.mark.parametrize("name", COMPOSITES)
-def test_composite_R7_equals_the_twin(name: str, seed: int, random_words: Any) -> None:
+def test_composite_R7_equals_the_twin(name: str, seed: int) -> None:
     """Random shapes, axes, types, layouts and special values."""
     rng = np.random.default_rng([seed, COMPOSITES.index(name)])
     type_name = FLOATS[seed % len(FLOATS)]
@@ -88,7 +90,7 @@ def test_composite_R7_equals_the_twin(name: str, seed: int, random_words: Any) -
         x = np.asfortranarray(x)
     elif seed % 3 == 2:
         x = x[::-1].transpose()[::2].transpose()
-    terms = draw_terms(name, list(x.shape), axes, rng, random_words)
+    terms = draw_terms(name, list(x.shape), axes, rng)
     more = attributes_of(name, rng)
     found = evaluated(name, type_name, x, axes, terms, **more)
     np.testing.assert_array_equal(found, by_twin(name, type_name, x, axes, terms, **more))
@@ -98,16 +100,16 @@ def test_composite_R7_equals_the_twin(name: str, seed: int, random_words: Any) -
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_composite_R7_around_the_tile(
-    name: str, type_name: str, length: int, random_words: Any, restored_processor: None
+    name: str, type_name: str, length: int, restored_processor: None
 ) -> None:
     """The twin's bits on every instruction set and with one and two threads."""
     rng = np.random.default_rng(length)
     x = random_words(rng, type_name, (70, length), "near")
     x[3, length // 2] = words_of(ns.asarray(math.inf, type_name))
     x[5, 0] = words_of(ns.asarray(math.nan, type_name)) | (1 << (8 * x.itemsize - 1))
-    terms = draw_terms(name, [length], (0,), rng, random_words)
+    terms = draw_terms(name, [length], (0,), rng)
     more = attributes_of(name, rng)
-    sampled = [0, 3, 5, 33] if length > 100 else range(70)
+    sampled = [3, 5, 33] if length > 100 else [0, 3, 5, 33, 69]
     expected = by_twin(name, type_name, x[sampled], (1,), terms, **more)
     seen = set()
     for isa in processor.available_isas():
@@ -149,7 +151,7 @@ def by_array_functions(name: str, x: ns.Array, **more: Any) -> ns.Array:
 
 @pytest.mark.parametrize("type_name", FLOATS)
 @pytest.mark.parametrize("name", COMPOSITES)
-def test_composite_R7_equals_its_steps(name: str, type_name: str, random_words: Any) -> None:
+def test_composite_R7_equals_its_steps(name: str, type_name: str) -> None:
     rng = np.random.default_rng(11)
     more = attributes_of(name, rng)
     for shape in ((300, 1000), (9, 40, 130), (2, 70_000), (2000, 3)):
@@ -160,7 +162,7 @@ def test_composite_R7_equals_its_steps(name: str, type_name: str, random_words: 
 
 
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_composite_R7_other_axes_are_rows_too(type_name: str, random_words: Any) -> None:
+def test_composite_R7_other_axes_are_rows_too(type_name: str) -> None:
     x = array(type_name, random_words(np.random.default_rng(2), type_name, (40, 3, 50), "near"))
     for axis in (0, 1, -2):
         turned = ns.permute_dims(x, tuple(np.argsort([d == axis % 3 for d in range(3)], kind="stable")))
@@ -184,7 +186,7 @@ PROFILES = [
 
 @pytest.mark.parametrize("fields", PROFILES, ids=str)
 @pytest.mark.parametrize("name", COMPOSITES)
-def test_composite_R7_follows_the_profile(name: str, fields: dict[str, str], random_words: Any) -> None:
+def test_composite_R7_follows_the_profile(name: str, fields: dict[str, str]) -> None:
     rng = np.random.default_rng(3)
     more = attributes_of(name, rng)
     for type_name in ("float32", "bfloat16", "float8_e4m3"):
@@ -196,7 +198,7 @@ def test_composite_R7_follows_the_profile(name: str, fields: dict[str, str], ran
         np.testing.assert_array_equal(found, words_of(expected))
 
 
-def test_composite_C4_E2_and_C3_show(random_words: Any) -> None:
+def test_composite_C4_E2_and_C3_show() -> None:
     # Controls: each of these fields gives other bits than the default on these data.
     x = array("float32", random_words(np.random.default_rng(4), "float32", (40, 600), "near"))
     for fields, value in (
@@ -212,7 +214,7 @@ def test_composite_C4_E2_and_C3_show(random_words: Any) -> None:
         assert words_of(ns.linalg.vector_norm(big, axis=1)) == [0x77]
 
 
-def test_composite_S_draws_in_its_last_rounding(random_words: Any) -> None:
+def test_composite_S_draws_in_its_last_rounding() -> None:
     x = array("bfloat16", random_words(np.random.default_rng(5), "bfloat16", (40, 600), "near"))
     exact = ns.nn.softmax(x.astype("float32"))
     near = ns.nn.softmax(x)
@@ -234,7 +236,7 @@ def test_composite_S_draws_in_its_last_rounding(random_words: Any) -> None:
 @pytest.mark.parametrize("name", ["softmax", "mean", "var", "vector_norm", "layer_norm", "rms_norm"])
 def test_composite_R7_order_shows(name: str) -> None:
     # Controls: other tiles, and the row from its end, give other bits.
-    values = np.random.default_rng(6).standard_normal((3 if name == "softmax" else 12, 700))
+    values = np.random.default_rng(6).standard_normal((3, 700))
     x = values.astype(np.float32).view(np.uint32)
     more = attributes_of(name, np.random.default_rng(0))
     found = evaluated(name, "float32", x, (1,), {}, **more)
@@ -317,7 +319,7 @@ def test_vector_norm_of_four_orders() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_batch_norm_R7_equals_the_twin(type_name: str, axis: int, random_words: Any) -> None:
+def test_batch_norm_R7_equals_the_twin(type_name: str, axis: int) -> None:
     rng = np.random.default_rng(9)
     x = random_words(rng, type_name, (4, 3, 5), "near")
     n = x.shape[axis]
@@ -354,7 +356,7 @@ def test_composite_refuses_what_does_not_fit() -> None:
         ns.nn.softmax(ns.ones(2, "complex64"))
 
 
-def test_composite_R7_large_rows_and_few(random_words: Any, threads: int) -> None:
+def test_composite_R7_large_rows_and_few(threads: int) -> None:
     """Few long rows, and rows of a view that do not follow each other."""
     rng = np.random.default_rng(12)
     for type_name in ("float32", "bfloat16"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -14,9 +13,9 @@ import pytest
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import Profile
 from neuronsim.reference import formats
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 # Rule F once more, so that a wrong row of csrc/formats/formats.h meets another opinion:
 # exponent bits, mantissa bits, largest finite value, has Inf, NaN, place of the encoding in its word.
@@ -92,7 +91,7 @@ def boundaries(target: str) -> tuple[Words, Words]:
 
 
 @pytest.mark.parametrize("target", NARROW)
-def test_every_boundary_C2_C3_C4_equals_the_twin(isa: str, evaluate: Evaluate, target: str) -> None:
+def test_every_boundary_C2_C3_C4_equals_the_twin(isa: str, target: str) -> None:
     bits, expected = boundaries(target)
     assert np.array_equal(evaluate("convert", ("float32", bits), dtype=dtypes.DTYPES[target]), expected)
     sign = 1 << (8 * dtypes.DTYPES[target].itemsize - 1)
@@ -101,9 +100,7 @@ def test_every_boundary_C2_C3_C4_equals_the_twin(isa: str, evaluate: Evaluate, t
 
 
 @pytest.mark.parametrize("target", NARROW)
-def test_2_to_24_inputs_C2_equal_numpy_in_float64(
-    restored_processor: None, evaluate: Evaluate, target: str
-) -> None:
+def test_2_to_24_inputs_C2_equal_numpy_in_float64(restored_processor: None, target: str) -> None:
     for bits in low_bit_patterns():
         expected = numpy_oracle(bits, target)
         for name in processor.available_isas():
@@ -113,7 +110,7 @@ def test_2_to_24_inputs_C2_equal_numpy_in_float64(
 
 
 @pytest.mark.parametrize("target", [t for t in NARROW if hasattr(ml_dtypes, t)])
-def test_2_to_24_inputs_C2_equal_ml_dtypes_from_float32(evaluate: Evaluate, target: str) -> None:
+def test_2_to_24_inputs_C2_equal_ml_dtypes_from_float32(target: str) -> None:
     dtype = dtypes.DTYPES[target]
     for bits in low_bit_patterns():
         x = bits.view(np.float32)
@@ -127,16 +124,14 @@ def test_2_to_24_inputs_C2_equal_ml_dtypes_from_float32(evaluate: Evaluate, targ
     ("name", "wrong"), [("truncation", np.trunc), ("ties away", lambda x: np.floor(x + 0.5))]
 )
 @pytest.mark.parametrize("target", NARROW)
-def test_control_C2_a_wrong_rounding_is_noticed(
-    evaluate: Evaluate, target: str, name: str, wrong: Rint
-) -> None:
+def test_control_C2_a_wrong_rounding_is_noticed(target: str, name: str, wrong: Rint) -> None:
     bits, expected = boundaries(target)
     assert np.array_equal(numpy_oracle(bits, target), expected)
     assert not np.array_equal(numpy_oracle(bits, target, wrong), expected), name
 
 
 @pytest.mark.parametrize("source", [t for t in NARROW if t != "tfloat32"])
-def test_every_encoding_C5_widens_exactly(isa: str, evaluate: Evaluate, source: str) -> None:
+def test_every_encoding_C5_widens_exactly(isa: str, source: str) -> None:
     dtype = dtypes.DTYPES[source]
     words = np.arange(1 << dtype.bits, dtype=f"u{dtype.itemsize}")
     ours = evaluate("convert", (source, words), dtype=dtypes.float32)
@@ -154,7 +149,7 @@ def test_every_encoding_C5_widens_exactly(isa: str, evaluate: Evaluate, source: 
 @pytest.mark.parametrize("target", FLOATS)
 @pytest.mark.parametrize("source", FLOATS)
 def test_every_pair_of_formats_C1_equals_the_twin(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+    restored_processor: None, source: str, target: str
 ) -> None:
     rng = np.random.default_rng(1)
     words = np.concatenate([random_words(rng, source, 300, m) for m in ("any", "near", "special")])
@@ -166,15 +161,13 @@ def test_every_pair_of_formats_C1_equals_the_twin(
 
 
 @pytest.mark.parametrize("source", NARROW)
-def test_widening_and_back_C1_keeps_every_value(evaluate: Evaluate, source: str) -> None:
+def test_widening_and_back_C1_keeps_every_value(source: str) -> None:
     dtype = dtypes.DTYPES[source]
     words = np.arange(1 << min(dtype.bits, 16), dtype=np.uint64).astype(f"u{dtype.itemsize}")
     if source == "tfloat32":
         words <<= np.uint32(16)  # every sign and exponent, seven bits of the mantissa
     back = evaluate(
-        "convert",
-        ("float32", evaluate("convert", (source, words), dtype=dtypes.float32)),
-        dtype=dtype,
+        "convert", ("float32", evaluate("convert", (source, words), dtype=dtypes.float32)), dtype=dtype
     )
     number = np.array([formats.decode(source, int(w)).kind != "nan" for w in words])
     assert np.array_equal(back[number], words[number])
@@ -197,13 +190,13 @@ def float64_cases(target: str, rng: np.random.Generator) -> Words:
 
 
 @pytest.mark.parametrize("target", FLOATS)
-def test_float64_C1_is_rounded_once(isa: str, evaluate: Evaluate, target: str) -> None:
+def test_float64_C1_is_rounded_once(isa: str, target: str) -> None:
     words = float64_cases(target, np.random.default_rng(2))
     ours = evaluate("convert", ("float64", words), dtype=dtypes.DTYPES[target])
     assert ours.tolist() == [formats.convert("float64", target, int(w)) for w in words]
 
 
-def test_float64_C1_bfloat16_is_not_rounded_through_float32(isa: str, evaluate: Evaluate) -> None:
+def test_float64_C1_bfloat16_is_not_rounded_through_float32(isa: str) -> None:
     x = np.array([1 + 2.0**-8 + 2.0**-40]).view(np.uint64)
     assert evaluate("convert", ("float64", x), dtype=dtypes.bfloat16).tolist() == [0x3F81]
     # The control: ml_dtypes rounds twice and gives 1.0.
@@ -225,9 +218,7 @@ def integer_cases(source: str, rng: np.random.Generator) -> list[int]:
 
 @pytest.mark.parametrize("field", ["via_float32", "exact"])
 @pytest.mark.parametrize("source", INTEGERS)
-def test_integer_to_float_C1_equals_the_twin(
-    restored_processor: None, evaluate: Evaluate, source: str, field: str
-) -> None:
+def test_integer_to_float_C1_equals_the_twin(restored_processor: None, source: str, field: str) -> None:
     values = integer_cases(source, np.random.default_rng(3))
     words = np.array(values, source).view(f"u{np.dtype(source).itemsize}")
     profile = Profile(int_to_float=field)
@@ -245,7 +236,7 @@ def test_integer_to_float_C1_equals_the_twin(
             assert ours.tolist() == twin, (target, isa)
 
 
-def test_int32_C1_via_float32_or_exact(isa: str, evaluate: Evaluate) -> None:
+def test_int32_C1_via_float32_or_exact(isa: str) -> None:
     """The documented example: DMA and copies go through FP32."""
     x = np.array([1077936129], np.uint32)
     for field, expected in (("via_float32", 0x4E80), ("exact", 0x4E81)):
@@ -254,7 +245,7 @@ def test_int32_C1_via_float32_or_exact(isa: str, evaluate: Evaluate) -> None:
         assert ours.tolist() == [expected]
 
 
-def test_bool_C1_is_zero_or_one(evaluate: Evaluate) -> None:
+def test_bool_C1_is_zero_or_one() -> None:
     x = np.array([0, 1], np.uint8)
     for target in (*FLOATS, *INTEGERS, "float64"):
         ours = evaluate("convert", ("bool", x), dtype=dtypes.DTYPES[target])
@@ -285,7 +276,7 @@ EDGES = [
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("source", ["float32", "float64"])
 def test_overflow_C3_is_judged_after_rounding(
-    isa: str, evaluate: Evaluate, source: str, target: str, x: float, expected: float, sign: int
+    isa: str, source: str, target: str, x: float, expected: float, sign: int
 ) -> None:
     value = np.array([sign * x], source)
     ours = evaluate("convert", (source, value.view(f"u{value.itemsize}")), dtype=dtypes.DTYPES[target])
@@ -295,7 +286,7 @@ def test_overflow_C3_is_judged_after_rounding(
 
 
 @pytest.mark.parametrize("target", NARROW)
-def test_underflow_C4_is_gradual(isa: str, evaluate: Evaluate, target: str) -> None:
+def test_underflow_C4_is_gradual(isa: str, target: str) -> None:
     e_bits, m_bits, *_, shift = TABLE[target]
     step = 2.0 ** (2 - (1 << (e_bits - 1)) - m_bits)
     x = np.array([step / 2, step * (0.5 + 2**-10), step, step * 1.5, step * 2.5, -step / 2], np.float32)
@@ -306,9 +297,7 @@ def test_underflow_C4_is_gradual(isa: str, evaluate: Evaluate, target: str) -> N
 
 @pytest.mark.parametrize("target", FLOATS)
 @pytest.mark.parametrize("source", ["float32", "tfloat32", "bfloat16", "float16", "float64"])
-def test_nan_C5_is_the_quiet_one_with_its_sign(
-    isa: str, evaluate: Evaluate, source: str, target: str
-) -> None:
+def test_nan_C5_is_the_quiet_one_with_its_sign(isa: str, source: str, target: str) -> None:
     """Widening included; the same type moves bits."""
     f = formats.FORMATS[source]
     low = 1 << f.shift
@@ -323,9 +312,7 @@ def test_nan_C5_is_the_quiet_one_with_its_sign(
 
 
 @pytest.mark.parametrize("source", [*FLOATS, *INTEGERS, "bool", "float64"])
-def test_same_type_C5_moves_bits_in_a_tile_program(
-    isa: str, random_words: RandomWords, source: str
-) -> None:
+def test_same_type_C5_moves_bits_in_a_tile_program(isa: str, source: str) -> None:
     """The op table returns the operand, a fused chain runs the step: both must move bits."""
     dtype = dtypes.DTYPES[source]
     words = random_words(np.random.default_rng(4), source, 600, "special")
@@ -339,9 +326,7 @@ def test_same_type_C5_moves_bits_in_a_tile_program(
 
 @pytest.mark.parametrize("target", NARROW)
 @pytest.mark.parametrize("source", ["float32", "float64", "int64", "int32"])
-def test_there_and_back_C1_in_registers(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
-) -> None:
+def test_there_and_back_C1_in_registers(isa: str, source: str, target: str) -> None:
     """A chain rounds without storing: the same values as through memory."""
     rng = np.random.default_rng(11)
     words = np.concatenate([random_words(rng, source, 700, m) for m in ("any", "near", "special")])
@@ -356,7 +341,7 @@ def test_there_and_back_C1_in_registers(
 
 
 @pytest.mark.parametrize("target", FLOATS)
-def test_minus_zero_C5_stays(isa: str, evaluate: Evaluate, target: str) -> None:
+def test_minus_zero_C5_stays(isa: str, target: str) -> None:
     for source in (*FLOATS, "float64"):
         f = formats.FORMATS[source]
         words = np.array([f.sign_bit, 0], f"u{dtypes.DTYPES[source].itemsize}")
@@ -365,9 +350,7 @@ def test_minus_zero_C5_stays(isa: str, evaluate: Evaluate, target: str) -> None:
 
 
 @pytest.mark.parametrize("source", FLOATS)
-def test_widening_to_float64_C5_is_exact(
-    evaluate: Evaluate, random_words: RandomWords, source: str
-) -> None:
+def test_widening_to_float64_C5_is_exact(source: str) -> None:
     rng = np.random.default_rng(5)
     words = np.concatenate([random_words(rng, source, 500, m) for m in ("any", "special")])
     ours = evaluate("convert", (source, words), dtype=dtypes.float64)
@@ -380,7 +363,7 @@ def test_widening_to_float64_C5_is_exact(
 @pytest.mark.parametrize("target", INTEGERS)
 @pytest.mark.parametrize("source", [*FLOATS, "float64"])
 def test_float_to_integer_C6_truncates_and_saturates(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+    restored_processor: None, source: str, target: str
 ) -> None:
     info = np.iinfo(target)
     edges = [0.0, 0.5, 0.9999999, 1.0, 1.5, 2.5, 255.5, 3e9, 1e20, 1e38, math.inf, math.nan]
@@ -402,7 +385,7 @@ def test_float_to_integer_C6_truncates_and_saturates(
         assert ours.view(target).tolist() == twin, isa
 
 
-def test_float_to_integer_C6_examples(evaluate: Evaluate) -> None:
+def test_float_to_integer_C6_examples() -> None:
     x = np.array([-1.9, 1.9, math.nan, 3e9, -3e9, -0.0], np.float32).view(np.uint32)
     assert evaluate("convert", ("float32", x), dtype=dtypes.int32).view(np.int32).tolist() == [
         *(-1, 1, 0, 2**31 - 1, -(2**31), 0)
@@ -412,9 +395,7 @@ def test_float_to_integer_C6_examples(evaluate: Evaluate) -> None:
 
 @pytest.mark.parametrize("target", INTEGERS)
 @pytest.mark.parametrize("source", INTEGERS)
-def test_integer_to_integer_C6_wraps(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
-) -> None:
+def test_integer_to_integer_C6_wraps(isa: str, source: str, target: str) -> None:
     info = np.iinfo(source)
     edges = np.array([info.min, info.max, info.max - 1, 0, 1], source)
     words = edges.view(f"u{edges.itemsize}")
@@ -427,9 +408,7 @@ def test_integer_to_integer_C6_wraps(
 
 
 @pytest.mark.parametrize("source", [*FLOATS, "float64", *INTEGERS])
-def test_to_bool_C6_is_not_zero_and_nan_is_true(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str
-) -> None:
+def test_to_bool_C6_is_not_zero_and_nan_is_true(isa: str, source: str) -> None:
     words = random_words(np.random.default_rng(8), source, 600, "special")
     words[:3] = 0, 0, 1 << 13 if source == "tfloat32" else 1
     ours = evaluate("convert", (source, words), dtype=dtypes.boolean)
@@ -445,9 +424,7 @@ def test_to_bool_C6_is_not_zero_and_nan_is_true(
 
 
 @pytest.mark.parametrize(("m_bits", "through"), [(23, "float32"), (10, "tfloat32"), (7, "bfloat16")])
-def test_reduce_precision_C9_is_the_format_in_float32(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, m_bits: int, through: str
-) -> None:
+def test_reduce_precision_C9_is_the_format_in_float32(isa: str, m_bits: int, through: str) -> None:
     rng = np.random.default_rng(9)
     words = np.concatenate([random_words(rng, "float32", 400, m) for m in ("any", "special")])
     ours = evaluate("reduce_precision", ("float32", words), exponent_bits=8, mantissa_bits=m_bits)

@@ -18,6 +18,8 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops import ConvolutionDimensions, WindowDimension
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
 
 Words = npt.NDArray[Any]
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -95,7 +97,7 @@ def numbers_of(spatial: int, lhs: Any, rhs: Any, out: Any) -> ConvolutionDimensi
     )
 
 
-def run(evaluate: Any, c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
+def run(c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
     """The operation on operands in the plain order; its result in the plain order."""
     d: ConvolutionDimensions = c.attributes["dimension_numbers"]
     lhs, rhs = x.transpose(np.argsort(d.input)), y.transpose(np.argsort(d.kernel))
@@ -125,7 +127,7 @@ def im2col(x: Words, window: tuple[WindowDimension, ...], places: tuple[int, ...
     return patches.reshape(x.shape[0] * math.prod(places), math.prod(sizes) * x.shape[-1])
 
 
-def by_dot(evaluate: Any, c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
+def by_dot(c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
     """The oracle: for each group the dot (M2) of its matrix of patches and its part of the kernel."""
     y = np.flip(y, tuple(i for i, w in enumerate(c.window) if w.reversal))
     batch, outputs = c.batch // c.batch_groups, c.outputs // c.groups
@@ -217,9 +219,7 @@ def random_types(rng: np.random.Generator, seed: int) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("seed", range(1000))
-def test_convolution_M5_equals_the_dot_of_its_patches(
-    seed: int, evaluate: Any, random_words: Any, restored_processor: None
-) -> None:
+def test_convolution_M5_equals_the_dot_of_its_patches(seed: int, restored_processor: None) -> None:
     rng = np.random.default_rng([5, seed])
     c = random_convolution(rng)
     a, b, result = random_types(rng, seed)
@@ -228,20 +228,20 @@ def test_convolution_M5_equals_the_dot_of_its_patches(
     more = {"dtype": DTYPES[result]}
     if seed % 10 == 9:
         more["profile"] = Profile(subnormals="flush", accumulate="sequential")
-    expected = by_dot(evaluate, c, a, x, b, y, **more)
+    expected = by_dot(c, a, x, b, y, **more)
     isas = processor.available_isas()
     processor.set_isa(isas[seed % len(isas)])
-    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y, **more), expected, err_msg=str(c))
+    np.testing.assert_array_equal(run(c, a, x, b, y, **more), expected, err_msg=str(c))
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_convolution_M5_equals_the_twin(seed: int, evaluate: Any, random_words: Any) -> None:
+def test_convolution_M5_equals_the_twin(seed: int) -> None:
     rng = np.random.default_rng([6, seed])
     c = random_convolution(rng, top=4)
     a, b, result = random_types(rng, 1 if seed % 17 == 0 else seed)
     mode = ["near", "any", "special"][seed % 3]
     x, y = random_words(rng, a, c.image_shape, mode), random_words(rng, b, c.kernel_shape, mode)
-    found = run(evaluate, c, a, x, b, y, dtype=DTYPES[result])
+    found = run(c, a, x, b, y, dtype=DTYPES[result])
     np.testing.assert_array_equal(found, by_twin(c, a, x, b, y, result), err_msg=str(c))
 
 
@@ -298,58 +298,51 @@ LARGE = [
 
 @pytest.mark.parametrize(("type_name", "c"), LARGE, ids=lambda v: v if isinstance(v, str) else "")
 def test_convolution_M5_larger_than_every_block(
-    type_name: str, c: Convolution, evaluate: Any, random_words: Any, restored_processor: None
+    type_name: str, c: Convolution, restored_processor: None
 ) -> None:
     rng = np.random.default_rng(c.outputs * sum(c.image_shape))
     x = random_words(rng, type_name, c.image_shape, "near")
     y = random_words(rng, type_name, c.kernel_shape, "near")
     operands = (type_name, x, type_name, y)
-    expected = by_dot(evaluate, c, *operands, dtype=dtypes.float32)
+    expected = by_dot(c, *operands, dtype=dtypes.float32)
     for isa in processor.available_isas():
         processor.set_isa(isa)
         for threads in (1, 2):
             processor.set_num_threads(threads)
-            found = run(evaluate, c, *operands, dtype=dtypes.float32)
+            found = run(c, *operands, dtype=dtypes.float32)
             np.testing.assert_array_equal(found, expected, err_msg=f"{isa}, {threads} threads")
 
 
 @pytest.mark.parametrize("special", [INF, INF | 1 << 31, 0x7FC12345, 0x00000001, 0x80000003])
 @pytest.mark.parametrize("in_kernel", [False, True])
-def test_convolution_M5_single_specials_in_a_large_one(
-    special: int, in_kernel: bool, evaluate: Any, random_words: Any, isa: str
-) -> None:
+def test_convolution_M5_single_specials_in_a_large_one(special: int, in_kernel: bool, isa: str) -> None:
     c = square(15, 3, 17, 35)
     rng = np.random.default_rng(8)
     x, y = (random_words(rng, "float32", s, "near") for s in (c.image_shape, c.kernel_shape))
     changed = y if in_kernel else x
     changed[tuple(int(rng.integers(n)) for n in changed.shape)] = special
-    expected = by_dot(evaluate, c, "float32", x, "float32", y)
-    np.testing.assert_array_equal(run(evaluate, c, "float32", x, "float32", y), expected)
+    expected = by_dot(c, "float32", x, "float32", y)
+    np.testing.assert_array_equal(run(c, "float32", x, "float32", y), expected)
 
 
 # ---- one noun, one test --------------------------------------------------------------------------
 
 
-@pytest.fixture
-def draw(random_words: Any) -> Any:
+def draw(c: Convolution, seed: int = 0, mode: str = "near") -> tuple[str, Words, str, Words]:
     """float32 operands of a convolution whose sums show their order."""
-
-    def words(c: Convolution, seed: int = 0, mode: str = "near") -> tuple[str, Words, str, Words]:
-        rng = np.random.default_rng([7, seed])
-        x = random_words(rng, "float32", c.image_shape, mode)
-        return "float32", x, "float32", random_words(rng, "float32", c.kernel_shape, mode)
-
-    return words
+    rng = np.random.default_rng([7, seed])
+    x = random_words(rng, "float32", c.image_shape, mode)
+    return "float32", x, "float32", random_words(rng, "float32", c.kernel_shape, mode)
 
 
 BASIC = Convolution(2, (6, 7), 5, 4, (W(3, 1, (1, 1)), W(2, 1, (0, 1))))
 
 
-def test_convolution_M5_order_shows(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_order_shows() -> None:
     # Control: features before positions, or positions column-major, are other sums.
     c = Convolution(1, (6, 6), 5, 4, (W(3), W(3)))
     a, x, b, y = draw(c)
-    found = run(evaluate, c, a, x, b, y)
+    found = run(c, a, x, b, y)
     patches = im2col(x, c.window, c.places).reshape(-1, 3, 3, 5)
     same = []
     for order in itertools.permutations(range(3)):
@@ -360,128 +353,126 @@ def test_convolution_M5_order_shows(evaluate: Any, draw: Any) -> None:
     assert same == [True, *[False] * 5]
 
 
-def test_convolution_M5_tiles_run_across_positions(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_tiles_run_across_positions() -> None:
     # 9 x 50 terms: the tiles of 128 end inside a position's features.
     c = square(6, 3, 50, 3)
     a, x, b, y = draw(c)
-    found = run(evaluate, c, a, x, b, y)
-    np.testing.assert_array_equal(found, by_dot(evaluate, c, a, x, b, y))
-    one_tile = run(evaluate, c, a, x, b, y, profile=Profile(accumulate="sequential"))
+    found = run(c, a, x, b, y)
+    np.testing.assert_array_equal(found, by_dot(c, a, x, b, y))
+    one_tile = run(c, a, x, b, y, profile=Profile(accumulate="sequential"))
     assert np.any(found != one_tile)
     sequential = Profile(accumulate="sequential")
-    np.testing.assert_array_equal(one_tile, by_dot(evaluate, c, a, x, b, y, profile=sequential))
+    np.testing.assert_array_equal(one_tile, by_dot(c, a, x, b, y, profile=sequential))
 
 
-def test_convolution_M5_strides(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_strides() -> None:
     c = BASIC
     operands = draw(c)
-    every = run(evaluate, c, *operands)
+    every = run(c, *operands)
     window = tuple(dataclasses.replace(w, stride=s) for w, s in zip(c.window, (2, 3), strict=True))
-    found = run(evaluate, dataclasses.replace(c, window=window), *operands)
+    found = run(dataclasses.replace(c, window=window), *operands)
     np.testing.assert_array_equal(found, every[:, ::2, ::3])
 
 
-def test_convolution_M5_padding_is_counted_zeros(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_padding_is_counted_zeros() -> None:
     c = Convolution(2, (4, 5), 3, 4, (W(3, 1, (2, 1)), W(2, 1, (0, 3))))
     a, x, b, y = draw(c, mode="special")
     bare = Convolution(2, (7, 8), 3, 4, (W(3), W(2)))
     padded = np.pad(x, ((0, 0), (2, 1), (0, 3), (0, 0)))
-    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y), run(evaluate, bare, a, padded, b, y))
+    np.testing.assert_array_equal(run(c, a, x, b, y), run(bare, a, padded, b, y))
 
 
 @pytest.mark.parametrize("weight", [INF, INF | 1 << 31, NAN])
-def test_convolution_M5_weights_that_are_not_finite_meet_padding(weight: int, evaluate: Any) -> None:
+def test_convolution_M5_weights_that_are_not_finite_meet_padding(weight: int) -> None:
     # 0 * Inf is NaN, at the border and in holes, where XLA skips it.
     y = np.array([ONE, ONE, weight], np.uint32).reshape(3, 1, 1)
     x = np.full((1, 3, 1), ONE, np.uint32)
-    padded = run(evaluate, row(3, W(3, 1, (1, 1)), 1, 1), "float32", x, "float32", y)
+    padded = run(row(3, W(3, 1, (1, 1)), 1, 1), "float32", x, "float32", y)
     inside = weight if weight != NAN else NAN
     assert padded.ravel().tolist() == [inside, inside, NAN]
-    holes = run(evaluate, row(3, W(3, 1, (0, 0), 2), 1, 1), "float32", x, "float32", y)
+    holes = run(row(3, W(3, 1, (0, 0), 2), 1, 1), "float32", x, "float32", y)
     assert holes.ravel().tolist() == [inside, NAN, inside]
 
 
-def test_convolution_M5_inputs_that_are_not_finite(evaluate: Any) -> None:
+def test_convolution_M5_inputs_that_are_not_finite() -> None:
     # An Inf under a zero weight is NaN; elsewhere it stays what it is.
     x = np.array([ONE, INF, ONE, ONE], np.uint32).reshape(1, 4, 1)
     y = np.array([0, ONE], np.uint32).reshape(2, 1, 1)
-    found = run(evaluate, row(4, W(2), 1, 1), "float32", x, "float32", y)
+    found = run(row(4, W(2), 1, 1), "float32", x, "float32", y)
     assert found.ravel().tolist() == [INF, NAN, ONE]
 
 
-def test_convolution_M5_negative_padding_crops(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_negative_padding_crops() -> None:
     c = Convolution(1, (7, 8), 3, 4, (W(2, 1, (-2, -1)), W(3, 2, (-1, 2), 2)))
     a, x, b, y = draw(c)
     # Low padding of -1 crops one place of the dilated axis: the first element, not its hole.
     bare = Convolution(1, (4, 8), 3, 4, (W(2), W(3, 2, (-1, 2), 2)))
-    found = run(evaluate, c, a, x, b, y)
-    np.testing.assert_array_equal(found, run(evaluate, bare, a, x[:, 2:6], b, y))
+    found = run(c, a, x, b, y)
+    np.testing.assert_array_equal(found, run(bare, a, x[:, 2:6], b, y))
     dilated = np.zeros((1, 4, 15, 3), np.uint32)
     dilated[:, :, ::2] = x[:, 2:6]
     cropped = np.pad(dilated[:, :, 1:], ((0, 0), (0, 0), (0, 2), (0, 0)))
     last = Convolution(1, (4, 16), 3, 4, (W(2), W(3, 2)))
-    np.testing.assert_array_equal(found, run(evaluate, last, a, cropped, b, y))
+    np.testing.assert_array_equal(found, run(last, a, cropped, b, y))
 
 
-def test_convolution_M5_cropping_everything_leaves_nothing(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_cropping_everything_leaves_nothing() -> None:
     c = row(4, W(2, 1, (-3, -3)), 2, 3)
-    assert run(evaluate, c, *draw(c)).shape == (1, 0, 3)
+    assert run(c, *draw(c)).shape == (1, 0, 3)
 
 
-def test_convolution_M5_base_dilation(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_base_dilation() -> None:
     c = Convolution(2, (4, 5), 3, 4, (W(3, 1, (1, 0), 2), W(2, 2, (0, 2), 3)))
     a, x, b, y = draw(c, mode="special")
     dilated = np.zeros((2, 7, 13, 3), np.uint32)
     dilated[:, ::2, ::3] = x
     bare = Convolution(2, (7, 13), 3, 4, (W(3, 1, (1, 0)), W(2, 2, (0, 2))))
-    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y), run(evaluate, bare, a, dilated, b, y))
+    np.testing.assert_array_equal(run(c, a, x, b, y), run(bare, a, dilated, b, y))
 
 
-def test_convolution_M5_window_dilation(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_window_dilation() -> None:
     c = Convolution(2, (9, 8), 3, 4, (W(3, 1, (1, 0), 1, 3), W(2, 1, (0, 2), 1, 2)))
     a, x, b, y = draw(c)
     spread = np.zeros((7, 3, 3, 4), np.uint32)
     spread[::3, ::2] = y
     bare = Convolution(2, (9, 8), 3, 4, (W(7, 1, (1, 0)), W(3, 1, (0, 2))))
     # Terms x * 0 change no sum of finite values, and there are fewer than 128.
-    found = run(evaluate, c, a, x, b, y)
-    np.testing.assert_array_equal(found, run(evaluate, bare, a, x, b, spread))
+    found = run(c, a, x, b, y)
+    np.testing.assert_array_equal(found, run(bare, a, x, b, spread))
 
 
 @pytest.mark.parametrize("flags", list(itertools.product([False, True], repeat=2)))
-def test_convolution_M5_reversal_changes_the_weight_read(
-    flags: tuple[bool, bool], evaluate: Any, draw: Any
-) -> None:
+def test_convolution_M5_reversal_changes_the_weight_read(flags: tuple[bool, bool]) -> None:
     operands = draw(BASIC)
     a, x, b, y = operands
     pairs = zip(BASIC.window, flags, strict=True)
     window = tuple(dataclasses.replace(w, reversal=r) for w, r in pairs)
-    found = run(evaluate, dataclasses.replace(BASIC, window=window), *operands)
+    found = run(dataclasses.replace(BASIC, window=window), *operands)
     flipped = np.flip(y, [i for i, r in enumerate(flags) if r])
-    np.testing.assert_array_equal(found, run(evaluate, BASIC, a, x, b, flipped))
-    assert np.array_equal(found, run(evaluate, BASIC, *operands)) == (flags == (False, False))
+    np.testing.assert_array_equal(found, run(BASIC, a, x, b, flipped))
+    assert np.array_equal(found, run(BASIC, *operands)) == (flags == (False, False))
 
 
-def test_convolution_M5_reversal_keeps_the_order(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_reversal_keeps_the_order() -> None:
     # Control: the same terms walked from the window's other end are other sums.
     c = row(20, W(9, reversal=True), 3, 2)
     a, x, b, y = draw(c)
-    found = run(evaluate, c, a, x, b, y)
+    found = run(c, a, x, b, y)
     patches = im2col(x, c.window, c.places).reshape(-1, 9, 3)[:, ::-1].reshape(-1, 27)
     other = evaluate("dot", (a, patches), (b, y.reshape(27, 2)), dot_dimensions=PLAIN)
     assert np.any(found.ravel() != other.ravel())
 
 
 @pytest.mark.parametrize("multiplier", [1, 2, 5])
-def test_convolution_M5_depthwise(multiplier: int, evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_depthwise(multiplier: int) -> None:
     window = (W(3, 1, (1, 1)), W(3, 2, (0, 1)))
     c = Convolution(2, (5, 6), 1, 7 * multiplier, window, feature_groups=7)
     a, x, b, y = draw(c, mode="special")
-    found = run(evaluate, c, a, x, b, y)
+    found = run(c, a, x, b, y)
     one = Convolution(2, (5, 6), 1, 1, window)
     for out in range(7 * multiplier):  # output feature o reads input feature o // multiplier alone
         i = out // multiplier
-        alone = run(evaluate, one, a, x[..., i : i + 1], b, y[..., out : out + 1])
+        alone = run(one, a, x[..., i : i + 1], b, y[..., out : out + 1])
         np.testing.assert_array_equal(found[..., out : out + 1], alone)
 
 
@@ -501,11 +492,11 @@ CHANNELS_FIRST = numbers_of(2, (0, 2, 3, 1), (2, 3, 1, 0), (0, 2, 3, 1))
     ],
 )
 def test_convolution_M5_depthwise_on_planes(
-    window: tuple[WindowDimension, ...], multiplier: int, evaluate: Any, draw: Any
+    window: tuple[WindowDimension, ...], multiplier: int
 ) -> None:
     c = Convolution(2, (11, 19), 1, 5 * multiplier, window, 5, numbers=CHANNELS_FIRST)
     a, x, b, y = draw(c, mode="special")
-    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y), by_dot(evaluate, c, a, x, b, y))
+    np.testing.assert_array_equal(run(c, a, x, b, y), by_dot(c, a, x, b, y))
 
 
 @pytest.mark.parametrize("shape", [(1, 700, 400), (1, 3, 300_000)])
@@ -527,7 +518,7 @@ def test_convolution_M5_depthwise_on_planes_in_bands(shape: tuple[int, ...], isa
     ids=["one", "groups", "batch", "depthwise"],
 )
 def test_convolution_M5_windows_that_reach_far_are_gathered(
-    type_name: str, groups: int, batch_groups: int, evaluate: Any, random_words: Any
+    type_name: str, groups: int, batch_groups: int
 ) -> None:
     # An image that held one output's window would take gigabytes.
     far = 40_000
@@ -536,29 +527,27 @@ def test_convolution_M5_windows_that_reach_far_are_gathered(
     rng = np.random.default_rng(groups)
     x = random_words(rng, type_name, c.image_shape, "near")
     y = random_words(rng, type_name, c.kernel_shape, "near")
-    found = run(evaluate, c, type_name, x, type_name, y)
-    np.testing.assert_array_equal(found, by_dot(evaluate, c, type_name, x, type_name, y))
+    found = run(c, type_name, x, type_name, y)
+    np.testing.assert_array_equal(found, by_dot(c, type_name, x, type_name, y))
 
 
-def test_convolution_M5_feature_groups(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_feature_groups() -> None:
     c = dataclasses.replace(BASIC, features=3, outputs=8, feature_groups=4)
     a, x, b, y = draw(c)
     one = dataclasses.replace(c, outputs=2, feature_groups=1)
     xs, ys = np.split(x, 4, -1), np.split(y, 4, -1)
-    parts = [run(evaluate, one, a, p, b, q) for p, q in zip(xs, ys, strict=True)]
-    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y), np.concatenate(parts, -1))
+    parts = [run(one, a, p, b, q) for p, q in zip(xs, ys, strict=True)]
+    np.testing.assert_array_equal(run(c, a, x, b, y), np.concatenate(parts, -1))
 
 
 @pytest.mark.parametrize(("batch", "groups", "outputs"), [(3, 3, 3), (3, 3, 6), (6, 2, 4), (4, 2, 2)])
-def test_convolution_M5_batch_groups(
-    batch: int, groups: int, outputs: int, evaluate: Any, draw: Any
-) -> None:
+def test_convolution_M5_batch_groups(batch: int, groups: int, outputs: int) -> None:
     c = dataclasses.replace(BASIC, batch=batch, outputs=outputs, batch_groups=groups)
     a, x, b, y = draw(c)
     one = dataclasses.replace(c, batch=batch // groups, outputs=outputs // groups, batch_groups=1)
     xs, ys = np.split(x, groups, 0), np.split(y, groups, -1)
-    parts = [run(evaluate, one, a, p, b, q) for p, q in zip(xs, ys, strict=True)]
-    found = run(evaluate, c, a, x, b, y)
+    parts = [run(one, a, p, b, q) for p, q in zip(xs, ys, strict=True)]
+    found = run(c, a, x, b, y)
     assert found.shape[0] == batch // groups
     np.testing.assert_array_equal(found, np.concatenate(parts, -1))
 
@@ -567,70 +556,68 @@ AXES = list(itertools.permutations(range(3)))
 
 
 @pytest.mark.parametrize("lhs", AXES)
-def test_convolution_M5_dimension_numbers(lhs: tuple[int, ...], evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_dimension_numbers(lhs: tuple[int, ...]) -> None:
     """Every order of the dimensions of input, kernel and output with one spatial dimension."""
     c = row(5, W(2, 1, (1, 0)), 3, 4, batch_groups=1)
     c = dataclasses.replace(c, batch=2)
     operands = draw(c)
-    expected = run(evaluate, c, *operands)
+    expected = run(c, *operands)
     for rhs, out in itertools.product(AXES, AXES):
         moved = dataclasses.replace(c, numbers=numbers_of(1, lhs, rhs, out))
-        np.testing.assert_array_equal(run(evaluate, moved, *operands), expected)
+        np.testing.assert_array_equal(run(moved, *operands), expected)
 
 
 @pytest.mark.parametrize("lhs", list(itertools.permutations(range(4))))
-def test_convolution_M5_dimension_numbers_of_two_spatial(
-    lhs: tuple[int, ...], evaluate: Any, draw: Any
-) -> None:
+def test_convolution_M5_dimension_numbers_of_two_spatial(lhs: tuple[int, ...]) -> None:
     operands = draw(BASIC)
-    expected = run(evaluate, BASIC, *operands)
+    expected = run(BASIC, *operands)
     rng = np.random.default_rng(sum(n * 4**i for i, n in enumerate(lhs)))
     for _ in range(6):
         numbers = numbers_of(2, lhs, rng.permutation(4), rng.permutation(4))
         moved = dataclasses.replace(BASIC, numbers=numbers)
-        np.testing.assert_array_equal(run(evaluate, moved, *operands), expected)
+        np.testing.assert_array_equal(run(moved, *operands), expected)
 
 
-def test_convolution_M5_of_views(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_of_views() -> None:
     """Transposed operands, and ones with negative strides, give what their copies give."""
     a, x, b, y = draw(BASIC)
-    expected = run(evaluate, BASIC, a, x, b, y)
+    expected = run(BASIC, a, x, b, y)
     x = np.asfortranarray(x)
     y = np.ascontiguousarray(y[::-1, ..., ::-1])[::-1, ..., ::-1]
-    np.testing.assert_array_equal(run(evaluate, BASIC, a, x, b, y), expected)
+    np.testing.assert_array_equal(run(BASIC, a, x, b, y), expected)
 
 
 @pytest.mark.parametrize("a", FLOATS)
 @pytest.mark.parametrize("result", FLOATS)
-def test_convolution_M4_result_types(a: str, result: str, evaluate: Any, random_words: Any) -> None:
+def test_convolution_M4_result_types(a: str, result: str) -> None:
     rng = np.random.default_rng(len(a) * 100 + len(result))
     x = random_words(rng, a, BASIC.image_shape, "near")
     y = random_words(rng, a, BASIC.kernel_shape, "near")
-    sums_ = run(evaluate, BASIC, a, x, a, y, dtype=dtypes.float32)
-    found = run(evaluate, BASIC, a, x, a, y, dtype=DTYPES[result])
+    sums_ = run(BASIC, a, x, a, y, dtype=dtypes.float32)
+    found = run(BASIC, a, x, a, y, dtype=DTYPES[result])
     rounded = evaluate("convert", ("float32", sums_), dtype=DTYPES[result])
     np.testing.assert_array_equal(found, rounded)
 
 
-def test_convolution_M1_result_type_is_the_lattices(evaluate: Any) -> None:
+def test_convolution_M1_result_type_is_the_lattices() -> None:
     x = np.zeros(BASIC.image_shape, np.uint16)
     y = np.zeros(BASIC.kernel_shape, np.uint16)
-    assert run(evaluate, BASIC, "bfloat16", x, "bfloat16", y).dtype == np.uint16
-    assert run(evaluate, BASIC, "bfloat16", x, "float16", y).dtype == np.uint32
+    assert run(BASIC, "bfloat16", x, "bfloat16", y).dtype == np.uint16
+    assert run(BASIC, "bfloat16", x, "float16", y).dtype == np.uint32
 
 
 @pytest.mark.parametrize("mode", ["near", "special"])
-def test_convolution_C4_flushed_subnormals(mode: str, evaluate: Any, draw: Any) -> None:
+def test_convolution_C4_flushed_subnormals(mode: str) -> None:
     a, x, b, y = draw(BASIC, mode=mode)
     x = np.where(np.arange(x.size).reshape(x.shape) % 3 == 0, x & 0x807FFFFF, x).astype(np.uint32)
     y = np.where(y & 1, y | 0x7E000000, y).astype(np.uint32)  # large, so that subnormals show
     flush = {"profile": Profile(subnormals="flush")}
-    found = run(evaluate, BASIC, a, x, b, y, **flush)
-    np.testing.assert_array_equal(found, by_dot(evaluate, BASIC, a, x, b, y, **flush))
+    found = run(BASIC, a, x, b, y, **flush)
+    np.testing.assert_array_equal(found, by_dot(BASIC, a, x, b, y, **flush))
 
 
 @pytest.mark.parametrize("result", ["bfloat16", "float8_e4m3"])
-def test_convolution_S2_draws_by_the_place_in_the_result(result: str, evaluate: Any, draw: Any) -> None:
+def test_convolution_S2_draws_by_the_place_in_the_result(result: str) -> None:
     numbers = numbers_of(2, (3, 0, 2, 1), (0, 3, 1, 2), (2, 0, 3, 1))
     c = dataclasses.replace(BASIC, features=2, outputs=6, feature_groups=2, numbers=numbers)
     a, x, b, y = draw(c)
@@ -649,11 +636,11 @@ def test_convolution_S2_draws_by_the_place_in_the_result(result: str, evaluate: 
 
 
 @pytest.mark.parametrize("type_name", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
-def test_convolution_M7_integers_wrap(type_name: str, evaluate: Any, random_words: Any) -> None:
+def test_convolution_M7_integers_wrap(type_name: str) -> None:
     rng = np.random.default_rng(3)
     c = dataclasses.replace(BASIC, features=2, outputs=6, feature_groups=2)
     x, y = (random_words(rng, type_name, s) for s in (c.image_shape, c.kernel_shape))
-    found = run(evaluate, c, type_name, x, type_name, y)
+    found = run(c, type_name, x, type_name, y)
     exact = []
     for group in range(2):
         part = im2col(x[..., 2 * group : 2 * group + 2], c.window, c.places).astype(object)
@@ -662,17 +649,17 @@ def test_convolution_M7_integers_wrap(type_name: str, evaluate: Any, random_word
     np.testing.assert_array_equal(found.astype(object), expected)
 
 
-def test_convolution_M7_operands_take_the_results_type(evaluate: Any) -> None:
+def test_convolution_M7_operands_take_the_results_type() -> None:
     x = np.array([200, 3], np.uint8).reshape(1, 2, 1)  # int8: -56, 3
-    found = run(evaluate, row(2, W(2), 1, 1), "int8", x, "int8", x.reshape(2, 1, 1), dtype=dtypes.int32)
+    found = run(row(2, W(2), 1, 1), "int8", x, "int8", x.reshape(2, 1, 1), dtype=dtypes.int32)
     assert found.view(np.int32).tolist() == [[[56 * 56 + 9]]]
 
 
-def test_convolution_M7_bool_is_or_of_ands(evaluate: Any, random_words: Any) -> None:
+def test_convolution_M7_bool_is_or_of_ands() -> None:
     rng = np.random.default_rng(4)
     x, y = (random_words(rng, "bool", s) for s in (BASIC.image_shape, BASIC.kernel_shape))
     y &= random_words(rng, "bool", y.shape) & random_words(rng, "bool", y.shape)
-    found = run(evaluate, BASIC, "bool", x, "bool", y)
+    found = run(BASIC, "bool", x, "bool", y)
     counts = im2col(x, BASIC.window, BASIC.places).astype(int) @ y.reshape(-1, 4).astype(int)
     np.testing.assert_array_equal(found, (counts > 0).reshape(found.shape).astype(np.uint8))
     assert 0 < found.sum() < found.size
@@ -682,13 +669,13 @@ def test_convolution_M7_bool_is_or_of_ands(evaluate: Any, random_words: Any) -> 
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int32", "bool"])
-def test_convolution_M5_zero_sized_dimensions(type_name: str, evaluate: Any, random_words: Any) -> None:
+def test_convolution_M5_zero_sized_dimensions(type_name: str) -> None:
     rng = np.random.default_rng(9)
 
     def of(**changes: Any) -> Words:
         c = dataclasses.replace(BASIC, **changes)
         x, y = (random_words(rng, type_name, s) for s in (c.image_shape, c.kernel_shape))
-        return run(evaluate, c, type_name, x, type_name, y)
+        return run(c, type_name, x, type_name, y)
 
     assert of(batch=0).shape == (0, 6, 7, 4)
     assert of(outputs=0).shape == (2, 6, 7, 0)
@@ -702,11 +689,11 @@ def test_convolution_M5_zero_sized_dimensions(type_name: str, evaluate: Any, ran
     assert of(image=(2, 7), window=(W(4), W(2))).shape == (2, 0, 6, 4)
 
 
-def test_convolution_M5_without_spatial_dimensions_is_a_product(evaluate: Any, draw: Any) -> None:
+def test_convolution_M5_without_spatial_dimensions_is_a_product() -> None:
     c = Convolution(5, (), 40, 6, ())
     a, x, b, y = draw(c)
     product = evaluate("dot", (a, x), (b, y), dot_dimensions=PLAIN)
-    np.testing.assert_array_equal(run(evaluate, c, a, x, b, y), product)
+    np.testing.assert_array_equal(run(c, a, x, b, y), product)
 
 
 # ---- bad input is refused before any work --------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,9 +13,9 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
@@ -124,9 +123,7 @@ def identity(reducer: str, type_name: str) -> int:
 
 @pytest.mark.parametrize("reducer", REDUCERS)
 @pytest.mark.parametrize("round_tiles", [False, True])
-def test_oracle_R4_is_the_twins_definition(
-    reducer: str, round_tiles: bool, random_words: RandomWords
-) -> None:
+def test_oracle_R4_is_the_twins_definition(reducer: str, round_tiles: bool) -> None:
     """The linear walk of this file and the reduction of every prefix are one function."""
     rng = np.random.default_rng(50)
     for type_name in ("float32", "bfloat16", "float8_e4m3"):
@@ -145,9 +142,7 @@ def test_oracle_R4_is_the_twins_definition(
 
 @pytest.mark.parametrize("reducer", REDUCERS)
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_cumulative_R4_special_values(
-    type_name: str, reducer: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_cumulative_R4_special_values(type_name: str, reducer: str) -> None:
     """NaN, Inf, signed zeros, subnormals and extremes, from an initial value that is not neutral."""
     rng = np.random.default_rng(51)
     for mode in ("any", "near", "special"):
@@ -161,11 +156,9 @@ def test_cumulative_R4_special_values(
             np.testing.assert_array_equal(found, expected)
 
 
-def line_in_range(
-    rng: np.random.Generator, reducer: str, type_name: str, n: int, draw: RandomWords
-) -> Words:
+def line_in_range(rng: np.random.Generator, reducer: str, type_name: str, n: int) -> Words:
     """Elements whose fold stays in range, so that every rounding can be seen."""
-    words = draw(rng, type_name, n, "near")
+    words = random_words(rng, type_name, n, "near")
     if reducer != "multiply":
         return words
     one = np.array(formats.from_float(type_name, 1), words.dtype)
@@ -176,12 +169,10 @@ def line_in_range(
 
 @pytest.mark.parametrize("length", [1, 511, 512, 513, 1025, 1600])
 @pytest.mark.parametrize("reducer", ["add", "multiply"])
-def test_cumulative_R2_R3_around_the_tile(
-    length: int, reducer: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_cumulative_R2_R3_around_the_tile(length: int, reducer: str) -> None:
     rng = np.random.default_rng(length)
     for type_name in ("float32", "bfloat16"):
-        line = line_in_range(rng, reducer, type_name, length, random_words)
+        line = line_in_range(rng, reducer, type_name, length)
         initial = np.array(identity(reducer, type_name), line.dtype)
         results = []
         for profile in (PLAIN, OFF):
@@ -201,9 +192,7 @@ def test_cumulative_R2_R3_around_the_tile(
 @pytest.mark.parametrize(
     "type_name", ["tfloat32", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 )
-def test_cumulative_R2_R3_of_other_floats_across_a_tile(
-    type_name: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_cumulative_R2_R3_of_other_floats_across_a_tile(type_name: str) -> None:
     line = random_words(np.random.default_rng(52), type_name, 530, "near")
     initial = np.zeros((), line.dtype)
     for reducer in ("add", "maximum"):
@@ -217,9 +206,7 @@ def test_cumulative_R2_R3_of_other_floats_across_a_tile(
 
 
 @pytest.mark.parametrize("type_name", [*INTEGERS, "bool"])
-def test_cumulative_E8_integers_wrap_and_bool_is_or_and_and(
-    type_name: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_cumulative_E8_integers_wrap_and_bool_is_or_and_and(type_name: str) -> None:
     rng = np.random.default_rng(53)
     for shape, axis in (((3, 700), 1), ((600, 2), 0), ((2, 5, 3), 1)):
         words = random_words(rng, type_name, shape)
@@ -232,7 +219,7 @@ def test_cumulative_E8_integers_wrap_and_bool_is_or_and_and(
             np.testing.assert_array_equal(found, expected, err_msg=reducer)
 
 
-def test_cumulative_E6_nan_stays_from_where_it_came(evaluate: Evaluate) -> None:
+def test_cumulative_E6_nan_stays_from_where_it_came() -> None:
     """Before it the prefixes are numbers, after it the canonical NaN, in the next tiles too."""
     for type_name in FLOATS:
         f = formats.FORMATS[type_name]
@@ -246,7 +233,7 @@ def test_cumulative_E6_nan_stays_from_where_it_came(evaluate: Evaluate) -> None:
                 assert found.tolist() == [0] * place + [f.nan_bits] * (1100 - place)
 
 
-def test_cumulative_R2_of_minus_zero(evaluate: Evaluate) -> None:
+def test_cumulative_R2_of_minus_zero() -> None:
     """-0 stays -0 only if the initial value is -0 as well."""
     line = ("float32", np.array([0x80000000, 0x80000000, 0, 0x80000000], np.uint32))
     for initial, expected in ((0x80000000, [0x80000000, 0x80000000, 0, 0]), (0, [0, 0, 0, 0])):
@@ -256,9 +243,7 @@ def test_cumulative_R2_of_minus_zero(evaluate: Evaluate) -> None:
 
 @pytest.mark.parametrize("type_name", ["float32", "tfloat32", "bfloat16", "float16"])
 @pytest.mark.parametrize("reducer", REDUCERS)
-def test_cumulative_C4_flush(
-    type_name: str, reducer: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_cumulative_C4_flush(type_name: str, reducer: str) -> None:
     """Operands and every step below 2^-126 are zero; a float16 subnormal is a float32 normal."""
     rng = np.random.default_rng(54)
     words = random_words(rng, type_name, (6, 30), "special")
@@ -286,7 +271,7 @@ def test_cumulative_C4_flush(
         assert not np.array_equal(*results)
 
 
-def test_cumulative_C4_flush_across_tiles(evaluate: Evaluate, random_words: RandomWords) -> None:
+def test_cumulative_C4_flush_across_tiles() -> None:
     line = random_words(np.random.default_rng(55), "float32", 1100, "any") & 0x81FFFFFF
     zero = ("float32", np.zeros((), np.uint32))
     found = evaluate("cumulative", ("float32", line), zero, axis=0, reducer="add", profile=FLUSH)
@@ -294,9 +279,7 @@ def test_cumulative_C4_flush_across_tiles(evaluate: Evaluate, random_words: Rand
 
 
 @pytest.mark.parametrize("accumulate", ["bfloat16", "float16"])
-def test_cumulative_R1_accumulates_in_the_plans_type(
-    accumulate: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_cumulative_R1_accumulates_in_the_plans_type(accumulate: str) -> None:
     for type_name in ("float32", accumulate):
         line = random_words(np.random.default_rng(56), type_name, 540, "near")
         zero = (type_name, np.zeros((), line.dtype))
@@ -308,7 +291,7 @@ def test_cumulative_R1_accumulates_in_the_plans_type(
 
 
 @pytest.mark.parametrize("tile", [1, 3, 512, 600, 1025, 4000])
-def test_core_R2_folds_by_the_tile_it_is_given(tile: int, random_words: RandomWords) -> None:
+def test_core_R2_folds_by_the_tile_it_is_given(tile: int) -> None:
     """Also by one longer than the block of 512 elements that the core works on."""
     line = random_words(np.random.default_rng(57), "float32", 1700, "near")
     out = np.empty(1700, np.float32)
@@ -321,26 +304,27 @@ def test_core_R2_folds_by_the_tile_it_is_given(tile: int, random_words: RandomWo
 # ---- layouts, paths, sizes ---------------------------------------------------------------------
 
 
-def layouts(rng: np.random.Generator, type_name: str, draw: RandomWords) -> Iterator[tuple[str, Words]]:
+def layouts(rng: np.random.Generator, type_name: str) -> Iterator[tuple[str, Words]]:
     """Arrays of rank 3 by several ways through memory."""
-    x = draw(rng, type_name, (4, 5, 6), "near")
+    x = random_words(rng, type_name, (4, 5, 6), "near")
     yield "dense", x
     yield "Fortran", np.asfortranarray(x)
     yield "transposed", x.transpose(1, 2, 0)
     yield "reversed", x[::-1, ::-1, ::-1]
-    yield "sliced", draw(rng, type_name, (8, 5, 18), "near")[::2, 1:, ::-3]
-    yield "broadcast line", np.broadcast_to(draw(rng, type_name, (1, 1, 6), "near"), (4, 5, 6))
-    yield "broadcast element", np.broadcast_to(draw(rng, type_name, (4, 5, 1), "near"), (4, 5, 6))
+    yield "sliced", random_words(rng, type_name, (8, 5, 18), "near")[::2, 1:, ::-3]
+    yield "broadcast line", np.broadcast_to(random_words(rng, type_name, (1, 1, 6), "near"), (4, 5, 6))
+    yield (
+        "broadcast element",
+        np.broadcast_to(random_words(rng, type_name, (4, 5, 1), "near"), (4, 5, 6)),
+    )
     yield "one long axis", x.reshape(1, -1, 1)
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e3m4", "int16"])
-def test_cumulative_R4_every_layout_and_axis(
-    type_name: str, isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_cumulative_R4_every_layout_and_axis(type_name: str, isa: str) -> None:
     rng = np.random.default_rng(58)
     initial = np.asarray(random_words(rng, type_name, (), "near"))
-    for label, view in layouts(rng, type_name, random_words):
+    for label, view in layouts(rng, type_name):
         for axis in (0, 1, 2):
             found = evaluate(
                 "cumulative", (type_name, view), (type_name, initial), axis=axis, reducer="add"
@@ -350,7 +334,7 @@ def test_cumulative_R4_every_layout_and_axis(
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 4), (1, 1), (1, 1, 1)])
-def test_cumulative_R4_of_no_and_of_single_elements(shape: tuple[int, ...], evaluate: Evaluate) -> None:
+def test_cumulative_R4_of_no_and_of_single_elements(shape: tuple[int, ...]) -> None:
     one = np.full(shape, 0x3F800000, np.uint32)
     initial = ("float32", np.array(0x40000000, np.uint32))
     for axis in range(len(shape)):
@@ -358,9 +342,7 @@ def test_cumulative_R4_of_no_and_of_single_elements(shape: tuple[int, ...], eval
         np.testing.assert_array_equal(found, np.full(shape, 0x40400000))
 
 
-def test_cumulative_D1_every_path_gives_the_same_bits(
-    evaluate: Evaluate, random_words: RandomWords, restored_processor: None
-) -> None:
+def test_cumulative_D1_every_path_gives_the_same_bits(restored_processor: None) -> None:
     """And the last element of each line is its reduction (R4)."""
     rng = np.random.default_rng(59)
     cases = []
@@ -388,7 +370,7 @@ def test_cumulative_D1_every_path_gives_the_same_bits(
             assert [i for i, (a, b) in enumerate(zip(first, seen, strict=True)) if a != b] == []
 
 
-def test_cumulative_R4_of_a_million_elements(evaluate: Evaluate, random_words: RandomWords) -> None:
+def test_cumulative_R4_of_a_million_elements() -> None:
     """Linear in the length; a line's tiles by NumPy, whose `accumulate` is a fold in float32."""
     n = 1 << 20
     words = random_words(np.random.default_rng(60), "float32", n, "near")
@@ -406,7 +388,7 @@ def test_cumulative_R4_of_a_million_elements(evaluate: Evaluate, random_words: R
 
 @pytest.mark.parametrize(("shape", "axis"), [((7,), 0), ((3, 5), 1), ((5, 3), 0), ((2, 4, 3), 1)])
 def test_cumulative_S2_an_elements_word_is_that_of_its_logical_index(
-    shape: tuple[int, ...], axis: int, evaluate: Evaluate, random_words: RandomWords
+    shape: tuple[int, ...], axis: int
 ) -> None:
     """Row-major in the array, whatever axis the sums run along."""
     words = random_words(np.random.default_rng(61), "bfloat16", shape, "near")
@@ -429,7 +411,7 @@ def test_cumulative_S2_an_elements_word_is_that_of_its_logical_index(
 # ---- the host's types and errors ---------------------------------------------------------------
 
 
-def test_cumulative_H1_of_float64_counts_the_initial_value(evaluate: Evaluate) -> None:
+def test_cumulative_H1_of_float64_counts_the_initial_value() -> None:
     """As `reduce` does: the last element equals it (R4)."""
     x = ("float64", np.array([1.0, 2.0, 4.0]).view(np.uint64))
     start = ("float64", np.array(10.0).view(np.uint64))
@@ -439,7 +421,7 @@ def test_cumulative_H1_of_float64_counts_the_initial_value(evaluate: Evaluate) -
     assert found.tolist() == [11, 13, 17]
 
 
-def test_cumulative_refuses_what_does_not_fit(evaluate: Evaluate) -> None:
+def test_cumulative_refuses_what_does_not_fit() -> None:
     x, zero = np.zeros((2, 3), np.uint32), np.zeros((), np.uint32)
     for axis in (2, -1, 5):
         with pytest.raises(InvalidArgument, match="axis"):
@@ -453,7 +435,7 @@ def test_cumulative_refuses_what_does_not_fit(evaluate: Evaluate) -> None:
         evaluate("cumulative", ("float32", x), ("float32", zero), axis=0, reducer="subtract")
 
 
-def test_core_refuses_an_output_of_another_shape(random_words: RandomWords) -> None:
+def test_core_refuses_an_output_of_another_shape() -> None:
     x, zero = np.zeros((2, 3), np.float32), np.zeros((), np.float32)
     reduction = _core.Reduction(0, 0, 0, 512, False, ops.numerics(PLAIN), 0, [])
     for out in (np.zeros(2, np.float32), np.zeros((3, 2), np.float32)):
@@ -470,9 +452,7 @@ FUNCTIONS: dict[str, Callable[..., ns.Array]] = {
 
 
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_array_R4_cumulative_functions_equal_the_twin(
-    type_name: str, random_words: RandomWords
-) -> None:
+def test_array_R4_cumulative_functions_equal_the_twin(type_name: str) -> None:
     words = random_words(np.random.default_rng(62), type_name, (3, 20), "near")
     t = dtypes.DTYPES[type_name]
     x = ns.Array(ops.Bits(words.view(t.storage), t))

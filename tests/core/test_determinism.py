@@ -18,7 +18,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -27,9 +26,9 @@ from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference.formats import FORMATS
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -38,7 +37,7 @@ REDUCERS = ["add", "multiply", "maximum", "minimum"]
 PLAIN = ops.DotDimensions((1,), (0,))
 
 
-def everything(evaluate: Evaluate, random_words: RandomWords) -> Iterator[tuple[str, Words]]:
+def everything() -> Iterator[tuple[str, Words]]:
     """Every operation on every type that has it, with enough elements for two threads."""
     for type_name in TYPES:
         rng = np.random.default_rng(40)
@@ -87,8 +86,8 @@ def everything(evaluate: Evaluate, random_words: RandomWords) -> Iterator[tuple[
         yield f"top_k {type_name}", evaluate("top_k", (type_name, table), k=7)
         if type_name in FLOATS:
             yield f"nextafter {type_name}", evaluate("nextafter", (type_name, a), (type_name, b))
-            yield from under_other_profiles(evaluate, type_name, a, b)
-            yield from sums_of_products(evaluate, random_words, type_name)
+            yield from under_other_profiles(type_name, a, b)
+            yield from sums_of_products(type_name)
         near = random_words(rng, type_name, 40 * 200 + 200 * 70, "near")
         lhs, rhs = near[: 40 * 200].reshape(40, 200), near[40 * 200 :].reshape(200, 70)
         yield (
@@ -96,7 +95,7 @@ def everything(evaluate: Evaluate, random_words: RandomWords) -> Iterator[tuple[
             evaluate("dot", (type_name, lhs), (type_name, rhs), dot_dimensions=PLAIN),
         )
         for label in CONVOLUTIONS:
-            x, w, attributes = convolution_of(random_words, type_name, label)
+            x, w, attributes = convolution_of(type_name, label)
             operands = (type_name, x), (type_name, w)
             yield f"convolution {label} {type_name}", evaluate("convolution", *operands, **attributes)
 
@@ -112,9 +111,7 @@ CONVOLUTIONS = {
 }
 
 
-def convolution_of(
-    random_words: RandomWords, type_name: str, label: str
-) -> tuple[Words, Words, dict[str, object]]:
+def convolution_of(type_name: str, label: str) -> tuple[Words, Words, dict[str, object]]:
     image, kernel, groups = CONVOLUTIONS[label]
     rng = np.random.default_rng(44)
     x, w = (random_words(rng, type_name, shape, "near") for shape in (image, kernel))
@@ -124,9 +121,7 @@ def convolution_of(
     return x, w, attributes | {"feature_group_count": groups}
 
 
-def sums_of_products(
-    evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> Iterator[tuple[str, Words]]:
+def sums_of_products(type_name: str) -> Iterator[tuple[str, Words]]:
     """Every way of adding up (M6), with and without C4, where sums are small and where they are not;
     convolutions under profiles that change their sums, their padding or their stores.
     """
@@ -159,15 +154,13 @@ def sums_of_products(
     ):
         setting = ops.Setting(Profile(**fields), seed=5, path="0/main/x/")
         for label in CONVOLUTIONS:
-            x, w, attributes = convolution_of(random_words, type_name, label)
+            x, w, attributes = convolution_of(type_name, label)
             operands = (type_name, x), (type_name, w)
             found = evaluate("convolution", *operands, **attributes, setting=setting)
             yield f"convolution {label} {type_name} {fields}", found
 
 
-def under_other_profiles(
-    evaluate: Evaluate, type_name: str, a: Words, b: Words
-) -> Iterator[tuple[str, Words]]:
+def under_other_profiles(type_name: str, a: Words, b: Words) -> Iterator[tuple[str, Words]]:
     """The paths that roundings take under the profile's other choices (C3, C4, S)."""
     for fields in (
         {"rounding": "stochastic"},
@@ -194,17 +187,12 @@ def under_other_profiles(
         )
 
 
-def digests(evaluate: Evaluate, random_words: RandomWords) -> dict[str, str]:
-    return {
-        label: hashlib.sha256(words.tobytes()).hexdigest()
-        for label, words in everything(evaluate, random_words)
-    }
+def digests() -> dict[str, str]:
+    return {label: hashlib.sha256(words.tobytes()).hexdigest() for label, words in everything()}
 
 
 @pytest.fixture(scope="module")
-def digests_by_path(
-    evaluate: Evaluate, random_words: RandomWords
-) -> dict[tuple[str, int], dict[str, str]]:
+def digests_by_path() -> dict[tuple[str, int], dict[str, str]]:
     """On each instruction set with 1 and 2 threads."""
     before = processor.isa(), processor.num_threads()
     seen: dict[tuple[str, int], dict[str, str]] = {}
@@ -213,7 +201,7 @@ def digests_by_path(
         assert processor.isa() == _core.isa() == name
         processor.set_num_threads(count)
         assert processor.num_threads() == _core.thread_count() == count
-        seen[name, count] = digests(evaluate, random_words)
+        seen[name, count] = digests()
     processor.set_isa(before[0])
     processor.set_num_threads(before[1])
     return seen
@@ -236,9 +224,7 @@ needs_pairs = pytest.mark.skipif(
 )
 
 
-def products_of_narrow_types(
-    evaluate: Evaluate, random_words: RandomWords
-) -> Iterator[tuple[str, Words]]:
+def products_of_narrow_types() -> Iterator[tuple[str, Words]]:
     """Dots of few and of many rows, narrow, turned round and in batches; every kind of convolution."""
     rng = np.random.default_rng(46)
     for type_name in ("bfloat16", "float8_e5m2", "float8_e4m3", "float8_e3m4"):
@@ -260,7 +246,7 @@ def products_of_narrow_types(
             sides = (type_name, several), (type_name, several)
             yield f"batches {type_name} {mode}", evaluate("dot", *sides, dot_dimensions=batches)
         for label in CONVOLUTIONS:
-            x, w, attributes = convolution_of(random_words, type_name, label)
+            x, w, attributes = convolution_of(type_name, label)
             found = evaluate("convolution", (type_name, x), (type_name, w), **attributes)
             yield f"convolution {label} {type_name}", found
         # One that reaches too far for an image: its windows are copied.
@@ -274,14 +260,12 @@ def products_of_narrow_types(
         }
         found = evaluate("convolution", (type_name, x), (type_name, w), **far)
         yield f"convolution of far {type_name}", found
-        yield from sums_of_products(evaluate, random_words, type_name)
+        yield from sums_of_products(type_name)
 
 
 @needs_pairs
 @pytest.mark.isa_independent
-def test_products_M2_have_the_same_bits_in_pairs_and_by_fma(
-    evaluate: Evaluate, random_words: RandomWords, restored_processor: None
-) -> None:
+def test_products_M2_have_the_same_bits_in_pairs_and_by_fma(restored_processor: None) -> None:
     processor.set_isa("x86-64-v4-bf16")
     digests: dict[str, dict[str, str]] = {}
     for form, count in itertools.product(("pairs", "fma"), (1, 2)):
@@ -290,7 +274,7 @@ def test_products_M2_have_the_same_bits_in_pairs_and_by_fma(
         assert processor.bfloat16_products() == form
         digests[f"{form} {count}"] = {
             label: hashlib.sha256(words.tobytes()).hexdigest()
-            for label, words in products_of_narrow_types(evaluate, random_words)
+            for label, words in products_of_narrow_types()
         }
     first = digests["pairs 1"]
     assert len(first) > 100
@@ -368,12 +352,7 @@ def test_control_D1_the_hostile_environment_acts_here(mxcsr: Callable[[int | Non
 @on_x86
 @pytest.mark.parametrize("label", HOSTILE)
 def test_environment_D1_is_pinned_and_restored(
-    isa: str,
-    threads: int,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    mxcsr: Callable[[int | None], int],
-    label: str,
+    isa: str, threads: int, mxcsr: Callable[[int | None], int], label: str
 ) -> None:
     """At every entry, and in worker threads that are born in the hostile environment."""
     rng = np.random.default_rng(41)
@@ -415,22 +394,18 @@ def test_environment_D1_is_pinned_and_restored(
 def test_environment_D1_changes_no_digest(
     isa: str,
     threads: int,
-    evaluate: Evaluate,
-    random_words: RandomWords,
     digests_by_path: dict[tuple[str, int], dict[str, str]],
     mxcsr: Callable[[int | None], int],
 ) -> None:
     """Every operation and type: the caller rounds up and flushes subnormals."""
     expected = digests_by_path[isa, threads]
     with environment(mxcsr, HOSTILE["all of them"]):
-        found = digests(evaluate, random_words)
+        found = digests()
     assert [label for label in expected if found[label] != expected[label]] == []
 
 
 @on_x86
-def test_environment_D1_with_traps_enabled_does_not_trap(
-    mxcsr: Callable[[int | None], int],
-) -> None:
+def test_environment_D1_with_traps_enabled_does_not_trap(mxcsr: Callable[[int | None], int]) -> None:
     """A caller who unmasks exceptions: 0/0, 1/0, overflow and underflow inside must not kill it."""
     script = """
 import ctypes, mmap
@@ -460,7 +435,7 @@ for name in processor.available_isas():
     assert done.returncode == 0, done.stderr
 
 
-def test_environment_D1_survives_an_error(evaluate: Evaluate) -> None:
+def test_environment_D1_survives_an_error() -> None:
     program = _core.TileProgram([0], [], [0], ops.numerics(Profile()))
     with pytest.raises(ValueError, match="shapes"):
         program.run([np.zeros(3, np.float32)], [np.zeros(4, np.float32)])
@@ -471,9 +446,7 @@ def test_environment_D1_survives_an_error(evaluate: Evaluate) -> None:
 # ---- threads and processes ---------------------------------------------------------------------
 
 
-def test_callers_in_several_threads_D1_get_their_own_results(
-    restored_settings: None, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_callers_in_several_threads_D1_get_their_own_results(restored_settings: None) -> None:
     """While one caller has the workers the others compute alone: the same bits."""
     processor.set_num_threads(2)
     rng = np.random.default_rng(42)
@@ -494,15 +467,13 @@ def test_callers_in_several_threads_D1_get_their_own_results(
     assert wrong == []
 
 
-def small_products(
-    evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> Callable[[], list[Words]]:
+def small_products(type_name: str) -> Callable[[], list[Words]]:
     """Products just above the size from which threads share the work."""
     rng = np.random.default_rng(46)
     lhs, rhs = (random_words(rng, type_name, s, "near") for s in ((48, 130), (130, 96)))
     several = random_words(rng, type_name, (9, 20, 64), "near")
     batches = ops.DotDimensions((2,), (2,), (0,), (0,))
-    images = [convolution_of(random_words, type_name, n) for n in ("depthwise", "odd image", "groups")]
+    images = [convolution_of(type_name, n) for n in ("depthwise", "odd image", "groups")]
 
     def run() -> list[Words]:
         found = [
@@ -517,11 +488,11 @@ def small_products(
 
 
 def test_products_of_several_callers_D1_while_the_thread_count_changes(
-    isa: str, restored_processor: None, evaluate: Evaluate, random_words: RandomWords
+    isa: str, restored_processor: None
 ) -> None:
     """Each caller has its own memory for packed operands; workers come and go between its calls."""
     types = ("float32", "bfloat16", "float16", "float8_e4m3")
-    calls = [small_products(evaluate, random_words, t) for t in types]
+    calls = [small_products(t) for t in types]
     processor.set_num_threads(1)
     expected = [call() for call in calls]
     wrong: list[str] = []
@@ -543,11 +514,9 @@ def test_products_of_several_callers_D1_while_the_thread_count_changes(
     assert wrong == []
 
 
-def test_thread_count_D1_may_change_between_small_calls(
-    restored_settings: None, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_thread_count_D1_may_change_between_small_calls(restored_settings: None) -> None:
     """Calls so short that workers of the last one are still awake, or just fell asleep."""
-    call = small_products(evaluate, random_words, "bfloat16")
+    call = small_products("bfloat16")
     processor.set_num_threads(1)
     expected = call()
     for count in (2, 3, 2, 1, 4, 2):
@@ -560,13 +529,11 @@ def test_thread_count_D1_may_change_between_small_calls(
 
 @pytest.mark.filterwarnings("ignore:os.fork")  # of JAX, where a peer's test has loaded it
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_fork_D1_products_of_parent_and_child(
-    restored_settings: None, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_fork_D1_products_of_parent_and_child(restored_settings: None) -> None:
     """The child has the parent's packed operands in memory, none of its workers, and makes its own
     while another thread of the parent computes.
     """
-    call = small_products(evaluate, random_words, "float32")
+    call = small_products("float32")
     processor.set_num_threads(2)
     expected = call()
     stop = threading.Event()
@@ -605,9 +572,7 @@ def test_fork_D1_products_of_parent_and_child(
 
 @pytest.mark.filterwarnings("ignore:os.fork")  # of JAX, where a peer's test has loaded it
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_fork_D1_after_threads_still_computes(
-    restored_settings: None, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_fork_D1_after_threads_still_computes(restored_settings: None) -> None:
     processor.set_num_threads(2)
     x = random_words(np.random.default_rng(43), "float32", 50000, "near")
     expected = evaluate("tanh", ("float32", x))  # the workers exist now, and the child has none
@@ -710,7 +675,7 @@ def test_no_libm_D1() -> None:
     assert imported & libm == set()
 
 
-def test_large_results_D1_have_memory_of_their_own(evaluate: Evaluate) -> None:
+def test_large_results_D1_have_memory_of_their_own() -> None:
     """A freed block serves one array at a time."""
     x = np.full(1 << 20, 0x3F800000, np.uint32)
     freed = evaluate("add", ("float32", x), ("float32", x))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +15,10 @@ import pytest
 from neuronsim import dtypes, ops, processor
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.parameters import some
+from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 NARROW = FLOATS[2:]
@@ -73,9 +74,7 @@ def laid_out(rng: np.random.Generator, words: Words) -> tuple[str, Words]:
     return "dense", words
 
 
-def drawn(
-    rng: np.random.Generator, random_words: RandomWords, type_name: str, dims: Sequence[int], mode: str
-) -> Words:
+def drawn(rng: np.random.Generator, type_name: str, dims: Sequence[int], mode: str) -> Words:
     if mode == "tiny" and dtypes.DTYPES[type_name].exponent_bits == 8:  # products near 2^-126
         words = random_words(rng, type_name, dims)
         shift = dtypes.DTYPES[type_name].itemsize * 8 - 9
@@ -87,7 +86,7 @@ def drawn(
     return words
 
 
-def draw_problem(rng: np.random.Generator, random_words: RandomWords) -> Problem:
+def draw_problem(rng: np.random.Generator) -> Problem:
     model, accumulate, kind = str(rng.choice(MODELS)), rng.choice(ACCUMULATE), rng.random()
     if kind < 0.1:  # M7
         a, b = (str(t) for t in rng.choice(INTEGERS, 2))
@@ -116,7 +115,7 @@ def draw_problem(rng: np.random.Generator, random_words: RandomWords) -> Problem
     for t, free in ((a, "m"), (b, "n")):
         own = [*named["b"], *named[free], *named["k"]]
         own = [own[i] for i in rng.permutation(len(own))]
-        words = drawn(rng, random_words, t, [sizes[kind][i] for kind, i in own], mode)
+        words = drawn(rng, t, [sizes[kind][i] for kind, i in own], mode)
         operands.append(laid_out(rng, words))
         axes.append(own)
     (layout_x, x), (layout_y, y) = operands
@@ -190,12 +189,10 @@ def paths() -> Iterator[str]:
             yield f"{isa}, {threads} threads"
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_dot_M2_M6_M7_equals_the_twin(
-    group: int, evaluate: Evaluate, random_words: RandomWords, restored_processor: None
-) -> None:
+@pytest.mark.parametrize("group", some(range(GROUPS), 16))
+def test_dot_M2_M6_M7_equals_the_twin(group: int, restored_processor: None) -> None:
     rng = np.random.default_rng([60, group])
-    problems = [draw_problem(rng, random_words) for _ in range(GROUP)]
+    problems = [draw_problem(rng) for _ in range(GROUP)]
     expected = [twin_words(p) for p in problems]
     for path in paths():
         for number, (p, words) in enumerate(zip(problems, expected, strict=True)):
@@ -219,13 +216,13 @@ def test_dot_M2_M6_M7_equals_the_twin(
             )
 
 
-def test_control_the_random_problems_meet_every_case(random_words: RandomWords) -> None:
+def test_control_the_random_problems_meet_every_case() -> None:
     """What the 2,000 problems are made of, so that a change of the drawing cannot empty a case."""
     seen: Counter[str] = Counter()
     for group in range(GROUPS):
         rng = np.random.default_rng([60, group])
         for _ in range(GROUP):
-            p = draw_problem(rng, random_words)
+            p = draw_problem(rng)
             a, b, result = p.types
             seen[f"{a} x {b}"] += 1
             seen[f"depth {p.left.shape[2]}"] += 1
@@ -250,7 +247,7 @@ def test_control_the_random_problems_meet_every_case(random_words: RandomWords) 
 @pytest.mark.parametrize(
     "special", [0x7F800000, 0xFF800000, 0x7FC12345, 0xFFC00001, 0x00000001, 0x80000003]
 )
-def test_dot_M2_single_specials(special: int, evaluate: Evaluate, isa: str) -> None:
+def test_dot_M2_single_specials(special: int, isa: str) -> None:
     # One Inf, NaN or subnormal among ones, at each place around the tile's end.
     for place in (0, 127, 128, 129):
         x = np.full((2, 130), 0x3F800000, np.uint32)
@@ -262,7 +259,7 @@ def test_dot_M2_single_specials(special: int, evaluate: Evaluate, isa: str) -> N
         assert found.tolist() == [[sums.dot(*["float32"] * 3, r, c) for c in columns] for r in rows]
 
 
-def test_dot_M2_no_contraction_gives_plus_zero(evaluate: Evaluate) -> None:
+def test_dot_M2_no_contraction_gives_plus_zero() -> None:
     empty = np.zeros((3, 0), np.uint16)
     for model in set(MODELS):
         found = evaluate(

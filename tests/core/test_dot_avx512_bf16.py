@@ -5,16 +5,15 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import avx512_bf16
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 COMPILERS = ["g++", "clang++", "c++"]
 FLAGS = ["-std=c++17", "-O2", "-mavx512f", "-mavx512vl", "-mavx512bf16"]
@@ -65,9 +64,7 @@ def beside(mode: str) -> str:
     return "by subnormal" if mode == "subnormal" else mode
 
 
-def drawn(
-    rng: np.random.Generator, random_words: RandomWords, shape: tuple[int, ...], mode: str
-) -> Words:
+def drawn(rng: np.random.Generator, shape: tuple[int, ...], mode: str) -> Words:
     """Words of one mode; few of the special ones, or every sum would be NaN."""
     words = random_words(rng, "bfloat16", shape, mode if mode in ("near", "any", "special") else "any")
     spans = {
@@ -87,15 +84,13 @@ def drawn(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_dot_M6_pairs_is_VDPBF16PS(
-    seed: int, program: Path, isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_dot_M6_pairs_is_VDPBF16PS(seed: int, program: Path, isa: str) -> None:
     """10^7 random lanes with subnormals, NaN, Inf, overflows and results below 2^-126."""
     rng = np.random.default_rng([68, seed])
     for number, (batch, depth) in enumerate(SHAPES):
         mode = MODES[(seed + number) % len(MODES)]
-        x = drawn(rng, random_words, (batch, 64, depth), mode)
-        y = drawn(rng, random_words, (batch, depth, 64), beside(mode))
+        x = drawn(rng, (batch, 64, depth), mode)
+        y = drawn(rng, (batch, depth, 64), beside(mode))
         found = evaluate(
             "dot",
             ("bfloat16", x),
@@ -113,9 +108,7 @@ def test_VDPBF16PS_is_proved_at_import_M2() -> None:
     assert _core.pairs_are_proved() == ("x86-64-v4-bf16" in processor.available_isas())
 
 
-def test_dot_C4_flushes_after_gradual_underflow_and_VDPBF16PS_before(
-    program: Path, isa: str, evaluate: Evaluate
-) -> None:
+def test_dot_C4_flushes_after_gradual_underflow_and_VDPBF16PS_before(program: Path, isa: str) -> None:
     """2^-126 - 2^-150 is a tie in float32 and rounds to 2^-126, which C4 keeps; with an unbounded
     exponent it is below 2^-126, and the instruction flushes it.
     """
@@ -131,9 +124,7 @@ def test_dot_C4_flushes_after_gradual_underflow_and_VDPBF16PS_before(
     assert (set(found.ravel().tolist()), set(theirs.ravel().tolist())) == ({0x00800000}, {0})
 
 
-def test_control_the_lanes_tell_other_orders_and_no_flush(
-    program: Path, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_control_the_lanes_tell_other_orders_and_no_flush(program: Path) -> None:
     rng = np.random.default_rng(69)
     for mode, other in (
         ("near", avx512_bf16.replace(accumulate="sequential")),
@@ -141,8 +132,8 @@ def test_control_the_lanes_tell_other_orders_and_no_flush(
         ("tiny", avx512_bf16.replace(subnormals="keep")),
         ("subnormal", avx512_bf16.replace(subnormals="keep")),
     ):
-        x = drawn(rng, random_words, (1, 64, 64), mode)
-        y = drawn(rng, random_words, (1, 64, 64), beside(mode))
+        x = drawn(rng, (1, 64, 64), mode)
+        y = drawn(rng, (1, 64, 64), beside(mode))
         found = evaluate(
             "dot", ("bfloat16", x), ("bfloat16", y), dot_dimensions=BATCHED, dtype=dtypes.float32,
             profile=other,
@@ -150,7 +141,7 @@ def test_control_the_lanes_tell_other_orders_and_no_flush(
         assert np.any(found != by_rule(instruction_dot(program, x, y))), other
 
 
-def check_conversions(program: Path, evaluate: Evaluate, first: int, step: int, count: int) -> None:
+def check_conversions(program: Path, first: int, step: int, count: int) -> None:
     target = program.with_name("converted")
     numbers = [str(n) for n in (first, step, count)]
     subprocess.run([program, "convert", target, *numbers], check=True)
@@ -165,21 +156,17 @@ def check_conversions(program: Path, evaluate: Evaluate, first: int, step: int, 
     assert np.array_equal(ours[~is_nan], theirs[~is_nan])
 
 
-def test_convert_C4_is_VCVTNEPS2BF16_on_every_256th_word(
-    program: Path, isa: str, evaluate: Evaluate
-) -> None:
-    check_conversions(program, evaluate, 127, 256, 1 << 24)
+def test_convert_C4_is_VCVTNEPS2BF16_on_every_256th_word(program: Path, isa: str) -> None:
+    check_conversions(program, 127, 256, 1 << 24)
 
 
-def test_convert_C4_is_VCVTNEPS2BF16_about_ties_and_subnormals(
-    program: Path, evaluate: Evaluate
-) -> None:
+def test_convert_C4_is_VCVTNEPS2BF16_about_ties_and_subnormals(program: Path) -> None:
     for sign in (0, 1 << 31):
         for start in (0, 0x007F8000, 0x00FF0000, 0x3F7F8000, 0x7F7F0000, 0x7F800000):
-            check_conversions(program, evaluate, sign + start, 1, 1 << 17)
+            check_conversions(program, sign + start, 1, 1 << 17)
 
 
 @pytest.mark.exhaustive
-def test_convert_C4_is_VCVTNEPS2BF16_on_every_word(program: Path, evaluate: Evaluate) -> None:
+def test_convert_C4_is_VCVTNEPS2BF16_on_every_word(program: Path) -> None:
     for part in range(256):
-        check_conversions(program, evaluate, part << 24, 1, 1 << 24)
+        check_conversions(program, part << 24, 1, 1 << 24)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ import pytest
 from neuronsim import dtypes, ops, processor
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 PLAIN = ops.DotDimensions((1,), (0,))
@@ -48,7 +47,7 @@ def triples() -> tuple[np.ndarray, np.ndarray, np.ndarray, Words]:
     return a, b, c_all, np.array(expected, np.uint32)
 
 
-def test_fma_M2_rounds_once(isa: str, threads: int, evaluate: Evaluate) -> None:
+def test_fma_M2_rounds_once(isa: str, threads: int) -> None:
     """The dot (c, a) . (1, b): the first step gives c exactly, the second is fma(a, b, c)."""
     a, b, c, expected = triples()
     lhs = np.stack([c, a], axis=1)[:, None, :]
@@ -70,7 +69,7 @@ def test_control_M2_two_roundings_are_noticed() -> None:
         assert np.count_nonzero(wrong.view(np.uint32)[finite] != expected[finite]) > 5
 
 
-def test_psum_M2_is_never_minus_zero(isa: str, evaluate: Evaluate) -> None:
+def test_psum_M2_is_never_minus_zero(isa: str) -> None:
     """A product that underflows from below leaves -0 in the tile; PSUM's +0 absorbs it."""
     lhs, rhs = np.array([[0x80000001]], np.uint32), np.array([[0x00000001]], np.uint32)
     assert twin.fma(0x80000001, 1, 0) == 0x80000000
@@ -81,9 +80,7 @@ def test_psum_M2_is_never_minus_zero(isa: str, evaluate: Evaluate) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_isa_M2_on_special_values(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, seed: int
-) -> None:
+def test_every_isa_M2_on_special_values(isa: str, seed: int) -> None:
     """NaN, Inf, subnormals and overflow in every pair of types, with places to spare in the block."""
     rng = np.random.default_rng([31, seed])
     a, b = (str(t) for t in rng.choice(FLOATS[2:] if seed % 3 else FLOATS[:2], 2))
@@ -97,9 +94,7 @@ def test_every_isa_M2_on_special_values(
 
 
 @pytest.mark.parametrize("result", FLOATS)
-def test_result_M4_is_the_float32_sum_rounded_once(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, result: str
-) -> None:
+def test_result_M4_is_the_float32_sum_rounded_once(isa: str, result: str) -> None:
     rng = np.random.default_rng(32)
     x, y = (
         random_words(rng, "bfloat16", (40, 300), "near"),
@@ -112,7 +107,7 @@ def test_result_M4_is_the_float32_sum_rounded_once(
 
 
 @pytest.mark.parametrize("result", FLOATS)
-def test_nan_E6_is_canonical_in_every_result_type(isa: str, evaluate: Evaluate, result: str) -> None:
+def test_nan_E6_is_canonical_in_every_result_type(isa: str, result: str) -> None:
     x = np.full((3, 200), ONE, np.uint32)
     x[0, 0], x[1, 150], x[2, 0], x[2, 199] = 0xFF800001, 0xFFC12345, 0x7F800000, 0xFF800000
     y = np.full((200, 2), ONE, np.uint32)
@@ -135,9 +130,7 @@ def layouts(x: Words) -> Iterator[tuple[str, Words]]:
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e5m2", "int32", "uint8"])
-def test_every_layout_M2_gives_the_same_bits(
-    isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_every_layout_M2_gives_the_same_bits(isa: str, threads: int, type_name: str) -> None:
     rng = np.random.default_rng(33)
     x, y = (random_words(rng, type_name, s, "near") for s in ((3, 25, 260), (3, 260, 70)))
     expected = evaluate("dot", (type_name, x), (type_name, y), dot_dimensions=BATCHED)
@@ -160,7 +153,7 @@ def test_every_layout_M2_gives_the_same_bits(
     [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 0, 5), (2, 3, 4, 0), (0, 0, 0, 0), (1, 1, 0, 1)],
 )
 def test_empty_operands_M2_give_zeros_or_nothing(
-    isa: str, evaluate: Evaluate, type_name: str, batch: int, rows: int, depth: int, columns: int
+    isa: str, type_name: str, batch: int, rows: int, depth: int, columns: int
 ) -> None:
     word = f"u{dtypes.DTYPES[type_name].itemsize}"
     x, y = np.zeros((batch, rows, depth), word), np.zeros((batch, depth, columns), word)
@@ -169,9 +162,7 @@ def test_empty_operands_M2_give_zeros_or_nothing(
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 5, 6, 11, 12, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65])
-def test_every_remainder_M2_of_the_register_block(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, n: int
-) -> None:
+def test_every_remainder_M2_of_the_register_block(isa: str, n: int) -> None:
     """Each output of an n x n product is the product of its row and column alone."""
     rng = np.random.default_rng(n)
     x, y = (
@@ -185,9 +176,7 @@ def test_every_remainder_M2_of_the_register_block(
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int16"])
-def test_large_batch_M2_on_every_path(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_large_batch_M2_on_every_path(restored_processor: None, type_name: str) -> None:
     rng = np.random.default_rng(36)
     x, y = (random_words(rng, type_name, s, "near") for s in ((9, 65, 300), (9, 300, 130)))
     seen = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,16 +12,16 @@ from neuronsim import dtypes, ops
 from neuronsim.errors import UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 PLAIN = ops.DotDimensions((1,), (0,))
 VIA_FLOAT32 = Profile(int_dot="via_float32")
 
 
 @pytest.mark.parametrize("type_name", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
-def test_dot_M7_integers_wrap(type_name: str, evaluate: Evaluate, random_words: RandomWords) -> None:
+def test_dot_M7_integers_wrap(type_name: str) -> None:
     rng = np.random.default_rng(3)
     x, y = (random_words(rng, type_name, s) for s in ((5, 37), (37, 700)))
     found = evaluate("dot", (type_name, x), (type_name, y), dot_dimensions=PLAIN)
@@ -31,13 +30,13 @@ def test_dot_M7_integers_wrap(type_name: str, evaluate: Evaluate, random_words: 
     np.testing.assert_array_equal(found.astype(object), exact % (1 << bits))
 
 
-def test_dot_M7_operands_take_the_results_type(evaluate: Evaluate) -> None:
+def test_dot_M7_operands_take_the_results_type() -> None:
     x = np.array([[200, 3]], np.uint8)  # int8: -56, 3
     found = evaluate("dot", ("int8", x), ("int8", x.T.copy()), dot_dimensions=PLAIN, dtype=dtypes.int32)
     assert found.view(np.int32).tolist() == [[56 * 56 + 9]]
 
 
-def test_dot_M7_bool_is_or_of_ands(evaluate: Evaluate, random_words: RandomWords) -> None:
+def test_dot_M7_bool_is_or_of_ands() -> None:
     rng = np.random.default_rng(4)
     x, y = (random_words(rng, "bool", s) for s in ((9, 5), (5, 9)))
     found = evaluate("dot", ("bool", x), ("bool", y), dot_dimensions=PLAIN)
@@ -55,13 +54,7 @@ INTEGER_DOTS += [
 
 @pytest.mark.parametrize(("a", "b", "result"), INTEGER_DOTS)
 def test_integer_dot_M7_converts_to_the_result_and_wraps(
-    isa: str,
-    threads: int,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    a: str,
-    b: str,
-    result: str,
+    isa: str, threads: int, a: str, b: str, result: str
 ) -> None:
     rng = np.random.default_rng(35)
     x, y = random_words(rng, a, (7, 40)), random_words(rng, b, (40, 530))
@@ -72,7 +65,7 @@ def test_integer_dot_M7_converts_to_the_result_and_wraps(
     assert np.array_equal(ours.astype(object), exact % (1 << np.iinfo(result).bits))
 
 
-def test_integer_dot_M7_to_bool_converts_first(isa: str, evaluate: Evaluate) -> None:
+def test_integer_dot_M7_to_bool_converts_first(isa: str) -> None:
     """M7: operands are converted to the result type, and 2 is true."""
     x, y = np.array([[2, 0]], np.uint32), np.array([[1], [1]], np.uint32)
     ours = evaluate("dot", ("int32", x), ("int32", y), dot_dimensions=PLAIN, dtype=dtypes.boolean)
@@ -85,9 +78,7 @@ VIA += [("int32", "int32", "int8"), ("uint64", "uint64", "uint64")]
 
 
 @cache
-def via_float32(
-    random_words: RandomWords, a: str, b: str, result: str
-) -> list[tuple[Words, Words, list[list[int]]]]:
+def via_float32(a: str, b: str, result: str) -> list[tuple[Words, Words, list[list[int]]]]:
     """Operands of several depths, and the twin's product."""
     rng = np.random.default_rng(76)
     t = dtypes.DTYPES[result]
@@ -110,21 +101,15 @@ def via_float32(
 
 @pytest.mark.parametrize(("a", "b", "result"), VIA)
 def test_integer_dot_M7_via_float32_equals_the_twin(
-    isa: str,
-    threads: int,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    a: str,
-    b: str,
-    result: str,
+    isa: str, threads: int, a: str, b: str, result: str
 ) -> None:
     t = dtypes.DTYPES[result]
-    for x, y, expected in via_float32(random_words, a, b, result):
+    for x, y, expected in via_float32(a, b, result):
         found = evaluate("dot", (a, x), (b, y), dot_dimensions=PLAIN, dtype=t, profile=VIA_FLOAT32)
         assert found.view(t.storage).tolist() == expected, x.shape
 
 
-def test_integer_dot_M7_via_float32_by_hand(evaluate: Evaluate) -> None:
+def test_integer_dot_M7_via_float32_by_hand() -> None:
     x, ones = np.array([[(1 << 24) + 1, 1]], np.uint32), np.ones((2, 1), np.uint32)
     operands = ("int32", x), ("int32", ones)
     assert evaluate("dot", *operands, dot_dimensions=PLAIN).tolist() == [[(1 << 24) + 2]]
@@ -134,7 +119,7 @@ def test_integer_dot_M7_via_float32_by_hand(evaluate: Evaluate) -> None:
     assert found.tolist() == [[(1 << 31) - 1]]  # saturates
 
 
-def test_integer_dot_M7_via_float32_leaves_bool(evaluate: Evaluate) -> None:
+def test_integer_dot_M7_via_float32_leaves_bool() -> None:
     x, ones = np.array([[1, 255]], np.uint8), np.ones((2, 1), np.uint8)  # int8: 1 and -1
     found = evaluate(
         "dot", ("int8", x), ("int8", ones), dot_dimensions=PLAIN, dtype=dtypes.boolean,
@@ -143,7 +128,7 @@ def test_integer_dot_M7_via_float32_leaves_bool(evaluate: Evaluate) -> None:
     assert found.tolist() == [[1]]
 
 
-def test_integer_dot_M7_via_float32_adds_up_as_the_profile_says(evaluate: Evaluate) -> None:
+def test_integer_dot_M7_via_float32_adds_up_as_the_profile_says() -> None:
     ones = np.ones((300, 1), np.uint32)
     x = ones.T.copy()
     x[0, 0] = 1 << 24
@@ -161,14 +146,14 @@ def test_integer_dot_M7_via_float32_adds_up_as_the_profile_says(evaluate: Evalua
         evaluate("dot", *operands, dot_dimensions=PLAIN, profile=profile)
 
 
-def test_integer_dot_M7_has_no_accumulate_type(evaluate: Evaluate) -> None:
+def test_integer_dot_M7_has_no_accumulate_type() -> None:
     x = np.ones((1, 1), np.uint32)
     with pytest.raises(UnsupportedType, match=r"int32.*bfloat16.*M7"):
         evaluate("dot", ("int32", x), ("int32", x), dot_dimensions=PLAIN, accumulate=dtypes.bfloat16)
 
 
 @pytest.mark.parametrize("accumulate", ["exact", "product_bf16", "pairs"])
-def test_integer_dot_M7_does_not_see_M6(accumulate: str, evaluate: Evaluate) -> None:
+def test_integer_dot_M7_does_not_see_M6(accumulate: str) -> None:
     x = np.array([[1 << 20, 3]], np.uint32)
     found = evaluate(
         "dot", ("int32", x), ("int32", x.T.copy()), dot_dimensions=PLAIN,

@@ -5,22 +5,22 @@ and on bfloat16 and float8 data that a path through VDPBF16PS must not take.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from neuronsim import dtypes, ops, processor
 from tests.core.loop_dot import loop_dot
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.parameters import some
+from tests.support.words import Words
 
 PLAIN = ops.DotDimensions((1,), (0,))
 LARGE = 100_000  # multiplications from which a product is cut in blocks
 
 
-def product(evaluate: Evaluate, a: str, x: Words, b: str, y: Words, result: str = "float32") -> Words:
+def product(a: str, x: Words, b: str, y: Words, result: str = "float32") -> Words:
     return evaluate("dot", (a, x), (b, y), dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result])
 
 
@@ -29,16 +29,11 @@ def product(evaluate: Evaluate, a: str, x: Words, b: str, y: Words, result: str 
 
 @pytest.mark.parametrize(("depth", "least"), [(131, 770), (1101, 91), (10_001, 10), (LARGE + 1, 1)])
 @pytest.mark.parametrize(
-    ("a", "b"), [("float32", "float32"), ("bfloat16", "bfloat16"), ("float8_e4m3", "float16")]
+    ("a", "b"),
+    some([("float32", "float32"), ("bfloat16", "bfloat16"), ("float8_e4m3", "float16")], 2),
 )
 def test_dot_M2_every_register_remainder(
-    a: str,
-    b: str,
-    depth: int,
-    least: int,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    restored_processor: None,
+    a: str, b: str, depth: int, least: int, restored_processor: None
 ) -> None:
     """Rows 1 to 30 by columns 1 to 70: the corner of one large product, each with the least of these
     depths that makes it large.
@@ -55,7 +50,7 @@ def test_dot_M2_every_register_remainder(
         processor.set_isa(isa)
         for number, (r, c) in enumerate(shapes):
             processor.set_num_threads(2 if number % 16 == 5 else 1)
-            found = product(evaluate, a, x[:r], b, y[:, :c])
+            found = product(a, x[:r], b, y[:, :c])
             np.testing.assert_array_equal(found, expected[:r, :c], err_msg=f"{isa}, {r}x{c}")
 
 
@@ -85,14 +80,7 @@ CACHES = [
 @pytest.mark.parametrize(("rows", "depth", "columns"), CACHES)
 @pytest.mark.parametrize(("a", "b"), [("float32", "tfloat32"), ("bfloat16", "bfloat16")])
 def test_dot_M2_every_cache_and_thread_remainder(
-    a: str,
-    b: str,
-    rows: int,
-    depth: int,
-    columns: int,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    restored_processor: None,
+    a: str, b: str, rows: int, depth: int, columns: int, restored_processor: None
 ) -> None:
     """Every path gives the same bits, and rows and columns about the edges of blocks the loop's."""
     rng = np.random.default_rng([62, rows, depth, columns])
@@ -109,7 +97,7 @@ def test_dot_M2_every_cache_and_thread_remainder(
         processor.set_isa(isa)
         for threads in (1, 2, 3):
             processor.set_num_threads(threads)
-            found = product(evaluate, a, x, b, y)
+            found = product(a, x, b, y)
             first = found if first is None else first
             np.testing.assert_array_equal(found, first, err_msg=f"{isa}, {threads} threads")
     assert first is not None
@@ -117,22 +105,20 @@ def test_dot_M2_every_cache_and_thread_remainder(
 
 
 @pytest.mark.parametrize("result", ["bfloat16", "float16", "float8_e5m2"])
-def test_dot_M4_large_products_round_once(
-    result: str, isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_dot_M4_large_products_round_once(result: str, isa: str, threads: int) -> None:
     rng = np.random.default_rng(63)
     x = random_words(rng, "bfloat16", (29, 301), "near")
     y = random_words(rng, "bfloat16", (301, 67), "near")
-    found = product(evaluate, "bfloat16", x, "bfloat16", y, result)
+    found = product("bfloat16", x, "bfloat16", y, result)
     np.testing.assert_array_equal(found, loop_dot("bfloat16", x, "bfloat16", y, result))
 
 
-def test_control_M2_tile_length_and_order_show(evaluate: Evaluate, random_words: RandomWords) -> None:
+def test_control_M2_tile_length_and_order_show() -> None:
     """On this data tiles of 64, one long tile, another order and NumPy's product give other bits."""
     rng = np.random.default_rng(0)
     x, y = (random_words(rng, "float32", s, "near") for s in ((8, 500), (500, 8)))
     f32 = "float32"
-    found = product(evaluate, f32, x, f32, y)
+    found = product(f32, x, f32, y)
     np.testing.assert_array_equal(found, loop_dot(f32, x, f32, y))
     assert np.any(found != loop_dot(f32, x, f32, y, tile=64))
     for other in ("sequential", "pairs", "exact"):
@@ -196,12 +182,7 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", SPOILS)
 def test_dot_M2_bfloat16_with_a_spoiled_part(
-    name: str,
-    place: str,
-    side: str,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    restored_processor: None,
+    name: str, place: str, side: str, restored_processor: None
 ) -> None:
     """Ordinary data but for subnormals, Inf, NaN or zeros in one tile, row or place of one side."""
     rng = np.random.default_rng([64, len(name), len(place)])
@@ -211,18 +192,14 @@ def test_dot_M2_bfloat16_with_a_spoiled_part(
     expected = loop_dot("bfloat16", x, "bfloat16", y)
     for isa in processor.available_isas():
         processor.set_isa(isa)
-        found = product(evaluate, "bfloat16", x, "bfloat16", y)
+        found = product("bfloat16", x, "bfloat16", y)
         np.testing.assert_array_equal(found, expected, err_msg=isa)
 
 
 @pytest.mark.parametrize("side", ["lhs", "rhs"])
 @pytest.mark.parametrize("subnormals", [0.01, 1.0])
 def test_dot_M2_bfloat16_subnormals_beside_large(
-    side: str,
-    subnormals: float,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    restored_processor: None,
+    side: str, subnormals: float, restored_processor: None
 ) -> None:
     """Subnormals whose products are no smaller than others: only the exponent tells them."""
     rng = np.random.default_rng([82, len(side)])
@@ -235,7 +212,7 @@ def test_dot_M2_bfloat16_subnormals_beside_large(
     expected = loop_dot("bfloat16", x, "bfloat16", y)
     for isa in processor.available_isas():
         processor.set_isa(isa)
-        found = product(evaluate, "bfloat16", x, "bfloat16", y)
+        found = product("bfloat16", x, "bfloat16", y)
         np.testing.assert_array_equal(found, expected, err_msg=isa)
 
 
@@ -245,7 +222,7 @@ EXPONENTS = [-110, -112, -113, -114, -118, -120, -126, -134, -135, -136, -140, -
 @pytest.mark.parametrize("shift", [-63, -56, -20, 0])
 @pytest.mark.parametrize("exponent", EXPONENTS)
 def test_dot_M2_bfloat16_sums_about_the_least_normal(
-    exponent: int, shift: int, evaluate: Evaluate, random_words: RandomWords, restored_processor: None
+    exponent: int, shift: int, restored_processor: None
 ) -> None:
     """Sums of products whose exponents add up to -112, the last that VDPBF16PS never flushes, and less;
     in one tile, where half of the rows have nothing else.
@@ -273,14 +250,12 @@ def test_dot_M2_bfloat16_sums_about_the_least_normal(
         assert np.any((expected[::4] & 0x7FFFFFFF) < 0x00800000)  # what a flush would change
     for isa in processor.available_isas():
         processor.set_isa(isa)
-        found = product(evaluate, "bfloat16", x, "bfloat16", y)
+        found = product("bfloat16", x, "bfloat16", y)
         np.testing.assert_array_equal(found, expected, err_msg=isa)
 
 
 @pytest.mark.parametrize("largest", [90, 95, 96, 97, 110, 127])
-def test_dot_M2_bfloat16_tiny_beside_large(
-    largest: int, evaluate: Evaluate, random_words: RandomWords, restored_processor: None
-) -> None:
+def test_dot_M2_bfloat16_tiny_beside_large(largest: int, restored_processor: None) -> None:
     """A tile with exponents that add up to -135 and, elsewhere in it, to 95 and more."""
     rng = np.random.default_rng([66, largest])
     x = np.zeros((ROWS, DEPTH), np.uint16)
@@ -295,7 +270,7 @@ def test_dot_M2_bfloat16_tiny_beside_large(
     expected = loop_dot("bfloat16", x, "bfloat16", y)
     for isa in processor.available_isas():
         processor.set_isa(isa)
-        found = product(evaluate, "bfloat16", x, "bfloat16", y)
+        found = product("bfloat16", x, "bfloat16", y)
         np.testing.assert_array_equal(found, expected, err_msg=isa)
 
 
@@ -312,7 +287,7 @@ def test_dot_M2_bfloat16_tiny_beside_large(
     ],
 )
 def test_dot_M2_narrow_pairs_with_special_values_in_one_tile(
-    a: str, b: str, mode: str, evaluate: Evaluate, random_words: RandomWords, restored_processor: None
+    a: str, b: str, mode: str, restored_processor: None
 ) -> None:
     rng = np.random.default_rng([67, len(a), len(b), len(mode)])
     x = random_words(rng, a, (ROWS, DEPTH), "near")
@@ -327,13 +302,13 @@ def test_dot_M2_narrow_pairs_with_special_values_in_one_tile(
     expected = loop_dot(a, x, b, y)
     for isa in processor.available_isas():
         processor.set_isa(isa)
-        found = product(evaluate, a, x, b, y)
+        found = product(a, x, b, y)
         np.testing.assert_array_equal(found, expected, err_msg=isa)
 
 
 @pytest.mark.parametrize("exponent", [-111, -112, -113, -119, -120, -122])
 def test_dot_M2_bfloat16_by_float8_about_the_least_normal(
-    exponent: int, evaluate: Evaluate, restored_processor: None
+    exponent: int, restored_processor: None
 ) -> None:
     """(1 + 2^-7) - 1 = 2^-7: here the products would bear exponents down to -119."""
     x = np.zeros((ROWS, DEPTH))
@@ -346,5 +321,5 @@ def test_dot_M2_bfloat16_by_float8_about_the_least_normal(
     assert (expected.view(np.float32) == value).all()
     for isa in processor.available_isas():
         processor.set_isa(isa)
-        found = product(evaluate, "bfloat16", words, "float8_e5m2", y)
+        found = product("bfloat16", words, "float8_e5m2", y)
         np.testing.assert_array_equal(found, expected, err_msg=isa)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +13,9 @@ from neuronsim.errors import UnsupportedOperator, UnsupportedType
 from neuronsim.profiles import Profile, avx512_bf16, in_force
 from neuronsim.reference import formats
 from tests.core.loop_dot import loop_dot
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 PLAIN = ops.DotDimensions((1,), (0,))
 MODELS = ["psum128", "sequential", "exact", "product_bf16", "pairs"]
@@ -26,9 +26,7 @@ def words_of(type_name: str, values: list[float]) -> Words:
     return np.array([formats.from_float(type_name, v) for v in values], word)
 
 
-def dot_of(
-    evaluate: Evaluate, t: str, lhs: list[float], rhs: list[float], result: str = "float32", **more: Any
-) -> int:
+def dot_of(t: str, lhs: list[float], rhs: list[float], result: str = "float32", **more: Any) -> int:
     """The word of one dot product of numbers."""
     operands = (t, words_of(t, lhs)[None, :]), (t, words_of(t, rhs)[:, None])
     found = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result], **more)
@@ -55,15 +53,7 @@ def number(word: int, type_name: str = "float32") -> float:
 )
 @pytest.mark.parametrize(("a", "b"), [("bfloat16", "bfloat16"), ("float16", "float8_e4m3")])
 def test_dot_M6_large_products_of_every_model(
-    a: str,
-    b: str,
-    accumulate: str,
-    accumulate_format: str,
-    subnormals: str,
-    isa: str,
-    threads: int,
-    evaluate: Evaluate,
-    random_words: RandomWords,
+    a: str, b: str, accumulate: str, accumulate_format: str, subnormals: str, isa: str, threads: int
 ) -> None:
     rng = np.random.default_rng(72)
     x, y = random_words(rng, a, (19, 333), "near"), random_words(rng, b, (333, 37), "near")
@@ -98,8 +88,6 @@ def test_dot_M6_every_model_beyond_a_cache_chunk(
     rows: int,
     depth: int,
     columns: int,
-    evaluate: Evaluate,
-    random_words: RandomWords,
     restored_processor: None,
 ) -> None:
     """A depth that is cut where the caches end, which no sum may notice."""
@@ -126,9 +114,7 @@ def test_dot_M6_every_model_beyond_a_cache_chunk(
 
 @pytest.mark.parametrize("accumulate", ["psum128", "sequential", "exact", "pairs"])
 @pytest.mark.parametrize("type_name", ["float32", "tfloat32"])
-def test_dot_M6_wide_types(
-    type_name: str, accumulate: str, isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_dot_M6_wide_types(type_name: str, accumulate: str, isa: str) -> None:
     rng = np.random.default_rng(73)
     x = random_words(rng, type_name, (27, 259), "near")
     y = random_words(rng, type_name, (259, 35), "near")
@@ -145,7 +131,7 @@ def test_dot_M6_wide_types(
         np.testing.assert_array_equal(found, expected)
 
 
-def test_control_M6_models_differ(random_words: RandomWords) -> None:
+def test_control_M6_models_differ() -> None:
     """On the data above each model gives bits of its own."""
     rng = np.random.default_rng(72)
     x, y = (random_words(rng, "bfloat16", s, "near") for s in ((19, 333), (333, 37)))
@@ -158,42 +144,36 @@ def test_control_M6_models_differ(random_words: RandomWords) -> None:
 # ---- exact -----------------------------------------------------------------------------------------
 
 
-def test_dot_M6_exact_loses_nothing(isa: str, evaluate: Evaluate) -> None:
+def test_dot_M6_exact_loses_nothing(isa: str) -> None:
     exact = Profile(accumulate="exact")
     lhs = [2.0**127, 1.0, -(2.0**127), 2.0**-149]
-    assert (
-        number(dot_of(evaluate, "float32", lhs, [2.0**127, 1.0, 2.0**127, 2.0**-149], profile=exact))
-        == 1
-    )
+    assert number(dot_of("float32", lhs, [2.0**127, 1.0, 2.0**127, 2.0**-149], profile=exact)) == 1
     # Products beyond the range of float32 that cancel.
     big = [2.0**127, -(2.0**127), 3.0]
-    assert number(dot_of(evaluate, "float32", big, [4.0, 4.0, 1.0], profile=exact)) == 3
+    assert number(dot_of("float32", big, [4.0, 4.0, 1.0], profile=exact)) == 3
     small = [2.0**-149] * 4
-    assert dot_of(evaluate, "float32", small, [2.0**-3] * 4, profile=exact) == 0  # half, to even
-    assert (
-        dot_of(evaluate, "float32", [*small, 2.0**-149], [2.0**-3] * 4 + [2.0**-149], profile=exact)
-        == 1
-    )
-    assert dot_of(evaluate, "float32", [-(2.0**-149)], [2.0**-149], profile=exact) == 0x80000000
-    assert dot_of(evaluate, "float32", [1.0, -1.0], [1.0, 1.0], profile=exact) == 0
-    assert dot_of(evaluate, "float32", [-0.0], [1.0], profile=exact) == 0
-    assert dot_of(evaluate, "float32", [2.0**127] * 2, [1.0] * 2, profile=exact) == 0x7F800000
+    assert dot_of("float32", small, [2.0**-3] * 4, profile=exact) == 0  # half, to even
+    assert dot_of("float32", [*small, 2.0**-149], [2.0**-3] * 4 + [2.0**-149], profile=exact) == 1
+    assert dot_of("float32", [-(2.0**-149)], [2.0**-149], profile=exact) == 0x80000000
+    assert dot_of("float32", [1.0, -1.0], [1.0, 1.0], profile=exact) == 0
+    assert dot_of("float32", [-0.0], [1.0], profile=exact) == 0
+    assert dot_of("float32", [2.0**127] * 2, [1.0] * 2, profile=exact) == 0x7F800000
 
 
-def test_dot_M6_exact_rounds_once_directly_to_the_result(isa: str, evaluate: Evaluate) -> None:
+def test_dot_M6_exact_rounds_once_directly_to_the_result(isa: str) -> None:
     exact = Profile(accumulate="exact")
     x = [1.0, 2.0**-8, 2.0**-100]  # in float32, or float64, it would be a tie
     ones = [1.0] * 3
-    assert dot_of(evaluate, "float32", x, ones, "bfloat16", profile=exact) == 0x3F81
-    assert dot_of(evaluate, "float32", x, ones, "bfloat16") == 0x3F80
+    assert dot_of("float32", x, ones, "bfloat16", profile=exact) == 0x3F81
+    assert dot_of("float32", x, ones, "bfloat16") == 0x3F80
     y = [16.0, 2.0**0, -(2.0**-60)]  # 17 - a crumb, between 16 and 18 of float8_e4m3
-    assert dot_of(evaluate, "float32", y, ones, "float8_e4m3", profile=exact) == 0x58
+    assert dot_of("float32", y, ones, "float8_e4m3", profile=exact) == 0x58
     for overflow, word in (("inf", 0x78), ("nan", 0x7C), ("saturate", 0x77)):
         profile = Profile(accumulate="exact", fp8_overflow=overflow)
-        assert dot_of(evaluate, "float32", [248.0], [1.0], "float8_e4m3", profile=profile) == word
+        assert dot_of("float32", [248.0], [1.0], "float8_e4m3", profile=profile) == word
 
 
-def test_dot_M6_exact_of_inf_and_nan(isa: str, evaluate: Evaluate) -> None:
+def test_dot_M6_exact_of_inf_and_nan(isa: str) -> None:
     inf, nan, one = float("inf"), float("nan"), 1.0
     for lhs, rhs, word in (
         ([inf, one], [one, one], 0x7F800000),
@@ -203,12 +183,10 @@ def test_dot_M6_exact_of_inf_and_nan(isa: str, evaluate: Evaluate) -> None:
         ([nan, inf], [0.0, one], 0x7FC00000),
         ([inf, -inf, 1.0], [one, -one, one], 0x7F800000),
     ):
-        assert dot_of(evaluate, "float32", lhs, rhs, profile=Profile(accumulate="exact")) == word
+        assert dot_of("float32", lhs, rhs, profile=Profile(accumulate="exact")) == word
 
 
-def test_dot_M6_exact_does_not_depend_on_the_order(
-    isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_dot_M6_exact_does_not_depend_on_the_order(isa: str) -> None:
     rng = np.random.default_rng(74)
     x, y = random_words(rng, "float32", (5, 700)), random_words(rng, "float32", (700, 5))
     x, y = x & np.uint32(0xBFFFFFFF), y & np.uint32(0xBFFFFFFF)  # finite, of any size
@@ -230,26 +208,24 @@ def test_dot_M6_exact_does_not_depend_on_the_order(
 # ---- product_bf16 ----------------------------------------------------------------------------------
 
 
-def test_dot_M6_product_bf16_rounds_products_once(isa: str, evaluate: Evaluate) -> None:
+def test_dot_M6_product_bf16_rounds_products_once(isa: str) -> None:
     profile = Profile(accumulate="product_bf16")
     z = 1 + 2.0**-7
-    assert number(dot_of(evaluate, "bfloat16", [z], [z], profile=profile)) == 1 + 2.0**-6
-    assert (
-        number(dot_of(evaluate, "bfloat16", [z, 2.0**-20], [1.0] * 2, profile=profile)) == z + 2.0**-20
-    )
-    assert dot_of(evaluate, "bfloat16", [2.0**127], [2.0], profile=profile) == 0x7F800000
+    assert number(dot_of("bfloat16", [z], [z], profile=profile)) == 1 + 2.0**-6
+    assert number(dot_of("bfloat16", [z, 2.0**-20], [1.0] * 2, profile=profile)) == z + 2.0**-20
+    assert dot_of("bfloat16", [2.0**127], [2.0], profile=profile) == 0x7F800000
     # 207 * 1583 = 5 * 2^16 + 1: above a tie of bfloat16, on it in float32's subnormals.
     x, y = words_of("bfloat16", [207 * 2.0**-126]), words_of("float16", [1583 * 2.0**-24])
     operands = ("bfloat16", x[:, None]), ("float16", y[:, None])
     found = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.bfloat16, profile=profile)
     assert found.tolist() == [[3]]
-    assert dot_of(evaluate, "bfloat16", [2.0**-67], [2.0**-67], profile=profile) == 0
+    assert dot_of("bfloat16", [2.0**-67], [2.0**-67], profile=profile) == 0
 
 
 @pytest.mark.parametrize(
     ("a", "b"), [("float32", "float32"), ("tfloat32", "tfloat32"), ("bfloat16", "float32")]
 )
-def test_dot_M6_product_bf16_of_wide_types_is_refused(a: str, b: str, evaluate: Evaluate) -> None:
+def test_dot_M6_product_bf16_of_wide_types_is_refused(a: str, b: str) -> None:
     x, y = (np.zeros((1, 1), f"u{dtypes.DTYPES[t].itemsize}") for t in (a, b))
     profile = Profile(accumulate="product_bf16")
     with pytest.raises(UnsupportedType, match=r"product_bf16.*16 bits"):
@@ -259,26 +235,24 @@ def test_dot_M6_product_bf16_of_wide_types_is_refused(a: str, b: str, evaluate: 
 # ---- the plan's accumulate type --------------------------------------------------------------------
 
 
-def test_dot_M6_accumulate_type_rounds_every_step(isa: str, evaluate: Evaluate) -> None:
+def test_dot_M6_accumulate_type_rounds_every_step(isa: str) -> None:
     ones = [1.0] * 300
     bf16, f16 = dtypes.bfloat16, dtypes.float16
     sequential = Profile(accumulate="sequential")
-    assert number(dot_of(evaluate, "bfloat16", ones, ones, accumulate=bf16)) == 300
-    assert number(dot_of(evaluate, "bfloat16", ones, ones, accumulate=bf16, profile=sequential)) == 256
-    assert dot_of(evaluate, "float16", [65504.0, 16.0], [1.0] * 2, accumulate=f16) == 0x7F800000
-    assert number(dot_of(evaluate, "float16", [65504.0, 15.0], [1.0] * 2, accumulate=f16)) == 65504
+    assert number(dot_of("bfloat16", ones, ones, accumulate=bf16)) == 300
+    assert number(dot_of("bfloat16", ones, ones, accumulate=bf16, profile=sequential)) == 256
+    assert dot_of("float16", [65504.0, 16.0], [1.0] * 2, accumulate=f16) == 0x7F800000
+    assert number(dot_of("float16", [65504.0, 15.0], [1.0] * 2, accumulate=f16)) == 65504
     # Two roundings: in float32 it is the tie 1 + 2^-8, which goes to even.
-    assert number(dot_of(evaluate, "float32", [1 + 2.0**-8, 2.0**-30], [1.0] * 2, accumulate=bf16)) == 1
+    assert number(dot_of("float32", [1 + 2.0**-8, 2.0**-30], [1.0] * 2, accumulate=bf16)) == 1
     # PSUM too: 256 of a tile and 1 of the next.
     tiles = [2.0] * 128 + [1.0]
-    assert number(dot_of(evaluate, "bfloat16", tiles, [1.0] * 129, accumulate=bf16)) == 256
+    assert number(dot_of("bfloat16", tiles, [1.0] * 129, accumulate=bf16)) == 256
     # A sum that float16 cannot hold becomes a zero with its sign, in PSUM as well.
-    assert dot_of(evaluate, "float32", [-(2.0**-30)], [1.0], accumulate=f16) == 0
+    assert dot_of("float32", [-(2.0**-30)], [1.0], accumulate=f16) == 0
 
 
-def test_dot_M6_accumulate_float32_is_the_default(
-    evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_dot_M6_accumulate_float32_is_the_default() -> None:
     rng = np.random.default_rng(75)
     x, y = (random_words(rng, "bfloat16", s, "near") for s in ((5, 300), (300, 5)))
     found = [
@@ -290,7 +264,7 @@ def test_dot_M6_accumulate_float32_is_the_default(
 
 
 @pytest.mark.parametrize("t", ["tfloat32", "float8_e5m2", "float64", "int32"])
-def test_dot_M6_other_accumulate_types_are_refused(t: str, evaluate: Evaluate) -> None:
+def test_dot_M6_other_accumulate_types_are_refused(t: str) -> None:
     x = np.zeros((1, 1), np.uint32)
     with pytest.raises(UnsupportedType, match=f"sums in {t}: choose"):
         evaluate(
@@ -298,7 +272,7 @@ def test_dot_M6_other_accumulate_types_are_refused(t: str, evaluate: Evaluate) -
         )
 
 
-def test_dot_M6_what_has_no_meaning_is_refused(evaluate: Evaluate) -> None:
+def test_dot_M6_what_has_no_meaning_is_refused() -> None:
     x = np.zeros((1, 1), np.uint16)
     stochastic = {"rounding": "stochastic"}
     for fields, accumulate, message in (
@@ -319,29 +293,29 @@ def test_dot_M6_what_has_no_meaning_is_refused(evaluate: Evaluate) -> None:
 # ---- C4 --------------------------------------------------------------------------------------------
 
 
-def test_dot_C4_flushes_operands_and_every_result(isa: str, evaluate: Evaluate) -> None:
+def test_dot_C4_flushes_operands_and_every_result(isa: str) -> None:
     flush = Profile(subnormals="flush")
     tiny = 2.0**-127
-    assert dot_of(evaluate, "float32", [tiny], [2.0**127], profile=flush) == 0
-    assert number(dot_of(evaluate, "float32", [tiny], [2.0**127])) == 1
-    assert number(dot_of(evaluate, "float32", [2.0**-64] * 2, [2.0**-63] * 2)) == 2.0**-126
-    assert dot_of(evaluate, "float32", [2.0**-64] * 2, [2.0**-63] * 2, profile=flush) == 0
+    assert dot_of("float32", [tiny], [2.0**127], profile=flush) == 0
+    assert number(dot_of("float32", [tiny], [2.0**127])) == 1
+    assert number(dot_of("float32", [2.0**-64] * 2, [2.0**-63] * 2)) == 2.0**-126
+    assert dot_of("float32", [2.0**-64] * 2, [2.0**-63] * 2, profile=flush) == 0
     edge = [2.0**-126, -(2.0**-75)], [1.0, 2.0**-75]
-    assert dot_of(evaluate, "float32", *edge, profile=flush) == 0x00800000
+    assert dot_of("float32", *edge, profile=flush) == 0x00800000
     # What PSUM's last addition leaves keeps its sign.
     lhs = [2.0**-126, *[0.0] * 127, -1.5 * 2.0**-126]
-    assert dot_of(evaluate, "float32", lhs, [1.0] * 129, profile=flush) == 0x80000000
+    assert dot_of("float32", lhs, [1.0] * 129, profile=flush) == 0x80000000
     # And what an earlier one leaves is gone for the next.
     lhs += [0.0] * 127 + [1.5 * 2.0**-126]
-    assert number(dot_of(evaluate, "float32", lhs, [1.0] * 257, profile=flush)) == 1.5 * 2.0**-126
-    assert number(dot_of(evaluate, "float32", lhs, [1.0] * 257)) == 2.0**-126
-    assert number(dot_of(evaluate, "float16", [2.0**-20], [1.0], profile=flush)) == 2.0**-20
+    assert number(dot_of("float32", lhs, [1.0] * 257, profile=flush)) == 1.5 * 2.0**-126
+    assert number(dot_of("float32", lhs, [1.0] * 257)) == 2.0**-126
+    assert number(dot_of("float16", [2.0**-20], [1.0], profile=flush)) == 2.0**-20
 
 
 # ---- arrays ----------------------------------------------------------------------------------------
 
 
-def test_a_named_profile_decides_eager_products(random_words: RandomWords) -> None:
+def test_a_named_profile_decides_eager_products() -> None:
     ones = ns.ones(300, dtype=ns.bfloat16)
     big = ns.concat([ns.full(1, 2.0**24, dtype=ns.bfloat16), ones[1:]])
     wide = [x.astype(ns.float32) for x in (big, ones)]

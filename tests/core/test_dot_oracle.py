@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from neuronsim.reference import formats, sums
 from tests.core.loop_dot import loop_dot, rounded
-
-if TYPE_CHECKING:
-    from tests.core.conftest import RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 MODELS: list[dict[str, Any]] = [
@@ -37,9 +36,7 @@ def twin_dot(a: str, x: Words, b: str, y: Words, result: str, **choices: Any) ->
 
 @pytest.mark.parametrize("subnormals", ["keep", "flush"])
 @pytest.mark.parametrize("model", MODELS, ids=str)
-def test_the_loop_is_the_twin(
-    model: dict[str, Any], subnormals: str, random_words: RandomWords
-) -> None:
+def test_the_loop_is_the_twin(model: dict[str, Any], subnormals: str) -> None:
     types = FLOATS[2:] if model.get("accumulate") == "product_bf16" else FLOATS
     for seed in range(30):
         rng = np.random.default_rng([70, seed])

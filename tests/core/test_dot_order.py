@@ -8,16 +8,13 @@ counts the ones outside the smallest sum that holds both places. From these coun
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from neuronsim import dtypes, ops
 from neuronsim.profiles import Profile
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate
+from tests.support.evaluation import evaluate
 
 # Sums of a row [rows, depth] with as many ones, [rows]
 Product = Callable[[np.ndarray], np.ndarray]
@@ -73,7 +70,7 @@ def pairs_tree(depth: int) -> Tree:
     return chain([min(order[:2]), *([max(order[:2])] if depth > 1 else []), *order[2:]])
 
 
-def our_product(evaluate: Evaluate, type_name: str, columns: int, profile: Profile) -> Product:
+def our_product(type_name: str, columns: int, profile: Profile) -> Product:
     def run(rows: np.ndarray) -> np.ndarray:
         words = rows.view(np.uint32)
         one = 0x3F800000
@@ -91,8 +88,8 @@ def our_product(evaluate: Evaluate, type_name: str, columns: int, profile: Profi
 
 @pytest.mark.parametrize("columns", [1, 37])
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
-def test_dot_order_probing_M2(isa: str, evaluate: Evaluate, type_name: str, columns: int) -> None:
-    product = our_product(evaluate, type_name, columns, Profile())
+def test_dot_order_probing_M2(isa: str, type_name: str, columns: int) -> None:
+    product = our_product(type_name, columns, Profile())
     for depth in range(1, 301):
         if columns > 1 and depth % 7 > 1:
             continue
@@ -100,8 +97,8 @@ def test_dot_order_probing_M2(isa: str, evaluate: Evaluate, type_name: str, colu
 
 
 @pytest.mark.parametrize("accumulate", ["sequential", "pairs"])
-def test_dot_order_probing_M6(isa: str, evaluate: Evaluate, accumulate: str) -> None:
-    product = our_product(evaluate, "bfloat16", 1, Profile(accumulate=accumulate))
+def test_dot_order_probing_M6(isa: str, accumulate: str) -> None:
+    product = our_product("bfloat16", 1, Profile(accumulate=accumulate))
     for depth in [*range(1, 20), *range(125, 132), 255, 256, 257, 300]:
         expected = pairs_tree(depth) if accumulate == "pairs" else m2_tree(depth, tile=depth)
         assert revealed(product, list(range(depth)), depth) == expected, depth

@@ -11,19 +11,15 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from neuronsim import dtypes, processor
 from neuronsim.profiles import Profile
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate
-
-Words = npt.NDArray[Any]
 # name: exponent bits, mantissa bits, the first encoding that is no finite number, NaN's word, and how
 # far the encoding lies from the word's lowest bit
 FORMATS = {
@@ -123,9 +119,7 @@ def each_isa() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_every_binade_C2_C3_C4_on_every_isa(
-    restored_processor: None, evaluate: Evaluate, name: str
-) -> None:
+def test_every_binade_C2_C3_C4_on_every_isa(restored_processor: None, name: str) -> None:
     """2^22 inputs: around every 2^10th float32."""
     words = np.arange(0, 1 << 32, 1 << 10, dtype=np.uint64).astype(np.uint32) ^ np.uint32(0x200)
     for isa in each_isa():
@@ -135,9 +129,7 @@ def test_every_binade_C2_C3_C4_on_every_isa(
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NARROW)
-def test_all_float32_inputs_C2_C3_C4_C5_on_every_isa(
-    restored_processor: None, evaluate: Evaluate, name: str
-) -> None:
+def test_all_float32_inputs_C2_C3_C4_C5_on_every_isa(restored_processor: None, name: str) -> None:
     count = 1 << 20
     for start in range(0, 1 << 32, count):
         words = np.arange(start, start + count, dtype=np.uint64).astype(np.uint32)
@@ -158,9 +150,7 @@ def near_steps(name: str) -> Words:
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_float64_C1_at_every_boundary_and_midpoint(
-    restored_processor: None, evaluate: Evaluate, name: str
-) -> None:
+def test_float64_C1_at_every_boundary_and_midpoint(restored_processor: None, name: str) -> None:
     words = near_steps(name)
     for isa in each_isa():
         ours = evaluate("convert", ("float64", words), dtype=dtypes.DTYPES[name])
@@ -180,19 +170,17 @@ def random_float64(rng: np.random.Generator, n: int) -> Words:
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_float64_C1_at_random(restored_processor: None, evaluate: Evaluate, name: str) -> None:
-    check_random_float64(evaluate, name, 1 << 20)
+def test_float64_C1_at_random(restored_processor: None, name: str) -> None:
+    check_random_float64(name, 1 << 20)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NARROW)
-def test_float64_C1_at_10_to_8_random_values(
-    restored_processor: None, evaluate: Evaluate, name: str
-) -> None:
-    check_random_float64(evaluate, name, 10**8)
+def test_float64_C1_at_10_to_8_random_values(restored_processor: None, name: str) -> None:
+    check_random_float64(name, 10**8)
 
 
-def check_random_float64(evaluate: Evaluate, name: str, total: int) -> None:
+def check_random_float64(name: str, total: int) -> None:
     rng = np.random.default_rng(60)
     for _ in range(-(-total // (1 << 20))):
         words = random_float64(rng, 1 << 20)
@@ -224,7 +212,7 @@ def rounded_integers(name: str, magnitude: Words) -> Words:
     return np.where(magnitude == 0, 0, np.minimum(encoding, beyond))
 
 
-def check_integers(evaluate: Evaluate, name: str, source: str, words: Words) -> None:
+def check_integers(name: str, source: str, words: Words) -> None:
     e_bits, m_bits, _, nan, shift = FORMATS[name]
     signed = words.view(source)
     negative = signed < 0
@@ -235,10 +223,7 @@ def check_integers(evaluate: Evaluate, name: str, source: str, words: Words) -> 
     right = encoding | negative.astype(np.int64) << (e_bits + m_bits + shift)
     for isa in each_isa():
         ours = evaluate(
-            "convert",
-            (source, words),
-            dtype=dtypes.DTYPES[name],
-            profile=Profile(int_to_float="exact"),
+            "convert", (source, words), dtype=dtypes.DTYPES[name], profile=Profile(int_to_float="exact")
         )
         assert np.array_equal(ours, right.astype(ours.dtype)), isa
 
@@ -258,21 +243,17 @@ def near_ties(rng: np.random.Generator, source: str, n: int) -> Words:
 
 @pytest.mark.parametrize("source", ["int64", "uint64", "int32", "uint32", "int16", "uint8"])
 @pytest.mark.parametrize("name", NARROW)
-def test_integers_C1_at_ties_and_at_random(
-    restored_processor: None, evaluate: Evaluate, name: str, source: str
-) -> None:
-    check_integers(evaluate, name, source, near_ties(np.random.default_rng(61), source, 1 << 16))
+def test_integers_C1_at_ties_and_at_random(restored_processor: None, name: str, source: str) -> None:
+    check_integers(name, source, near_ties(np.random.default_rng(61), source, 1 << 16))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("source", ["int64", "uint64"])
 @pytest.mark.parametrize("name", NARROW)
-def test_integers_C1_at_10_to_8_random_values(
-    restored_processor: None, evaluate: Evaluate, name: str, source: str
-) -> None:
+def test_integers_C1_at_10_to_8_random_values(restored_processor: None, name: str, source: str) -> None:
     rng = np.random.default_rng(62)
     for _ in range(-(-(10**8) // (1 << 20))):
-        check_integers(evaluate, name, source, near_ties(rng, source, 1 << 20))
+        check_integers(name, source, near_ties(rng, source, 1 << 20))
 
 
 def test_control_the_integer_oracle_is_exact() -> None:

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +15,9 @@ from neuronsim import _core, dtypes, processor
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 ROWS = {name: (arity, kind) for name, arity, kind in _core.OPS}
 FLOAT8 = ["float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -68,7 +68,7 @@ def expected_words(name: str, type_name: str, *columns: Words) -> list[int]:
     return [formats.convert("float32", type_name, f(*row)) for row in zip(*wide, strict=True)]
 
 
-def on_every_isa(evaluate: Evaluate, name: str, *operands: tuple[str, Words]) -> Words:
+def on_every_isa(name: str, *operands: tuple[str, Words]) -> Words:
     """The result, the same on every instruction set (D1); put the processor back afterwards."""
     results = []
     for isa in processor.available_isas():
@@ -105,7 +105,7 @@ def expected_of_points(name: str) -> Words:
 
 
 @pytest.mark.parametrize("name", UNARY)
-def test_float32_E3_E9_equals_the_twin(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_float32_E3_E9_equals_the_twin(isa: str, name: str) -> None:
     ours = evaluate(name, ("float32", single_points()))
     assert np.array_equal(ours, expected_of_points(name))
 
@@ -131,33 +131,31 @@ NUMPY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def check_against_numpy(evaluate: Evaluate, name: str, words: Words) -> None:
+def check_against_numpy(name: str, words: Words) -> None:
     with np.errstate(all="ignore"):
         expected = bits_of(NUMPY[name](words.view(np.float32)))
     assert np.array_equal(evaluate(name, ("float32", words)), expected)
 
 
 @pytest.mark.parametrize("name", UNARY)
-def test_float32_E3_E9_equals_numpy(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_float32_E3_E9_equals_numpy(isa: str, name: str) -> None:
     drawn = np.random.default_rng(32).integers(0, 1 << 32, 1 << 18, np.uint32)
     fractions = drawn & np.uint32(0x81FFFFFF) | np.uint32(0x3E000000)  # magnitudes 2^-3 to 2^1
     fractions += np.uint32(0x01000000) * (drawn >> np.uint32(25) & np.uint32(15))
-    check_against_numpy(evaluate, name, np.concatenate([single_points(), drawn, fractions]))
+    check_against_numpy(name, np.concatenate([single_points(), drawn, fractions]))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", UNARY)
-def test_every_float32_E3_E9_equals_numpy(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_every_float32_E3_E9_equals_numpy(isa: str, name: str) -> None:
     block = np.arange(1 << 22, dtype=np.uint32)
     for start in range(0, 1 << 32, 1 << 22):
-        check_against_numpy(evaluate, name, block + np.uint32(start))
+        check_against_numpy(name, block + np.uint32(start))
 
 
 @pytest.mark.parametrize("type_name", NARROW)
 @pytest.mark.parametrize("name", UNARY)
-def test_narrow_E3_E9_equals_the_twin(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
-) -> None:
+def test_narrow_E3_E9_equals_the_twin(restored_processor: None, name: str, type_name: str) -> None:
     if type_name in FLOAT8:
         words = np.arange(256, dtype=np.uint8)
     else:
@@ -167,15 +165,13 @@ def test_narrow_E3_E9_equals_the_twin(
         halves = [formats.from_float(type_name, k / 2) for k in range(66)]
         units = [h + (d << shift) for h in halves[1:] for d in (-1, 0, 1)]
         words = np.concatenate([words, both_signs([0, *units], type_name)])
-    ours = on_every_isa(evaluate, name, (type_name, words))
+    ours = on_every_isa(name, (type_name, words))
     assert ours.tolist() == expected_words(name, type_name, words)
 
 
 @pytest.mark.parametrize("type_name", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", UNARY)
-def test_every_16_bit_value_E1_E9_equals_numpy_in_float32(
-    isa: str, evaluate: Evaluate, name: str, type_name: str
-) -> None:
+def test_every_16_bit_value_E1_E9_equals_numpy_in_float32(isa: str, name: str, type_name: str) -> None:
     t = dtypes.DTYPES[type_name]
     words = np.arange(1 << 16, dtype=np.uint16)
     with np.errstate(all="ignore"):
@@ -195,14 +191,14 @@ def test_every_16_bit_value_E1_E9_equals_numpy_in_float32(
         ("round_half_away", [-3, -2, -1, -0.0, 0, 1, 2, 3, 2**23, 0]),
     ],
 )
-def test_ties_E9_by_hand(isa: str, evaluate: Evaluate, name: str, results: list[float]) -> None:
+def test_ties_E9_by_hand(isa: str, name: str, results: list[float]) -> None:
     below = np.nextafter(np.float32(0.5), np.float32(0))
     x = np.array([-2.5, -1.5, -0.5, -0.0, 0.0, 0.5, 1.5, 2.5, 2**23 - 0.5, below], np.float32)
     ours = evaluate(name, ("float32", x.view(np.uint32)))
     assert ours.tolist() == np.array(results, np.float32).view(np.uint32).tolist()
 
 
-def test_reciprocal_E3_and_sign_E9_of_zeros_and_infinities(isa: str, evaluate: Evaluate) -> None:
+def test_reciprocal_E3_and_sign_E9_of_zeros_and_infinities(isa: str) -> None:
     x = np.array([0.0, -0.0, np.inf, -np.inf], np.float32).view(np.uint32)
     inverse = evaluate("reciprocal", ("float32", x)).view(np.float32)
     assert inverse.view(np.uint32).tolist() == [0x7F800000, 0xFF800000, 0, 0x80000000]
@@ -320,7 +316,7 @@ def test_control_E9_a_wrong_floor_division_is_noticed(wrong: str) -> None:
 
 
 @pytest.mark.parametrize("name", DIVISIONS)
-def test_division_E9_equals_the_twin(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_division_E9_equals_the_twin(isa: str, name: str) -> None:
     a, b = division_pairs()
     ours = evaluate(name, ("float32", a), ("float32", b))
     expected = expected_divisions(name)
@@ -336,7 +332,7 @@ def random_divisions(seed: int, n: int) -> tuple[Words, Words]:
 
 
 @pytest.mark.parametrize("name", ["fmod", "remainder"])
-def test_fmod_and_remainder_E9_equal_numpy(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_fmod_and_remainder_E9_equal_numpy(isa: str, name: str) -> None:
     """C's fmodf is exact, and NumPy's remainder adds the divisor in float32 as E9 says."""
     a, b = (
         np.concatenate(x) for x in zip(division_pairs(), random_divisions(36, 1 << 16), strict=True)
@@ -346,7 +342,7 @@ def test_fmod_and_remainder_E9_equal_numpy(isa: str, evaluate: Evaluate, name: s
     assert np.array_equal(evaluate(name, ("float32", a), ("float32", b)), expected)
 
 
-def test_fmod_E9_equals_the_c_library_in_float64(evaluate: Evaluate) -> None:
+def test_fmod_E9_equals_the_c_library_in_float64() -> None:
     a, b = division_pairs()
     ours = evaluate("fmod", ("float32", a), ("float32", b)).view(np.float32).tolist()
     pairs = zip(a.view(np.float32).tolist(), b.view(np.float32).tolist(), ours, strict=True)
@@ -356,9 +352,7 @@ def test_fmod_E9_equals_the_c_library_in_float64(evaluate: Evaluate) -> None:
             assert (theirs, math.copysign(1, theirs)) == (z, math.copysign(1, z)), (x, y)
 
 
-def test_floor_divide_E9_equals_numpy_in_float64_where_that_is_exact(
-    isa: str, evaluate: Evaluate
-) -> None:
+def test_floor_divide_E9_equals_numpy_in_float64_where_that_is_exact(isa: str) -> None:
     """Quotients below 2^28: a - fmod(a, b) fits float64 and its quotient is the integer itself."""
     a, b = (
         np.concatenate(x) for x in zip(division_pairs(), random_divisions(37, 1 << 16), strict=True)
@@ -393,7 +387,7 @@ def test_floor_divide_E9_equals_numpy_in_float64_where_that_is_exact(
     ],
 )
 def test_division_E9_by_hand(
-    isa: str, evaluate: Evaluate, a: float, b: float, fmod: float, remainder: float, floor: float
+    isa: str, a: float, b: float, fmod: float, remainder: float, floor: float
 ) -> None:
     x, y = (("float32", np.array([v], np.float32).view(np.uint32)) for v in (a, b))
     if a == 1e38:
@@ -405,13 +399,13 @@ def test_division_E9_by_hand(
 @pytest.mark.parametrize("type_name", NARROW)
 @pytest.mark.parametrize("name", DIVISIONS)
 def test_narrow_division_E1_E9_equals_the_twin(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str, name: str
+    restored_processor: None, type_name: str, name: str
 ) -> None:
     rng = np.random.default_rng(38)
     modes = [("any", "any"), ("near", "near"), ("special", "special"), ("any", "special")]
     pairs = [[random_words(rng, type_name, 350, m) for m in pair] for pair in modes]
     a, b = (np.concatenate([p[i] for p in pairs]) for i in (0, 1))
-    ours = on_every_isa(evaluate, name, (type_name, a), (type_name, b))
+    ours = on_every_isa(name, (type_name, a), (type_name, b))
     assert ours.tolist() == expected_words(name, type_name, a, b)
 
 
@@ -419,9 +413,7 @@ def test_narrow_division_E1_E9_equals_the_twin(
 
 
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_clamp_E7_equals_the_twin(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_clamp_E7_equals_the_twin(restored_processor: None, type_name: str) -> None:
     """Bounds in either order, ±0 and NaN with payload in every place."""
     f = formats.FORMATS[type_name]
     largest = ((1 << f.exponent_bits) - 1 << f.mantissa_bits) - 1 << f.shift
@@ -432,14 +424,12 @@ def test_clamp_E7_equals_the_twin(
         np.concatenate([g.ravel(), random_words(rng, type_name, 300, "near")])
         for g in np.meshgrid(few, few, few)
     ]
-    ours = on_every_isa(evaluate, "clamp", *((type_name, c) for c in columns))
+    ours = on_every_isa("clamp", *((type_name, c) for c in columns))
     assert ours.tolist() == expected_words("clamp", type_name, *columns)
 
 
 @pytest.mark.parametrize("type_name", INTEGERS)
-def test_clamp_E7_on_integers_equals_python(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_clamp_E7_on_integers_equals_python(isa: str, type_name: str) -> None:
     info, rng = np.iinfo(type_name), np.random.default_rng(40)
     edges = np.array(
         [0, 1, 2, info.max, info.max - 1, info.min, info.min + 1, info.max // 3], type_name
@@ -453,7 +443,7 @@ def test_clamp_E7_on_integers_equals_python(
     assert ours.tolist() == [min(max(x, low), high) for low, x, high in rows]
 
 
-def test_clamp_E7_takes_bounds_without_axes(isa: str, evaluate: Evaluate) -> None:
+def test_clamp_E7_takes_bounds_without_axes(isa: str) -> None:
     x = np.arange(-50, 50, dtype=np.int8).reshape(10, 10)
     bounds = [("int8", np.array(v, np.int8)) for v in (-3, 7)]
     ours = evaluate("clamp", bounds[0], ("int8", x.view(np.uint8)), bounds[1]).view(np.int8)
@@ -466,9 +456,7 @@ def test_clamp_E7_takes_bounds_without_axes(isa: str, evaluate: Evaluate) -> Non
 
 
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_copysign_E6_moves_the_sign_and_nothing_else(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_copysign_E6_moves_the_sign_and_nothing_else(isa: str, type_name: str) -> None:
     """A NaN's payload stays, as do those of both operands' signs."""
     if type_name in FLOAT8:
         every = np.arange(256, dtype=np.uint8)
@@ -484,7 +472,7 @@ def test_copysign_E6_moves_the_sign_and_nothing_else(
     assert np.array_equal(ours, a & ~sign | b & sign)
 
 
-def test_copysign_E6_equals_the_twin(evaluate: Evaluate) -> None:
+def test_copysign_E6_equals_the_twin() -> None:
     a, b = division_pairs()
     expected = [twin.FLOAT["copysign"](*p) for p in zip(a.tolist(), b.tolist(), strict=True)]
     assert evaluate("copysign", ("float32", a), ("float32", b)).tolist() == expected
@@ -492,9 +480,7 @@ def test_copysign_E6_equals_the_twin(evaluate: Evaluate) -> None:
 
 @pytest.mark.parametrize("type_name", FLOATS)
 @pytest.mark.parametrize("name", PREDICATES)
-def test_predicate_E7_equals_the_twin(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
-) -> None:
+def test_predicate_E7_equals_the_twin(isa: str, name: str, type_name: str) -> None:
     if type_name in FLOAT8:
         words = np.arange(256, dtype=np.uint8)
     else:
@@ -506,7 +492,7 @@ def test_predicate_E7_equals_the_twin(
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16", *FLOAT8])
 @pytest.mark.parametrize("name", PREDICATES)
-def test_predicate_E7_equals_numpy(isa: str, evaluate: Evaluate, name: str, type_name: str) -> None:
+def test_predicate_E7_equals_numpy(isa: str, name: str, type_name: str) -> None:
     t = dtypes.DTYPES[type_name]
     words = single_points() if t.bits == 32 else np.arange(1 << t.bits, dtype=word_of(type_name))
     with np.errstate(invalid="ignore"):  # ml_dtypes' isnan of a signalling NaN
@@ -515,7 +501,7 @@ def test_predicate_E7_equals_numpy(isa: str, evaluate: Evaluate, name: str, type
 
 
 @pytest.mark.parametrize("type_name", [*INTEGERS, "bool"])
-def test_predicate_E7_of_integers(isa: str, evaluate: Evaluate, type_name: str) -> None:
+def test_predicate_E7_of_integers(isa: str, type_name: str) -> None:
     every = [0, 1] if type_name == "bool" else np.arange(256)
     words = np.array(every, word_of(type_name)) << word_of(type_name).type(
         8 * (word_of(type_name).itemsize - 1)
@@ -539,7 +525,7 @@ def order_of(type_name: str, words: Words) -> Words:
 
 
 @pytest.mark.parametrize("name", TOTAL)
-def test_total_order_E7_equals_the_twin(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_total_order_E7_equals_the_twin(isa: str, name: str) -> None:
     few = both_signs(
         (
             *(0, 1, 2, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F800001, 0x7F7FFFFF, 0x7F800000),
@@ -560,9 +546,7 @@ def test_total_order_E7_equals_the_twin(isa: str, evaluate: Evaluate, name: str)
 
 @pytest.mark.parametrize("type_name", NARROW)
 @pytest.mark.parametrize("name", TOTAL)
-def test_narrow_total_order_E7_is_that_of_the_encodings(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str, name: str
-) -> None:
+def test_narrow_total_order_E7_is_that_of_the_encodings(isa: str, type_name: str, name: str) -> None:
     """All pairs of float8, and samples of the others; the payloads of NaN count as in float32."""
     if type_name in FLOAT8:
         every = np.arange(256, dtype=np.uint8)
@@ -579,7 +563,7 @@ def test_narrow_total_order_E7_is_that_of_the_encodings(
     assert np.array_equal(evaluate(name, (type_name, a), (type_name, b)), expected)
 
 
-def test_total_order_E7_is_the_chain_of_the_rule(isa: str, evaluate: Evaluate) -> None:
+def test_total_order_E7_is_the_chain_of_the_rule(isa: str) -> None:
     """-NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN, in every format."""
     for type_name in FLOATS:
         f = formats.FORMATS[type_name]
@@ -594,9 +578,7 @@ def test_total_order_E7_is_the_chain_of_the_rule(isa: str, evaluate: Evaluate) -
 
 @pytest.mark.parametrize("type_name", [*INTEGERS, "bool"])
 @pytest.mark.parametrize("name", TOTAL)
-def test_total_order_E7_of_integers_is_the_plain_order(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str, name: str
-) -> None:
+def test_total_order_E7_of_integers_is_the_plain_order(isa: str, type_name: str, name: str) -> None:
     rng = np.random.default_rng(45)
     a, b = (random_words(rng, type_name, 600) for _ in range(2))
     b[::5] = a[::5]
@@ -611,9 +593,7 @@ def test_total_order_E7_of_integers_is_the_plain_order(
 
 
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_nextafter_E9_equals_the_twin(
-    evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_nextafter_E9_equals_the_twin(type_name: str) -> None:
     rng = np.random.default_rng(46)
     pairs = [("any", "any"), ("special", "special"), ("near", "near"), ("any", "special")]
     drawn = [[random_words(rng, type_name, 800, m) for m in p] for p in pairs]
@@ -624,9 +604,7 @@ def test_nextafter_E9_equals_the_twin(
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16", *FLOAT8])
-def test_nextafter_E9_equals_numpy_or_ml_dtypes(
-    evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_nextafter_E9_equals_numpy_or_ml_dtypes(type_name: str) -> None:
     """All pairs of float8, where only a NaN's bits and the zero that equals the other are ours."""
     t = dtypes.DTYPES[type_name]
     if type_name in FLOAT8:
@@ -645,7 +623,7 @@ def test_nextafter_E9_equals_numpy_or_ml_dtypes(
     assert np.array_equal(evaluate("nextafter", (type_name, a), (type_name, b)), expected)
 
 
-def test_nextafter_E9_of_tfloat32_steps_on_its_own_grid(evaluate: Evaluate) -> None:
+def test_nextafter_E9_of_tfloat32_steps_on_its_own_grid() -> None:
     x = np.array([1.0, -1.0, 0.0, np.finfo(np.float32).tiny], np.float32).view(np.uint32)
     up = np.full(4, 0x7F800000, np.uint32)
     ours = evaluate("nextafter", ("tfloat32", x), ("tfloat32", up))
@@ -654,7 +632,7 @@ def test_nextafter_E9_of_tfloat32_steps_on_its_own_grid(evaluate: Evaluate) -> N
 
 
 @pytest.mark.parametrize("type_name", ["float8_e4m3fn", "int8", "bool"])
-def test_nextafter_E9_does_not_exist_for_other_types(evaluate: Evaluate, type_name: str) -> None:
+def test_nextafter_E9_does_not_exist_for_other_types(type_name: str) -> None:
     x = (type_name, np.zeros(3, np.uint8))
     with pytest.raises(UnsupportedType, match=type_name):
         evaluate("nextafter", x, x)
@@ -682,9 +660,7 @@ def bytes_of(name: str, type_name: str) -> tuple[list[Words], Words]:
 
 @pytest.mark.parametrize("type_name", ["int8", "uint8"])
 @pytest.mark.parametrize("name", list(twin.INTEGER_BITS))
-def test_every_pair_of_bytes_E8_equals_the_twin(
-    isa: str, evaluate: Evaluate, name: str, type_name: str
-) -> None:
+def test_every_pair_of_bytes_E8_equals_the_twin(isa: str, name: str, type_name: str) -> None:
     columns, expected = bytes_of(name, type_name)
     assert np.array_equal(evaluate(name, *((type_name, c) for c in columns)), expected)
 
@@ -710,9 +686,7 @@ def integer_edges(type_name: str) -> Words:
 
 @pytest.mark.parametrize("type_name", INTEGERS)
 @pytest.mark.parametrize("name", SHIFTS)
-def test_shift_E8_by_every_amount(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
-) -> None:
+def test_shift_E8_by_every_amount(isa: str, name: str, type_name: str) -> None:
     """0 to the width + 1, and amounts that are huge, or negative and therefore huge."""
     info, rng = np.iinfo(type_name), np.random.default_rng(48)
     values = np.concatenate([integer_edges(type_name), random_words(rng, type_name, 20)])
@@ -729,9 +703,7 @@ def test_shift_E8_by_every_amount(
 
 @pytest.mark.parametrize("type_name", INTEGERS)
 @pytest.mark.parametrize("name", SHIFTS)
-def test_shift_E8_equals_numpy(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
-) -> None:
+def test_shift_E8_equals_numpy(isa: str, name: str, type_name: str) -> None:
     """NumPy too shifts everything out from the width on, and reads a negative amount as huge."""
     rng = np.random.default_rng(49)
     bits = np.iinfo(type_name).bits
@@ -751,9 +723,7 @@ def test_shift_E8_equals_numpy(
 
 @pytest.mark.parametrize("type_name", INTEGERS)
 @pytest.mark.parametrize("name", COUNTS)
-def test_counts_E8_equal_python(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
-) -> None:
+def test_counts_E8_equal_python(isa: str, name: str, type_name: str) -> None:
     bits, rng = np.iinfo(type_name).bits, np.random.default_rng(50)
     powers = np.array([1 << k for k in range(bits)] + [(1 << k) - 1 for k in range(bits + 1)], object)
     words = np.concatenate([powers.astype(word_of(type_name)), random_words(rng, type_name, 500)])
@@ -770,9 +740,7 @@ def test_counts_E8_equal_python(
 
 @pytest.mark.parametrize("type_name", INTEGERS)
 @pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide", "power", "sign"])
-def test_integers_E8_equal_the_twin(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, name: str, type_name: str
-) -> None:
+def test_integers_E8_equal_the_twin(isa: str, name: str, type_name: str) -> None:
     rng = np.random.default_rng(51)
     edges = integer_edges(type_name)
     columns = [
@@ -788,9 +756,7 @@ def test_integers_E8_equal_the_twin(
 
 
 @pytest.mark.parametrize("type_name", INTEGERS)
-def test_integers_E8_equal_pythons_own_operators(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_integers_E8_equal_pythons_own_operators(isa: str, type_name: str) -> None:
     """Python's // and %, math.fmod's sign, and pow modulo 2^n."""
     rng = np.random.default_rng(52)
     info = np.iinfo(type_name)
@@ -818,9 +784,7 @@ def test_integers_E8_equal_pythons_own_operators(
 
 
 @pytest.mark.parametrize("type_name", ["int8", "uint8"])
-def test_every_pair_of_bytes_E8_equals_numpy(
-    restored_processor: None, evaluate: Evaluate, type_name: str
-) -> None:
+def test_every_pair_of_bytes_E8_equals_numpy(restored_processor: None, type_name: str) -> None:
     every = np.arange(256, dtype=np.uint8)
     a, b = (x.ravel() for x in np.meshgrid(every, every))
     x, y = a.view(type_name), b.view(type_name)
@@ -832,15 +796,15 @@ def test_every_pair_of_bytes_E8_equals_numpy(
             "fmod": np.where(zero, x, np.fmod(x, y)),
         }
     for name, expected in theirs.items():
-        ours = on_every_isa(evaluate, name, (type_name, a), (type_name, b))
+        ours = on_every_isa(name, (type_name, a), (type_name, b))
         assert np.array_equal(ours.view(type_name), expected), name
     exponent = np.where(y < 0, 0, y).astype(type_name)
-    ours = on_every_isa(evaluate, "power", (type_name, a), (type_name, exponent.view(np.uint8)))
+    ours = on_every_isa("power", (type_name, a), (type_name, exponent.view(np.uint8)))
     assert np.array_equal(ours.view(type_name), np.power(x, exponent))
 
 
 @pytest.mark.parametrize("type_name", SIGNED)
-def test_power_E8_of_negative_exponents(isa: str, evaluate: Evaluate, type_name: str) -> None:
+def test_power_E8_of_negative_exponents(isa: str, type_name: str) -> None:
     smallest = np.iinfo(type_name).min
     a = np.array([1, 1, -1, -1, -1, 2, -2, 0, 0, smallest], type_name)
     b = np.array([-1, smallest, -1, -2, smallest, -1, -1, -1, 0, -3], type_name)
@@ -851,9 +815,7 @@ def test_power_E8_of_negative_exponents(isa: str, evaluate: Evaluate, type_name:
 
 @pytest.mark.parametrize("name", [*SHIFTS, *COUNTS])
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_integer_operations_E8_do_not_exist_for_floats(
-    evaluate: Evaluate, name: str, type_name: str
-) -> None:
+def test_integer_operations_E8_do_not_exist_for_floats(name: str, type_name: str) -> None:
     x = (type_name, np.zeros(3, word_of(type_name)))
     with pytest.raises(UnsupportedType, match=type_name):
         evaluate(name, *[x] * ROWS[name][0])
@@ -861,16 +823,14 @@ def test_integer_operations_E8_do_not_exist_for_floats(
 
 @pytest.mark.parametrize("name", [*WHOLE, "reciprocal", "copysign"])
 @pytest.mark.parametrize("type_name", ["int8", "uint64", "bool"])
-def test_float_operations_E9_do_not_exist_for_integers(
-    evaluate: Evaluate, name: str, type_name: str
-) -> None:
+def test_float_operations_E9_do_not_exist_for_integers(name: str, type_name: str) -> None:
     x = (type_name, np.zeros(3, word_of(type_name)))
     with pytest.raises(UnsupportedType, match=type_name):
         evaluate(name, *[x] * ROWS[name][0])
 
 
 @pytest.mark.parametrize("name", [n for n, (arity, _) in ROWS.items() if arity < 3])
-def test_bool_E8_has_the_operations_of_the_rule(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_bool_E8_has_the_operations_of_the_rule(isa: str, name: str) -> None:
     """The others are refused; what is written is one of the two encodings."""
     if name == "logical_not":
         return

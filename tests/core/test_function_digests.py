@@ -8,15 +8,13 @@ takes 2^24 inputs for each function and prints their digests with `-s`.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from neuronsim import _core, processor
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, Words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 PAIRS = ["power", "atan2", "hypot", "logaddexp", "logaddexp2"]
 FUNCTIONS = [name for name, _, kind in _core.OPS if kind == "function"]
@@ -37,7 +35,7 @@ def drawn(seed: int, operand: int) -> Words:
     return words
 
 
-def digest(evaluate: Evaluate, name: str, chunks: int) -> str:
+def digest(name: str, chunks: int) -> str:
     found = hashlib.sha256()
     for seed in range(chunks):
         operands = [("float32", drawn(seed, n)) for n in range(2 if name in PAIRS else 1)]
@@ -45,38 +43,34 @@ def digest(evaluate: Evaluate, name: str, chunks: int) -> str:
     return found.hexdigest()
 
 
-def differing(evaluate: Evaluate, name: str, chunks: int) -> list[tuple[str, int]]:
+def differing(name: str, chunks: int) -> list[tuple[str, int]]:
     """The instruction sets and numbers of threads whose digest is not the first one's."""
     found = {}
     for isa in processor.available_isas():
         for threads in (1, 2):
             processor.set_isa(isa)
             processor.set_num_threads(threads)
-            found[isa, threads] = digest(evaluate, name, chunks)
+            found[isa, threads] = digest(name, chunks)
     first = next(iter(found.values()))
     print(f"{name}: {chunks * CHUNK} inputs, {first}", flush=True)
     return [way for way, one in found.items() if one != first]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_function_D1_at_a_quarter_of_a_million_inputs(
-    restored_processor: None, evaluate: Evaluate, name: str
-) -> None:
-    assert differing(evaluate, name, 1) == []
+def test_function_D1_at_a_quarter_of_a_million_inputs(restored_processor: None, name: str) -> None:
+    assert differing(name, 1) == []
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_function_D1_at_sixteen_million_inputs(
-    restored_processor: None, evaluate: Evaluate, name: str
-) -> None:
-    assert differing(evaluate, name, 64) == []
+def test_function_D1_at_sixteen_million_inputs(restored_processor: None, name: str) -> None:
+    assert differing(name, 64) == []
 
 
-def test_control_one_bit_changes_the_digest(evaluate: Evaluate) -> None:
+def test_control_one_bit_changes_the_digest() -> None:
     def wrong(name: str, *operands: tuple[str, Words]) -> Words:
         words = evaluate(name, *operands).copy()
         words[CHUNK // 3] ^= np.uint32(1)
         return words
 
-    assert digest(wrong, "exp", 1) != digest(evaluate, "exp", 1)  # type: ignore[arg-type]
+    assert digest(wrong, "exp", 1) != digest("exp", 1)  # type: ignore[arg-type]

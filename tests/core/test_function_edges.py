@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,9 +11,8 @@ import pytest
 from neuronsim import _core, ops
 from neuronsim.profiles import Profile
 from neuronsim.reference.functions import FUNCTIONS
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, Words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 CODES = {name: code for code, (name, _, _) in enumerate(_core.OPS)}
 ONE_VARIABLE = [name for name, _, kind in _core.OPS if kind == "function"]
@@ -72,9 +70,7 @@ def test_functions_E3_in_place(isa: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ONE_VARIABLE)
-def test_functions_E3_each_lane_alone_is_tested_for_doubt(
-    isa: str, evaluate: Evaluate, name: str
-) -> None:
+def test_functions_E3_each_lane_alone_is_tested_for_doubt(isa: str, name: str) -> None:
     """The hardest inputs, each alone among easy ones: a neighbour in doubt would help it."""
     with np.load(HARDEST) as file:
         hard, expected = file[name]
@@ -130,7 +126,7 @@ COPIES = 32
 
 
 @pytest.mark.parametrize("name", ONE_VARIABLE)
-def test_small_results_E3_equal_the_twin(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_small_results_E3_equal_the_twin(isa: str, name: str) -> None:
     x = inputs_of_small_results(name)
     y = evaluate(name, ("float32", np.repeat(x, COPIES))).reshape(-1, COPIES)
     assert [hex(w) for w in x[(y != expected_small(name)[:, None]).any(1)]] == []
@@ -162,7 +158,7 @@ NEGATIVE_ZERO_LIMIT += ["silu_dx", "gelu_dx", "gelu_sigmoid_dx"]
 
 
 @pytest.mark.parametrize("name", ONE_VARIABLE)
-def test_functions_E3_of_zeros(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_functions_E3_of_zeros(isa: str, name: str) -> None:
     if name in KEEP_ZERO:
         expected = [0, SIGN]
     elif name == "rsqrt":
@@ -175,15 +171,13 @@ def test_functions_E3_of_zeros(isa: str, evaluate: Evaluate, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NEGATIVE_ZERO_LIMIT)
-def test_functions_E3_at_minus_infinity_underflow_with_their_sign(
-    isa: str, evaluate: Evaluate, name: str
-) -> None:
+def test_functions_E3_at_minus_infinity_underflow_with_their_sign(isa: str, name: str) -> None:
     x = np.array([-np.inf, -3e38, -1e30, -1e10, -500.0, -140.0], np.float32).view(np.uint32)
     assert evaluate(name, ("float32", x)).tolist() == [SIGN] * 6
 
 
 @pytest.mark.parametrize("name", ONE_VARIABLE)
-def test_functions_E6_of_NaN_are_the_canonical_one(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_functions_E6_of_NaN_are_the_canonical_one(isa: str, name: str) -> None:
     rng = np.random.default_rng(25)
     payload = rng.integers(1, 1 << 23, 70, np.uint32)
     nan = np.uint32(INF) | payload | rng.integers(0, 2, 70, np.uint32) << np.uint32(31)

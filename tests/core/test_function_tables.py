@@ -7,16 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import Profile
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, Words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 KINDS = {name: kind for name, _, kind in _core.OPS}
 CODES = {name: code for code, (name, _, _) in enumerate(_core.OPS)}
@@ -30,9 +29,7 @@ def encodings(type_name: str) -> Words:
     return np.arange(1 << 8 * size, dtype=f"u{size}")
 
 
-def directly(
-    evaluate: Evaluate, name: str, type_name: str, x: Words, setting: ops.Setting | None = None
-) -> Words:
+def directly(name: str, type_name: str, x: Words, setting: ops.Setting | None = None) -> Words:
     """The float32 function between conversions, each an operation of its own."""
     wide = evaluate("convert", (type_name, x), setting=setting, dtype=dtypes.float32)
     y = evaluate(name, ("float32", wide), setting=setting)
@@ -45,13 +42,11 @@ def test_the_functions_are_those_of_the_rule() -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_table_E5_equals_direct_evaluation_at_every_encoding(
-    isa: str, evaluate: Evaluate, name: str
-) -> None:
+def test_table_E5_equals_direct_evaluation_at_every_encoding(isa: str, name: str) -> None:
     for type_name in TYPES:
         x = encodings(type_name)
         ours = evaluate(name, (type_name, x))
-        assert np.array_equal(ours, directly(evaluate, name, type_name, x)), type_name
+        assert np.array_equal(ours, directly(name, type_name, x)), type_name
 
 
 # Of profiles that round otherwise, one that changes no result of the type: the same program without a
@@ -63,7 +58,7 @@ WITHOUT_TABLE = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_table_E5_equals_the_same_program_without_one(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_table_E5_equals_the_same_program_without_one(isa: str, name: str) -> None:
     for type_name in TYPES:
         x = encodings(type_name)
         ours = evaluate(name, (type_name, x))
@@ -119,7 +114,7 @@ def chain(type_name: str, *names: str) -> _core.TileProgram:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_table_E5_inside_a_chain(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_table_E5_inside_a_chain(isa: str, name: str) -> None:
     """Before, after and between other steps, whose values lie in tiles, and after itself."""
     for type_name in TYPES:
         x = encodings(type_name)
@@ -127,7 +122,7 @@ def test_table_E5_inside_a_chain(isa: str, evaluate: Evaluate, name: str) -> Non
             expected = x
             for step in names:
                 if KINDS[step] == "function":
-                    expected = directly(evaluate, step, type_name, expected)
+                    expected = directly(step, type_name, expected)
                 else:
                     expected = evaluate(step, (type_name, expected))
             ours = np.empty_like(x)
@@ -164,29 +159,29 @@ LAYOUTS: dict[str, Callable[[Words], Words]] = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("type_name", TYPES)
-def test_table_E5_takes_operands_in_any_layout(evaluate: Evaluate, type_name: str, layout: str) -> None:
+def test_table_E5_takes_operands_in_any_layout(type_name: str, layout: str) -> None:
     x = LAYOUTS[layout](drawn(type_name, 3001))
-    expected = directly(evaluate, "gelu", type_name, np.ascontiguousarray(x))
+    expected = directly("gelu", type_name, np.ascontiguousarray(x))
     assert np.array_equal(evaluate("gelu", (type_name, x)), expected)
 
 
 @pytest.mark.parametrize("type_name", TYPES)
-def test_table_E5_takes_scalars(evaluate: Evaluate, type_name: str) -> None:
+def test_table_E5_takes_scalars(type_name: str) -> None:
     for word in drawn(type_name, 50):
         scalar = np.array(word)
         ours = evaluate("tanh", (type_name, scalar))
         assert ours.shape == ()
-        assert ours == directly(evaluate, "tanh", type_name, scalar)
+        assert ours == directly("tanh", type_name, scalar)
 
 
 SIZES = [*range(1, 40), 511, 512, 513, 4095, 16383, 16385, 65535, 65537, 131075]
 
 
 @pytest.mark.parametrize("type_name", ["bfloat16", "float8_e4m3"])
-def test_table_E5_of_every_size(threads: int, evaluate: Evaluate, type_name: str) -> None:
+def test_table_E5_of_every_size(threads: int, type_name: str) -> None:
     """Around the words, tiles and grains in which results are looked up; nothing else is written."""
     x = drawn(type_name, max(SIZES))
-    expected = directly(evaluate, "sigmoid", type_name, x)
+    expected = directly("sigmoid", type_name, x)
     program = chain(type_name, "sigmoid")
     for n in SIZES:
         output = np.full(n + 16, 0xA5, x.dtype)
@@ -231,7 +226,7 @@ for (name, t), digests in sorted(found.items()):
 """
 
 
-def test_tables_E5_are_built_once_for_threads_that_come_at_once(evaluate: Evaluate) -> None:
+def test_tables_E5_are_built_once_for_threads_that_come_at_once() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FIRST_CALLS], capture_output=True, text=True, check=True
     )
@@ -240,7 +235,7 @@ def test_tables_E5_are_built_once_for_threads_that_come_at_once(evaluate: Evalua
     for name, type_name, *digests in lines:
         size = dtypes.DTYPES[type_name].itemsize
         x = np.arange(1 << 16).astype(f"u{size}")
-        y = directly(evaluate, name, type_name, x)
+        y = directly(name, type_name, x)
         assert digests == [hashlib.sha256(y.tobytes()).hexdigest()], (name, type_name)
 
 
@@ -258,15 +253,13 @@ def test_tables_E5_are_built_once_for_threads_that_come_at_once(evaluate: Evalua
     ],
     ids=lambda c: "-".join(c.values()),
 )
-def test_functions_of_narrow_types_follow_the_profile(
-    evaluate: Evaluate, name: str, changes: dict[str, Any]
-) -> None:
+def test_functions_of_narrow_types_follow_the_profile(name: str, changes: dict[str, Any]) -> None:
     setting = ops.Setting(Profile(**changes), 5, "0/main/f/")
     for type_name in TYPES:
         x = encodings(type_name)
         evaluate(name, (type_name, x))  # the table is there
         ours = evaluate(name, (type_name, x), setting=setting)
-        expected = directly(evaluate, name, type_name, x, setting)
+        expected = directly(name, type_name, x, setting)
         assert np.array_equal(ours, expected), type_name
 
 
@@ -280,7 +273,7 @@ def test_functions_of_narrow_types_follow_the_profile(
     ],
 )
 def test_control_the_profile_changes_results_of_exp(
-    evaluate: Evaluate, changes: dict[str, Any], differs: list[str]
+    changes: dict[str, Any], differs: list[str]
 ) -> None:
     found = []
     for type_name in TYPES:

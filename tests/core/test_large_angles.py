@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,9 +11,8 @@ import pytest
 from neuronsim.reference.functions import FUNCTIONS
 from neuronsim.reference.intervals import pi
 from tests.core.screening import Screening, compiler
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, Words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 NAMES = ["sin", "cos", "tan"]
 SIGN = np.uint32(0x80000000)
@@ -66,7 +64,7 @@ def expected(name: str) -> Words:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_large_arguments_E3_equal_the_twin(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_large_arguments_E3_equal_the_twin(isa: str, name: str) -> None:
     x = large_arguments()
     y = evaluate(name, ("float32", x))
     assert [hex(w) for w in x[y != expected(name)]] == []
@@ -93,9 +91,7 @@ def screening(tmp_path_factory: pytest.TempPathFactory) -> Screening:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nearest_numbers_to_multiples_E3(
-    isa: str, evaluate: Evaluate, screening: Screening, name: str
-) -> None:
+def test_nearest_numbers_to_multiples_E3(isa: str, screening: Screening, name: str) -> None:
     """The float32 nearest to kπ/2 for k up to 2^20, and their neighbours."""
     quarter = float(RIGHT_ANGLE)
     middle = (np.arange(1, 1 << 20) * quarter).astype(np.float32).view(np.uint32)
@@ -109,7 +105,7 @@ def test_nearest_numbers_to_multiples_E3(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_vectors_of_small_and_large_arguments_E3(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_vectors_of_small_and_large_arguments_E3(isa: str, name: str) -> None:
     """The lanes that are reduced one by one do not change their neighbours."""
     large = large_arguments()[::7][:96]
     small = np.linspace(-9, 9, 97, dtype=np.float32)[:96].view(np.uint32)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,9 +18,8 @@ from neuronsim.profiles import Profile
 from neuronsim.reference.functions import FUNCTIONS, INF, MINUS_INF, MINUS_ZERO, NAN, nearest
 from neuronsim.reference.intervals import Interval
 from tests.core.sums_of_exponentials import LN_BASES, cancelling, near_ties
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, Words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 LARGEST, LEAST = 0x7F7FFFFF, 1
 
@@ -32,7 +30,7 @@ def words_of(values: object) -> Words:
     return np.asarray(values, np.float32).view(np.uint32)
 
 
-def log_of_sum(evaluate: Evaluate, name: str, x: Words, y: Words) -> Words:
+def log_of_sum(name: str, x: Words, y: Words) -> Words:
     """The function, whose operands may change places."""
     found = evaluate(name, ("float32", x), ("float32", y))
     assert np.array_equal(found, evaluate(name, ("float32", y), ("float32", x)))
@@ -54,25 +52,25 @@ def hard_pairs(name: str) -> tuple[Words, Words]:
 
 
 @names
-def test_hard_pairs_E4_are_mpfrs(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_hard_pairs_E4_are_mpfrs(isa: str, name: str) -> None:
     mpfr = pytest.importorskip("tests.core.mpfr")
     x, y = hard_pairs(name)
     expected = np.array([mpfr.result(name, *p) for p in zip(x.tolist(), y.tolist(), strict=True)])
-    assert differing(log_of_sum(evaluate, name, x, y), expected.astype(np.uint32), x, y) == []
+    assert differing(log_of_sum(name, x, y), expected.astype(np.uint32), x, y) == []
 
 
 @names
-def test_hard_pairs_E4_are_the_twins(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_hard_pairs_E4_are_the_twins(isa: str, name: str) -> None:
     x, y = (words[::8] for words in hard_pairs(name))
     expected = np.array([FUNCTIONS[name](*p) for p in zip(x.tolist(), y.tolist(), strict=True)])
-    assert differing(log_of_sum(evaluate, name, x, y), expected.astype(np.uint32), x, y) == []
+    assert differing(log_of_sum(name, x, y), expected.astype(np.uint32), x, y) == []
 
 
 @names
-def test_control_hard_pairs_are_beyond_double(evaluate: Evaluate, name: str) -> None:
+def test_control_hard_pairs_are_beyond_double(name: str) -> None:
     """NumPy in float64, rounded, is wrong at some of each kind."""
     x, y = hard_pairs(name)
-    found = log_of_sum(evaluate, name, x, y)
+    found = log_of_sum(name, x, y)
     double = getattr(np, name)(*(w.view(np.float32).astype(np.float64) for w in (x, y)))
     wrong = double.astype(np.float32).view(np.uint32) != found
     assert wrong[:1000].any()
@@ -80,7 +78,7 @@ def test_control_hard_pairs_are_beyond_double(evaluate: Evaluate, name: str) -> 
 
 
 @names
-def test_special_values_E4(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_special_values_E4(isa: str, name: str) -> None:
     others = [0, LEAST, 0x3F800000, LARGEST, 0xBF800000, 0x80000000 | LARGEST, 0x80000001]
     cases = [(MINUS_INF, w, w) for w in others]
     cases += [(INF, w, INF) for w in [*others, INF, MINUS_INF, MINUS_ZERO]]
@@ -91,11 +89,11 @@ def test_special_values_E4(isa: str, evaluate: Evaluate, name: str) -> None:
         (LARGEST, LARGEST, LARGEST),
     ]
     x, y, expected = (np.array(words, np.uint32) for words in zip(*cases, strict=True))
-    assert differing(log_of_sum(evaluate, name, x, y), expected, x, y) == []
+    assert differing(log_of_sum(name, x, y), expected, x, y) == []
 
 
 @names
-def test_small_operand_E4_leaves_the_large_one(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_small_operand_E4_leaves_the_large_one(isa: str, name: str) -> None:
     """2^-160 moves nothing: neither 0, nor a subnormal, nor the largest number."""
     x = np.concatenate(
         [words_of(np.exp2(np.arange(-149.0, 128))), np.array([0, LEAST, LARGEST], np.uint32)]
@@ -107,11 +105,11 @@ def test_small_operand_E4_leaves_the_large_one(isa: str, evaluate: Evaluate, nam
             y = words_of(x.view(np.float32) - np.float32(distance))
         apart = y.view(np.float32) < x.view(np.float32)
         assert apart.sum() > 200
-        found = log_of_sum(evaluate, name, x[apart], y[apart])
+        found = log_of_sum(name, x[apart], y[apart])
         assert differing(found, x[apart], x[apart], y[apart]) == []
 
 
-def test_equal_operands_E4_add_ln_2(isa: str, evaluate: Evaluate) -> None:
+def test_equal_operands_E4_add_ln_2(isa: str) -> None:
     rng = np.random.default_rng(72)
     around = np.arange(-40, 41) + int(words_of(-math.log(2)))  # the sum is nearly 1
     x = np.concatenate(
@@ -123,11 +121,11 @@ def test_equal_operands_E4_add_ln_2(isa: str, evaluate: Evaluate) -> None:
         low, high = (nearest(Fraction(value) + Fraction(end)) for end in (ends.low, ends.high))
         assert low == high
         expected.append(low)
-    found = log_of_sum(evaluate, "logaddexp", x, x)
+    found = log_of_sum("logaddexp", x, x)
     assert differing(found, np.array(expected, np.uint32), x, x) == []
 
 
-def test_equal_operands_E4_of_base_2_add_1(isa: str, evaluate: Evaluate) -> None:
+def test_equal_operands_E4_of_base_2_add_1(isa: str) -> None:
     """Ties to even included: IEEE addition."""
     rng = np.random.default_rng(73)
     x = rng.integers(0, 1 << 32, 4000, np.uint32)
@@ -136,21 +134,21 @@ def test_equal_operands_E4_of_base_2_add_1(isa: str, evaluate: Evaluate) -> None
     with np.errstate(all="ignore"):
         expected = words_of(x.view(np.float32) + np.float32(1))
     expected[np.isnan(expected.view(np.float32))] = NAN
-    assert differing(log_of_sum(evaluate, "logaddexp2", x, x), expected, x, x) == []
+    assert differing(log_of_sum("logaddexp2", x, x), expected, x, x) == []
 
 
 @names
-def test_sums_beside_ln_2_E4(isa: str, evaluate: Evaluate, name: str) -> None:
+def test_sums_beside_ln_2_E4(isa: str, name: str) -> None:
     """Of subnormals the result is log 2 to the base: they change it by too little."""
     rng = np.random.default_rng(74)
     x, y = rng.integers(0, 1 << 32, (2, 300), np.uint32) & np.uint32(0x807FFFFF)
     expected = np.full_like(x, words_of(math.log(2) / LN_BASES[name]))
-    assert differing(log_of_sum(evaluate, name, x, y), expected, x, y) == []
+    assert differing(log_of_sum(name, x, y), expected, x, y) == []
 
 
 @pytest.mark.isa_independent
 @names
-def test_zero_counts_as_underflow_unless_it_is_exact(evaluate: Evaluate, name: str) -> None:
+def test_zero_counts_as_underflow_unless_it_is_exact(name: str) -> None:
     """log2(2^-1 + 2^-1) is 0, and so is ln(e^0 + e^-Inf)."""
     x, y = words_of([0, 0, -1, 0]), words_of([-300, -(2.0**100), -1, -np.inf])
     found = evaluate(name, ("float32", x), ("float32", y))

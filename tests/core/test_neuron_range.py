@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +12,8 @@ import pytest
 import neuronsim
 from neuronsim import _core, dtypes, ops
 from neuronsim.profiles import Profile, use_profile
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, Words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 # The activation table of the NKI ISA, π as the float32 nearest to it.
 RANGES = {
@@ -56,27 +55,25 @@ def inputs(name: str, type_name: str) -> Words:
     return around_bounds(name, 1 << 13 if type_name == "tfloat32" else 1)
 
 
-def outside(evaluate: Evaluate, name: str, type_name: str, x: Words) -> np.ndarray:
+def outside(name: str, type_name: str, x: Words) -> np.ndarray:
     wide = evaluate("convert", (type_name, x), dtype=dtypes.float64).view(np.float64)
     low, high = RANGES[name]
     return ~np.isnan(wide) & ~((low <= np.abs(wide)) & (np.abs(wide) <= high))
 
 
-def canonical_nan(evaluate: Evaluate, type_name: str) -> int:
+def canonical_nan(type_name: str) -> int:
     nan = np.array([0x7FC00000], np.uint32)
     return int(evaluate("convert", ("float32", nan), dtype=dtypes.DTYPES[type_name])[0])
 
 
 @pytest.mark.parametrize("type_name", FLOATS)
 @pytest.mark.parametrize("name", RANGES)
-def test_range_E3_its_bounds_belong_to_it(
-    isa: str, evaluate: Evaluate, name: str, type_name: str
-) -> None:
+def test_range_E3_its_bounds_belong_to_it(isa: str, name: str, type_name: str) -> None:
     x = inputs(name, type_name)
     found = evaluate(name, (type_name, x), profile=RESTRICTED)
     expected = evaluate(name, (type_name, x)).copy()
-    beyond = outside(evaluate, name, type_name, x)
-    expected[beyond] = canonical_nan(evaluate, type_name)
+    beyond = outside(name, type_name, x)
+    expected[beyond] = canonical_nan(type_name)
     assert np.array_equal(found, expected)
     bits = ops.Bits(x.view(dtypes.DTYPES[type_name].storage), dtypes.DTYPES[type_name])
     counted = ops.count_outside_range(ops.by_name(name), [bits], RESTRICTED)
@@ -84,7 +81,7 @@ def test_range_E3_its_bounds_belong_to_it(
 
 
 @pytest.mark.parametrize("name", RANGES)
-def test_range_E3_of_the_first_values_beyond(evaluate: Evaluate, name: str) -> None:
+def test_range_E3_of_the_first_values_beyond(name: str) -> None:
     """The same with the words written out: the bound counts, its neighbour does not."""
     for bound, beyond in zip(RANGES[name], (-1, 1), strict=True):
         word = int(np.float32(bound).view(np.uint32))
@@ -100,7 +97,7 @@ ZERO_IS_INSIDE = ["sin", "atan"]
 
 
 @pytest.mark.parametrize("name", RANGES)
-def test_range_E3_of_zeros_and_infinities(evaluate: Evaluate, name: str) -> None:
+def test_range_E3_of_zeros_and_infinities(name: str) -> None:
     x = np.array([0, SIGN, 0x7F800000, 0xFF800000], np.uint32)
     found = evaluate(name, ("float32", x), profile=RESTRICTED)
     zeros = [0, int(SIGN)] if name in ZERO_IS_INSIDE else [0x7FC00000] * 2
@@ -108,7 +105,7 @@ def test_range_E3_of_zeros_and_infinities(evaluate: Evaluate, name: str) -> None
 
 
 @pytest.mark.parametrize("name", UNLISTED)
-def test_range_E3_other_operations_are_unchanged(evaluate: Evaluate, name: str) -> None:
+def test_range_E3_other_operations_are_unchanged(name: str) -> None:
     assert not ops.has_input_range(ops.by_name(name), RESTRICTED)
     words = np.random.default_rng(3).integers(0, 1 << 32, 2000, np.uint32)
     kind = {n: k for n, _, k in _core.OPS}[ops.by_name(name).core or ""]
@@ -121,7 +118,7 @@ def test_range_E3_other_operations_are_unchanged(evaluate: Evaluate, name: str) 
     "changes", [{"subnormals": "flush"}, {"fp8_overflow": "saturate"}, {"rounding": "stochastic"}]
 )
 @pytest.mark.parametrize("name", RANGES)
-def test_range_E3_beside_other_fields(evaluate: Evaluate, name: str, changes: dict[str, Any]) -> None:
+def test_range_E3_beside_other_fields(name: str, changes: dict[str, Any]) -> None:
     """The function of what is inside rounds as the other field says."""
     plain, both = (Profile(**changes, activation=a) for a in ("exact", "neuron_range"))
     for type_name in FLOATS:
@@ -130,10 +127,10 @@ def test_range_E3_beside_other_fields(evaluate: Evaluate, name: str, changes: di
             evaluate(name, (type_name, x), setting=ops.Setting(p, 5, "0/main/y/"))
             for p in (both, plain)
         )
-        beyond = outside(evaluate, name, type_name, x)
+        beyond = outside(name, type_name, x)
         wide = dtypes.DTYPES[type_name]
         assert np.array_equal(found[~beyond], exact[~beyond])
-        assert set(found[beyond].tolist()) <= {canonical_nan(evaluate, type_name)}
+        assert set(found[beyond].tolist()) <= {canonical_nan(type_name)}
         bits = ops.Bits(x.view(wide.storage), wide)
         assert ops.count_outside_range(ops.by_name(name), [bits], both) == int(beyond.sum())
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from neuronsim import dtypes, processor
 from neuronsim.reference import formats
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 FLOAT8 = ["float8_e5m2", "float8_e4m3", "float8_e3m4"]
 COMPARISONS = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
@@ -138,7 +138,7 @@ def expected_floats(name: str, type_name: str, a: Words, b: Words) -> Words:
 
 
 @pytest.mark.parametrize("type_name", [*FLOAT8, "bfloat16", "float16", "tfloat32"])
-def test_path_C2_rounds_as_the_twin(random_words: RandomWords, type_name: str) -> None:
+def test_path_C2_rounds_as_the_twin(type_name: str) -> None:
     rng = np.random.default_rng(61)
     t = table(type_name)
     close = rng.integers(0, len(t.limits), 700)
@@ -182,9 +182,7 @@ def expected_of_every_pair(name: str, type_name: str) -> Words:
 
 @pytest.mark.parametrize("type_name", FLOAT8)
 @pytest.mark.parametrize("name", [*ARITHMETIC, *DIVISIONS, *COMPARISONS])
-def test_every_pair_of_float8_E1_E2_E7_E9(
-    isa: str, evaluate: Evaluate, name: str, type_name: str
-) -> None:
+def test_every_pair_of_float8_E1_E2_E7_E9(isa: str, name: str, type_name: str) -> None:
     a, b = every_pair()
     ours = evaluate(name, (type_name, a), (type_name, b))
     assert np.array_equal(ours, expected_of_every_pair(name, type_name))
@@ -204,7 +202,7 @@ def test_every_pair_E9_of_float8_has_a_decided_floor() -> None:
 # ---- random pairs --------------------------------------------------------------------------------
 
 
-def draw(random_words: RandomWords, rng: np.random.Generator, type_name: str, n: int) -> Words:
+def draw(rng: np.random.Generator, type_name: str, n: int) -> Words:
     """Half of any exponent, three eighths of close ones, the rest with zeros, extremes and NaN."""
     near, special = 3 * n // 8, n // 8
     return np.concatenate(
@@ -216,9 +214,7 @@ def draw(random_words: RandomWords, rng: np.random.Generator, type_name: str, n:
     )
 
 
-def check(
-    evaluate: Evaluate, name: str, type_name: str, a: Words, b: Words, expected: Words, flip: bool
-) -> None:
+def check(name: str, type_name: str, a: Words, b: Words, expected: Words, flip: bool) -> None:
     """Our result on every instruction set is the expected one; `flip` breaks one bit of ours."""
     for isa in processor.available_isas():
         processor.set_isa(isa)
@@ -231,66 +227,43 @@ def check(
         assert shown == [], f"{len(wrong)} of {len(a)} wrong on {isa}"
 
 
-def check_random_floats(
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    name: str,
-    count: int,
-    flip: bool = False,
-) -> None:
+def check_random_floats(type_name: str, name: str, count: int, flip: bool = False) -> None:
     rng = np.random.default_rng([62, FLOAT_CASES.index((type_name, name))])
     while count > 0:
         n = min(count, CHUNK)
-        a, b = draw(random_words, rng, type_name, n), draw(random_words, rng, type_name, n)
+        a, b = draw(rng, type_name, n), draw(rng, type_name, n)
         expected = expected_floats(name, type_name, a, b)
-        check(evaluate, name, type_name, a, b, expected, flip)
+        check(name, type_name, a, b, expected, flip)
         count -= n
 
 
 @pytest.mark.parametrize(("type_name", "name"), FLOAT_CASES)
-def test_random_pairs_E2(
-    restored_processor: None,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    name: str,
-) -> None:
+def test_random_pairs_E2(restored_processor: None, type_name: str, name: str) -> None:
     count = min(1 << 20, ALL_PAIRS // len(FLOAT_CASES))
-    check_random_floats(evaluate, random_words, type_name, name, count)
+    check_random_floats(type_name, name, count)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("type_name", "name"), FLOAT_CASES)
-def test_random_pairs_E2_10_to_9(
-    restored_processor: None,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    name: str,
-) -> None:
+def test_random_pairs_E2_10_to_9(restored_processor: None, type_name: str, name: str) -> None:
     """10^9 pairs over all cases; the variable NEURONSIM_TEST_PAIRS gives another number."""
     count = -(-ALL_PAIRS // len(FLOAT_CASES))
-    check_random_floats(evaluate, random_words, type_name, name, count)
+    check_random_floats(type_name, name, count)
 
 
 @pytest.mark.parametrize(("type_name", "name"), FLOAT_CASES)
 def test_control_E2_one_flipped_bit_is_noticed(
-    restored_processor: None,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    name: str,
+    restored_processor: None, type_name: str, name: str
 ) -> None:
     with pytest.raises(AssertionError, match="1 of 4096 wrong"):
-        check_random_floats(evaluate, random_words, type_name, name, 4096, flip=True)
+        check_random_floats(type_name, name, 4096, flip=True)
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide"])
-def test_path_E2_in_float64_equals_the_processors_float32(random_words: RandomWords, name: str) -> None:
+def test_path_E2_in_float64_equals_the_processors_float32(name: str) -> None:
     """The double rounding is innocuous: both of the independent paths agree."""
     rng = np.random.default_rng(63)
-    a, b = draw(random_words, rng, "float32", 1 << 19), draw(random_words, rng, "float32", 1 << 19)
+    a, b = draw(rng, "float32", 1 << 19), draw(rng, "float32", 1 << 19)
     with np.errstate(all="ignore"):
         wide = encode("float32", IN_FLOAT64[name](decode("float32", a), decode("float32", b)))
     assert np.array_equal(expected_floats(name, "float32", a, b), wide)
@@ -321,11 +294,7 @@ def expected_integers(name: str, type_name: str, a: Words, b: Words) -> Words:
 
 @pytest.mark.parametrize(("type_name", "name"), INTEGER_CASES)
 def test_random_pairs_E8_of_integers_equal_numpys(
-    restored_processor: None,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    name: str,
+    restored_processor: None, type_name: str, name: str
 ) -> None:
     rng = np.random.default_rng([64, INTEGER_CASES.index((type_name, name))])
     n = min(1 << 18, ALL_PAIRS)
@@ -337,4 +306,4 @@ def test_random_pairs_E8_of_integers_equal_numpys(
     for x in (a, b):
         where = rng.integers(0, n, n // 8)
         x[where] = edges[rng.integers(0, len(edges), n // 8)]
-    check(evaluate, name, type_name, a, b, expected_integers(name, type_name, a, b), False)
+    check(name, type_name, a, b, expected_integers(name, type_name, a, b), False)

@@ -7,7 +7,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +18,9 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.profiles import Profile, current_profile, use_profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 FP8 = ["float8_e5m2", "float8_e4m3", "float8_e3m4"]
 WIDE = ["float32", "tfloat32", "bfloat16"]  # the types with float32's exponents, where C4 acts
@@ -44,9 +44,7 @@ def float_words(values: Sequence[float], dtype: str = "float32") -> Words:
     return np.array(values, dtype).view(word_type(dtype))
 
 
-def everywhere(
-    evaluate: Evaluate, name: str, *operands: tuple[str, Words], threads: bool = False, **more: Any
-) -> Words:
+def everywhere(name: str, *operands: tuple[str, Words], threads: bool = False, **more: Any) -> Words:
     """The result, which is the same on every instruction set, and number of threads if asked for."""
     found: Words | None = None
     for isa, n in itertools.product(processor.available_isas(), (1, 2) if threads else (1,)):
@@ -196,7 +194,7 @@ CHANGE_IDS = [f"{field}-{value}" for field, value, _ in CHANGES]
 
 
 @functools.cache
-def case_operands(case: str, random_words: RandomWords) -> list[tuple[str, Words]]:
+def case_operands(case: str) -> list[tuple[str, Words]]:
     name, types, _ = CASES[case]
     rng = np.random.default_rng(len(case))
     if name == "reduce":
@@ -244,13 +242,13 @@ def case_operands(case: str, random_words: RandomWords) -> list[tuple[str, Words
 
 @pytest.mark.parametrize(("field", "value", "expected"), CHANGES, ids=CHANGE_IDS)
 def test_a_field_changes_its_own_operations_and_no_other(
-    evaluate: Evaluate, random_words: RandomWords, field: str, value: str, expected: set[str]
+    field: str, value: str, expected: set[str]
 ) -> None:
     assert expected <= set(CASES)
     found = set()
     profile = Profile(**{field: value})
     for case, (name, _, attributes) in CASES.items():
-        operands = case_operands(case, random_words)
+        operands = case_operands(case)
         usual = evaluate(name, *operands, **attributes)
         setting = ops.Setting(profile, 5, "0/eager/x/")
         if (value, case) in REFUSED:
@@ -294,7 +292,7 @@ def every_bfloat16() -> list[formats.Number]:
 @pytest.mark.parametrize("overflow", OVERFLOWS)
 @pytest.mark.parametrize("target", FP8)
 def test_overflow_C3_of_every_bfloat16_equals_the_twin(
-    restored_processor: None, evaluate: Evaluate, target: str, overflow: str
+    restored_processor: None, target: str, overflow: str
 ) -> None:
     words = np.arange(1 << 16, dtype=np.uint16)
     positive = [
@@ -302,9 +300,7 @@ def test_overflow_C3_of_every_bfloat16_equals_the_twin(
     ]  # fmt: skip
     expected = np.array([*positive, *(w | 0x80 for w in positive)])
     profile = Profile(fp8_overflow=overflow)
-    ours = everywhere(
-        evaluate, "convert", ("bfloat16", words), profile=profile, dtype=dtypes.DTYPES[target]
-    )
+    ours = everywhere("convert", ("bfloat16", words), profile=profile, dtype=dtypes.DTYPES[target])
     assert np.array_equal(ours, expected)
 
 
@@ -327,7 +323,7 @@ def overflow_points(target: str) -> list[float]:
 @pytest.mark.parametrize("target", FP8)
 @pytest.mark.parametrize("source", ["float64", "float32", "tfloat32", "float16"])
 def test_overflow_C3_at_the_bounds_equals_the_twin(
-    restored_processor: None, evaluate: Evaluate, source: str, target: str, overflow: str
+    restored_processor: None, source: str, target: str, overflow: str
 ) -> None:
     words = words_of(source, overflow_points(target))
     # words_of gives NaN no sign of its own
@@ -338,11 +334,7 @@ def test_overflow_C3_at_the_bounds_equals_the_twin(
         for w in words.tolist()
     ]
     ours = everywhere(
-        evaluate,
-        "convert",
-        (source, words),
-        profile=Profile(fp8_overflow=overflow),
-        dtype=dtypes.DTYPES[target],
+        "convert", (source, words), profile=Profile(fp8_overflow=overflow), dtype=dtypes.DTYPES[target]
     )
     assert ours.tolist() == expected
 
@@ -350,7 +342,7 @@ def test_overflow_C3_at_the_bounds_equals_the_twin(
 @pytest.mark.parametrize("overflow", OVERFLOWS)
 @pytest.mark.parametrize("source", [*INTEGERS, "bool"])
 def test_overflow_C3_of_integers_equals_the_twin(
-    restored_processor: None, evaluate: Evaluate, source: str, overflow: str
+    restored_processor: None, source: str, overflow: str
 ) -> None:
     edges = [0, 1, 15, 16, 17, 127, 239, 240, 247, 248, 249, 255, 256, 32767, 57344, 61439, 61440]
     edges += [65535, 2**31 - 1, 2**32 - 1, 2**62 + 1, 2**63 - 1, 2**64 - 1]
@@ -366,9 +358,7 @@ def test_overflow_C3_of_integers_equals_the_twin(
             via = [formats.from_float("float32", v) for v in values]
             numbers = [formats.decode("float32", v) for v in via]
             expected = [formats.round_number(target, x, fp8_overflow=overflow) for x in numbers]
-        ours = everywhere(
-            evaluate, "convert", (source, words), profile=profile, dtype=dtypes.DTYPES[target]
-        )
+        ours = everywhere("convert", (source, words), profile=profile, dtype=dtypes.DTYPES[target])
         assert ours.tolist() == expected, target
 
 
@@ -380,9 +370,7 @@ def test_overflow_C3_of_integers_equals_the_twin(
         ("saturate", [0x77, 0x77, 0xF7, 0x78, 0xF8, 0xFC]),
     ],
 )
-def test_overflow_C3_examples_of_e4m3(
-    isa: str, evaluate: Evaluate, overflow: str, expected: list[int]
-) -> None:
+def test_overflow_C3_examples_of_e4m3(isa: str, overflow: str, expected: list[int]) -> None:
     """247.9, 248, -1e30, Inf, -Inf, -NaN: `saturate` keeps Inf, `nan` does not."""
     x = float_words([247.9, 248, -1e30, math.inf, -math.inf, math.nan])
     x[-1] = 0xFFC00000
@@ -394,11 +382,7 @@ def test_overflow_C3_examples_of_e4m3(
 @pytest.mark.parametrize("overflow", OVERFLOWS)
 @pytest.mark.parametrize("type_name", FP8)
 def test_overflow_C3_of_arithmetic_is_at_the_store(
-    restored_processor: None,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    overflow: str,
+    restored_processor: None, type_name: str, overflow: str
 ) -> None:
     """The float32 result is rounded once; an Inf among the operands is Inf to `saturate` too."""
     rng = np.random.default_rng(21)
@@ -418,17 +402,17 @@ def test_overflow_C3_of_arithmetic_is_at_the_store(
     ]
     for name in ("add", "multiply", "divide", "maximum"):
         expected = [stored(twin.FLOAT[name](*p)) for p in pairs]
-        ours = everywhere(evaluate, name, (type_name, x), (type_name, y), profile=profile)
+        ours = everywhere(name, (type_name, x), (type_name, y), profile=profile)
         assert ours.tolist() == expected, name
     for name in ("exp", "reciprocal"):
         expected = [stored(twin.FLOAT[name](a)) for a, _ in pairs]
-        assert everywhere(evaluate, name, (type_name, x), profile=profile).tolist() == expected, name
+        assert everywhere(name, (type_name, x), profile=profile).tolist() == expected, name
 
 
 @pytest.mark.parametrize("overflow", OVERFLOWS)
 @pytest.mark.parametrize("type_name", FP8)
 def test_overflow_C3_of_sums_and_products_is_at_the_store(
-    restored_processor: None, evaluate: Evaluate, type_name: str, overflow: str
+    restored_processor: None, type_name: str, overflow: str
 ) -> None:
     largest = formats.FORMATS[type_name].nan_bits
     largest = ((1 << formats.FORMATS[type_name].exponent_bits) - 1) << formats.FORMATS[
@@ -451,16 +435,11 @@ def test_overflow_C3_of_sums_and_products_is_at_the_store(
         total = formats.decode("float32", functools.reduce(twin.add, wide))
         expected.append(formats.round_number(type_name, total, fp8_overflow=overflow))
     ours = everywhere(
-        evaluate,
-        "reduce",
-        *((type_name, x), (type_name, zero)),
-        profile=profile,
-        dimensions=(1,),
-        reducer="add",
+        "reduce", *((type_name, x), (type_name, zero)), profile=profile, dimensions=(1,), reducer="add"
     )
     assert ours.tolist() == expected
     product = everywhere(
-        evaluate, "dot", (type_name, x), (type_name, one), profile=profile, dot_dimensions=UNFUSED
+        "dot", (type_name, x), (type_name, one), profile=profile, dot_dimensions=UNFUSED
     )
     assert product[:, 0].tolist() == expected
 
@@ -481,7 +460,7 @@ def test_overflow_C3_of_python_numbers_equals_the_twin(target: str, overflow: st
 
 
 @pytest.mark.parametrize("overflow", ["nan", "saturate"])
-def test_overflow_C3_leaves_moved_infinities(isa: str, evaluate: Evaluate, overflow: str) -> None:
+def test_overflow_C3_leaves_moved_infinities(isa: str, overflow: str) -> None:
     profile = Profile(fp8_overflow=overflow)
     for type_name in FP8:
         words = np.arange(256, dtype=np.uint8)
@@ -530,7 +509,7 @@ def small_words(rng: np.random.Generator, type_name: str, shape: Any, highest: i
 FLUSH = Profile(subnormals="flush")
 
 
-def flush_operands(random_words: RandomWords, type_name: str, arity: int, n: int) -> list[Words]:
+def flush_operands(type_name: str, arity: int, n: int) -> list[Words]:
     """Operands among small values, and small values beside ordinary, large and special ones."""
     rng = np.random.default_rng(31 + arity)
     small = [small_words(rng, type_name, n) for _ in range(arity)]
@@ -552,25 +531,21 @@ def flush_operands(random_words: RandomWords, type_name: str, arity: int, n: int
 @pytest.mark.parametrize("type_name", WIDE)
 @pytest.mark.parametrize("name", [*BINARY, "floor_divide", "clamp", *UNARY])
 def test_flush_C4_of_operands_and_results_equals_the_twin(
-    restored_processor: None,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    name: str,
-    type_name: str,
+    restored_processor: None, name: str, type_name: str
 ) -> None:
     arity = 3 if name == "clamp" else 2 if name in (*BINARY, "floor_divide") else 1
-    columns = flush_operands(random_words, type_name, arity, 60)
+    columns = flush_operands(type_name, arity, 60)
     operation = flushed(twin.FLOAT[name])
     tuples = [
         tuple(widened(type_name, w) for w in row)
         for row in zip(*(c.tolist() for c in columns), strict=True)
     ]  # fmt: skip
     expected = [store_flushed(type_name, operation(*t)) for t in tuples]
-    ours = everywhere(evaluate, name, *((type_name, c) for c in columns), profile=FLUSH)
+    ours = everywhere(name, *((type_name, c) for c in columns), profile=FLUSH)
     assert ours.tolist() == expected
 
 
-def test_flush_C4_keeps_what_rounds_up_to_the_smallest_normal(isa: str, evaluate: Evaluate) -> None:
+def test_flush_C4_keeps_what_rounds_up_to_the_smallest_normal(isa: str) -> None:
     """2^-63 · 2^-63 · (1 - 2^-24) is a tie whose RNE value is 2^-126; with 1 - 2^-23 it is below."""
     a = np.array([0x1FFFFFFF, 0x1FFFFFFE, 0x9FFFFFFF, 0x9FFFFFFE], np.uint32)
     b = np.full(4, 0x20000000, np.uint32)
@@ -581,9 +556,7 @@ def test_flush_C4_keeps_what_rounds_up_to_the_smallest_normal(isa: str, evaluate
 
 
 @pytest.mark.parametrize("target", WIDE)
-def test_flush_C4_of_float64_is_judged_after_rounding(
-    isa: str, evaluate: Evaluate, target: str
-) -> None:
+def test_flush_C4_of_float64_is_judged_after_rounding(isa: str, target: str) -> None:
     """C1 rounds the float64 itself: its tie below 2^-126 goes up and stays, one step less does not."""
     m = formats.FORMATS[target].mantissa_bits
     tie = math.ldexp(1 - 2.0 ** -(m + 1), -126)
@@ -603,7 +576,7 @@ def test_flush_C4_of_float64_is_judged_after_rounding(
 @pytest.mark.parametrize("source", [*FLOATS, "float64"])
 @pytest.mark.parametrize("target", [*FLOATS, "float64", "float8_e4m3fn"])
 def test_flush_C4_of_conversions_equals_the_twin(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
+    restored_processor: None, source: str, target: str
 ) -> None:
     rng = np.random.default_rng(32)
     words = np.concatenate([random_words(rng, source, 60, m) for m in ("any", "special")])
@@ -616,14 +589,12 @@ def test_flush_C4_of_conversions_equals_the_twin(
     if source != target:  # the same type moves bits (C5)
         read = [formats.decode(source, flush(source, w)) for w in words.tolist()]
         expected = [formats.round_number(target, x, subnormals="flush") for x in read]
-    ours = everywhere(evaluate, "convert", (source, words), profile=FLUSH, dtype=dtypes.DTYPES[target])
+    ours = everywhere("convert", (source, words), profile=FLUSH, dtype=dtypes.DTYPES[target])
     assert ours.tolist() == expected
 
 
 @pytest.mark.parametrize("source", WIDE)
-def test_flush_C4_of_conversions_to_bool_and_integers(
-    isa: str, evaluate: Evaluate, source: str
-) -> None:
+def test_flush_C4_of_conversions_to_bool_and_integers(isa: str, source: str) -> None:
     """A subnormal reads as zero: false, and 0."""
     f = formats.FORMATS[source]
     unit = 1 << f.shift
@@ -639,29 +610,25 @@ def test_flush_C4_of_conversions_to_bool_and_integers(
 
 
 @pytest.mark.parametrize("type_name", WIDE)
-def test_flush_C4_comparisons_read_flushed_operands(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
-    a, b = flush_operands(random_words, type_name, 2, 80)
+def test_flush_C4_comparisons_read_flushed_operands(restored_processor: None, type_name: str) -> None:
+    a, b = flush_operands(type_name, 2, 80)
     read = [
         tuple(flush("float32", widened(type_name, w)) for w in p)
         for p in zip(a.tolist(), b.tolist(), strict=True)
     ]
     for name in twin.COMPARISON:
-        ours = everywhere(evaluate, name, (type_name, a), (type_name, b), profile=FLUSH)
+        ours = everywhere(name, (type_name, a), (type_name, b), profile=FLUSH)
         assert ours.tolist() == [int(twin.compare(name, *p)) for p in read], name
         total = f"{name}_total_order"
-        ours = everywhere(evaluate, total, (type_name, a), (type_name, b), profile=FLUSH)
+        ours = everywhere(total, (type_name, a), (type_name, b), profile=FLUSH)
         assert ours.tolist() == [int(twin.compare_total_order(name, *p)) for p in read], total
     for name, predicate in twin.PREDICATE.items():
-        ours = everywhere(evaluate, name, (type_name, a), profile=FLUSH)
+        ours = everywhere(name, (type_name, a), profile=FLUSH)
         assert ours.tolist() == [int(predicate(p[0])) for p in read], name
 
 
 @pytest.mark.parametrize("type_name", WIDE)
-def test_flush_C4_moves_move_subnormals(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_flush_C4_moves_move_subnormals(isa: str, type_name: str) -> None:
     """E6: negative, abs, select, copysign and every data movement change no bit of the magnitude."""
     rng = np.random.default_rng(33)
     a, b = (small_words(rng, type_name, (24, 25), 2) for _ in range(2))
@@ -682,9 +649,7 @@ def test_flush_C4_moves_move_subnormals(
 
 @pytest.mark.parametrize("type_name", ["float16", *FP8])
 @pytest.mark.parametrize("name", ["add", "multiply", "divide", "maximum", "less", "sqrt"])
-def test_flush_C4_keeps_float16_and_float8_subnormals(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str, name: str
-) -> None:
+def test_flush_C4_keeps_float16_and_float8_subnormals(isa: str, type_name: str, name: str) -> None:
     """They are normal in float32."""
     rng = np.random.default_rng(34)
     arity = 1 if name == "sqrt" else 2
@@ -746,12 +711,7 @@ def sum_operands(type_name: str, reducer: str, depth: int) -> tuple[Words, Words
 
 @pytest.mark.parametrize(("type_name", "reducer", "depth", "round_tiles"), SUMS)
 def test_flush_C4_every_step_of_a_reduction(
-    restored_processor: None,
-    evaluate: Evaluate,
-    type_name: str,
-    reducer: str,
-    depth: int,
-    round_tiles: bool,
+    restored_processor: None, type_name: str, reducer: str, depth: int, round_tiles: bool
 ) -> None:
     x, initial = sum_operands(type_name, reducer, depth)
     x = x[:6] if depth > 512 else x
@@ -762,7 +722,6 @@ def test_flush_C4_every_step_of_a_reduction(
     profile = FLUSH.replace(mixed_precision_accumulation="off" if round_tiles else "on")
     for axis, operand in ((1, x), (0, np.ascontiguousarray(x.T)), (1, np.asfortranarray(x))):
         ours = everywhere(
-            evaluate,
             "reduce",
             *((type_name, operand), (type_name, np.asarray(initial))),
             threads=True,
@@ -773,7 +732,7 @@ def test_flush_C4_every_step_of_a_reduction(
         assert ours.tolist() == expected, axis
 
 
-def test_flush_C4_of_many_sums_on_threads(restored_processor: None, evaluate: Evaluate) -> None:
+def test_flush_C4_of_many_sums_on_threads(restored_processor: None) -> None:
     """Enough outputs to be shared out, in float32 with NumPy's additions flushed step by step."""
     rng = np.random.default_rng(35)
     x = small_words(rng, "float32", (3000, 40), 3)
@@ -784,29 +743,25 @@ def test_flush_C4_of_many_sums_on_threads(restored_processor: None, evaluate: Ev
         raw = (total.view(np.float32) + read.view(np.float32)).view(np.uint32)
         total = np.where(raw & 0x7F800000, raw, raw & 0x80000000)
     more = {"dimensions": (1,), "reducer": "add", "threads": True}
-    ours = everywhere(evaluate, "reduce", ("float32", x), ("float32", zero), profile=FLUSH, **more)
+    ours = everywhere("reduce", ("float32", x), ("float32", zero), profile=FLUSH, **more)
     assert np.array_equal(ours, total)
-    usual = everywhere(evaluate, "reduce", ("float32", x), ("float32", zero), **more)
+    usual = everywhere("reduce", ("float32", x), ("float32", zero), **more)
     assert np.mean(usual != ours) > 0.5
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
-def test_flush_C4_of_cumulative_sums_and_windows(
-    restored_processor: None, evaluate: Evaluate, type_name: str
-) -> None:
+def test_flush_C4_of_cumulative_sums_and_windows(restored_processor: None, type_name: str) -> None:
     rng = np.random.default_rng(36)
     x, initial = small_words(rng, type_name, (3, 40), 2), np.zeros((), word_type(type_name))
     operands = ((type_name, x), (type_name, initial))
-    ours = everywhere(
-        evaluate, "cumulative", *operands, threads=True, profile=FLUSH, axis=1, reducer="add"
-    )
+    ours = everywhere("cumulative", *operands, threads=True, profile=FLUSH, axis=1, reducer="add")
     expected = [
         [flushed_sum("add", type_name, row[: j + 1], 0) for j in range(40)] for row in x.tolist()
     ]
     assert ours.tolist() == expected
     window = (ops.WindowDimension(1), ops.WindowDimension(5, stride=2))
     ours = everywhere(
-        evaluate, "reduce_window", *operands, threads=True, profile=FLUSH, window=window, reducer="add"
+        "reduce_window", *operands, threads=True, profile=FLUSH, window=window, reducer="add"
     )
     expected = [
         [flushed_sum("add", type_name, row[j : j + 5], 0) for j in range(0, 36, 2)]
@@ -839,7 +794,7 @@ def flushed_dot(lhs: str, rhs: str, result: str, a: Sequence[int], b: Sequence[i
     ],
 )
 def test_flush_C4_every_fma_and_psum_addition_of_a_dot(
-    restored_processor: None, evaluate: Evaluate, lhs: str, rhs: str, result: str, depth: int
+    restored_processor: None, lhs: str, rhs: str, result: str, depth: int
 ) -> None:
     rng = np.random.default_rng(depth)
     # Ones and halves times values around 2^-126, so that products and sums fall on both sides.
@@ -852,7 +807,6 @@ def test_flush_C4_every_fma_and_psum_addition_of_a_dot(
         [flushed_dot(lhs, rhs, result, row, column) for column in y.T.tolist()] for row in x.tolist()
     ]
     ours = everywhere(
-        evaluate,
         "dot",
         *((lhs, x), (rhs, y)),
         threads=True,
@@ -893,9 +847,7 @@ NEAREST = Profile(float_to_int="nearest")
 
 @pytest.mark.parametrize("target", INTEGERS)
 @pytest.mark.parametrize("source", ["float32", "bfloat16", "float16", "float64", "float8_e4m3"])
-def test_nearest_C6_equals_the_twin(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
-) -> None:
+def test_nearest_C6_equals_the_twin(restored_processor: None, source: str, target: str) -> None:
     info, rng = np.iinfo(target), np.random.default_rng(41)
     points = [0.0, 0.5, 1.5, 2.5, 3.5, 0.25, 0.75, 254.5, 255.5, 65534.5, 2.0**22 + 0.5, 2.0**23 - 0.5]
     points += [2.0**51 + 0.5, 2.0**52 - 0.5, 2.0**53 + 1, 1e20, 1e38, math.inf, math.nan]
@@ -911,13 +863,11 @@ def test_nearest_C6_equals_the_twin(
         formats.float_to_integer(source, w, bits=info.bits, signed=signed, nearest=True)
         for w in words.tolist()
     ]
-    ours = everywhere(
-        evaluate, "convert", (source, words), profile=NEAREST, dtype=dtypes.DTYPES[target]
-    )
+    ours = everywhere("convert", (source, words), profile=NEAREST, dtype=dtypes.DTYPES[target])
     assert ours.view(target).tolist() == expected
 
 
-def test_nearest_C6_examples(isa: str, evaluate: Evaluate) -> None:
+def test_nearest_C6_examples(isa: str) -> None:
     values = [0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997, -1.9, math.nan, 3e9, -3e9, math.inf]
     x = ("float32", float_words(values))
     to_int = evaluate("convert", x, profile=NEAREST, dtype=dtypes.int32).view(np.int32)
@@ -929,7 +879,7 @@ def test_nearest_C6_examples(isa: str, evaluate: Evaluate) -> None:
     assert usual.tolist() == [0, 1, 2, 0, -1, -2, 0, -1, 0, top, -top - 1, top]
 
 
-def test_nearest_C6_of_every_float16(isa: str, evaluate: Evaluate) -> None:
+def test_nearest_C6_of_every_float16(isa: str) -> None:
     """A third party: NumPy's rint of the float16 value."""
     words = np.arange(1 << 16, dtype=np.uint16)
     x = words.view(np.float16).astype(np.float64)
@@ -958,9 +908,7 @@ RECIPROCAL = Profile(divide="reciprocal_multiply")
 
 
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_divide_E2_is_multiply_by_the_reciprocal(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_divide_E2_is_multiply_by_the_reciprocal(restored_processor: None, type_name: str) -> None:
     """Two roundings to float32 and, for a narrow type, one more at the store."""
     rng = np.random.default_rng(51)
     a, b = (
@@ -974,7 +922,7 @@ def test_divide_E2_is_multiply_by_the_reciprocal(
     quotients = [twin.multiply(x, twin.divide(0x3F800000, y)) for x, y in pairs]
     expected = [formats.convert("float32", type_name, q) for q in quotients]
     operands = ((type_name, a), (type_name, b))
-    ours = everywhere(evaluate, "divide", *operands, profile=RECIPROCAL)
+    ours = everywhere("divide", *operands, profile=RECIPROCAL)
     assert ours.tolist() == expected
     if type_name == "float32":  # and so it is with the two instructions
         inverse = evaluate("reciprocal", operands[1])
@@ -983,7 +931,7 @@ def test_divide_E2_is_multiply_by_the_reciprocal(
         assert not np.array_equal(ours, evaluate("divide", *operands))
 
 
-def test_divide_E2_does_not_round_the_reciprocal_to_the_narrow_type(evaluate: Evaluate) -> None:
+def test_divide_E2_does_not_round_the_reciprocal_to_the_narrow_type() -> None:
     """The reciprocal of 3 in bfloat16 would give 0.99609375 · 3 or 1.0 at random; float32 gives 1."""
     values = words_of("bfloat16", [float(n) for n in range(1, 129)])
     same = evaluate("divide", ("bfloat16", values), ("bfloat16", values), profile=RECIPROCAL)
@@ -1009,7 +957,7 @@ VIA_FLOAT = Profile(int32_elementwise="via_float32")
 VIA_BINARY = [*BINARY, "floor_divide"]
 
 
-def integer_operands(random_words: RandomWords, type_name: str) -> list[Words]:
+def integer_operands(type_name: str) -> list[Words]:
     info, rng = np.iinfo(type_name), np.random.default_rng(61)
     edges = [0, 1, 2, 3, 7, info.max, info.max - 1, info.min, info.min + 1, info.max // 2]
     edges += [
@@ -1032,11 +980,11 @@ def integer_operands(random_words: RandomWords, type_name: str) -> list[Words]:
 @pytest.mark.parametrize("name", [*VIA_BINARY, "sign"])
 @pytest.mark.parametrize("type_name", ["int8", "int16", "int32", "uint8", "uint16", "uint32"])
 def test_integers_E8_via_float32_equal_the_twin(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, type_name: str, name: str
+    restored_processor: None, type_name: str, name: str
 ) -> None:
     """Operands to float32 by RNE, the operation there, and back by RNE with saturation."""
     info = np.iinfo(type_name)
-    columns = integer_operands(random_words, type_name)[: 1 if name == "sign" else 2]
+    columns = integer_operands(type_name)[: 1 if name == "sign" else 2]
     rows = zip(*(c.view(type_name).tolist() for c in columns), strict=True)
     floats = [[formats.from_float("float32", v) for v in row] for row in rows]
     expected = [
@@ -1046,11 +994,11 @@ def test_integers_E8_via_float32_equal_the_twin(
         for f in floats
     ]
     operands = [(type_name, c) for c in columns]
-    ours = everywhere(evaluate, name, *operands, profile=VIA_FLOAT)
+    ours = everywhere(name, *operands, profile=VIA_FLOAT)
     assert ours.view(type_name).tolist() == expected
 
 
-def test_integers_E8_examples(isa: str, evaluate: Evaluate) -> None:
+def test_integers_E8_examples(isa: str) -> None:
     """16777217 is no float32; sums saturate; a quotient is rounded."""
     a = np.array([16777217, 16777217, 2**31 - 1, -(2**31), 7, -7, 7, 0], np.int32)
     b = np.array([0, 2, 1, -1, 2, 2, 0, 0], np.int32)
@@ -1064,10 +1012,8 @@ def test_integers_E8_examples(isa: str, evaluate: Evaluate) -> None:
 
 
 @pytest.mark.parametrize("type_name", ["int64", "uint64", "int32", "uint8"])
-def test_integers_E8_via_float32_leaves_bits_and_64_bits_alone(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
-    a, b = integer_operands(random_words, type_name)
+def test_integers_E8_via_float32_leaves_bits_and_64_bits_alone(isa: str, type_name: str) -> None:
+    a, b = integer_operands(type_name)
     names = ["bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right_logical"]
     if type_name.endswith("64"):
         names += VIA_BINARY
@@ -1100,7 +1046,7 @@ SYMBOLS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("type_name", FLOATS)
 @pytest.mark.parametrize("name", SYMBOLS)
-def test_scalar_C8_is_a_float32_immediate(random_words: RandomWords, type_name: str, name: str) -> None:
+def test_scalar_C8_is_a_float32_immediate(type_name: str, name: str) -> None:
     """An instruction's scalar is float32: the array's element meets it unrounded."""
     rng = np.random.default_rng(71)
     words = np.concatenate([random_words(rng, type_name, 100, m) for m in ("near", "special")])
@@ -1149,7 +1095,7 @@ def test_scalar_C8_immediate_changes_arrays_integers_and_float32_not_at_all(isa:
 EXPONENTS = [1, 2, 3, 4, 5, 7, 8, 11]
 
 
-def precision_words(random_words: RandomWords, type_name: str) -> Words:
+def precision_words(type_name: str) -> Words:
     rng = np.random.default_rng(81)
     parts = [random_words(rng, type_name, 60, m) for m in ("any", "near", "special")]
     parts.append(small_words(rng, type_name, 40, 2))
@@ -1168,18 +1114,13 @@ def precision_words(random_words: RandomWords, type_name: str) -> Words:
 @pytest.mark.parametrize("exponent_bits", EXPONENTS)
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e3m4"])
 def test_reduce_precision_C9_of_any_widths_equals_the_twin(
-    restored_processor: None,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    exponent_bits: int,
+    restored_processor: None, type_name: str, exponent_bits: int
 ) -> None:
     """Where both widths are the type's or more there is nothing to round: the bits move, NaN's too."""
-    words = precision_words(random_words, type_name)
+    words = precision_words(type_name)
     f = formats.FORMATS[type_name]
     for mantissa_bits in (1, 2, 7, 10, 22, 52):
         ours = everywhere(
-            evaluate,
             "reduce_precision",
             (type_name, words),
             exponent_bits=exponent_bits,
@@ -1196,10 +1137,10 @@ def test_reduce_precision_C9_of_any_widths_equals_the_twin(
 @pytest.mark.parametrize("exponent_bits", [1, 2, 8])
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16"])
 def test_reduce_precision_C9_without_mantissa_bits_equals_the_twin(
-    evaluate: Evaluate, random_words: RandomWords, type_name: str, exponent_bits: int
+    type_name: str, exponent_bits: int
 ) -> None:
     """Powers of two only: 3 lies halfway between 2 and 4."""
-    words = precision_words(random_words, type_name)
+    words = precision_words(type_name)
     ours = evaluate(
         "reduce_precision", (type_name, words), exponent_bits=exponent_bits, mantissa_bits=0
     )
@@ -1207,21 +1148,17 @@ def test_reduce_precision_C9_without_mantissa_bits_equals_the_twin(
     assert ours.tolist() == expected
 
 
-def test_reduce_precision_C9_8_10_is_tfloat32(
-    isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
-    words = precision_words(random_words, "float32")
+def test_reduce_precision_C9_8_10_is_tfloat32(isa: str) -> None:
+    words = precision_words("float32")
     x = ("float32", words)
     ours = evaluate("reduce_precision", x, exponent_bits=8, mantissa_bits=10)
     assert np.array_equal(ours, evaluate("convert", x, dtype=dtypes.tfloat32))
     assert ours.tolist() == [twin.reduce_precision("float32", w, 8, 10) for w in words.tolist()]
 
 
-def test_reduce_precision_C9_5_10_is_float16_without_its_subnormals(
-    isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_reduce_precision_C9_5_10_is_float16_without_its_subnormals(isa: str) -> None:
     """Why float16 is never exported so."""
-    words = precision_words(random_words, "float32")
+    words = precision_words("float32")
     x = ("float32", words)
     ours = evaluate("reduce_precision", x, exponent_bits=5, mantissa_bits=10)
     half = evaluate("convert", x, dtype=dtypes.float16)
@@ -1242,12 +1179,7 @@ def test_reduce_precision_C9_5_10_is_float16_without_its_subnormals(
 @pytest.mark.parametrize("reducer", ["add", "multiply", "maximum"])
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
 def test_reduce_R1_rounds_every_step_to_the_accumulate_type(
-    restored_processor: None,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    reducer: str,
-    accumulate: str,
+    restored_processor: None, type_name: str, reducer: str, accumulate: str
 ) -> None:
     rng = np.random.default_rng(91)
     x = random_words(rng, type_name, (4, 60), "near")
@@ -1259,7 +1191,6 @@ def test_reduce_R1_rounds_every_step_to_the_accumulate_type(
     ]
     for axis, operand in ((1, x), (0, np.ascontiguousarray(x.T))):
         ours = everywhere(
-            evaluate,
             "reduce",
             *((type_name, operand), (type_name, np.asarray(initial))),
             threads=True,
@@ -1270,23 +1201,21 @@ def test_reduce_R1_rounds_every_step_to_the_accumulate_type(
         assert ours.tolist() == expected, axis
 
 
-def test_reduce_R1_across_tiles(restored_processor: None, evaluate: Evaluate) -> None:
+def test_reduce_R1_across_tiles(restored_processor: None) -> None:
     """Ones in bfloat16 steps stop at 256 within a tile; 256 + 256 is exact."""
     ones = words_of("bfloat16", [1.0] * 1100).reshape(1, 1100)
     more = {"dimensions": (1,), "reducer": "add"}
     operands = (("bfloat16", ones), ("bfloat16", np.zeros((), np.uint16)))
-    ours = everywhere(evaluate, "reduce", *operands, accumulate=dtypes.bfloat16, **more)
+    ours = everywhere("reduce", *operands, accumulate=dtypes.bfloat16, **more)
     tiles = 256.0 + 256.0 + 76.0
     assert ours.tolist() == [formats.from_float("bfloat16", tiles)]
     assert evaluate("reduce", *operands, **more).tolist() == [formats.from_float("bfloat16", 1100.0)]
     profile = Profile(mixed_precision_accumulation="off")
-    rounded = everywhere(
-        evaluate, "reduce", *operands, accumulate=dtypes.bfloat16, profile=profile, **more
-    )
+    rounded = everywhere("reduce", *operands, accumulate=dtypes.bfloat16, profile=profile, **more)
     assert np.array_equal(rounded, ours)  # the tiles are bfloat16 already
 
 
-def test_flush_C4_acts_on_the_float32_product_before_the_store(isa: str, evaluate: Evaluate) -> None:
+def test_flush_C4_acts_on_the_float32_product_before_the_store(isa: str) -> None:
     """(181/128)^2 is 2 - 7/2^14: below 2^-126 in float32; bfloat16 would round it up to 2^-126."""
     values = np.array([181 / 128 * 2.0**-63, 181 / 128 * 2.0**-64], np.float32)
     a, b = (np.array([w >> 16], np.uint16) for w in values.view(np.uint32).tolist())

@@ -122,8 +122,7 @@ def test_bit_generator_of_what_xla_lacks(
         ops.by_opcode("rng-bit-generator", {}).infer([state], attributes)
     with pytest.raises(InvalidArgument, match="tuple"):
         ops.by_opcode("rng-bit-generator", {}).infer(
-            [ops.ArrayType(dtypes.uint64, (2,))],
-            {"rng_algorithm": "RNG_PHILOX", "results": (state,)},
+            [ops.ArrayType(dtypes.uint64, (2,))], {"rng_algorithm": "RNG_PHILOX", "results": (state,)}
         )
 
 

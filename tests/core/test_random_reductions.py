@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ import pytest
 from neuronsim import dtypes, processor
 from neuronsim.profiles import Profile
 from tests.core.test_reductions import FLOATS, INTEGERS, REDUCERS, twin_reduce
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
 TYPES = [*FLOATS, *FLOATS, *INTEGERS, "bool"]
@@ -38,32 +38,34 @@ def random_shape(rng: np.random.Generator, deep: bool) -> list[int]:
     return shape
 
 
-def laid_out(rng: np.random.Generator, type_name: str, shape: list[int], draw: RandomWords) -> Words:
+def laid_out(rng: np.random.Generator, type_name: str, shape: list[int]) -> Words:
     """Words of a shape, in memory by one of many strides."""
     mode = str(rng.choice(["any", "near", "near", "special"]))
     rank = len(shape)
     layout = rng.choice(["dense", "permuted", "reversed", "sliced", "broadcast"])
     if layout == "permuted":
         order = [int(a) for a in rng.permutation(rank)]
-        stored = draw(rng, type_name, [shape[a] for a in order], mode)
+        stored = random_words(rng, type_name, [shape[a] for a in order], mode)
         return np.asarray(stored.transpose(np.argsort(order)))
     if layout == "reversed":
         flipped = tuple(slice(None, None, int(s)) for s in rng.choice([-1, 1], rank))
-        return np.asarray(draw(rng, type_name, shape, mode))[flipped]
+        return np.asarray(random_words(rng, type_name, shape, mode))[flipped]
     if layout == "sliced":
         steps = [int(s) for s in rng.choice([-2, 1, 2, 3], rank)]
-        stored = draw(rng, type_name, [n * abs(s) for n, s in zip(shape, steps, strict=True)], mode)
+        stored = random_words(
+            rng, type_name, [n * abs(s) for n, s in zip(shape, steps, strict=True)], mode
+        )
         return np.asarray(stored)[tuple(slice(None, None, s) for s in steps)]
     if layout == "broadcast":
-        stored = draw(rng, type_name, [n if rng.random() < 0.5 else min(n, 1) for n in shape], mode)
+        stored = random_words(
+            rng, type_name, [n if rng.random() < 0.5 else min(n, 1) for n in shape], mode
+        )
         return np.broadcast_to(stored, shape)
-    return np.asarray(draw(rng, type_name, shape, mode))
+    return np.asarray(random_words(rng, type_name, shape, mode))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_reductions_R2_R3_equal_the_twin(
-    seed: int, evaluate: Evaluate, random_words: RandomWords, restored_processor: None
-) -> None:
+def test_random_reductions_R2_R3_equal_the_twin(seed: int, restored_processor: None) -> None:
     rng = np.random.default_rng([90, seed])
     isas = processor.available_isas()
     for i in range(100):
@@ -74,7 +76,7 @@ def test_random_reductions_R2_R3_equal_the_twin(
         t = dtypes.DTYPES[type_name]
         is_float = t.kind == "float"
         reducer = str(rng.choice(REDUCERS if is_float else [*REDUCERS, *BITWISE]))
-        x = laid_out(rng, type_name, random_shape(rng, deep=deep), random_words)
+        x = laid_out(rng, type_name, random_shape(rng, deep=deep))
         axes = tuple(
             int(a) for a in rng.permutation(x.ndim)[: x.ndim if deep else rng.integers(0, x.ndim + 1)]
         )

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,9 +15,9 @@ from neuronsim.errors import UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import core_reduce, evaluate
+from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -79,12 +78,7 @@ SHAPES += [(40, 1030), (129, 16), (300, 2), (2, 512), (2, 2047), (33, 15)]
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
 def test_every_placement_R2_R3_gives_the_same_bits(
-    isa: str,
-    threads: int,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    shape: tuple[int, int],
+    isa: str, threads: int, type_name: str, shape: tuple[int, int]
 ) -> None:
     rng = np.random.default_rng(shape)
     words = random_words(rng, type_name, shape, "near")
@@ -112,9 +106,7 @@ def test_every_placement_R2_R3_gives_the_same_bits(
 
 @pytest.mark.parametrize("n", [65536, 65537, 66048, 131072, 131585])
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
-def test_hundreds_of_tiles_R2_R3(
-    isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords, type_name: str, n: int
-) -> None:
+def test_hundreds_of_tiles_R2_R3(isa: str, threads: int, type_name: str, n: int) -> None:
     """Few outputs with many tiles run tile by tile, in pieces of 128; the last one may be partial."""
     words = random_words(np.random.default_rng(n), type_name, (3, n), "near")
     wide = evaluate("convert", (type_name, words), dtype=dtypes.float32).view(np.float32)
@@ -146,7 +138,7 @@ def test_hundreds_of_tiles_R2_R3(
             assert np.array_equal(ours, expected)
 
 
-def test_broadcast_operand_R2(isa: str, evaluate: Evaluate, random_words: RandomWords) -> None:
+def test_broadcast_operand_R2(isa: str) -> None:
     row = random_words(np.random.default_rng(22), "float32", (1, 130), "near")
     zero = ("float32", np.zeros((), np.uint32))
     view = np.broadcast_to(row, (900, 130))
@@ -162,9 +154,7 @@ def test_broadcast_operand_R2(isa: str, evaluate: Evaluate, random_words: Random
 
 
 @pytest.mark.parametrize("type_name", [*INTEGERS, "bool"])
-def test_integers_E8_wrap_and_bool_is_or_and_and(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_integers_E8_wrap_and_bool_is_or_and_and(isa: str, type_name: str) -> None:
     rng = np.random.default_rng(23)
     words = random_words(rng, type_name, (4, 3, 150))
     initial = random_words(rng, type_name, ())
@@ -182,7 +172,7 @@ def test_integers_E8_wrap_and_bool_is_or_and_and(
             assert ours.ravel().tolist() == expected, reducer
 
 
-def test_float_has_no_bitwise_reduction(evaluate: Evaluate) -> None:
+def test_float_has_no_bitwise_reduction() -> None:
     x, zero = ("float32", np.zeros(3, np.uint32)), ("float32", np.zeros((), np.uint32))
     for reducer in ("bitwise_and", "bitwise_or", "bitwise_xor"):
         with pytest.raises(UnsupportedType, match="float32"):
@@ -192,7 +182,7 @@ def test_float_has_no_bitwise_reduction(evaluate: Evaluate) -> None:
 # ---- the initial value, signed zeros, NaN ------------------------------------------------------
 
 
-def test_initial_value_R2_comes_last(isa: str, evaluate: Evaluate) -> None:
+def test_initial_value_R2_comes_last(isa: str) -> None:
     """First, 2^24 would absorb each 1; last, it meets their sum."""
     initial = ("float32", np.array(2.0**24, np.float32).view(np.uint32))
     for n, expected in ((2, 2.0**24 + 2), (600, 2.0**24 + 600)):
@@ -202,7 +192,7 @@ def test_initial_value_R2_comes_last(isa: str, evaluate: Evaluate) -> None:
     assert np.float32(2.0**24) + np.float32(1) == 2.0**24
 
 
-def test_signed_zeros_R2_E7(isa: str, evaluate: Evaluate) -> None:
+def test_signed_zeros_R2_E7(isa: str) -> None:
     plus, minus = np.array(0, np.uint32), np.array(0x80000000, np.uint32)
     zeros = np.array([0x80000000, 0], np.uint32)
     for elements, initial, reducer, expected in (
@@ -221,9 +211,7 @@ def test_signed_zeros_R2_E7(isa: str, evaluate: Evaluate) -> None:
 
 @pytest.mark.parametrize("reducer", FOLDS)
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_nan_E6_anywhere_gives_the_canonical_one(
-    isa: str, evaluate: Evaluate, type_name: str, reducer: str
-) -> None:
+def test_nan_E6_anywhere_gives_the_canonical_one(isa: str, type_name: str, reducer: str) -> None:
     f = formats.FORMATS[type_name]
     word = f"u{dtypes.DTYPES[type_name].itemsize}"
     nan, one = f.sign_bit | f.nan_bits | 1 << f.shift, formats.from_float(type_name, 1)
@@ -244,14 +232,14 @@ def test_nan_E6_anywhere_gives_the_canonical_one(
 
 
 @pytest.mark.parametrize("n", [2, 5000])
-def test_infinities_R2_of_both_signs_make_nan(isa: str, evaluate: Evaluate, n: int) -> None:
+def test_infinities_R2_of_both_signs_make_nan(isa: str, n: int) -> None:
     x = np.zeros(n, np.uint32)
     x[0], x[-1] = 0x7F800000, 0xFF800000
     zero = ("float32", np.array(0, np.uint32))
     assert evaluate("reduce", ("float32", x), zero, dimensions=(0,), reducer="add") == 0x7FC00000
 
 
-def test_overflow_C3_happens_once_at_the_end(isa: str, evaluate: Evaluate) -> None:
+def test_overflow_C3_happens_once_at_the_end(isa: str) -> None:
     """R1: 65504 + 65504 - 65504 stays inside, because only the float32 total is rounded."""
     x = np.array([0x7BFF, 0x7BFF, 0xFBFF], np.uint16)
     zero = ("float16", np.array(0, np.uint16))
@@ -268,12 +256,7 @@ def test_overflow_C3_happens_once_at_the_end(isa: str, evaluate: Evaluate) -> No
     [((3, 0), (1,)), ((0,), (0,)), ((0, 4, 300), (0,)), ((2, 0, 3), (0, 1)), ((2, 0, 3), (1, 2))],
 )
 def test_no_element_R2_gives_the_initial_value(
-    isa: str,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    shape: tuple[int, ...],
-    axes: tuple[int, ...],
+    isa: str, type_name: str, shape: tuple[int, ...], axes: tuple[int, ...]
 ) -> None:
     rng = np.random.default_rng(24)
     initial = random_words(rng, type_name, (), "near")
@@ -300,9 +283,7 @@ for shape, kept in (((0, 5), 1), ((0, 0), 1), ((0, 3, 4), 1), ((3, 0, 4), 2), ((
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int8"])
-def test_no_axis_R2_combines_each_element_with_the_initial_value(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
+def test_no_axis_R2_combines_each_element_with_the_initial_value(isa: str, type_name: str) -> None:
     rng = np.random.default_rng(25)
     words, initial = (random_words(rng, type_name, s, "near") for s in ((5, 200), ()))
     ours = evaluate("reduce", (type_name, words), (type_name, initial), dimensions=(), reducer="add")
@@ -313,7 +294,7 @@ def test_no_axis_R2_combines_each_element_with_the_initial_value(
 # ---- R3, and controls that another tile is noticed ---------------------------------------------
 
 
-def test_accumulation_R3_rounds_each_tile(isa: str, evaluate: Evaluate) -> None:
+def test_accumulation_R3_rounds_each_tile(isa: str) -> None:
     """Tiles of 257 and 258: their sum 515 is 516 in bfloat16; rounded to 256 and 258 first, 512."""
     x = np.zeros(1024, np.uint16)
     x[:257] = x[512 : 512 + 258] = 0x3F80
@@ -327,9 +308,7 @@ def test_accumulation_R3_rounds_each_tile(isa: str, evaluate: Evaluate) -> None:
 
 @pytest.mark.parametrize("reducer", FOLDS)
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_accumulation_R3_acts_on_narrow_sums_and_products_only(
-    evaluate: Evaluate, random_words: RandomWords, type_name: str, reducer: str
-) -> None:
+def test_accumulation_R3_acts_on_narrow_sums_and_products_only(type_name: str, reducer: str) -> None:
     rng = np.random.default_rng(26)
     words = random_words(rng, type_name, (200, 1100), "near")
     start = 0
@@ -346,9 +325,7 @@ def test_accumulation_R3_acts_on_narrow_sums_and_products_only(
     assert np.array_equal(on, off) != (narrow and reducer in ("add", "multiply"))
 
 
-def test_control_R2_another_tile_gives_other_bits(
-    evaluate: Evaluate, random_words: RandomWords, core_reduce: Callable[..., None]
-) -> None:
+def test_control_R2_another_tile_gives_other_bits() -> None:
     """So the tests would see a wrong tile length; and the core folds by the tile it is given."""
     words = random_words(np.random.default_rng(27), "float32", (30, 1025), "near")
     zero = np.zeros((), np.float32)
@@ -366,7 +343,7 @@ def test_control_R2_another_tile_gives_other_bits(
         assert not np.array_equal(ours, results[tile])
 
 
-def test_core_refuses_what_does_not_fit(core_reduce: Callable[..., None]) -> None:
+def test_core_refuses_what_does_not_fit() -> None:
     x, zero, out = np.zeros((3, 4), np.float32), np.zeros((), np.float32), np.zeros(3, np.float32)
     for arguments in (
         (0, 0, x, 1, zero, out, 0, False),
@@ -385,7 +362,7 @@ def test_core_refuses_what_does_not_fit(core_reduce: Callable[..., None]) -> Non
 
 
 @cache
-def tiles_that_follow(random_words: RandomWords, type_name: str) -> tuple[Words, list[list[int]]]:
+def tiles_that_follow(type_name: str) -> tuple[Words, list[list[int]]]:
     """Rows, and the twin's sums of some for each value of mixed_precision_accumulation."""
     words = random_words(np.random.default_rng(28), type_name, (40, 1024), "near")
     return words, [
@@ -398,10 +375,8 @@ def tiles_that_follow(random_words: RandomWords, type_name: str) -> tuple[Words,
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
-def test_many_outputs_R2_whose_tiles_follow_in_memory(
-    isa: str, threads: int, evaluate: Evaluate, random_words: RandomWords, type_name: str
-) -> None:
-    words, sums_of_rows = tiles_that_follow(random_words, type_name)
+def test_many_outputs_R2_whose_tiles_follow_in_memory(isa: str, threads: int, type_name: str) -> None:
+    words, sums_of_rows = tiles_that_follow(type_name)
     zero = (type_name, np.zeros((), words.dtype))
     for setting, expected in zip(("on", "off"), sums_of_rows, strict=True):
         profile = Profile(mixed_precision_accumulation=setting)

@@ -16,6 +16,8 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 from neuronsim.reference.elementwise import BOOL, INTEGER
 from neuronsim.reference.formats import wrap
+from tests.support.draws import random_words
+from tests.support.evaluation import core_reduce, evaluate
 
 Words = npt.NDArray[Any]
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -52,7 +54,7 @@ def _twin_integer(reducer: str, t: dtypes.DType, elements: list[int], initial: i
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_reduce_R2_equals_the_twin(seed: int, evaluate: Any, random_words: Any) -> None:
+def test_reduce_R2_equals_the_twin(seed: int) -> None:
     """Random shapes, axes, types, layouts and special values; R3 on and off."""
     rng = np.random.default_rng(seed)
     type_name = str(rng.choice(FLOATS if seed % 4 else [*INTEGERS, "bool"]))
@@ -83,7 +85,7 @@ def test_reduce_R2_equals_the_twin(seed: int, evaluate: Any, random_words: Any) 
 
 
 @cache
-def about_the_tile(random_words: Any, type_name: str, length: int) -> tuple[Words, list[Words]]:
+def about_the_tile(type_name: str, length: int) -> tuple[Words, list[Words]]:
     """Rows to add up, and the twin's sums for each value of mixed_precision_accumulation."""
     x = random_words(np.random.default_rng(length), type_name, (3, length), "near")
     return x, [
@@ -94,10 +96,8 @@ def about_the_tile(random_words: Any, type_name: str, length: int) -> tuple[Word
 
 @pytest.mark.parametrize("length", [1, 511, 512, 513, 1023, 1024, 1025, 1600])
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
-def test_reduce_R2_around_the_tile(
-    length: int, type_name: str, evaluate: Any, random_words: Any, isa: str
-) -> None:
-    x, sums_of_rows = about_the_tile(random_words, type_name, length)
+def test_reduce_R2_around_the_tile(length: int, type_name: str, isa: str) -> None:
+    x, sums_of_rows = about_the_tile(type_name, length)
     zero = np.zeros((), x.dtype)
     for setting, expected in zip(("on", "off"), sums_of_rows, strict=True):
         found = evaluate(
@@ -107,7 +107,7 @@ def test_reduce_R2_around_the_tile(
         np.testing.assert_array_equal(found, expected)
 
 
-def test_reduce_R2_order_shows(evaluate: Any, random_words: Any) -> None:
+def test_reduce_R2_order_shows() -> None:
     # Controls: another tile length, the init first, or one long fold give other bits on this data.
     rng = np.random.default_rng(5)
     x = random_words(rng, "float32", (16, 1500), "near")
@@ -121,7 +121,7 @@ def test_reduce_R2_order_shows(evaluate: Any, random_words: Any) -> None:
     assert np.any(found != twin_reduce("add", "float32", first, (1,), 0))
 
 
-def test_reduce_R3_rounding_of_tiles_shows(evaluate: Any, random_words: Any) -> None:
+def test_reduce_R3_rounding_of_tiles_shows() -> None:
     x = random_words(np.random.default_rng(6), "bfloat16", (16, 1500), "near")
     zero = np.zeros((), np.uint16)
     on, off = (
@@ -134,7 +134,7 @@ def test_reduce_R3_rounding_of_tiles_shows(evaluate: Any, random_words: Any) -> 
     assert np.any(on != off)
 
 
-def test_reduce_R2_several_axes_are_walked_last_fastest(evaluate: Any, random_words: Any) -> None:
+def test_reduce_R2_several_axes_are_walked_last_fastest() -> None:
     # 40 x 50 elements in one output: tiles of 512 run across the rows.
     x = random_words(np.random.default_rng(7), "float32", (40, 3, 50), "near")
     zero = np.zeros((), np.uint32)
@@ -144,7 +144,7 @@ def test_reduce_R2_several_axes_are_walked_last_fastest(evaluate: Any, random_wo
 
 
 @pytest.mark.parametrize("reducer", REDUCERS)
-def test_reduce_R2_of_nothing_is_the_initial_value(reducer: str, evaluate: Any) -> None:
+def test_reduce_R2_of_nothing_is_the_initial_value(reducer: str) -> None:
     empty = np.zeros((4, 0), np.uint16)
     initial = np.array(0x8000, np.uint16)  # -0
     found = evaluate(
@@ -158,14 +158,14 @@ def test_sum_R2_of_minus_zero_is_plus_zero() -> None:
     assert ns.sum(ns.asarray([-0.0])).tobytes() == b"\0\0\0\0"
 
 
-def test_reduce_E7_maximum_of_nan_and_zeros(evaluate: Any) -> None:
+def test_reduce_E7_maximum_of_nan_and_zeros() -> None:
     x = np.array([[0x80000000, 0, 0x80000000], [0, 0x7FC12345, 0x7F800000]], np.uint32)
     low = np.array(0xFF800000, np.uint32)
     found = evaluate("reduce", ("float32", x), ("float32", low), dimensions=(1,), reducer="maximum")
     assert [hex(v) for v in found] == ["0x0", "0x7fc00000"]
 
 
-def test_reduce_large_arrays_agree_on_every_path(random_words: Any, restored_processor: None) -> None:
+def test_reduce_large_arrays_agree_on_every_path(restored_processor: None) -> None:
     """Rows, columns and all of a large array: the same bits on every path, the twin's on samples."""
     x = random_words(np.random.default_rng(8), "float32", (700, 900), "near")
     array = ns.asarray(x.view(np.float32))
@@ -184,7 +184,7 @@ def test_reduce_large_arrays_agree_on_every_path(random_words: Any, restored_pro
     assert len(seen) == 1
 
 
-def test_reduce_refuses_what_is_no_reducer(core_reduce: Any) -> None:
+def test_reduce_refuses_what_is_no_reducer() -> None:
     names = [name for name, _, _ in _core.OPS]
     zero, out = np.zeros((), np.float32), np.zeros((), np.float32)
     for name in ("exp", "subtract", "less", "select"):

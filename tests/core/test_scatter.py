@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +15,8 @@ from neuronsim.reference import elementwise as twin
 from neuronsim.reference import indexing, windows
 from neuronsim.reference.sums import WindowAxis
 from tests.core.test_windows import arithmetic, program, random_window
-
-if TYPE_CHECKING:
-    from tests.core.conftest import RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
@@ -57,9 +56,7 @@ def random_places(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_scatter_R5_rounds_each_application(
-    type_name: str, seed: int, random_words: RandomWords
-) -> None:
+def test_scatter_R5_rounds_each_application(type_name: str, seed: int) -> None:
     rng = np.random.default_rng([100, seed])
     size, n = int(rng.integers(1, 40)), int(rng.integers(0, 300))
     x = random_words(rng, type_name, size, "near")
@@ -72,7 +69,7 @@ def test_scatter_R5_rounds_each_application(
 
 
 @pytest.mark.parametrize("type_name", INTEGERS)
-def test_scatter_E8_of_integers_wraps(type_name: str, random_words: RandomWords) -> None:
+def test_scatter_E8_of_integers_wraps(type_name: str) -> None:
     rng = np.random.default_rng(101)
     x, updates = random_words(rng, type_name, 20), random_words(rng, type_name, 500)
     places = random_places(rng, 500, 20)
@@ -81,9 +78,7 @@ def test_scatter_E8_of_integers_wraps(type_name: str, random_words: RandomWords)
     np.testing.assert_array_equal(found, slow(lambda a, u: (a + u) & mask, x, places, updates))
 
 
-def test_scatter_R5_with_a_computation_of_two_steps_and_its_order(
-    isa: str, random_words: RandomWords
-) -> None:
+def test_scatter_R5_with_a_computation_of_two_steps_and_its_order(isa: str) -> None:
     """X * u + u does not commute, and each step is rounded."""
     rng = np.random.default_rng(102)
     x, updates = random_words(rng, "bfloat16", 9, "near"), random_words(rng, "bfloat16", 700, "near")
@@ -101,7 +96,7 @@ def test_scatter_R5_with_a_computation_of_two_steps_and_its_order(
 
 
 @pytest.mark.parametrize("n", [511, 512, 513, 1024, 1500])
-def test_scatter_R5_at_distinct_places_fills_whole_tiles(n: int, random_words: RandomWords) -> None:
+def test_scatter_R5_at_distinct_places_fills_whole_tiles(n: int) -> None:
     rng = np.random.default_rng(103)
     x, updates = random_words(rng, "float32", 2000, "near"), random_words(rng, "float32", n, "near")
     add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2])
@@ -124,7 +119,7 @@ def test_scatter_R5_places_that_share_a_slot_are_not_one() -> None:
     assert np.count_nonzero(target) == n
 
 
-def test_scatter_R5_of_several_arrays_at_once(random_words: RandomWords) -> None:
+def test_scatter_R5_of_several_arrays_at_once() -> None:
     """The element of the larger key and its companion: a variadic scatter."""
     rng = np.random.default_rng(104)
     keys = rng.integers(-50, 50, 300).astype(np.int32)
@@ -165,9 +160,7 @@ def test_scatter_C4_flush_acts_at_every_application() -> None:
     assert apply(keep, zero, [0, 0], tiny).tolist() == [0x00800000]
 
 
-def test_scatter_D1_every_path_gives_the_same_bits(
-    random_words: RandomWords, restored_processor: None
-) -> None:
+def test_scatter_D1_every_path_gives_the_same_bits(restored_processor: None) -> None:
     rng = np.random.default_rng(105)
     x, updates = random_words(rng, "float16", 50, "near"), random_words(rng, "float16", 4000, "near")
     places = random_places(rng, 4000, 50)
@@ -206,10 +199,7 @@ def test_core_scatter_refuses_what_does_not_fit() -> None:
         ("float32", {"targets": [np.zeros(4, np.uint16)]}),
         ("elements and updates", {"computation": pair}),
         ("the targets", {"computation": narrow, "targets": [np.zeros(4, np.uint16)]}),
-        (
-            "the targets",
-            {"computation": pair, "updates": [f32(3)] * 2, "targets": [f32(4), f32(3)]},
-        ),
+        ("the targets", {"computation": pair, "updates": [f32(3)] * 2, "targets": [f32(4), f32(3)]}),
     ]
     for match, change in changes:
         with pytest.raises(ValueError, match=match):
@@ -265,7 +255,7 @@ SELECTIONS: dict[str, Callable[[int, int], bool]] = {
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name", SELECTIONS)
-def test_selection_R4_scans_row_major(name: str, seed: int, random_words: RandomWords) -> None:
+def test_selection_R4_scans_row_major(name: str, seed: int) -> None:
     rng = np.random.default_rng([106, seed])
     shape = [int(n) for n in rng.integers(1, (90, 12, 6)[seed % 3], seed % 3 + 1)]
     window = random_window(rng, shape)
@@ -291,9 +281,7 @@ def test_selection_R4_of_no_element_is_none(isa: str) -> None:
     assert selected(above, np.ones(2, np.float32), window).tolist() == [-1, -1, 1]
 
 
-def test_selection_D1_every_path_gives_the_same_places(
-    random_words: RandomWords, restored_processor: None
-) -> None:
+def test_selection_D1_every_path_gives_the_same_places(restored_processor: None) -> None:
     x = random_words(np.random.default_rng(107), "bfloat16", (40, 50), "near")
     window = (WindowDimension(3, padding=(1, 1)), WindowDimension(5, stride=2, padding=(3, 3)))
     select = program(["bfloat16"] * 2, [("greater_equal", "bool", (0, 1))], [2])

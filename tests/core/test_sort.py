@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +17,9 @@ from neuronsim.reference import formats
 from neuronsim.reference.order import merge_order
 from tests.core import test_determinism
 from tests.core.test_determinism import HOSTILE, environment, on_x86
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 mxcsr = test_determinism.mxcsr
 
@@ -82,7 +82,7 @@ def extreme_index(type_name: str, line: Sequence[int], largest: bool) -> int:
     return values.index(max(values) if largest else min(values))
 
 
-def hard_words(rng: np.random.Generator, type_name: str, n: int, draw: RandomWords) -> Words:
+def hard_words(rng: np.random.Generator, type_name: str, n: int) -> Words:
     """Many ties, both zeros, infinities, NaN of both signs with several payloads."""
     t = dtypes.DTYPES[type_name]
     if type_name == "float64":
@@ -92,7 +92,9 @@ def hard_words(rng: np.random.Generator, type_name: str, n: int, draw: RandomWor
     elif t.kind == "float":
         f = formats.FORMATS[type_name]
         unit, sign = 1 << f.shift, f.sign_bit
-        table = np.concatenate([draw(rng, type_name, 12, "special"), draw(rng, type_name, 4, "near")])
+        table = np.concatenate(
+            [random_words(rng, type_name, 12, "special"), random_words(rng, type_name, 4, "near")]
+        )
         more = [0, sign, f.nan_bits, sign | f.nan_bits, unit, sign | unit]
         if f.has_inf:
             top = ((1 << f.exponent_bits) - 1) << (f.mantissa_bits + f.shift)
@@ -101,7 +103,9 @@ def hard_words(rng: np.random.Generator, type_name: str, n: int, draw: RandomWor
     else:
         word = np.dtype(f"u{t.itemsize}")
         top = 1 if type_name == "bool" else int(np.iinfo(word).max)
-        table = np.array([0, 1, top, top >> 1, (top >> 1) + 1 & top, *draw(rng, type_name, 4)], word)
+        table = np.array(
+            [0, 1, top, top >> 1, (top >> 1) + 1 & top, *random_words(rng, type_name, 4)], word
+        )
     if t.kind == "float" and rng.random() < 0.3:
         table = np.array([w for w in table if not math.isnan(number(type_name, int(w)))])
     return np.asarray(table[rng.integers(0, len(table), n)])
@@ -137,11 +141,7 @@ COMPARATORS: dict[str, tuple[str, _core.TileProgram, Callable[[Any, Any], bool]]
     "less_equal": ("float32", simple("less_equal", "float32"), lambda a, b: a <= b),
     "not_equal": ("float32", simple("not_equal", "float32"), lambda a, b: a != b),
     "swapped less": ("float32", simple("less", "float32", 1, 0), lambda a, b: b < a),
-    "always true": (
-        "float32",
-        simple("equal_total_order", "float32", 0, 0),
-        lambda a, b: True,
-    ),
+    "always true": ("float32", simple("equal_total_order", "float32", 0, 0), lambda a, b: True),
     "always false": ("float32", simple("less", "float32", 0, 0), lambda a, b: False),
     "is the left one NaN": (
         "float32",
@@ -166,11 +166,9 @@ COMPARATORS: dict[str, tuple[str, _core.TileProgram, Callable[[Any, Any], bool]]
 }
 
 
-def sort_words(
-    rng: np.random.Generator, type_name: str, shape: Sequence[int], draw: RandomWords
-) -> Words:
-    words = hard_words(rng, type_name, math.prod(shape), draw).reshape(shape)
-    free = draw(rng, type_name, shape, "near")
+def sort_words(rng: np.random.Generator, type_name: str, shape: Sequence[int]) -> Words:
+    words = hard_words(rng, type_name, math.prod(shape)).reshape(shape)
+    free = random_words(rng, type_name, shape, "near")
     return np.where(rng.random(shape) < 0.5, words, free)
 
 
@@ -179,16 +177,12 @@ def elements(type_name: str, line: Words) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", COMPARATORS)
-def test_sort_E10_equals_the_twin(
-    name: str, random_words: RandomWords, restored_processor: None
-) -> None:
+def test_sort_E10_equals_the_twin(name: str, restored_processor: None) -> None:
     """Any comparator, consistent or not, on every instruction set and by one thread or two."""
     type_name, program, comes_first = COMPARATORS[name]
     rng = np.random.default_rng(100)
-    cases = [sort_words(rng, type_name, (n,), random_words) for n in [*LENGTHS, 1000]]
-    cases += [
-        sort_words(rng, type_name, s, random_words) for s in ((3, 5, 9), (40, 17), (0, 4), (4, 0))
-    ]
+    cases = [sort_words(rng, type_name, (n,)) for n in [*LENGTHS, 1000]]
+    cases += [sort_words(rng, type_name, s) for s in ((3, 5, 9), (40, 17), (0, 4), (4, 0))]
     expected = []
     for words in cases:
         lines = words.reshape(-1, words.shape[-1]) if words.size else words[:0].reshape(0, 0)
@@ -206,7 +200,7 @@ def test_sort_E10_equals_the_twin(
 
 @pytest.mark.parametrize("type_name", [t for t in TYPES if t not in ("float64", "float8_e4m3fn")])
 @pytest.mark.parametrize("name", ["less", "less_total_order", "greater_total_order"])
-def test_sort_E7_E10_compares_every_type(name: str, type_name: str, random_words: RandomWords) -> None:
+def test_sort_E7_E10_compares_every_type(name: str, type_name: str) -> None:
     rng = np.random.default_rng(101)
     program = simple(name, type_name)
     key: Callable[[int], Any] = lambda w: total_order(type_name, w)  # noqa: E731
@@ -214,13 +208,13 @@ def test_sort_E7_E10_compares_every_type(name: str, type_name: str, random_words
         key = lambda w: number(type_name, w)  # noqa: E731
     greater = name == "greater_total_order"
     for n in (1, 5, 130):
-        words = hard_words(rng, type_name, n, random_words)
+        words = hard_words(rng, type_name, n)
         keys = [key(w) for w in words.tolist()]
         order = merge_order(keys, lambda a, b: b < a if greater else a < b)
         assert _core.sort(program, [words]).tolist() == order
 
 
-def test_sort_E10_takes_the_comparator_as_it_is_called(random_words: RandomWords) -> None:
+def test_sort_E10_takes_the_comparator_as_it_is_called() -> None:
     """comparator(right, left): two elements and an inconsistent comparator tell the order of calls."""
     words = np.array([5, 3], np.uint32)
     assert _core.sort(simple("less", "int32"), [words]).tolist() == [1, 0]
@@ -239,7 +233,7 @@ def test_sort_E10_is_stable(type_name: str, isa: str) -> None:
     assert found.tolist() == ties
 
 
-def test_sort_E10_several_operands(random_words: RandomWords, threads: int, isa: str) -> None:
+def test_sort_E10_several_operands(threads: int, isa: str) -> None:
     """The comparator may look at any of them: the second alone, or the second and then the third."""
     rng = np.random.default_rng(103)
     shape = (6, 70)
@@ -272,7 +266,7 @@ def test_sort_E10_a_bool_operand_may_be_the_answer(isa: str) -> None:
         assert _core.sort(program, [words]).tolist() == order
 
 
-def test_sort_every_layout(random_words: RandomWords) -> None:
+def test_sort_every_layout() -> None:
     rng = np.random.default_rng(105)
     less = simple("less_total_order", "bfloat16")
     x = random_words(rng, "bfloat16", (4, 6, 9), "near")
@@ -300,7 +294,7 @@ def test_sort_C4_a_flushing_comparator_reads_zeros() -> None:
     assert _core.sort(simple("less", "float32"), [words]).tolist() == [3, 1, 2, 0]
 
 
-def test_sort_of_many_slices_D1(random_words: RandomWords, restored_processor: None) -> None:
+def test_sort_of_many_slices_D1(restored_processor: None) -> None:
     """More merges than lanes and pieces, the last of them partial."""
     x = random_words(np.random.default_rng(106), "int32", (700, 37)) % 50
     expected = np.argsort(x.view(np.int32), axis=-1, kind="stable")
@@ -311,7 +305,7 @@ def test_sort_of_many_slices_D1(random_words: RandomWords, restored_processor: N
         np.testing.assert_array_equal(_core.sort(less, [x]), expected)
 
 
-def test_sort_D1_S2_a_slice_does_not_depend_on_its_batch(random_words: RandomWords) -> None:
+def test_sort_D1_S2_a_slice_does_not_depend_on_its_batch() -> None:
     """A comparator that would round stochastically is refused, or orders a slice as it does alone."""
     steps = ((ops.CONVERT, CODE["bfloat16"], (0,)), (ops.CONVERT, CODE["bfloat16"], (1,)))
     less = (CORE["less"], CODE["bool"], (2, 3))
@@ -356,7 +350,7 @@ def test_sort_refuses_what_does_not_fit() -> None:
 # ---- argsort, top_k, argmax, argmin ------------------------------------------------------------
 
 
-def check_order_rows(evaluate: Evaluate, type_name: str, words: Words, label: str) -> None:
+def check_order_rows(type_name: str, words: Words, label: str) -> None:
     """The four rows along the last axis of a matrix."""
     operand = (type_name, words)
     order = evaluate("argsort", operand, axis=1)
@@ -371,19 +365,19 @@ def check_order_rows(evaluate: Evaluate, type_name: str, words: Words, label: st
 
 
 @pytest.mark.parametrize("type_name", TYPES)
-def test_order_E10_every_type(type_name: str, evaluate: Evaluate, random_words: RandomWords) -> None:
+def test_order_E10_every_type(type_name: str) -> None:
     """NaN of both signs and several payloads, signed zeros, infinities, ties."""
     rng = np.random.default_rng(107)
     for n in (1, 2, 5, 40):
         for _ in range(6):
-            words = np.stack([hard_words(rng, type_name, n, random_words) for _ in range(3)])
-            check_order_rows(evaluate, type_name, words, f"{type_name} {n}")
+            words = np.stack([hard_words(rng, type_name, n) for _ in range(3)])
+            check_order_rows(type_name, words, f"{type_name} {n}")
 
 
 @pytest.mark.parametrize(
     "type_name", ["float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3fn", "int8", "uint8"]
 )
-def test_order_E10_every_byte(type_name: str, evaluate: Evaluate) -> None:
+def test_order_E10_every_byte(type_name: str) -> None:
     words = np.random.default_rng(108).permutation(np.repeat(np.arange(256, dtype=np.uint8), 2))
     order = evaluate("argsort", (type_name, words), axis=0)
     assert order.tolist() == sorted_indices(type_name, words.tolist())
@@ -396,11 +390,9 @@ def test_order_E10_every_byte(type_name: str, evaluate: Evaluate) -> None:
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3", "uint16", "int64"])
-def test_order_E10_axes_and_layouts(
-    type_name: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_order_E10_axes_and_layouts(type_name: str) -> None:
     rng = np.random.default_rng(109)
-    x = hard_words(rng, type_name, 4 * 5 * 6, random_words).reshape(4, 5, 6)
+    x = hard_words(rng, type_name, 4 * 5 * 6).reshape(4, 5, 6)
     for view in (
         x,
         np.asfortranarray(x),
@@ -423,7 +415,7 @@ def test_order_E10_axes_and_layouts(
             assert top[i].tolist() == largest_indices(type_name, view[i].tolist(), 3)
 
 
-def test_order_E10_is_the_sort_of_its_comparator(evaluate: Evaluate, random_words: RandomWords) -> None:
+def test_order_E10_is_the_sort_of_its_comparator() -> None:
     """Argsort of numbers is sort by less, top-k sort by greater_total_order."""
     rng = np.random.default_rng(110)
     for type_name in (*FLOATS, *INTEGERS):
@@ -436,7 +428,7 @@ def test_order_E10_is_the_sort_of_its_comparator(evaluate: Evaluate, random_word
         np.testing.assert_array_equal(top, merged)
 
 
-def test_order_E10_first_nan_wins_both_ways(evaluate: Evaluate) -> None:
+def test_order_E10_first_nan_wins_both_ways() -> None:
     for type_name in FLOATS:
         f = formats.FORMATS[type_name]
         inf = formats.from_float(type_name, math.inf)
@@ -456,13 +448,13 @@ def test_order_E10_first_nan_wins_both_ways(evaluate: Evaluate) -> None:
 
 
 @pytest.mark.parametrize("type_name", ["int64", "uint64"])
-def test_order_E10_of_integers_beyond_doubles(type_name: str, evaluate: Evaluate) -> None:
+def test_order_E10_of_integers_beyond_doubles(type_name: str) -> None:
     big = 2**62
     line = np.array([big + 1, big, big + 2, 0, 2**64 - 1, 2**63, big + 1], np.uint64)
-    check_order_rows(evaluate, type_name, line[None], type_name)
+    check_order_rows(type_name, line[None], type_name)
 
 
-def test_order_refuses_what_does_not_fit(evaluate: Evaluate) -> None:
+def test_order_refuses_what_does_not_fit() -> None:
     x = ("float32", np.zeros((2, 3), np.uint32))
     for name in ("argsort", "argmax", "argmin"):
         for axis in (2, -1):
@@ -487,11 +479,7 @@ def test_order_refuses_what_does_not_fit(evaluate: Evaluate) -> None:
 @on_x86
 @pytest.mark.parametrize("label", HOSTILE)
 def test_order_D1_in_a_hostile_environment(
-    label: str,
-    threads: int,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    mxcsr: Callable[[int | None], int],
+    label: str, threads: int, mxcsr: Callable[[int | None], int]
 ) -> None:
     """Subnormals are told from zero, and from each other, wherever the comparison runs."""
     rng = np.random.default_rng(111)
@@ -506,7 +494,7 @@ def test_order_D1_in_a_hostile_environment(
         tiny.astype(np.uint64) >> 31 << 63
     ).repeat(2, 1)
     for type_name in ("tfloat32", "bfloat16", "float16", "float8_e5m2"):
-        words[type_name] = hard_words(rng, type_name, 300, random_words).reshape(3, 100)
+        words[type_name] = hard_words(rng, type_name, 300).reshape(3, 100)
     less, total_less = simple("less", "float32"), simple("less_total_order", "float32")
     window = (ops.WindowDimension(1), ops.WindowDimension(9, padding=(2, 3)))
 
@@ -530,7 +518,7 @@ def test_order_D1_in_a_hostile_environment(
 
     expected = run()
     for type_name, x in words.items():
-        check_order_rows(evaluate, type_name, x[:1], type_name)
+        check_order_rows(type_name, x[:1], type_name)
     processor.set_num_threads(1)
     processor.set_num_threads(threads)  # new workers, which inherit what follows
     with environment(mxcsr, HOSTILE[label]):

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +21,14 @@ import neuronsim as ns
 from neuronsim import _core, api, dtypes, ops, processor
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.module import Instruction, Module, Shape
 from neuronsim.profiles import Profile, next_rounding, rounding_state, seed_rounding, use_profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.graphs import module_of
+from tests.support.words import Words
 
 FP8 = ["float8_e5m2", "float8_e4m3", "float8_e3m4"]
 NARROW = ["tfloat32", "bfloat16", "float16", *FP8]
@@ -65,7 +66,7 @@ def wide(type_name: str, words: Words) -> list[int]:
     return [formats.convert(type_name, "float32", w) for w in words.ravel().tolist()]
 
 
-def everywhere(evaluate: Evaluate, name: str, *operands: tuple[str, Words], **more: Any) -> Words:
+def everywhere(name: str, *operands: tuple[str, Words], **more: Any) -> Words:
     """The result, which is the same on every instruction set and number of threads."""
     found: Words | None = None
     for isa, n in itertools.product(processor.available_isas(), (1, 2)):
@@ -178,19 +179,17 @@ def float32_cases(target: str) -> list[int]:
 
 
 @pytest.mark.parametrize("target", [*NARROW, "float8_e4m3fn"])
-def test_conversion_S1_equals_the_twin(
-    restored_processor: None, evaluate: Evaluate, target: str
-) -> None:
+def test_conversion_S1_equals_the_twin(restored_processor: None, target: str) -> None:
     numbers = float32_cases(target)
     words = np.array(numbers, np.uint32)
-    ours = everywhere(evaluate, "convert", ("float32", words), dtype=dtypes.DTYPES[target])
+    ours = everywhere("convert", ("float32", words), dtype=dtypes.DTYPES[target])
     assert ours.tolist() == rounded(target, numbers)
     usual = evaluate("convert", ("float32", words), dtype=dtypes.DTYPES[target])
     assert not np.array_equal(ours, usual)
 
 
 @pytest.mark.parametrize("target", NARROW)
-def test_conversion_S1_control_wrong_words_are_noticed(evaluate: Evaluate, target: str) -> None:
+def test_conversion_S1_control_wrong_words_are_noticed(target: str) -> None:
     """Another seed, id, first element, or order of a block's words changes bits."""
     numbers = float32_cases(target)[: 4 * 150]
     operand = ("float32", np.array(numbers, np.uint32))
@@ -231,9 +230,7 @@ def test_conversion_S1_control_wrong_words_are_noticed(evaluate: Evaluate, targe
         ("tfloat32", "float32"),
     ],
 )
-def test_conversion_S1_between_narrow_types_equals_the_twin(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str, target: str
-) -> None:
+def test_conversion_S1_between_narrow_types_equals_the_twin(isa: str, source: str, target: str) -> None:
     """They are float32 values too; widening is exact and moves nothing."""
     rng = np.random.default_rng(3)
     words = np.concatenate([random_words(rng, source, 200, m) for m in ("any", "near", "special")])
@@ -246,9 +243,7 @@ def test_conversion_S1_between_narrow_types_equals_the_twin(
 
 @pytest.mark.parametrize("overflow", ["nan", "saturate"])
 @pytest.mark.parametrize("target", FP8)
-def test_conversion_S1_overflows_as_C3_says(
-    isa: str, evaluate: Evaluate, target: str, overflow: str
-) -> None:
+def test_conversion_S1_overflows_as_C3_says(isa: str, target: str, overflow: str) -> None:
     numbers = float32_cases(target)
     setting = SETTING._replace(profile=STOCHASTIC.replace(fp8_overflow=overflow))
     operand = ("float32", np.array(numbers, np.uint32))
@@ -257,7 +252,7 @@ def test_conversion_S1_overflows_as_C3_says(
 
 
 @pytest.mark.parametrize("target", ["bfloat16", "tfloat32", "float16"])
-def test_conversion_S1_flushes_as_C4_says(isa: str, evaluate: Evaluate, target: str) -> None:
+def test_conversion_S1_flushes_as_C4_says(isa: str, target: str) -> None:
     numbers = float32_cases(target)
     setting = SETTING._replace(profile=STOCHASTIC.replace(subnormals="flush"))
     operand = ("float32", np.array(numbers, np.uint32))
@@ -268,13 +263,13 @@ def test_conversion_S1_flushes_as_C4_says(isa: str, evaluate: Evaluate, target: 
 
 @pytest.mark.parametrize("target", ["bfloat16", "float16", "float8_e4m3"])
 def test_conversion_S2_of_a_large_array_takes_the_word_of_each_index(
-    restored_processor: None, evaluate: Evaluate, target: str
+    restored_processor: None, target: str
 ) -> None:
     """130,000 elements, shared out among threads; the twin at the ends of blocks and at random."""
     n = 130_003
     rng = np.random.default_rng(4)
     words = rng.integers(0x3C000000, 0x42000000, n, np.uint32)
-    ours = everywhere(evaluate, "convert", ("float32", words), dtype=dtypes.DTYPES[target])
+    ours = everywhere("convert", ("float32", words), dtype=dtypes.DTYPES[target])
     ends = [k + d for k in range(512, n, 512 * 16) for d in (-1, 0, 1)]
     identifier = SETTING.identifier()
     for i in (*ends, *rng.integers(0, n, 500).tolist(), 0, n - 1):
@@ -288,7 +283,7 @@ def test_conversion_S2_of_a_large_array_takes_the_word_of_each_index(
         assert np.array_equal(ours, carried.astype(np.uint16))
 
 
-def test_conversion_S2_index_is_logical_not_where_it_lies(isa: str, evaluate: Evaluate) -> None:
+def test_conversion_S2_index_is_logical_not_where_it_lies(isa: str) -> None:
     """Transposed, reversed, strided and broadcast operands draw as dense copies of them do."""
     rng = np.random.default_rng(5)
     x = rng.integers(0x3F000000, 0x41000000, (30, 46), np.uint32)
@@ -311,7 +306,7 @@ def test_conversion_S2_index_is_logical_not_where_it_lies(isa: str, evaluate: Ev
 
 
 @pytest.mark.parametrize("target", [*NARROW, "float8_e4m3fn"])
-def test_exact_values_S1_never_move(isa: str, evaluate: Evaluate, target: str) -> None:
+def test_exact_values_S1_never_move(isa: str, target: str) -> None:
     """Every value of the format, Inf, NaN and both zeros, whatever the seed."""
     t = dtypes.DTYPES[target]
     words = np.arange(1 << min(t.bits, 16), dtype=np.uint32)
@@ -324,9 +319,7 @@ def test_exact_values_S1_never_move(isa: str, evaluate: Evaluate, target: str) -
         assert np.array_equal(ours, expected)
 
 
-def test_from_wider_types_S1_keeps_nearest_even(
-    isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_from_wider_types_S1_keeps_nearest_even(isa: str) -> None:
     """float64 and 64-bit integers are not float32 values; nor is an int32 that is taken exactly."""
     rng = np.random.default_rng(6)
     doubles = (rng.standard_normal(600) * 2.0 ** rng.integers(-9, 9, 600)).view(np.uint64)
@@ -347,9 +340,7 @@ def test_from_wider_types_S1_keeps_nearest_even(
 
 
 @pytest.mark.parametrize("source", ["int32", "uint32", "int16", "uint8"])
-def test_integers_S1_through_float32_are_rounded_stochastically(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, source: str
-) -> None:
+def test_integers_S1_through_float32_are_rounded_stochastically(isa: str, source: str) -> None:
     """C1: to float32 by RNE, and that float32 value stochastically."""
     rng = np.random.default_rng(7)
     words = random_words(rng, source, 500)
@@ -377,7 +368,7 @@ def test_numbers_S1_of_python_keep_nearest_even() -> None:
 
 
 @pytest.mark.parametrize("name", ["negative", "abs", "select", "copysign", "less", "bitwise_and"])
-def test_moves_S1_draw_nothing(evaluate: Evaluate, random_words: RandomWords, name: str) -> None:
+def test_moves_S1_draw_nothing(name: str) -> None:
     rng = np.random.default_rng(8)
     for type_name in ("bfloat16", "float8_e4m3") if name != "bitwise_and" else ("int32",):
         a, b = ((type_name, random_words(rng, type_name, 300)) for _ in range(2))
@@ -414,7 +405,7 @@ def assert_share(count: int, chance: float) -> None:
         ("float8_e3m4", 1.0, 2.0**-4),
     ],
 )
-def test_frequency_S1_is_the_distance(evaluate: Evaluate, target: str, low: float, step: float) -> None:
+def test_frequency_S1_is_the_distance(target: str, low: float, step: float) -> None:
     lower = formats.from_float(target, low)
     unit = 1 << formats.FORMATS[target].shift
     for n, fraction in enumerate((1 / 1024, 1 / 2, 1 / 4, 15 / 16)):
@@ -430,7 +421,7 @@ def test_frequency_S1_is_the_distance(evaluate: Evaluate, target: str, low: floa
         assert_share(int(counts[1]), fraction)
 
 
-def test_mean_S1_is_unbiased(evaluate: Evaluate) -> None:
+def test_mean_S1_is_unbiased() -> None:
     """The sum of the errors of random values, in units of the last place; RNE of a constant fails."""
     rng = np.random.default_rng(9)
     for target, m in (("bfloat16", 7), ("float16", 10), ("float8_e4m3", 3)):
@@ -472,11 +463,7 @@ def test_example_of_AWS_S_1024_and_halves_in_float16() -> None:
 @pytest.mark.parametrize("type_name", NARROW)
 @pytest.mark.parametrize("name", ["add", "multiply", "divide", "maximum", "exp", "sqrt", "reciprocal"])
 def test_store_S1_of_every_operation_is_stochastic(
-    restored_processor: None,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    name: str,
+    restored_processor: None, type_name: str, name: str
 ) -> None:
     rng = np.random.default_rng(10)
     arity = 2 if name in ("add", "multiply", "divide", "maximum") else 1
@@ -485,15 +472,13 @@ def test_store_S1_of_every_operation_is_stochastic(
         for _ in range(arity)
     ]
     results = [twin.FLOAT[name](*p) for p in zip(*(wide(type_name, c) for c in columns), strict=True)]
-    ours = everywhere(evaluate, name, *((type_name, c) for c in columns))
+    ours = everywhere(name, *((type_name, c) for c in columns))
     assert ours.tolist() == rounded(type_name, results)
     single = [("float32", np.array(wide(type_name, c), np.uint32)) for c in columns]
     assert np.array_equal(evaluate(name, *single, setting=SETTING), evaluate(name, *single))
 
 
-def test_store_S2_of_several_steps_has_an_id_for_each(
-    isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_store_S2_of_several_steps_has_an_id_for_each(isa: str) -> None:
     """The last has the tile "", those before it their numbers; float32 steps draw nothing."""
     rng = np.random.default_rng(11)
     a, b = (random_words(rng, "bfloat16", 300, "near") for _ in range(2))
@@ -524,11 +509,7 @@ def float32_sum(reducer: str, type_name: str, elements: Sequence[int], initial: 
 @pytest.mark.parametrize("type_name", ["bfloat16", "float16", "float8_e4m3", "tfloat32"])
 @pytest.mark.parametrize("reducer", ["add", "multiply"])
 def test_reduce_S1_rounds_each_output_by_its_index(
-    restored_processor: None,
-    evaluate: Evaluate,
-    random_words: RandomWords,
-    type_name: str,
-    reducer: str,
+    restored_processor: None, type_name: str, reducer: str
 ) -> None:
     rng = np.random.default_rng(12)
     x = random_words(rng, type_name, (5, 6, 7), "near")
@@ -539,7 +520,6 @@ def test_reduce_S1_rounds_each_output_by_its_index(
         totals = [float32_sum(reducer, type_name, r, int(initial)) for r in rows.tolist()]
         for operand in (x, np.asfortranarray(x)):
             ours = everywhere(
-                evaluate,
                 "reduce",
                 *((type_name, operand), (type_name, initial)),
                 dimensions=axes,
@@ -548,13 +528,11 @@ def test_reduce_S1_rounds_each_output_by_its_index(
             assert ours.ravel().tolist() == rounded(type_name, totals), axes
 
 
-def test_reduce_S2_of_many_outputs_on_threads(restored_processor: None, evaluate: Evaluate) -> None:
+def test_reduce_S2_of_many_outputs_on_threads(restored_processor: None) -> None:
     rng = np.random.default_rng(13)
     x = rng.integers(0x3F00, 0x4100, (300, 40, 70), np.uint16)
     zero = np.zeros((), np.uint16)
-    ours = everywhere(
-        evaluate, "reduce", ("bfloat16", x), ("bfloat16", zero), dimensions=(1,), reducer="add"
-    )
+    ours = everywhere("reduce", ("bfloat16", x), ("bfloat16", zero), dimensions=(1,), reducer="add")
     single = (x.astype(np.uint32) << np.uint32(16)).astype(np.uint32)
     totals = evaluate(
         "reduce",
@@ -571,7 +549,7 @@ def test_reduce_S2_of_many_outputs_on_threads(restored_processor: None, evaluate
 @pytest.mark.parametrize("depth", [300, 512, 1100])
 @pytest.mark.parametrize("outputs", [3, 20])
 def test_reduce_S2_R3_rounds_each_tile_with_its_own_id(
-    restored_processor: None, evaluate: Evaluate, type_name: str, depth: int, outputs: int
+    restored_processor: None, type_name: str, depth: int, outputs: int
 ) -> None:
     """Tile t has the tile number in its path, the final rounding the empty one."""
     rng = np.random.default_rng(14)
@@ -593,17 +571,15 @@ def test_reduce_S2_R3_rounds_each_tile_with_its_own_id(
     profile = STOCHASTIC.replace(mixed_precision_accumulation="off")
     more: dict[str, Any] = {"setting": SETTING._replace(profile=profile), "reducer": "add"}
     start_value = (type_name, initial)
-    ours = everywhere(evaluate, "reduce", (type_name, x), start_value, dimensions=(1,), **more)
+    ours = everywhere("reduce", (type_name, x), start_value, dimensions=(1,), **more)
     assert ours.tolist() == expected
     turned = (type_name, np.ascontiguousarray(x.T))
-    ours = everywhere(evaluate, "reduce", turned, start_value, dimensions=(0,), **more)
+    ours = everywhere("reduce", turned, start_value, dimensions=(0,), **more)
     assert ours.tolist() == expected
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_cumulative_S2_index_is_that_of_the_result(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, axis: int
-) -> None:
+def test_cumulative_S2_index_is_that_of_the_result(restored_processor: None, axis: int) -> None:
     """Row-major in the array that is given back, whichever axis is summed along."""
     rng = np.random.default_rng(15)
     x = random_words(rng, "bfloat16", (4, 5, 6), "near")
@@ -612,13 +588,11 @@ def test_cumulative_S2_index_is_that_of_the_result(
     more = {"axis": axis, "reducer": "add"}
     totals = evaluate("cumulative", ("float32", single), ("float32", zero), **more)
     operands = (("bfloat16", x), ("bfloat16", zero.astype(np.uint16)))
-    ours = everywhere(evaluate, "cumulative", *operands, **more)
+    ours = everywhere("cumulative", *operands, **more)
     assert ours.ravel().tolist() == rounded("bfloat16", totals.ravel().tolist())
 
 
-def test_reduce_window_S2_index_is_that_of_the_result(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_reduce_window_S2_index_is_that_of_the_result(restored_processor: None) -> None:
     rng = np.random.default_rng(16)
     x = random_words(rng, "float16", (15, 20), "near")
     single = np.array(wide("float16", x), np.uint32).reshape(x.shape)
@@ -627,13 +601,11 @@ def test_reduce_window_S2_index_is_that_of_the_result(
     more = {"window": window, "reducer": "add"}
     totals = evaluate("reduce_window", ("float32", single), ("float32", zero), **more)
     operands = (("float16", x), ("float16", zero.astype(np.uint16)))
-    ours = everywhere(evaluate, "reduce_window", *operands, **more)
+    ours = everywhere("reduce_window", *operands, **more)
     assert ours.ravel().tolist() == rounded("float16", totals.ravel().tolist())
 
 
-def test_reduce_window_S2_R3_rounds_each_tile_with_its_own_id(
-    restored_processor: None, evaluate: Evaluate
-) -> None:
+def test_reduce_window_S2_R3_rounds_each_tile_with_its_own_id(restored_processor: None) -> None:
     rng = np.random.default_rng(22)
     x = np.array(
         [formats.from_float("bfloat16", v) for v in (rng.random(620) * 0.1).tolist()], np.uint16
@@ -647,7 +619,6 @@ def test_reduce_window_S2_R3_rounds_each_tile_with_its_own_id(
     pairs = zip(*([formats.convert("bfloat16", "float32", w) for w in t] for t in tiles), strict=True)
     profile = STOCHASTIC.replace(mixed_precision_accumulation="off")
     ours = everywhere(
-        evaluate,
         "reduce_window",
         *(("bfloat16", x), ("bfloat16", np.zeros((), np.uint16))),
         setting=SETTING._replace(profile=profile),
@@ -657,7 +628,7 @@ def test_reduce_window_S2_R3_rounds_each_tile_with_its_own_id(
     assert ours.tolist() == rounded("bfloat16", [twin.add(*p) for p in pairs])
 
 
-def test_reduce_S2_has_no_words_for_an_accumulate_type(evaluate: Evaluate) -> None:
+def test_reduce_S2_has_no_words_for_an_accumulate_type() -> None:
     x, zero = np.zeros((3, 4), np.uint16), np.zeros((), np.uint16)
     with pytest.raises(UnsupportedOperator, match="S2"):
         evaluate(
@@ -671,9 +642,7 @@ def test_reduce_S2_has_no_words_for_an_accumulate_type(evaluate: Evaluate) -> No
 
 
 @pytest.mark.parametrize("result", ["bfloat16", "float16", "float8_e4m3", "float32"])
-def test_dot_S1_rounds_each_result_by_its_index(
-    restored_processor: None, evaluate: Evaluate, random_words: RandomWords, result: str
-) -> None:
+def test_dot_S1_rounds_each_result_by_its_index(restored_processor: None, result: str) -> None:
     """M4: the float32 PSUM value; the index is row-major over batch, rows and columns."""
     rng = np.random.default_rng(17)
     x = random_words(rng, "bfloat16", (2, 15, 5), "near")
@@ -683,16 +652,16 @@ def test_dot_S1_rounds_each_result_by_its_index(
     single = evaluate("dot", *operands, dot_dimensions=dims, dtype=dtypes.float32)
     sample = sums.dot("bfloat16", "bfloat16", "float32", x[1, 3].tolist(), y[1, :, 69].tolist())
     assert single[1, 3, 69] == sample
-    ours = everywhere(evaluate, "dot", *operands, dot_dimensions=dims, dtype=dtypes.DTYPES[result])
+    ours = everywhere("dot", *operands, dot_dimensions=dims, dtype=dtypes.DTYPES[result])
     totals = single.ravel().tolist()
     assert ours.ravel().tolist() == (totals if result == "float32" else rounded(result, totals))
 
 
-def test_dot_S2_of_many_results_on_threads(restored_processor: None, evaluate: Evaluate) -> None:
+def test_dot_S2_of_many_results_on_threads(restored_processor: None) -> None:
     rng = np.random.default_rng(18)
     x, y = (rng.integers(0x3F00, 0x4100, s, np.uint16) for s in ((260, 140), (140, 300)))
     operands = (("bfloat16", x), ("bfloat16", y))
-    ours = everywhere(evaluate, "dot", *operands, dot_dimensions=PLAIN_DOT)
+    ours = everywhere("dot", *operands, dot_dimensions=PLAIN_DOT)
     totals = evaluate("dot", *operands, dot_dimensions=PLAIN_DOT, dtype=dtypes.float32).ravel()
     r = _core.random_words(SEED, SETTING.identifier(), 0, totals.size).astype(np.uint64)
     carried = (totals.astype(np.uint64) << np.uint64(16)) + r >> np.uint64(32)
@@ -906,10 +875,6 @@ def instruction(name: str, opcode: str, *operands: str, dtype: Any = None, **mor
     return Instruction(name, opcode, shape, operands, more)
 
 
-def module_of(*instructions: Instruction) -> Module:
-    return Module("small", "main", (Computation("main", instructions, instructions[-1].name),))
-
-
 def converter() -> Module:
     parameter = instruction("p", "parameter", number=0)
     return module_of(parameter, instruction("low", "convert", "p", dtype=dtypes.bfloat16))
@@ -1002,8 +967,7 @@ def test_program_takes_its_own_profile_for_its_inputs(fields: dict[str, str]) ->
     """
     low = dtypes.float8_e4m3
     module = module_of(
-        instruction("p", "parameter", number=0, dtype=low),
-        instruction("y", "negate", "p", dtype=low),
+        instruction("p", "parameter", number=0, dtype=low), instruction("y", "negate", "p", dtype=low)
     )
     program = api.compile(module, auto_cast="none", profile=Profile())
     x = compiled_inputs()[0] * np.float32(200)
@@ -1021,11 +985,7 @@ def test_program_S2_without_a_chain_equals_the_twin() -> None:
         instruction("c", "constant", literal=literal),
         instruction("k", "convert", "c", dtype=low),
         Instruction(
-            "d",
-            "dot",
-            Shape(low, (COUNT, COUNT)),
-            ("p", "k"),
-            {"dot_dimensions": ops.DotDimensions()},
+            "d", "dot", Shape(low, (COUNT, COUNT)), ("p", "k"), {"dot_dimensions": ops.DotDimensions()}
         ),
     )
     program = api.compile(module, auto_cast="none", profile=STOCHASTIC)
@@ -1057,7 +1017,7 @@ def test_control_S2_another_name_gives_another_result() -> None:
 @pytest.mark.parametrize(
     ("target", "e"), [("float8_e5m2", -16), ("float8_e4m3", -9), ("float8_e3m4", -6)]
 )
-def test_carry_S1_is_judged_to_the_last_bit(isa: str, evaluate: Evaluate, target: str, e: int) -> None:
+def test_carry_S1_is_judged_to_the_last_bit(isa: str, target: str, e: int) -> None:
     """Below the smallest subnormal 2^e, F has 32 bits: F + r = 2^32 goes up, one less does not."""
     n = 20_000
     r = _core.random_words(SEED, SETTING.identifier(), 0, n).astype(np.int64)

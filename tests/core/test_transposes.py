@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ import neuronsim as ns
 from neuronsim import dtypes, ops
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 ON_ENGINE = Profile(transpose="tensor_engine")
@@ -34,7 +33,7 @@ def relaid(
     return found.view(x.dtype)
 
 
-def drawn(rng: np.random.Generator, random_words: RandomWords, t: str, shape: tuple[int, ...]) -> Words:
+def drawn(rng: np.random.Generator, t: str, shape: tuple[int, ...]) -> Words:
     """Any words, with a few of the special ones: a NaN fills 128 places of the result."""
     x = random_words(rng, t, shape)
     finite = random_words(rng, t, shape, "near")
@@ -46,19 +45,17 @@ def drawn(rng: np.random.Generator, random_words: RandomWords, t: str, shape: tu
 @pytest.mark.parametrize("saturate", [False, True])
 @pytest.mark.parametrize("relayout", ["float32", "bfloat16", "float16", "float8_e5m2"])
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_transpose_M8_equals_the_twin(
-    type_name: str, relayout: str, saturate: bool, random_words: RandomWords
-) -> None:
+def test_transpose_M8_equals_the_twin(type_name: str, relayout: str, saturate: bool) -> None:
     rng = np.random.default_rng([77, len(type_name), len(relayout)])
     for rows, columns in ((1, 1), (5, 3), (2, 140), (131, 1)):
-        x = drawn(rng, random_words, type_name, (rows, columns))
+        x = drawn(rng, type_name, (rows, columns))
         found = relaid(x, type_name, relayout, (1, 0), saturate, Profile())
         expected = sums.transpose(type_name, relayout, x.tolist(), saturate_infinity=saturate)
         assert found.tolist() == expected, (rows, columns)
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
-def test_transpose_M8_flushes_as_C4_says(type_name: str, isa: str, random_words: RandomWords) -> None:
+def test_transpose_M8_flushes_as_C4_says(type_name: str, isa: str) -> None:
     x = random_words(np.random.default_rng(78), type_name, (20, 5))
     shift = 8 * x.itemsize - 9
     x[::2] = x[::2] & x.dtype.type((1 << shift) - 1)  # subnormals
@@ -80,7 +77,7 @@ def test_transpose_M8_contaminates_its_block_only(isa: str) -> None:
 
 
 @pytest.mark.parametrize("accumulate", ["sequential", "exact", "product_bf16", "pairs"])
-def test_transpose_M8_is_by_M2_whatever_the_dots_do(accumulate: str, evaluate: Evaluate) -> None:
+def test_transpose_M8_is_by_M2_whatever_the_dots_do(accumulate: str) -> None:
     x = np.array([[0x3F800001, 0x80000000], [0x00000001, 0x7F800000]], np.uint32)
     profile = Profile(transpose="tensor_engine", accumulate=accumulate)
     found = evaluate("transpose", ("float32", x), dimensions=(1, 0), profile=profile)
@@ -92,22 +89,20 @@ def test_transpose_M8_is_by_M2_whatever_the_dots_do(accumulate: str, evaluate: E
 
 @cache
 def relaid_by_the_twin(
-    random_words: RandomWords, type_name: str
+    type_name: str,
 ) -> tuple[Words, list[list[list[int]]], Words, list[list[list[int]]]]:
     """Words with their last two axes exchanged, and words with the outer ones."""
     rng = np.random.default_rng(79)
-    x = drawn(rng, random_words, type_name, (2, 131, 3))
-    y = drawn(rng, random_words, type_name, (3, 2, 4))
+    x = drawn(rng, type_name, (2, 131, 3))
+    y = drawn(rng, type_name, (3, 2, 4))
     of_x = [sums.transpose(type_name, "float32", x[i].tolist()) for i in range(2)]
     of_y = [sums.transpose(type_name, "float32", y[:, j].tolist()) for j in range(2)]
     return x, of_x, y, of_y
 
 
 @pytest.mark.parametrize("type_name", FLOATS)
-def test_transpose_A3_of_the_minor_most_axis_is_a_product_in_float32(
-    type_name: str, isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
-    x, of_x, y, of_y = relaid_by_the_twin(random_words, type_name)
+def test_transpose_A3_of_the_minor_most_axis_is_a_product_in_float32(type_name: str, isa: str) -> None:
+    x, of_x, y, of_y = relaid_by_the_twin(type_name)
     found = evaluate("transpose", (type_name, x), dimensions=(0, 2, 1), profile=ON_ENGINE)
     assert found.tolist() == of_x
     # The axis that becomes minor-most is contracted, wherever it was.
@@ -126,20 +121,18 @@ def test_transpose_A3_of_the_minor_most_axis_is_a_product_in_float32(
         ("float8_e4m3fn", (2, 1, 0)),
     ],
 )
-def test_transpose_A3_others_move_bits(
-    type_name: str, axes: tuple[int, ...], evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_transpose_A3_others_move_bits(type_name: str, axes: tuple[int, ...]) -> None:
     x = random_words(np.random.default_rng(80), type_name, (3, 4, 5), "special")
     found = evaluate("transpose", (type_name, x), dimensions=axes, profile=ON_ENGINE)
     np.testing.assert_array_equal(found, x.transpose(axes))
 
 
-def test_transpose_A3_moves_bits_by_default(evaluate: Evaluate) -> None:
+def test_transpose_A3_moves_bits_by_default() -> None:
     x = np.array([[0x80000000, 0xFFC12345]], np.uint32)
     assert evaluate("transpose", ("float32", x), dimensions=(1, 0)).tolist() == x.T.tolist()
 
 
-def test_transpose_A3_of_nothing(evaluate: Evaluate) -> None:
+def test_transpose_A3_of_nothing() -> None:
     for shape in ((0, 3), (3, 0), (0, 0)):
         x = np.zeros(shape, np.uint32)
         found = evaluate("transpose", ("float32", x), dimensions=(1, 0), profile=ON_ENGINE)

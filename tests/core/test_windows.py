@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +19,9 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
 from tests.core.test_cumulative import expected_prefixes, integer_prefixes, prefixes, rounds_tiles
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Evaluate, RandomWords, Words
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
@@ -119,7 +119,7 @@ def random_window(rng: np.random.Generator, shape: Sequence[int]) -> tuple[Windo
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_windows_R4_equal_the_walk(seed: int, evaluate: Evaluate, random_words: RandomWords) -> None:
+def test_windows_R4_equal_the_walk(seed: int) -> None:
     """Random shapes, windows, types, layouts and special values."""
     rng = np.random.default_rng([70, seed])
     type_name = str(rng.choice(FLOATS if seed % 4 else [*INTEGERS, "bool"]))
@@ -175,7 +175,7 @@ def running(shape: Sequence[int], axis: int, backwards: bool, more: int = 0) -> 
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
 def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
-    type_name: str, backwards: bool, isa: str, evaluate: Evaluate, random_words: RandomWords
+    type_name: str, backwards: bool, isa: str
 ) -> None:
     """Of the array, or of a reversed one of many elements, on any axis and layout and across a tile;
     small ones are those of the walk, each of whose windows is folded on its own.
@@ -204,9 +204,7 @@ def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_windows_R1_that_run_along_a_dimension_accumulate_in_the_plans_type(
-    backwards: bool, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_windows_R1_that_run_along_a_dimension_accumulate_in_the_plans_type(backwards: bool) -> None:
     x = random_words(np.random.default_rng(91), "bfloat16", (600,), "near")
     found = evaluate(
         "reduce_window", ("bfloat16", x), ("bfloat16", np.zeros((), np.uint16)),
@@ -220,9 +218,7 @@ def test_windows_R1_that_run_along_a_dimension_accumulate_in_the_plans_type(
 @pytest.mark.parametrize(
     ("op", "backwards"), [("cumulative", False), ("reduce_window", False), ("reduce_window", True)]
 )
-def test_cumulative_S2_R3_every_element_draws_for_each_tile(
-    op: str, backwards: bool, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_cumulative_S2_R3_every_element_draws_for_each_tile(op: str, backwards: bool) -> None:
     """Element j rounds tile t by word j of the draw of tile t, whatever the elements before it drew."""
     profile = Profile(rounding="stochastic", mixed_precision_accumulation="off")
     setting = ops.Setting(profile, 7, "0/main/w/")
@@ -257,7 +253,7 @@ def test_cumulative_S2_R3_every_element_draws_for_each_tile(
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int32", "float64"])
 def test_windows_R4_that_run_along_a_dimension_take_linear_time(
-    type_name: str, backwards: bool, evaluate: Evaluate
+    type_name: str, backwards: bool
 ) -> None:
     """A window for each of 2^17 elements that read it all would take a minute, or minutes."""
     dtype = dtypes.DTYPES[type_name]
@@ -282,9 +278,7 @@ LONG: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [
 
 @pytest.mark.parametrize("case", range(len(LONG)))
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
-def test_windows_R2_R3_of_more_than_a_tile(
-    type_name: str, case: int, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_windows_R2_R3_of_more_than_a_tile(type_name: str, case: int) -> None:
     """Neighbouring windows that lie over an edge reach the tile's end at different positions."""
     shape, window = LONG[case]
     x = random_words(np.random.default_rng(72), type_name, shape, "near")
@@ -301,7 +295,7 @@ def test_windows_R2_R3_of_more_than_a_tile(
         assert np.any(found != other)
 
 
-def test_windows_R3_rounds_each_tile(isa: str, evaluate: Evaluate) -> None:
+def test_windows_R3_rounds_each_tile(isa: str) -> None:
     """Tiles of 257 and 258: their sum 515 is 516 in bfloat16; rounded to 256 and 258 first, 512.
     The last window lies over both edges of the operand, which moves no tile.
     """
@@ -322,9 +316,7 @@ def test_windows_R3_rounds_each_tile(isa: str, evaluate: Evaluate) -> None:
 
 
 @pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
-def test_windows_R4_with_no_element_are_the_initial_value(
-    type_name: str, isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_windows_R4_with_no_element_are_the_initial_value(type_name: str, isa: str) -> None:
     """Only padding, only holes, or an operand without elements: the bits of the init."""
     rng = np.random.default_rng(73)
     initial = random_words(rng, type_name, (), "near")
@@ -341,7 +333,7 @@ def test_windows_R4_with_no_element_are_the_initial_value(
         assert found.tolist() == [initial] * 4
 
 
-def test_windows_R4_padding_is_no_element(evaluate: Evaluate) -> None:
+def test_windows_R4_padding_is_no_element() -> None:
     """XLA's padding by the init would absorb: max of negatives, a product, a sum from 2^24."""
     values = np.array([-3, -1, -2], np.float32).view(np.uint32)
     window = (WindowDimension(3, padding=(1, 1)),)
@@ -364,9 +356,7 @@ def test_windows_R4_padding_is_no_element(evaluate: Evaluate) -> None:
 
 @pytest.mark.parametrize("reducer", REDUCERS)
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16"])
-def test_windows_C4_flush(
-    type_name: str, reducer: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_windows_C4_flush(type_name: str, reducer: str) -> None:
     rng = np.random.default_rng(74)
     x = random_words(rng, type_name, (100,), "special")
     if type_name != "float16":  # near 2^-126
@@ -391,9 +381,7 @@ def test_windows_C4_flush(
     [(WindowDimension(600, stride=20),), (WindowDimension(24, stride=2),)],
     ids=["tiles", "rows"],
 )
-def test_windows_R1_accumulate_in_the_plans_type(
-    evaluate: Evaluate, random_words: RandomWords, window: Window
-) -> None:
+def test_windows_R1_accumulate_in_the_plans_type(window: Window) -> None:
     x = random_words(np.random.default_rng(75), "float32", 640, "near")
     zero = np.zeros((), np.uint32)
     found = evaluate(
@@ -405,9 +393,7 @@ def test_windows_R1_accumulate_in_the_plans_type(
 
 
 @pytest.mark.parametrize("type_name", [*FLOATS, "int32", "uint8", "bool"])
-def test_windows_R4_of_full_extent_are_the_reduction(
-    type_name: str, isa: str, evaluate: Evaluate, random_words: RandomWords
-) -> None:
+def test_windows_R4_of_full_extent_are_the_reduction(type_name: str, isa: str) -> None:
     rng = np.random.default_rng(76)
     for shape, axes in (
         ((1600,), (0,)),
@@ -426,9 +412,7 @@ def test_windows_R4_of_full_extent_are_the_reduction(
                 assert np.array_equal(ours.ravel(), total.ravel())
 
 
-def test_windows_D1_every_path_gives_the_same_bits(
-    evaluate: Evaluate, random_words: RandomWords, restored_processor: None
-) -> None:
+def test_windows_D1_every_path_gives_the_same_bits(restored_processor: None) -> None:
     rng = np.random.default_rng(77)
     window = (
         WindowDimension(9, stride=2, padding=(5, 4), window_dilation=2),
@@ -455,7 +439,7 @@ def test_windows_D1_every_path_gives_the_same_bits(
             assert [i for i, (a, b) in enumerate(zip(first, seen, strict=True)) if a != b] == []
 
 
-def test_windows_S2_the_words_are_the_outputs(evaluate: Evaluate, random_words: RandomWords) -> None:
+def test_windows_S2_the_words_are_the_outputs() -> None:
     x = random_words(np.random.default_rng(78), "bfloat16", (9, 11), "near")
     window = (WindowDimension(3, padding=(2, 0)), WindowDimension(2, stride=2))
     setting = ops.Setting(Profile(rounding="stochastic"), 5, "0/main/w/")
@@ -475,7 +459,7 @@ def test_windows_S2_the_words_are_the_outputs(evaluate: Evaluate, random_words: 
     assert found.ravel().tolist() == expected
 
 
-def test_windows_of_rank_0_R4(evaluate: Evaluate) -> None:
+def test_windows_of_rank_0_R4() -> None:
     one = ("float32", np.array(0x3F800000, np.uint32))
     assert evaluate("reduce_window", one, one, window=(), reducer="add") == 0x40000000
 
@@ -491,15 +475,13 @@ def test_windows_of_rank_0_R4(evaluate: Evaluate) -> None:
         ((WindowDimension(1), WindowDimension(1, window_dilation=-1)), "are from 1 to"),
     ],
 )
-def test_windows_refuse_what_is_no_window(
-    window: tuple[WindowDimension, ...], match: str, evaluate: Evaluate
-) -> None:
+def test_windows_refuse_what_is_no_window(window: tuple[WindowDimension, ...], match: str) -> None:
     x, zero = ("float32", np.zeros((3, 4), np.uint32)), ("float32", np.zeros((), np.uint32))
     with pytest.raises(InvalidArgument, match=match):
         evaluate("reduce_window", x, zero, window=window, reducer="add")
 
 
-def test_windows_refuse_other_types(evaluate: Evaluate) -> None:
+def test_windows_refuse_other_types() -> None:
     window = (WindowDimension(2),)
     x, zero = ("float32", np.zeros(3, np.uint32)), ("float32", np.zeros((), np.uint32))
     with pytest.raises(InvalidArgument, match="initial"):
@@ -510,7 +492,7 @@ def test_windows_refuse_other_types(evaluate: Evaluate) -> None:
         evaluate("reduce_window", x, zero, window=window, reducer="less")
 
 
-def test_windows_H1_of_float64_are_numpys(evaluate: Evaluate) -> None:
+def test_windows_H1_of_float64_are_numpys() -> None:
     x = np.array([1.0, 2**-40, 4.0])
     operands = ("float64", x.view(np.uint64)), ("float64", np.array(0, np.uint64))
     found = evaluate("reduce_window", *operands, window=(WindowDimension(2),), reducer="add")
@@ -557,7 +539,7 @@ PEER_WINDOWS: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [
 
 @pytest.mark.parametrize("case", range(len(PEER_WINDOWS)))
 @pytest.mark.parametrize("type_name", ["float32", "int32"])
-def test_windows_peer_xla(type_name: str, case: int, evaluate: Evaluate) -> None:
+def test_windows_peer_xla(type_name: str, case: int) -> None:
     """On sums that are exact, from a neutral initial value, XLA's padding changes nothing."""
     jax = pytest.importorskip("jax", reason="the peer XLA is not installed (extra `peers`)")
     rng = np.random.default_rng([79, case])
@@ -647,9 +629,7 @@ WINDOWS: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [
 
 @pytest.mark.parametrize("case", range(len(WINDOWS)))
 @pytest.mark.parametrize("type_name", ["bfloat16", "float16", "float8_e4m3", "tfloat32", "float32"])
-def test_fold_R2_rounds_each_step_as_typed(
-    type_name: str, case: int, isa: str, random_words: RandomWords
-) -> None:
+def test_fold_R2_rounds_each_step_as_typed(type_name: str, case: int, isa: str) -> None:
     """It is acc * c + x, the product rounded and then the sum; c is a second array, and its accumulator
     passes through.
     """
@@ -672,7 +652,7 @@ def test_fold_R2_rounds_each_step_as_typed(
         np.testing.assert_array_equal(ours, expected)
 
 
-def test_control_R2_one_rounding_at_the_end_would_show(random_words: RandomWords) -> None:
+def test_control_R2_one_rounding_at_the_end_would_show() -> None:
     """A general reducer is no simple one: an add that rounds each step gives other bits."""
     x = random_words(np.random.default_rng(81), "bfloat16", (40, 30), "near")
     add = program(["bfloat16"] * 2, [("add", "bfloat16", (0, 1))], [2])
@@ -687,9 +667,7 @@ def test_control_R2_one_rounding_at_the_end_would_show(random_words: RandomWords
 
 @pytest.mark.parametrize("case", range(len(WINDOWS)))
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int16"])
-def test_fold_R2_argmax_by_value_and_index(
-    type_name: str, case: int, isa: str, random_words: RandomWords
-) -> None:
+def test_fold_R2_argmax_by_value_and_index(type_name: str, case: int, isa: str) -> None:
     """Two arrays of different types, compared and selected; values with many ties and NaN."""
     shape, window = WINDOWS[case]
     t = dtypes.DTYPES[type_name]
@@ -727,7 +705,7 @@ def test_fold_R2_argmax_by_value_and_index(
 
 
 @pytest.mark.parametrize("case", range(len(WINDOWS)))
-def test_fold_R2_sum_and_product_at_once(case: int, isa: str, random_words: RandomWords) -> None:
+def test_fold_R2_sum_and_product_at_once(case: int, isa: str) -> None:
     """Accumulators of other types than the elements: a float32 sum and a wrapping uint8 product."""
     shape, window = WINDOWS[case]
     rng = np.random.default_rng([83, case])
@@ -748,9 +726,7 @@ def test_fold_R2_sum_and_product_at_once(case: int, isa: str, random_words: Rand
         np.testing.assert_array_equal(ours, expected)
 
 
-def test_fold_R2_order_is_row_major_and_the_initial_value_comes_first(
-    random_words: RandomWords,
-) -> None:
+def test_fold_R2_order_is_row_major_and_the_initial_value_comes_first() -> None:
     """The value acc * 31 + x in int64 tells every order; the layout does not matter."""
     rng = np.random.default_rng(84)
     x = random_words(rng, "int64", (6, 5, 7)) & 0xFFFF
@@ -796,7 +772,7 @@ def test_fold_E6_arithmetic_gives_the_canonical_nan_and_movement_keeps_it(isa: s
         assert found.tolist() == [inf, payload ^ f.sign_bit, f.sign_bit], type_name
 
 
-def test_fold_outputs_may_be_one_value_or_an_input(random_words: RandomWords) -> None:
+def test_fold_outputs_may_be_one_value_or_an_input() -> None:
     """Both accumulators become the same sum; or they change places with each other and the elements."""
     rng = np.random.default_rng(85)
     x, y = (random_words(rng, "float16", (9,), "near") for _ in "xy")
@@ -814,7 +790,7 @@ def test_fold_outputs_may_be_one_value_or_an_input(random_words: RandomWords) ->
     np.testing.assert_array_equal(found[1], x[2::3])
 
 
-def test_fold_C4_flush_acts_at_every_step(random_words: RandomWords) -> None:
+def test_fold_C4_flush_acts_at_every_step() -> None:
     x = random_words(np.random.default_rng(86), "float32", (50, 8), "any") & 0x80FFFFFF | 0x00400000
     window = (WindowDimension(1), WindowDimension(8))
 
@@ -832,9 +808,7 @@ def test_fold_C4_flush_acts_at_every_step(random_words: RandomWords) -> None:
     assert np.any(results[1] != expected)
 
 
-def test_fold_D1_every_path_gives_the_same_bits(
-    random_words: RandomWords, restored_processor: None
-) -> None:
+def test_fold_D1_every_path_gives_the_same_bits(restored_processor: None) -> None:
     x, y = (random_words(np.random.default_rng(87), "bfloat16", (60, 50), "near") for _ in "xy")
     computation = program(
         ["bfloat16"] * 4, [("multiply", "bfloat16", (0, 3)), ("add", "bfloat16", (4, 2))], [5, 3]
@@ -850,7 +824,7 @@ def test_fold_D1_every_path_gives_the_same_bits(
     assert len(seen) == 1
 
 
-def test_fold_of_no_outputs_and_no_window(random_words: RandomWords) -> None:
+def test_fold_of_no_outputs_and_no_window() -> None:
     add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2])
     x = random_words(np.random.default_rng(88), "float32", (4,), "near")
     out = np.empty((0,), np.uint32)
@@ -928,9 +902,7 @@ def test_fold_S2_refuses_a_stochastic_computation() -> None:
 
 
 @cache
-def three_tiles_and_a_bit(
-    random_words: RandomWords, reducer: str, accumulate: str
-) -> tuple[Words, list[int]]:
+def three_tiles_and_a_bit(reducer: str, accumulate: str) -> tuple[Words, list[int]]:
     """Words, and every eighth of the twin's windows of 1600 of them."""
     words = random_words(np.random.default_rng(3), "float32", 1640, "near")
     return words, [
@@ -941,11 +913,9 @@ def three_tiles_and_a_bit(
 
 @pytest.mark.parametrize("accumulate", ["bfloat16", "float16"])
 @pytest.mark.parametrize("reducer", ["add", "multiply"])
-def test_windows_R1_accumulate_across_tiles(
-    isa: str, evaluate: Evaluate, random_words: RandomWords, accumulate: str, reducer: str
-) -> None:
+def test_windows_R1_accumulate_across_tiles(isa: str, accumulate: str, reducer: str) -> None:
     """Three tiles and a bit: with two and an initial 0 the last rounding hides the one between them."""
-    words, expected = three_tiles_and_a_bit(random_words, reducer, accumulate)
+    words, expected = three_tiles_and_a_bit(reducer, accumulate)
     ours = evaluate(
         "reduce_window",
         ("float32", words),
@@ -958,7 +928,7 @@ def test_windows_R1_accumulate_across_tiles(
 
 
 @pytest.mark.parametrize("reach", [3, 2**30, 2**31])
-def test_windows_that_reach_as_far_as_32_bits_count_R4(reach: int, evaluate: Evaluate) -> None:
+def test_windows_that_reach_as_far_as_32_bits_count_R4(reach: int) -> None:
     """Each window has an element of the operand, and one that lies far before it."""
     x = np.arange(1, 6, dtype=np.float32)
     window = (WindowDimension(2, padding=(reach, 0), window_dilation=reach),)

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from tests.executor import agreement, op_by_op, xla
-from tests.executor.op_by_op import Applied
+from tests.executor import agreement, xla
 from tests.executor.random_modules import OF_REPLICAS, PROFILE, Example, examples
+from tests.support import interpreter
+from tests.support.interpreter import Applied
 
 from neuronsim import ops
 from neuronsim.hlo import proto
@@ -37,7 +38,7 @@ def main() -> None:
     applied = [
         a
         for e in examples(EXAMPLES)
-        for a in op_by_op.evaluate(e.module, e.inputs, PROFILE)[1]
+        for a in interpreter.evaluate(e.module, e.inputs, PROFILE)[1]
         if all(0 < x.data.size <= SMALL for x in (*a.operands, *a.results))
     ]
     for opcode in sorted(ops.OPCODES - OF_REPLICAS):
@@ -81,7 +82,7 @@ def _whole(opcode: str) -> tuple[Example, list[np.ndarray]]:
         listed = [i.opcode for c in e.module.computations for i in c.instructions]
         if opcode not in listed or any(x.data.size > SMALL for x in e.inputs):
             continue
-        ours = op_by_op.leaves(op_by_op.evaluate(e.module, e.inputs, PROFILE)[0])
+        ours = interpreter.leaves(interpreter.evaluate(e.module, e.inputs, PROFILE)[0])
         theirs = [_words(y) for y in xla.execute(e.module, e.inputs)]
         same = [np.array_equal(agreement.words(x), y) for x, y in zip(ours, theirs, strict=True)]
         if all(same):

@@ -12,8 +12,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-from tests.executor import agreement, op_by_op, xla
+from tests.executor import agreement, xla
 from tests.executor.random_modules import ELEMENTWISE, FLOATS
+from tests.support import interpreter
 
 from neuronsim import dtypes, ops
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
@@ -22,7 +23,7 @@ from neuronsim.profiles import Profile
 COUNT = 1 << 18
 
 
-def function_of(opcode: str, arity: int, data: list[ops.Bits]) -> op_by_op.Applied:
+def function_of(opcode: str, arity: int, data: list[ops.Bits]) -> interpreter.Applied:
     shape = Shape(data[0].dtype, data[0].data.shape)
     names = [f"x{n}" for n in range(arity)]
     parameters = [
@@ -30,7 +31,7 @@ def function_of(opcode: str, arity: int, data: list[ops.Bits]) -> op_by_op.Appli
     ]
     body = Instruction("y", opcode, shape, tuple(names))
     module = Module("f", "main", (Computation("main", (*parameters, body), "y"),))
-    return op_by_op.evaluate(module, data, Profile())[1][0]
+    return interpreter.evaluate(module, data, Profile())[1][0]
 
 
 def inputs(dtype: dtypes.DType, seed: int) -> ops.Bits:

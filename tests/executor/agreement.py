@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tests.executor.op_by_op import Applied, as_numpy
+from tests.support.interpreter import Applied, as_numpy
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from tests import campaign
-from tests.executor import op_by_op, twin
+from tests.executor import twin
 from tests.executor.random_modules import (
     CASES,
     ELEMENTWISE,
@@ -34,7 +34,8 @@ from tests.executor.random_modules import (
     State,
     arrays,
 )
-from tests.executor.results import flat
+from tests.support import interpreter
+from tests.support.running import flat
 
 from neuronsim import api, ops
 from neuronsim.arrays.array_object import Array
@@ -231,7 +232,7 @@ def by_row_and_twin(
     m: Module, i: Instruction, operands: tuple[ops.Bits, ...], setting: ops.Setting
 ) -> tuple[ops.Bits, ...]:
     """The row's evaluator, whose small results must be the exact twin's."""
-    found = op_by_op.by_row(m, i, operands, setting)
+    found = interpreter.by_row(m, i, operands, setting)
     known = i.opcode in twin.EVALUATE or row(i).core is not None
     size = sum(x.data.size for x in (*operands, *found))
     if not known or size > TWIN_ELEMENTS:
@@ -263,8 +264,8 @@ def try_one(m: Module, seed: int) -> tuple[str, str]:
             )
             program = api.compile(m, auto_cast="none", target="host", profile=PROFILE)
             found = flat(program(*(Array(x) for x in inputs), seed=0))
-        expected, _ = op_by_op.evaluate(m, inputs, PROFILE, by_row_and_twin)
-        for ours, theirs in zip(found, op_by_op.leaves(expected), strict=True):
+        expected, _ = interpreter.evaluate(m, inputs, PROFILE, by_row_and_twin)
+        for ours, theirs in zip(found, interpreter.leaves(expected), strict=True):
             if ours.bits.type != theirs.type or ours.bits.data.tobytes() != theirs.data.tobytes():
                 return (
                     "different",

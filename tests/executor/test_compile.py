@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.graphs import computation, constant, inst, module_of, parameter
+from tests.support.running import program_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -24,20 +26,6 @@ from neuronsim.targets import find_target
 F32, BF16, S32, PRED = dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.boolean
 ModuleOf, ProgramOf = Callable[..., Module], Callable[..., Program]
 DOT = ops.DotDimensions((1,), (0,))
-
-
-def inst(name: str, opcode: str, dims: tuple[int, ...], *operands: str, **more: Any) -> Instruction:
-    dtype = more.pop("dtype", F32)
-    return Instruction(name, opcode, Shape(dtype, dims), operands, more)
-
-
-def param(name: str, *dims: int, number: int = 0, dtype: DType = F32) -> Instruction:
-    return inst(name, "parameter", dims, number=number, dtype=dtype)
-
-
-def const(name: str, value: Any) -> Instruction:
-    data = np.asarray(value, np.float32)
-    return inst(name, "constant", data.shape, literal=ops.Bits(data, F32))
 
 
 def pair(name: str, *operands: str, dims: tuple[int, ...] = (3,)) -> Instruction:
@@ -58,9 +46,9 @@ X = [1.0, -2.0, 4.0]
 # ---- chains ------------------------------------------------------------------------------------
 
 
-def test_a_chain_groups_a_tree(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_a_chain_groups_a_tree() -> None:
     body = [
-        param("x", 3),
+        parameter("x", (3,)),
         inst("h", "convert", (3,), "x", dtype=BF16),
         inst("w", "convert", (3,), "h"),
         inst("n", "negate", (3,), "x"),
@@ -75,11 +63,9 @@ def test_a_chain_groups_a_tree(module_of: ModuleOf, program_of: ProgramOf) -> No
     assert run(program, x=[1.001953125, 0, 3]) == [[1 - 1.001953125, 0, 0]]
 
 
-def test_a_value_whose_readers_are_in_one_chain_is_in_it(
-    module_of: ModuleOf, program_of: ProgramOf
-) -> None:
+def test_a_value_whose_readers_are_in_one_chain_is_in_it() -> None:
     body = [
-        param("x", 3),
+        parameter("x", (3,)),
         inst("a", "negate", (3,), "x"),
         inst("b", "abs", (3,), "a"),
         inst("c", "multiply", (3,), "a", "b"),
@@ -89,11 +75,9 @@ def test_a_value_whose_readers_are_in_one_chain_is_in_it(
     assert run(program, x=X) == [[-1, 4, -16]]
 
 
-def test_a_value_with_a_reader_elsewhere_ends_its_chain(
-    module_of: ModuleOf, program_of: ProgramOf
-) -> None:
+def test_a_value_with_a_reader_elsewhere_ends_its_chain() -> None:
     body = [
-        param("x", 3),
+        parameter("x", (3,)),
         inst("a", "negate", (3,), "x"),
         inst("b", "abs", (3,), "a"),
         inst("r", "reverse", (3,), "a", dimensions=(0,)),
@@ -104,10 +88,10 @@ def test_a_value_with_a_reader_elsewhere_ends_its_chain(
     assert run(program, x=X) == [[-4, 4, -4]]
 
 
-def test_a_chain_stops_where_the_dimensions_change(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_a_chain_stops_where_the_dimensions_change() -> None:
     body = [
-        param("x", 3),
-        param("p", number=1, dtype=PRED),
+        parameter("x", (3,)),
+        parameter("p", (), number=1, dtype=PRED),
         inst("q", "not", (), "p", dtype=PRED),
         inst("n", "negate", (3,), "x"),
         inst("y", "select", (3,), "q", "x", "n"),
@@ -118,10 +102,10 @@ def test_a_chain_stops_where_the_dimensions_change(module_of: ModuleOf, program_
 
 
 @pytest.mark.parametrize("length", [MAX_CHAIN - 1, MAX_CHAIN, MAX_CHAIN + 1, 3 * MAX_CHAIN + 5])
-def test_long_chains_split(module_of: ModuleOf, program_of: ProgramOf, length: int) -> None:
+def test_long_chains_split(length: int) -> None:
     names = ["x", *(f"n{k}" for k in range(length))]
     body = [inst(b, "negate", (3,), a) for a, b in itertools.pairwise(names)]
-    program = program_of(module_of(param("x", 3), *body))
+    program = program_of(module_of(parameter("x", (3,)), *body))
     members = [m for s in program.steps for m in s.members]
     assert members == names[1:]
     assert all(len(s.members) <= MAX_CHAIN for s in program.steps)
@@ -129,9 +113,9 @@ def test_long_chains_split(module_of: ModuleOf, program_of: ProgramOf, length: i
     assert run(program, x=X) == [[v * (-1) ** length for v in X]]
 
 
-def test_a_wide_tree_splits(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_a_wide_tree_splits() -> None:
     level = [f"l{k}" for k in range(64)]
-    body = [param("x", 3), *(inst(n, "negate", (3,), "x") for n in level)]
+    body = [parameter("x", (3,)), *(inst(n, "negate", (3,), "x") for n in level)]
     while len(level) > 1:
         sums = [f"{a}+{b}" for a, b in zip(level[::2], level[1::2], strict=True)]
         body += [
@@ -145,10 +129,10 @@ def test_a_wide_tree_splits(module_of: ModuleOf, program_of: ProgramOf) -> None:
     assert run(program, x=X) == [[-64 * v for v in X]]
 
 
-def test_int64_is_grouped_only_where_it_is_kept_C7(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_int64_is_grouped_only_where_it_is_kept_C7() -> None:
     s64 = dtypes.int64
     body = [
-        param("x", 3, dtype=s64),
+        parameter("x", (3,), dtype=s64),
         inst("n", "negate", (3,), "x", dtype=s64),
         inst("y", "abs", (3,), "n", dtype=s64),
     ]
@@ -160,10 +144,10 @@ def test_int64_is_grouped_only_where_it_is_kept_C7(module_of: ModuleOf, program_
 # ---- constants ---------------------------------------------------------------------------------
 
 
-def test_constant_expressions_are_folded(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_constant_expressions_are_folded() -> None:
     body = [
-        param("x", 3),
-        const("c", 2.0),
+        parameter("x", (3,)),
+        constant("c", 2.0),
         inst("h", "convert", (), "c", dtype=BF16),
         inst("w", "convert", (), "h"),
         inst("e", "multiply", (), "w", "c"),
@@ -178,12 +162,10 @@ def test_constant_expressions_are_folded(module_of: ModuleOf, program_of: Progra
     assert run(program, x=X) == [1 * 4 - 2 * 5 + 4 * 6]
 
 
-def test_a_constant_is_cast_once_for_an_elementwise_reader(
-    module_of: ModuleOf, program_of: ProgramOf
-) -> None:
+def test_a_constant_is_cast_once_for_an_elementwise_reader() -> None:
     body = [
-        param("x", 3, dtype=BF16),
-        const("c", X),
+        parameter("x", (3,), dtype=BF16),
+        constant("c", X),
         inst("h", "convert", (3,), "c", dtype=BF16),
         inst("y", "add", (3,), "x", "h", dtype=BF16),
     ]
@@ -193,10 +175,10 @@ def test_a_constant_is_cast_once_for_an_elementwise_reader(
     assert program.constant_bytes == 6
 
 
-def test_weights_halve_under_matmult_bf16_A1(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_weights_halve_under_matmult_bf16_A1() -> None:
     w = np.random.default_rng(1).normal(size=(8, 4))
     module = module_of(
-        param("x", 2, 8), const("w", w), inst("d", "dot", (2, 4), "x", "w", dot_dimensions=DOT)
+        parameter("x", (2, 8)), constant("w", w), inst("d", "dot", (2, 4), "x", "w", dot_dimensions=DOT)
     )
     planned = apply_plan(module, make_plan(module, neuron_policy("matmult", "bf16")))
     before, after = program_of(module), program_of(planned)
@@ -205,25 +187,25 @@ def test_weights_halve_under_matmult_bf16_A1(module_of: ModuleOf, program_of: Pr
     assert not any("w.to_bf16" in s.members for s in after.steps)
 
 
-def test_a_broadcast_constant_takes_no_memory(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_a_broadcast_constant_takes_no_memory() -> None:
     size = 2 * SMALL_ELEMENTS
-    body = [const("c", 1.0), inst("b", "broadcast", (size,), "c", dimensions=())]
+    body = [constant("c", 1.0), inst("b", "broadcast", (size,), "c", dimensions=())]
     program = program_of(module_of(*body))
     assert program.steps == ()
     assert program.constant_bytes == 4
 
 
-def test_a_large_weight_is_cast_once(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_a_large_weight_is_cast_once() -> None:
     size = 2 * SMALL_ELEMENTS
-    body = [const("c", np.ones(size)), inst("h", "convert", (size,), "c", dtype=BF16)]
+    body = [constant("c", np.ones(size)), inst("h", "convert", (size,), "c", dtype=BF16)]
     program = program_of(module_of(*body))
     assert program.steps == ()
     assert program.constant_bytes == 2 * size
 
 
-def test_a_constant_that_grows_is_not_folded(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_a_constant_that_grows_is_not_folded() -> None:
     body = [
-        const("c", 1.0),
+        constant("c", 1.0),
         inst("b", "broadcast", (SMALL_ELEMENTS + 1,), "c", dimensions=()),
         inst("n", "negate", (SMALL_ELEMENTS + 1,), "b"),
     ]
@@ -233,10 +215,10 @@ def test_a_constant_that_grows_is_not_folded(module_of: ModuleOf, program_of: Pr
 # ---- roots and dead code -----------------------------------------------------------------------
 
 
-def test_dead_code_is_dropped(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_dead_code_is_dropped() -> None:
     body = [
-        param("x", 3),
-        const("unused", [7.0]),
+        parameter("x", (3,)),
+        constant("unused", [7.0]),
         inst("dead", "exponential", (1,), "unused"),
         inst("y", "negate", (3,), "x"),
         inst("after", "tanh", (3,), "y"),
@@ -248,52 +230,55 @@ def test_dead_code_is_dropped(module_of: ModuleOf, program_of: ProgramOf) -> Non
     assert run(program, x=X) == [[-1, 2, -4]]
 
 
-def test_an_unused_parameter_stays_an_input(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_an_unused_parameter_stays_an_input() -> None:
     program = program_of(
-        module_of(param("x", 3), param("z", 2, number=1), inst("y", "negate", (3,), "x"))
+        module_of(parameter("x", (3,)), parameter("z", (2,), number=1), inst("y", "negate", (3,), "x"))
     )
     assert [n for n, _ in program.inputs] == ["x", "z"]
     assert run(program, x=X, z=[0, 0]) == [[-1, 2, -4]]
 
 
-def test_inputs_are_in_the_order_of_their_numbers(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    body = [param("b", 3, number=1), param("a", 3), inst("y", "subtract", (3,), "a", "b")]
+def test_inputs_are_in_the_order_of_their_numbers() -> None:
+    body = [parameter("b", (3,), number=1), parameter("a", (3,)), inst("y", "subtract", (3,), "a", "b")]
     program = program_of(module_of(*body))
     assert [n for n, _ in program.inputs] == ["a", "b"]
 
 
-def test_a_root_that_is_a_parameter(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    program = program_of(module_of(param("x", 3)))
+def test_a_root_that_is_a_parameter() -> None:
+    program = program_of(module_of(parameter("x", (3,))))
     assert program.steps == ()
     assert run(program, x=X) == [X]
 
 
-def test_a_root_parameter_that_others_read_is_not_freed(
-    module_of: ModuleOf, program_of: ProgramOf
-) -> None:
-    body = [param("x", 3), inst("y", "negate", (3,), "x"), pair("t", "y", "x")]
+def test_a_root_parameter_that_others_read_is_not_freed() -> None:
+    body = [parameter("x", (3,)), inst("y", "negate", (3,), "x"), pair("t", "y", "x")]
     assert run(program_of(module_of(*body)), x=X) == [[-1, 2, -4], X]
 
 
-def test_a_root_that_is_a_constant(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    program = program_of(module_of(const("c", X)))
+def test_a_root_that_is_a_constant() -> None:
+    program = program_of(module_of(constant("c", X)))
     assert program.steps == ()
     assert run(program) == [X]
     assert run(program) == [X]
 
 
-def test_a_root_that_is_folded_to_a_tuple(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    program = program_of(module_of(const("c", X), inst("n", "negate", (3,), "c"), pair("t", "c", "n")))
+def test_a_root_that_is_folded_to_a_tuple() -> None:
+    program = program_of(
+        module_of(constant("c", X), inst("n", "negate", (3,), "c"), pair("t", "c", "n"))
+    )
     assert program.steps == ()
     assert run(program) == [X, [-1, 2, -4]]
     assert program.constant_bytes == 24
 
 
 @pytest.mark.parametrize("source", ["x", "y", "c"])
-def test_a_tuple_of_the_same_value_twice(
-    module_of: ModuleOf, program_of: ProgramOf, source: str
-) -> None:
-    body = [param("x", 3), const("c", X), inst("y", "abs", (3,), "x"), pair("t", source, source)]
+def test_a_tuple_of_the_same_value_twice(source: str) -> None:
+    body = [
+        parameter("x", (3,)),
+        constant("c", X),
+        inst("y", "abs", (3,), "x"),
+        pair("t", source, source),
+    ]
     first, second = run(program_of(module_of(*body)), x=X)
     assert first == second == ([1, 2, 4] if source == "y" else X)
 
@@ -310,20 +295,16 @@ def test_a_tuple_of_the_same_value_twice(
         (dtypes.float8_e4m3fn, "NCC_EVRF051"),
     ],
 )
-def test_types_that_trn1_does_not_have(
-    module_of: ModuleOf, program_of: ProgramOf, dtype: DType, code: str
-) -> None:
-    module = module_of(param("x", 3, dtype=dtype))
+def test_types_that_trn1_does_not_have(dtype: DType, code: str) -> None:
+    module = module_of(parameter("x", (3,), dtype=dtype))
     with pytest.raises(UnsupportedType, match=rf"\[{code}\] trn1 has no {dtype.name}.*instruction x "):
         program_of(module)
     check_types(module, find_target("host"))
 
 
-def test_a_type_inside_the_graph_is_found_and_counted(
-    module_of: ModuleOf, program_of: ProgramOf
-) -> None:
+def test_a_type_inside_the_graph_is_found_and_counted() -> None:
     body = [
-        param("x", 3),
+        parameter("x", (3,)),
         inst("d", "convert", (3,), "x", dtype=dtypes.float64),
         inst("e", "convert", (3,), "d"),
         inst("f", "convert", (3,), "e", dtype=dtypes.float64),
@@ -334,11 +315,9 @@ def test_a_type_inside_the_graph_is_found_and_counted(
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float8_e4m3fn])
-def test_the_host_target_runs_converts_of_its_types_H1(
-    module_of: ModuleOf, program_of: ProgramOf, dtype: DType
-) -> None:
+def test_the_host_target_runs_converts_of_its_types_H1(dtype: DType) -> None:
     body = [
-        param("x", 3),
+        parameter("x", (3,)),
         inst("d", "convert", (3,), "x", dtype=dtype),
         inst("e", "convert", (3,), "d"),
     ]
@@ -346,20 +325,18 @@ def test_the_host_target_runs_converts_of_its_types_H1(
 
 
 @pytest.mark.parametrize("target", ["trn1", "host"])
-def test_an_array_larger_than_the_memory(
-    module_of: ModuleOf, program_of: ProgramOf, target: str
-) -> None:
+def test_an_array_larger_than_the_memory(target: str) -> None:
     gib = find_target(target).memory // 2**30
-    fits = module_of(param("x", gib, 2**28))
+    fits = module_of(parameter("x", (gib, 2**28)))
     check_memory(fits, find_target(target))
     with pytest.raises(OutOfMemory, match=r"\[NCC_EOOM001\] x is float32\[17,268435456\]: 17 GiB"):
-        program_of(module_of(param("x", gib + 1, 2**28)), target=target)
+        program_of(module_of(parameter("x", (gib + 1, 2**28))), target=target)
     # The same number of elements in two bytes each fits.
-    check_memory(module_of(param("x", gib + 1, 2**28, dtype=BF16)), find_target(target))
+    check_memory(module_of(parameter("x", (gib + 1, 2**28), dtype=BF16)), find_target(target))
 
 
-def test_an_intermediate_larger_than_the_memory(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    body = [param("x"), inst("b", "broadcast", (2**33,), "x", dimensions=())]
+def test_an_intermediate_larger_than_the_memory() -> None:
+    body = [parameter("x", ()), inst("b", "broadcast", (2**33,), "x", dimensions=())]
     with pytest.raises(OutOfMemory, match=r"\[NCC_EOOM001\] b "):
         program_of(module_of(*body))
 
@@ -367,14 +344,10 @@ def test_an_intermediate_larger_than_the_memory(module_of: ModuleOf, program_of:
 # ---- calls -------------------------------------------------------------------------------------
 
 
-def callee(name: str, *instructions: Instruction) -> Computation:
-    return Computation(name, instructions, instructions[-1].name)
-
-
-def test_one_callee_called_twice_is_inlined_twice(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    f = callee("f", param("p", 3), const("k", X), inst("s", "add", (3,), "p", "k"))
+def test_one_callee_called_twice_is_inlined_twice() -> None:
+    f = computation("f", parameter("p", (3,)), constant("k", X), inst("s", "add", (3,), "p", "k"))
     body = [
-        param("x", 3),
+        parameter("x", (3,)),
         inst("one", "call", (3,), "x", called=("f",)),
         inst("two", "call", (3,), "one", called=("f",)),
     ]
@@ -383,17 +356,17 @@ def test_one_callee_called_twice_is_inlined_twice(module_of: ModuleOf, program_o
     assert run(program, x=X) == [[3, -6, 12]]
 
 
-def test_nested_calls_are_inlined(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    f = callee("f", param("p", 3), inst("n", "negate", (3,), "p"))
-    g = callee(
+def test_nested_calls_are_inlined() -> None:
+    f = computation("f", parameter("p", (3,)), inst("n", "negate", (3,), "p"))
+    g = computation(
         "g",
-        param("b", 3, number=1),
-        param("a", 3),
+        parameter("b", (3,), number=1),
+        parameter("a", (3,)),
         inst("c", "call", (3,), "b", called=("f",)),
         inst("s", "subtract", (3,), "a", "c"),
     )
     body = [
-        param("x", 3),
+        parameter("x", (3,)),
         inst("y", "abs", (3,), "x"),
         inst("r", "call", (3,), "x", "y", called=("g",)),
     ]
@@ -403,12 +376,10 @@ def test_nested_calls_are_inlined(module_of: ModuleOf, program_of: ProgramOf) ->
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_callee_whose_root_is_its_parameter(
-    module_of: ModuleOf, program_of: ProgramOf, number: int
-) -> None:
-    f = Computation("f", (param("a", 3), param("b", 3, number=1)), "ab"[number])
+def test_a_callee_whose_root_is_its_parameter(number: int) -> None:
+    f = Computation("f", (parameter("a", (3,)), parameter("b", (3,), number=1)), "ab"[number])
     body = [
-        param("x", 3),
+        parameter("x", (3,)),
         inst("n", "negate", (3,), "x"),
         inst("r", "call", (3,), "x", "n", called=("f",)),
     ]
@@ -418,20 +389,20 @@ def test_a_callee_whose_root_is_its_parameter(
     assert run(program_of(used), x=X) == [[1, 2, 4]]
 
 
-def test_a_callee_that_gives_a_tuple(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    f = callee("f", param("p", 3), inst("n", "negate", (3,), "p"), pair("t", "p", "n"))
+def test_a_callee_that_gives_a_tuple() -> None:
+    f = computation("f", parameter("p", (3,)), inst("n", "negate", (3,), "p"), pair("t", "p", "n"))
     call = Instruction("r", "call", f.by_name["t"].shape, ("x",), {"called": ("f",)})
     take = [inst(f"g{k}", "get-tuple-element", (3,), "r", tuple_index=k) for k in (0, 1)]
-    body = [param("x", 3), call, *take, inst("d", "subtract", (3,), "g0", "g1")]
+    body = [parameter("x", (3,)), call, *take, inst("d", "subtract", (3,), "g0", "g1")]
     assert run(program_of(module_of(*body, others=(f,))), x=X) == [[2, -4, 8]]
 
 
-def test_get_tuple_element_of_nested_tuples(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_get_tuple_element_of_nested_tuples() -> None:
     inner = pair("t", "x", "n")
     outer = Instruction("u", "tuple", TupleShape((Shape(F32, (3,)), inner.shape)), ("n", "t"))
     back = Instruction("v", "get-tuple-element", inner.shape, ("u",), {"tuple_index": 1})
     take = inst("y", "get-tuple-element", (3,), "v", tuple_index=0)
-    body = [param("x", 3), inst("n", "negate", (3,), "x"), inner, outer, back, take]
+    body = [parameter("x", (3,)), inst("n", "negate", (3,), "x"), inner, outer, back, take]
     assert run(program_of(module_of(*body)), x=X) == [X]
     nested = run_program(
         program_of(module_of(*body[:4])), {"x": ops.Bits(np.array(X, np.float32), F32)}

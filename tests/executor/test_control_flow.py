@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.executor import op_by_op, random_loops
+from tests.executor import random_loops
+from tests.support import interpreter
 
 from neuronsim import dtypes, ops, processor
 from neuronsim.errors import InvalidModel, NeuronSimError
@@ -204,8 +205,8 @@ def test_random_loops_and_branches_equal_pythons(drawn: Module) -> None:
     program = compile_module(drawn, profile, find_target("trn1"))
     for seed in range(2):
         arrays = random_loops.inputs(seed)
-        value, _ = op_by_op.evaluate(drawn, arrays, profile)
-        expected = [leaf.data.tolist() for leaf in op_by_op.leaves(value)]
+        value, _ = interpreter.evaluate(drawn, arrays, profile)
+        expected = [leaf.data.tolist() for leaf in interpreter.leaves(value)]
         assert list(run(program, *(a.data for a in arrays))) == expected
 
 

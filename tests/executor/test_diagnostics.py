@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from tests.executor.random_modules import HEALTH, PROFILE, Example, modules
-from tests.executor.results import flat
+from tests.support.running import flat
 
 import neuronsim
 from neuronsim import api, cli, dtypes, ops
@@ -157,7 +157,7 @@ def test_saturated_is_a_float_beyond_a_float8_type_C3(observe: str) -> None:
         "  y = f8e4m3[4] convert(x)\n  ROOT z = f8e4m3[4] add(y, y)", profile=profile, target="host"
     )
     assert events(program, f32(247.9, 248, -1e9, 119), observe=observe) == {
-        "saturated": {"y": 2, "z": 3},
+        "saturated": {"y": 2, "z": 3}
     }
 
 

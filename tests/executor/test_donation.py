@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.graphs import inst
 
 import neuronsim
 from neuronsim import dtypes, ops
@@ -14,10 +14,6 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 
 F32, S32 = dtypes.float32, dtypes.int32
-
-
-def inst(name: str, opcode: str, dims: tuple[int, ...], *operands: str, **more: Any) -> Instruction:
-    return Instruction(name, opcode, Shape(more.pop("dtype", F32), dims), operands, more)
 
 
 def aliased(aliases: dict[int, int], *body: Instruction) -> Module:

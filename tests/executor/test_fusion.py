@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.graphs import inst, module_of, parameter
 
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.dtypes import DType
@@ -31,15 +32,6 @@ FLOATS = (F32, *NARROW)
 PLAIN = DotDimensions((1,), (0,))
 Dims = tuple[int, ...]
 ModuleOf = Callable[..., Module]
-
-
-def inst(name: str, opcode: str, dims: Dims, *operands: str, **more: Any) -> Instruction:
-    dtype = more.pop("dtype", F32)
-    return Instruction(name, opcode, Shape(dtype, dims), operands, more)
-
-
-def param(name: str, *dims: int, number: int = 0, dtype: DType = F32) -> Instruction:
-    return inst(name, "parameter", dims, number=number, dtype=dtype)
 
 
 def const(name: str, value: Bits) -> Instruction:
@@ -179,7 +171,7 @@ class Graph:
 
     def param(self, dtype: DType, dims: Dims) -> Instruction:
         number = sum(i.opcode == "parameter" for i in self.body)
-        self.body.append(param(f"p{number}", *dims, number=number, dtype=dtype))
+        self.body.append(parameter(f"p{number}", dims, number=number, dtype=dtype))
         return self.body[-1]
 
     def operand(self, side: str, dims: Dims) -> Instruction:
@@ -371,7 +363,7 @@ def random_network(seed: int) -> Module:
     """
     rng = np.random.default_rng([13, seed])
     dims, types = (11, 11), (F32, BF16, F16)
-    body = [param(f"p{n}", *dims, number=n, dtype=types[n % 3]) for n in range(3)]
+    body = [parameter(f"p{n}", dims, number=n, dtype=types[n % 3]) for n in range(3)]
     body += [const(f"c{n}", near_bits(rng, types[n], dims)) for n in range(2)]
     while len(body) < 24:
         # Often the last value, so that chains and products follow each other.
@@ -430,11 +422,11 @@ def dot_of(
 @pytest.mark.parametrize("special", [False, True])
 @pytest.mark.parametrize("dtype", NARROW, ids=lambda t: t.name)
 def test_an_operand_is_converted_while_it_is_packed_D2(
-    module_of: ModuleOf, restored_processor: None, dtype: DType, special: bool
+    restored_processor: None, dtype: DType, special: bool
 ) -> None:
     body = [
-        param("x", 37, 133),
-        param("y", 133, 45, number=1),
+        parameter("x", (37, 133)),
+        parameter("y", (133, 45), number=1),
         inst("a", "convert", (37, 133), "x", dtype=dtype),
         inst("b", "convert", (133, 45), "y", dtype=dtype),
         dot_of("a", "b", 37, 45),
@@ -444,13 +436,11 @@ def test_an_operand_is_converted_while_it_is_packed_D2(
     assert program.steps[0].operands == ("x", "y")
 
 
-def test_an_operand_is_reduced_to_tfloat32_while_it_is_packed_C9_D2(
-    module_of: ModuleOf, restored_processor: None
-) -> None:
+def test_an_operand_is_reduced_to_tfloat32_while_it_is_packed_C9_D2(restored_processor: None) -> None:
     tf32 = {"exponent_bits": 8, "mantissa_bits": 10}
     body = [
-        param("x", 29, 259),
-        param("y", 259, 33, number=1),
+        parameter("x", (29, 259)),
+        parameter("y", (259, 33), number=1),
         inst("a", "reduce-precision", (29, 259), "x", **tf32),
         inst("b", "reduce-precision", (259, 33), "y", **tf32),
         dot_of("a", "b", 29, 33),
@@ -458,13 +448,11 @@ def test_an_operand_is_reduced_to_tfloat32_while_it_is_packed_C9_D2(
     check_everywhere(module_of(*body), [{"lhs", "rhs"}], special=True)
 
 
-def test_a_chain_of_several_roundings_keeps_each_of_them_D2(
-    module_of: ModuleOf, restored_processor: None
-) -> None:
+def test_a_chain_of_several_roundings_keeps_each_of_them_D2(restored_processor: None) -> None:
     """float32 to bfloat16 to float8 is not float32 to float8."""
     body = [
-        param("x", 17, 140),
-        param("y", 140, 18, number=1, dtype=BF16),
+        parameter("x", (17, 140)),
+        parameter("y", (140, 18), number=1, dtype=BF16),
         inst("a", "convert", (17, 140), "x", dtype=BF16),
         inst("b", "convert", (17, 140), "a", dtype=dtypes.float8_e4m3),
         inst("c", "convert", (17, 140), "b", dtype=F16),
@@ -477,10 +465,10 @@ def test_a_chain_of_several_roundings_keeps_each_of_them_D2(
     assert words(other) != words(run_program(program, inputs))
 
 
-def test_a_chain_read_twice_is_computed_once(module_of: ModuleOf, restored_processor: None) -> None:
+def test_a_chain_read_twice_is_computed_once(restored_processor: None) -> None:
     body = [
-        param("x", 20, 20),
-        param("y", 20, 20, number=1),
+        parameter("x", (20, 20)),
+        parameter("y", (20, 20), number=1),
         inst("a", "convert", (20, 20), "x", dtype=BF16),
         dot_of("a", "a", 20, 20, "square"),
         inst("b", "convert", (20, 20), "y", dtype=BF16),
@@ -494,11 +482,11 @@ def test_a_chain_read_twice_is_computed_once(module_of: ModuleOf, restored_proce
     assert program.steps[-1].members == ("square", "s", "t")
 
 
-def test_a_chain_that_is_a_result_too_stays(module_of: ModuleOf, restored_processor: None) -> None:
+def test_a_chain_that_is_a_result_too_stays(restored_processor: None) -> None:
     shapes = (Shape(BF16, (9, 12)), Shape(F32, (9, 10)))
     body = [
-        param("x", 9, 12),
-        param("y", 12, 10, number=1),
+        parameter("x", (9, 12)),
+        parameter("y", (12, 10), number=1),
         inst("a", "convert", (9, 12), "x", dtype=BF16),
         dot_of("a", "y", 9, 10),
         Instruction("out", "tuple", TupleShape(shapes), ("a", "d")),
@@ -507,23 +495,19 @@ def test_a_chain_that_is_a_result_too_stays(module_of: ModuleOf, restored_proces
 
 
 @pytest.mark.parametrize("length", [MAX_PROLOGUE, MAX_PROLOGUE + 1])
-def test_long_chains_are_computed_once(
-    module_of: ModuleOf, restored_processor: None, length: int
-) -> None:
-    body = [param("x", 11, 12), param("y", 12, 13, number=1)]
+def test_long_chains_are_computed_once(restored_processor: None, length: int) -> None:
+    body = [parameter("x", (11, 12)), parameter("y", (12, 13), number=1)]
     for n in range(length):
         body.append(inst(f"c{n}", "negate", (11, 12), f"c{n - 1}" if n else "x"))
     body.append(dot_of(body[-1].name, "y", 11, 13))
     check_everywhere(module_of(*body), [{"lhs"} if length == MAX_PROLOGUE else set()])
 
 
-def test_an_operand_of_two_arrays_or_of_integers_stays(
-    module_of: ModuleOf, restored_processor: None
-) -> None:
+def test_an_operand_of_two_arrays_or_of_integers_stays(restored_processor: None) -> None:
     body = [
-        param("x", 11, 12),
-        param("y", 11, 12, number=1),
-        param("i", 12, 13, number=2, dtype=S32),
+        parameter("x", (11, 12)),
+        parameter("y", (11, 12), number=1),
+        parameter("i", (12, 13), number=2, dtype=S32),
         inst("a", "add", (11, 12), "x", "y"),
         inst("b", "convert", (12, 13), "i"),
         dot_of("a", "b", 11, 13),
@@ -534,20 +518,18 @@ def test_an_operand_of_two_arrays_or_of_integers_stays(
 @pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float8_e4m3], ids=lambda t: t.name)
 @pytest.mark.parametrize("depth", [1, 97, 300, 5001])
 def test_a_constant_right_operand_is_packed_once(
-    module_of: ModuleOf, restored_processor: None, dtype: DType, depth: int
+    restored_processor: None, dtype: DType, depth: int
 ) -> None:
     w = near_bits(np.random.default_rng(3), dtype, (depth, 71))
     for rows in (1, 19):
-        body = [param("x", rows, depth, dtype=dtype), const("w", w), dot_of("x", "w", rows, 71)]
+        body = [parameter("x", (rows, depth), dtype=dtype), const("w", w), dot_of("x", "w", rows, 71)]
         check_everywhere(module_of(*body), [{"packed"}], special=rows > 1)
 
 
-def test_a_constant_that_is_cast_is_packed_as_it_is_cast(
-    module_of: ModuleOf, restored_processor: None
-) -> None:
+def test_a_constant_that_is_cast_is_packed_as_it_is_cast(restored_processor: None) -> None:
     w = near_bits(np.random.default_rng(3), F32, (130, 40))
     body = [
-        param("x", 9, 130, dtype=BF16),
+        parameter("x", (9, 130), dtype=BF16),
         const("w", w),
         inst("c", "convert", (130, 40), "w", dtype=BF16),
         dot_of("x", "c", 9, 40),
@@ -561,14 +543,18 @@ def test_a_constant_that_is_cast_is_packed_as_it_is_cast(
 
 
 def layer(m: int = 35, k: int = 130, n: int = 45, dtype: DType = F32) -> list[Instruction]:
-    return [param("x", m, k), param("y", k, n, number=1), dot_of("x", "y", m, n, dtype=dtype)]
+    return [
+        parameter("x", (m, k)),
+        parameter("y", (k, n), number=1),
+        dot_of("x", "y", m, n, dtype=dtype),
+    ]
 
 
-def test_a_bias_and_relu_run_before_the_store_D2(module_of: ModuleOf, restored_processor: None) -> None:
+def test_a_bias_and_relu_run_before_the_store_D2(restored_processor: None) -> None:
     zero = Bits(np.zeros((), np.float32), F32)
     body = [
         *layer(),
-        param("bias", 45, number=2),
+        parameter("bias", (45,), number=2),
         inst("b", "broadcast", (35, 45), "bias", dimensions=(1,)),
         inst("s", "add", (35, 45), "b", "d"),
         const("zero", zero),
@@ -581,23 +567,21 @@ def test_a_bias_and_relu_run_before_the_store_D2(module_of: ModuleOf, restored_p
     assert program.steps[-1].members == ("d", "s", "r", "o")
 
 
-def test_one_of_two_products_takes_their_sum(module_of: ModuleOf, restored_processor: None) -> None:
+def test_one_of_two_products_takes_their_sum(restored_processor: None) -> None:
     body = [
         *layer(),
-        param("u", 35, 9, number=2),
-        param("v", 9, 45, number=3),
+        parameter("u", (35, 9), number=2),
+        parameter("v", (9, 45), number=3),
         dot_of("u", "v", 35, 45, "e"),
         inst("s", "subtract", (35, 45), "e", "d"),
     ]
     check_everywhere(module_of(*body), [set(), {"epilogue"}])
 
 
-def test_a_chain_between_two_products_is_one_of_theirs(
-    module_of: ModuleOf, restored_processor: None
-) -> None:
+def test_a_chain_between_two_products_is_one_of_theirs(restored_processor: None) -> None:
     body = [
         *layer(),
-        param("w", 45, 20, number=2),
+        parameter("w", (45, 20), number=2),
         inst("t", "tanh", (35, 45), "d"),
         inst("c", "convert", (35, 45), "t", dtype=BF16),
         dot_of("c", "w", 35, 20, "e"),
@@ -625,22 +609,18 @@ def gelu(dims: Dims, x: str) -> list[Instruction]:
     ]
 
 
-def test_an_activation_may_read_the_product_often(
-    module_of: ModuleOf, restored_processor: None
-) -> None:
+def test_an_activation_may_read_the_product_often(restored_processor: None) -> None:
     module = module_of(*layer(), *gelu((35, 45), "d"))
     program = check_everywhere(module, [{"epilogue"}], special=True)
     assert len(program.steps) == 1
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float8_e5m2], ids=lambda t: t.name)
-def test_comparisons_and_selects_of_products_E7(
-    module_of: ModuleOf, restored_processor: None, dtype: DType
-) -> None:
+def test_comparisons_and_selects_of_products_E7(restored_processor: None, dtype: DType) -> None:
     body = [
         *layer(dtype=dtype),
-        param("t", 35, 45, number=2, dtype=dtype),
-        param("mask", 35, 45, number=3, dtype=PRED),
+        parameter("t", (35, 45), number=2, dtype=dtype),
+        parameter("mask", (35, 45), number=3, dtype=PRED),
         inst("p", "compare", (35, 45), "t", "d", dtype=PRED, comparison_direction="GT"),
         inst("q", "and", (35, 45), "mask", "p", dtype=PRED),
     ]
@@ -652,7 +632,7 @@ def test_comparisons_and_selects_of_products_E7(
 @pytest.mark.parametrize("columns", [32, 64, 70])
 @pytest.mark.parametrize("opcode", ["negate", "abs", "add"])
 def test_an_epilogue_takes_the_canonical_nan_E6(
-    module_of: ModuleOf, restored_processor: None, opcode: str, columns: int
+    restored_processor: None, opcode: str, columns: int
 ) -> None:
     """Whole register blocks of sums are read where they lie, unless bits of a NaN would show."""
     term = ["d"] if opcode == "add" else []
@@ -662,9 +642,7 @@ def test_an_epilogue_takes_the_canonical_nan_E6(
 
 @pytest.mark.parametrize("dtype", [S32, S64, dtypes.uint8], ids=lambda t: t.name)
 @pytest.mark.parametrize("int64", ["keep", "truncate"])
-def test_products_become_integers_C6_C7(
-    module_of: ModuleOf, restored_processor: None, dtype: DType, int64: str
-) -> None:
+def test_products_become_integers_C6_C7(restored_processor: None, dtype: DType, int64: str) -> None:
     """What C7 counts is not fused."""
     body = [*layer(), inst("i", "convert", (35, 45), "d", dtype=dtype)]
     counted = dtype is S64 and int64 == "truncate"
@@ -672,10 +650,10 @@ def test_products_become_integers_C6_C7(
     check_everywhere(module_of(*body), [set() if counted else {"epilogue"}], profile, special=True)
 
 
-def test_int64_terms_are_counted_on_their_own_C7(module_of: ModuleOf, restored_settings: None) -> None:
+def test_int64_terms_are_counted_on_their_own_C7(restored_settings: None) -> None:
     body = [
         *layer(),
-        param("i", 35, 45, number=2, dtype=S64),
+        parameter("i", (35, 45), number=2, dtype=S64),
         inst("f", "convert", (35, 45), "i"),
         inst("s", "add", (35, 45), "d", "f"),
     ]
@@ -690,7 +668,7 @@ def test_int64_terms_are_counted_on_their_own_C7(module_of: ModuleOf, restored_s
     assert set(counts.int64_truncated) == {"i"}
 
 
-def test_a_product_read_by_two_steps_is_stored(module_of: ModuleOf, restored_processor: None) -> None:
+def test_a_product_read_by_two_steps_is_stored(restored_processor: None) -> None:
     body = [
         *layer(),
         inst("n", "negate", (35, 45), "d"),
@@ -700,7 +678,7 @@ def test_a_product_read_by_two_steps_is_stored(module_of: ModuleOf, restored_pro
     check_everywhere(module_of(*body), [set(), {"lhs"}])
 
 
-def test_a_product_that_is_the_root_stays_one(module_of: ModuleOf, restored_processor: None) -> None:
+def test_a_product_that_is_the_root_stays_one(restored_processor: None) -> None:
     body = [*layer(), inst("n", "negate", (35, 45), "d")]
     check_everywhere(module_of(*body, root="d"), [set()])
     shapes = TupleShape((Shape(F32, (35, 45)),) * 2)
@@ -708,13 +686,13 @@ def test_a_product_that_is_the_root_stays_one(module_of: ModuleOf, restored_proc
     check_everywhere(module_of(*body), [set()])
 
 
-def test_an_epilogue_of_other_dimensions_stays(module_of: ModuleOf, restored_processor: None) -> None:
+def test_an_epilogue_of_other_dimensions_stays(restored_processor: None) -> None:
     """The product is the scalar condition of a select over an array."""
     body = [
-        param("x", 30),
-        param("y", 30, number=1),
+        parameter("x", (30,)),
+        parameter("y", (30,), number=1),
         inst("d", "dot", (), "x", "y", dot_dimensions=DotDimensions((0,), (0,))),
-        param("v", 30, number=2),
+        parameter("v", (30,), number=2),
         inst("s", "clamp", (30,), "d", "v", "x"),
     ]
     check_everywhere(module_of(*body), [set()])
@@ -722,20 +700,20 @@ def test_an_epilogue_of_other_dimensions_stays(module_of: ModuleOf, restored_pro
     check_everywhere(module_of(*body), [{"epilogue"}])
 
 
-def test_a_term_may_be_a_scalar(module_of: ModuleOf, restored_processor: None) -> None:
+def test_a_term_may_be_a_scalar(restored_processor: None) -> None:
     body = [
         *layer(),
-        param("low", number=2),
-        param("high", number=3),
+        parameter("low", (), number=2),
+        parameter("high", (), number=3),
         inst("c", "clamp", (35, 45), "low", "d", "high"),
     ]
     check_everywhere(module_of(*body), [{"epilogue"}])
 
 
-def test_a_term_may_lie_in_any_order(module_of: ModuleOf, restored_processor: None) -> None:
+def test_a_term_may_lie_in_any_order(restored_processor: None) -> None:
     body = [
         *layer(),
-        param("t", 45, 35, number=2),
+        parameter("t", (45, 35), number=2),
         inst("u", "transpose", (35, 45), "t", dimensions=(1, 0)),
         inst("r", "reverse", (35, 45), "u", dimensions=(0, 1)),
         inst("s", "add", (35, 45), "r", "d"),
@@ -745,13 +723,11 @@ def test_a_term_may_lie_in_any_order(module_of: ModuleOf, restored_processor: No
 
 @pytest.mark.parametrize("depth", [0, 1, 127, 128, 129, 2047, 2049, 4611])
 @pytest.mark.parametrize("rows", [1, 13])
-def test_depths_around_tiles_and_cache_chunks(
-    module_of: ModuleOf, restored_processor: None, depth: int, rows: int
-) -> None:
+def test_depths_around_tiles_and_cache_chunks(restored_processor: None, depth: int, rows: int) -> None:
     body = [
-        param("x", rows, depth),
-        param("y", depth, 37, number=1),
-        param("t", rows, 37, number=2, dtype=BF16),
+        parameter("x", (rows, depth)),
+        parameter("y", (depth, 37), number=1),
+        parameter("t", (rows, 37), number=2, dtype=BF16),
         inst("a", "convert", (rows, depth), "x", dtype=BF16),
         inst("b", "convert", (depth, 37), "y", dtype=BF16),
         dot_of("a", "b", rows, 37, dtype=BF16),
@@ -768,12 +744,7 @@ def test_depths_around_tiles_and_cache_chunks(
     ("groups", "reads", "writes"), [(1, 16, 37), (1, 3, 5), (4, 6, 20), (33, 1, 33), (9, 1, 27)]
 )
 def test_convolutions_with_all_around_them(
-    module_of: ModuleOf,
-    restored_processor: None,
-    first: bool,
-    groups: int,
-    reads: int,
-    writes: int,
+    restored_processor: None, first: bool, groups: int, reads: int, writes: int
 ) -> None:
     channel, spatial = (1, (2, 3)) if first else (3, (1, 2))
     numbers = ConvolutionDimensions(0, channel, spatial, 2, 3, (0, 1), 0, channel, spatial)
@@ -782,11 +753,11 @@ def test_convolutions_with_all_around_them(
     out = (2, writes, 5, 11) if first else (2, 5, 11, writes)
     attributes = {"window": window, "dimension_numbers": numbers, "batch_group_count": 1}
     w = near_bits(np.random.default_rng(4), BF16, (3, 3, reads, writes))
-    for weights in (const("w", w), param("w", *w.data.shape, number=3, dtype=BF16)):
+    for weights in (const("w", w), parameter("w", w.data.shape, number=3, dtype=BF16)):
         body = [
-            param("x", *image),
-            param("bias", writes, number=1),
-            param("rest", *out, number=2, dtype=BF16),
+            parameter("x", image),
+            parameter("bias", (writes,), number=1),
+            parameter("rest", out, number=2, dtype=BF16),
             weights,
             inst("a", "convert", image, "x", dtype=BF16),
             inst("c", "convolution", out, "a", "w", feature_group_count=groups, **attributes),
@@ -799,15 +770,13 @@ def test_convolutions_with_all_around_them(
         check_everywhere(module_of(*body), [{"lhs", "epilogue"} | packed])
 
 
-def test_a_convolution_without_features_has_an_epilogue(
-    module_of: ModuleOf, restored_processor: None
-) -> None:
+def test_a_convolution_without_features_has_an_epilogue(restored_processor: None) -> None:
     numbers = ConvolutionDimensions(0, 2, (1,), 1, 2, (0,), 0, 2, (1,))
     attributes = {"dimension_numbers": numbers, "feature_group_count": 1, "batch_group_count": 1}
     body = [
-        param("x", 2, 7, 0),
-        param("w", 3, 0, 5, number=1),
-        param("t", 2, 5, 5, number=2),
+        parameter("x", (2, 7, 0)),
+        parameter("w", (3, 0, 5), number=1),
+        parameter("t", (2, 5, 5), number=2),
         inst("c", "convolution", (2, 5, 5), "x", "w", window=(WindowDimension(3),), **attributes),
         inst("s", "add", (2, 5, 5), "c", "t"),
     ]
@@ -817,7 +786,7 @@ def test_a_convolution_without_features_has_an_epilogue(
 @pytest.mark.parametrize("dtype", [F32, BF16])
 @pytest.mark.parametrize("features", [2, 3])
 def test_packed_columns_of_a_convolution_that_reaches_far(
-    module_of: ModuleOf, restored_processor: None, dtype: DType, features: int
+    restored_processor: None, dtype: DType, features: int
 ) -> None:
     """Its windows are copied one by one: an image of them would be larger than 6 MiB."""
     far = 2_000_000
@@ -825,7 +794,7 @@ def test_packed_columns_of_a_convolution_that_reaches_far(
     attributes = {"dimension_numbers": numbers, "feature_group_count": 1, "batch_group_count": 1}
     window = (WindowDimension(2, window_dilation=far),)
     body = [
-        param("x", 1, far + 3, features, dtype=dtype),
+        parameter("x", (1, far + 3, features), dtype=dtype),
         const("w", near_bits(np.random.default_rng(4), dtype, (2, features, 5))),
         inst("c", "convolution", (1, 3, 5), "x", "w", window=window, **attributes),
         inst("n", "negate", (1, 3, 5), "c"),
@@ -835,7 +804,7 @@ def test_packed_columns_of_a_convolution_that_reaches_far(
 
 @pytest.mark.parametrize(("batch", "size", "groups"), [(3, 30, 1), (1, 45, 1), (1, 45, 900)])
 def test_terms_of_a_convolution_that_is_padded_in_pieces(
-    module_of: ModuleOf, restored_processor: None, batch: int, size: int, groups: int
+    restored_processor: None, batch: int, size: int, groups: int
 ) -> None:
     """More than the 6 MiB of samples, or of rows, that the core pads at a time."""
     writes = 3 if groups == 1 else 900
@@ -844,10 +813,10 @@ def test_terms_of_a_convolution_that_is_padded_in_pieces(
     window = (WindowDimension(3, 1, (1, 1)), WindowDimension(2))
     image, out = (batch, size, size, 900), (batch, size, size - 1, writes)
     body = [
-        param("x", *image),
-        param("w", 3, 2, 900 // groups, writes, number=1),
-        param("t", *out, number=2),
-        param("bias", writes, number=3),
+        parameter("x", image),
+        parameter("w", (3, 2, 900 // groups, writes), number=1),
+        parameter("t", out, number=2),
+        parameter("bias", (writes,), number=3),
         inst("a", "reduce-precision", image, "x", exponent_bits=8, mantissa_bits=10),
         inst("c", "convolution", out, "a", "w", window=window, **attributes),
         inst("b", "broadcast", out, "bias", dimensions=(3,)),
@@ -861,12 +830,10 @@ def test_terms_of_a_convolution_that_is_padded_in_pieces(
 
 
 @pytest.mark.parametrize("int_dot", ["exact", "via_float32"])
-def test_integer_products_are_untouched_M7(
-    module_of: ModuleOf, restored_processor: None, int_dot: str
-) -> None:
+def test_integer_products_are_untouched_M7(restored_processor: None, int_dot: str) -> None:
     w = near_bits(np.random.default_rng(5), S32, (140, 9))
     body = [
-        param("x", 7, 140, dtype=S32),
+        parameter("x", (7, 140), dtype=S32),
         const("w", w),
         inst("a", "negate", (7, 140), "x", dtype=S32),
         dot_of("a", "w", 7, 9, dtype=S32),
@@ -876,25 +843,18 @@ def test_integer_products_are_untouched_M7(
     assert [type(s.action) for s in program.steps] == [Chain, Call, Chain]
 
 
-def test_exact_sums_round_to_the_product_and_then_on_M6(
-    module_of: ModuleOf, restored_processor: None
-) -> None:
-    body = [
-        *layer(),
-        inst("c", "convert", (35, 45), "d", dtype=BF16),
-    ]
+def test_exact_sums_round_to_the_product_and_then_on_M6(restored_processor: None) -> None:
+    body = [*layer(), inst("c", "convert", (35, 45), "d", dtype=BF16)]
     body[2:2] = [inst("a", "convert", (35, 130), "x", dtype=BF16)]
     body[3] = dot_of("a", "y", 35, 45)
     check_everywhere(module_of(*body), [{"lhs"}], Profile(accumulate="exact"))
 
 
-def test_stochastic_rounding_draws_the_same_words_S2(
-    module_of: ModuleOf, restored_processor: None
-) -> None:
+def test_stochastic_rounding_draws_the_same_words_S2(restored_processor: None) -> None:
     profile = Profile(rounding="stochastic")
     w = near_bits(np.random.default_rng(6), BF16, (130, 45))
     body = [
-        param("x", 35, 130),
+        parameter("x", (35, 130)),
         const("w", w),
         inst("a", "convert", (35, 130), "x", dtype=BF16),
         dot_of("a", "w", 35, 45, dtype=BF16),
@@ -928,12 +888,12 @@ def changed(program: Program, **fusion: Any) -> Program:
     return dataclasses.replace(program, steps=tuple(other(s) for s in program.steps))
 
 
-def dense_layer(module_of: ModuleOf) -> Module:
+def dense_layer() -> Module:
     w = near_bits(np.random.default_rng(7), BF16, (130, 45))
     return module_of(
-        param("x", 35, 130),
+        parameter("x", (35, 130)),
         const("w", w),
-        param("t", 35, 45, number=1),
+        parameter("t", (35, 45), number=1),
         inst("a", "convert", (35, 130), "x", dtype=BF16),
         dot_of("a", "w", 35, 45),
         inst("s", "add", (35, 45), "d", "t"),
@@ -941,8 +901,8 @@ def dense_layer(module_of: ModuleOf) -> Module:
 
 
 @pytest.mark.parametrize("part", ["lhs", "epilogue"])
-def test_control_a_dropped_part_shows(module_of: ModuleOf, part: str) -> None:
-    module = dense_layer(module_of)
+def test_control_a_dropped_part_shows(part: str) -> None:
+    module = dense_layer()
     program, inputs = compiled(module), inputs_of(module, 1)
     assert fused(products(program)[0]) == {"lhs", "packed", "epilogue"}
     found = run_program(program, inputs)
@@ -956,11 +916,9 @@ def test_control_a_dropped_part_shows(module_of: ModuleOf, part: str) -> None:
         assert words(run_program(without, inputs)) != words(found)
 
 
-def test_control_packed_columns_are_read_on_their_processor_only(
-    module_of: ModuleOf, restored_processor: None
-) -> None:
+def test_control_packed_columns_are_read_on_their_processor_only(restored_processor: None) -> None:
     """Columns of another operand show where they were packed; elsewhere they are not looked at."""
-    module = dense_layer(module_of)
+    module = dense_layer()
     inputs = inputs_of(module, 1)
     expected = words(one_at_a_time(module, inputs, Profile()))
     isas = processor.available_isas()
@@ -980,11 +938,11 @@ def test_control_packed_columns_are_read_on_their_processor_only(
             assert (words(run_program(program, inputs)) == expected) == (other != isa)
 
 
-def test_control_the_order_of_an_epilogues_operands_shows(module_of: ModuleOf) -> None:
+def test_control_the_order_of_an_epilogues_operands_shows() -> None:
     """A difference turned round has other bits, so that the tests above see the order."""
     results = []
     for pair in (("d", "t"), ("t", "d")):
-        body = [*layer(), param("t", 35, 45, number=2), inst("s", "subtract", (35, 45), *pair)]
+        body = [*layer(), parameter("t", (35, 45), number=2), inst("s", "subtract", (35, 45), *pair)]
         module = module_of(*body)
         results.append(words(run_program(compiled(module), inputs_of(module, 1))))
     assert results[0] != results[1]

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.executor import op_by_op
 from tests.executor.random_modules import EXECUTED, Example, modules
+from tests.support import interpreter
 
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DType
@@ -541,7 +541,7 @@ def by_own_setting(
     stated = i.attributes.get("frontend_attributes", {}).get("neuronsim.rounding")
     if stated is not None:
         setting = setting._replace(profile=setting.profile.replace(rounding=stated))
-    return op_by_op.by_row(module, i, operands, setting)
+    return interpreter.by_row(module, i, operands, setting)
 
 
 # Every opcode, and more of those that have most to state.
@@ -564,12 +564,12 @@ def test_random_settings_are_those_of_one_instruction_at_a_time() -> None:
         met.update(k for i in listed for k in i.attributes.get("frontend_attributes", ()))
         for profile in (NEAREST, STOCHASTIC):
             try:
-                expected, _ = op_by_op.evaluate(module, example.inputs, profile, by_own_setting)
+                expected, _ = interpreter.evaluate(module, example.inputs, profile, by_own_setting)
             except UnsupportedOperator:  # S2 has no words for the steps of some computations
                 met[f"unsupported {profile.rounding}"] += 1
                 continue
             found = run_all(module, example.inputs, profile)
-            pairs = zip(found, op_by_op.leaves(expected), strict=True)
+            pairs = zip(found, interpreter.leaves(expected), strict=True)
             assert [a.data.tobytes() == b.data.tobytes() for a, b in pairs] == [True] * len(found)
 
     agrees()

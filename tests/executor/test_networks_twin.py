@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.executor import op_by_op, twin
+from tests.executor import twin
 from tests.executor.reduced_networks import NETWORKS, inputs, name
-from tests.executor.results import flat
+from tests.support import interpreter
+from tests.support.running import flat
 
 from neuronsim import api
 from neuronsim.arrays.array_object import Array
@@ -20,9 +21,9 @@ def test_reduced_network_under_all_bf16_is_the_twin(path: Path) -> None:
     program = api.compile(proto.read(path), auto_cast="all", auto_cast_type="bf16")
     given = inputs(program.model)
     ours = flat(program(*(Array(x) for x in given)))
-    expected, applied = op_by_op.evaluate(program.module, given, program.setup.profile, twin.apply)
+    expected, applied = interpreter.evaluate(program.module, given, program.setup.profile, twin.apply)
     assert len(applied) > 20
-    for found, exact in zip(ours, op_by_op.leaves(expected), strict=True):
+    for found, exact in zip(ours, interpreter.leaves(expected), strict=True):
         assert found.bits.type == exact.type
         assert found.bits.data.tobytes() == exact.data.tobytes()
     finite = [np.isfinite(np.asarray(a, np.float32)).mean() for a in ours if a.dtype.kind == "float"]

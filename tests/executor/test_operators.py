@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.executor import agreement, op_by_op
+from tests.executor import agreement
 from tests.executor.random_modules import OF_REPLICAS, PROFILE
-from tests.executor.results import flat
+from tests.support import interpreter
+from tests.support.running import flat
 
 from neuronsim import api, ops
 from neuronsim.arrays.array_object import Array
@@ -41,18 +42,18 @@ def fixture(opcode: str) -> tuple[Module, list[ops.Bits], list[np.ndarray]]:
 def test_fixture_of_every_opcode_agrees_with_xla(opcode: str) -> None:
     module, inputs, expected = fixture(opcode)
     assert opcode in {i.opcode for c in module.computations for i in c.instructions}
-    value, applied = op_by_op.evaluate(module, inputs, PROFILE)
+    value, applied = interpreter.evaluate(module, inputs, PROFILE)
     compiled = flat(
         api.compile(module, auto_cast="none", target="host", profile=PROFILE)(
             *(Array(x) for x in inputs)
         )
     )
-    for found, one_by_one in zip(compiled, op_by_op.leaves(value), strict=True):
+    for found, one_by_one in zip(compiled, interpreter.leaves(value), strict=True):
         assert found.bits.data.tobytes() == one_by_one.data.tobytes()
     if opcode in agreement.NO_ORACLE:
         assert expected == []
         return
-    words = [agreement.words(x) for x in op_by_op.leaves(value)]
+    words = [agreement.words(x) for x in interpreter.leaves(value)]
     assert len(words) == len(expected) > 0
     if opcode in STRUCTURE:
         assert all(np.array_equal(x, y) for x, y in zip(words, expected, strict=True))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.graphs import module_of
 
 import neuronsim
 from neuronsim import api, cli, dtypes, ops
@@ -26,7 +27,7 @@ def inst(name: str, opcode: str, n: int, *operands: str, dtype: Any = F32, **mor
     return Instruction(name, opcode, Shape(dtype, (n,)), operands, more)
 
 
-def chain(module_of: ModuleOf, n: int, dtype: Any = F32) -> Module:
+def chain(n: int, dtype: Any = F32) -> Module:
     """Functions with ranges between operations that fuse."""
     return module_of(
         inst("x", "parameter", n, dtype=dtype, number=0),
@@ -52,9 +53,9 @@ def by_hand(x: neuronsim.Array) -> neuronsim.Array:
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16])
-def test_elements_are_counted_by_instruction_E3(module_of: ModuleOf, dtype: Any) -> None:
+def test_elements_are_counted_by_instruction_E3(dtype: Any) -> None:
     x = neuronsim.asarray(VALUES, dtype=dtype)
-    program = api.compile(chain(module_of, len(VALUES), dtype), auto_cast="none", profile=RESTRICTED)
+    program = api.compile(chain(len(VALUES), dtype), auto_cast="none", profile=RESTRICTED)
     y = program(x)
     # Twice 2, 2^70, 2^119 and Inf leave [-π, π]; 0 leaves the others' ranges.
     assert program.diagnostics["outside_range"] == {"s": 4, "l": 4, "r": 3, "q": 3}
@@ -66,9 +67,9 @@ def test_elements_are_counted_by_instruction_E3(module_of: ModuleOf, dtype: Any)
     assert program.diagnostics["outside_range"] == {}
 
 
-def test_exact_counts_nothing_and_fuses_all_E3(module_of: ModuleOf) -> None:
+def test_exact_counts_nothing_and_fuses_all_E3() -> None:
     x = neuronsim.asarray(VALUES)
-    module = chain(module_of, len(VALUES))
+    module = chain(len(VALUES))
     program = api.compile(module, auto_cast="none")
     y = program(x)
     assert program.diagnostics["outside_range"] == {}
@@ -78,7 +79,7 @@ def test_exact_counts_nothing_and_fuses_all_E3(module_of: ModuleOf) -> None:
     assert [s.name for s in restricted._program.steps] == ["twice", "s", "l", "r", "q", "y"]
 
 
-def with_constants(module_of: ModuleOf) -> Module:
+def with_constants() -> Module:
     literal = ops.Bits(np.array([0.0, 1.0, 2.0**100, math.nan], np.float32), F32)
     return module_of(
         inst("x", "parameter", 4, number=0),
@@ -89,8 +90,8 @@ def with_constants(module_of: ModuleOf) -> Module:
     )
 
 
-def test_folded_constants_are_counted_E3(module_of: ModuleOf) -> None:
-    program = api.compile(with_constants(module_of), auto_cast="none", profile=RESTRICTED)
+def test_folded_constants_are_counted_E3() -> None:
+    program = api.compile(with_constants(), auto_cast="none", profile=RESTRICTED)
     assert [s.name for s in program._program.steps] == ["s", "y"]
     for value, more in ((1.0, {}), (4.0, {"s": 4})):
         y = program(np.full(4, value, np.float32))
@@ -98,22 +99,22 @@ def test_folded_constants_are_counted_E3(module_of: ModuleOf) -> None:
         assert np.isnan(np.asarray(y)).tolist() == [True, bool(more), True, True]
 
 
-def test_a_saved_program_keeps_its_ranges_E3(module_of: ModuleOf, tmp_path: Path) -> None:
+def test_a_saved_program_keeps_its_ranges_E3(tmp_path: Path) -> None:
     path = tmp_path / "p.nsim"
-    api.compile(with_constants(module_of), auto_cast="none", profile=RESTRICTED).save(path)
+    api.compile(with_constants(), auto_cast="none", profile=RESTRICTED).save(path)
     program = api.load(path)
     program(np.full(4, 4.0, np.float32))
     assert program.diagnostics["outside_range"] == {"l": 2, "s": 4}
 
 
 def test_run_warns_of_a_saved_programs_ranges_E3(
-    module_of: ModuleOf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`run` takes no profile, but the one that a program was saved with. Constants are counted once,
     not for each batch.
     """
     path, data, output = (str(tmp_path / name) for name in ("p.nsim", "x.npz", "y.npz"))
-    api.compile(with_constants(module_of), auto_cast="none", profile=RESTRICTED).save(path)
+    api.compile(with_constants(), auto_cast="none", profile=RESTRICTED).save(path)
     np.savez(data, x=np.array([1.0, 4.0, 1.0, 5.0, -6.0, 1.0, 1.0, 1.0], np.float32))
     assert cli.main(["run", path, "--inputs", data, "--output", output]) == 0
     warned = capsys.readouterr().err.splitlines()

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.executor import agreement, op_by_op
-from tests.executor.op_by_op import Applied
+from tests.executor import agreement
 from tests.executor.random_modules import (
     CASES,
     EXECUTED,
@@ -24,7 +23,9 @@ from tests.executor.random_modules import (
     examples,
     modules,
 )
-from tests.executor.results import flat
+from tests.support import interpreter
+from tests.support.interpreter import Applied
+from tests.support.running import flat
 
 from neuronsim import api, ops
 from neuronsim.arrays.array_object import Array
@@ -50,7 +51,7 @@ def applications(count: int) -> tuple[Applied, ...]:
     """Every application of a row in the op-by-op execution of these modules."""
     found: list[Applied] = []
     for e in examples(count):
-        found += op_by_op.evaluate(e.module, e.inputs, PROFILE)[1]
+        found += interpreter.evaluate(e.module, e.inputs, PROFILE)[1]
     return tuple(found)
 
 
@@ -105,7 +106,7 @@ def test_compiled_execution_follows_the_profile(fields: dict[str, str]) -> None:
     profile, unsupported = PROFILE.replace(**fields), 0
     for example in examples(MODULES)[:: MODULES // QUICK]:
         try:
-            op_by_op.evaluate(example.module, example.inputs, profile)
+            interpreter.evaluate(example.module, example.inputs, profile)
         except UnsupportedOperator:  # S2 has no words for the steps of some computations
             unsupported += 1
             continue
@@ -114,13 +115,13 @@ def test_compiled_execution_follows_the_profile(fields: dict[str, str]) -> None:
 
 
 def agrees(example: Example, profile: Profile) -> None:
-    expected, _ = op_by_op.evaluate(example.module, example.inputs, profile)
+    expected, _ = interpreter.evaluate(example.module, example.inputs, profile)
     listed = [i for c in example.module.computations for i in c.instructions]
     types = {s.dtype for i in listed for s in i.shape.arrays()}
     target = "trn1" if types <= find_target("trn1").types else "host"
     program = api.compile(example.module, auto_cast="none", target=target, profile=profile)
     found = flat(program(*(Array(x) for x in example.inputs), seed=0))
-    for ours, theirs in zip(found, op_by_op.leaves(expected), strict=True):
+    for ours, theirs in zip(found, interpreter.leaves(expected), strict=True):
         assert ours.bits.type == theirs.type
         assert ours.bits.data.tobytes() == theirs.data.tobytes()
 

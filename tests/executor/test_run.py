@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.graphs import inst, module_of, parameter
+from tests.support.running import program_of
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
@@ -19,7 +21,7 @@ from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import Counts
 from neuronsim.executor.run import Program, run_program
 from neuronsim.executor.steps import TupleValue, Value
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Computation, Instruction, Module, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify
 from neuronsim.ops import Bits
@@ -32,15 +34,6 @@ FLOATS = (F32, BF16, dtypes.float16, dtypes.float8_e5m2, dtypes.float8_e4m3, dty
 EVERY = (*FLOATS, S32, dtypes.int8, dtypes.uint16, S64, PRED)
 DIMS = (5,)
 ModuleOf, ProgramOf = Callable[..., Module], Callable[..., Program]
-
-
-def inst(name: str, opcode: str, dims: tuple[int, ...], *operands: str, **more: Any) -> Instruction:
-    dtype = more.pop("dtype", F32)
-    return Instruction(name, opcode, Shape(dtype, dims), operands, more)
-
-
-def param(name: str, *dims: int, number: int = 0, dtype: DType = F32) -> Instruction:
-    return inst(name, "parameter", dims, number=number, dtype=dtype)
 
 
 def words(value: Value) -> list[tuple[str, list[int]]]:
@@ -94,7 +87,7 @@ def modules(draw: st.DrawFn, types: tuple[DType, ...] = EVERY) -> Module:
     body: list[Instruction] = []
     scalars: list[Instruction] = []
     for k in range(draw(st.integers(1, 3))):
-        body.append(param(f"p{k}", *DIMS, number=k, dtype=draw(st.sampled_from(types))))
+        body.append(parameter(f"p{k}", DIMS, number=k, dtype=draw(st.sampled_from(types))))
     for k in range(draw(st.integers(0, 2))):
         literal = random_bits(rng, draw(st.sampled_from(types)), draw(st.sampled_from([(), DIMS])))
         made = inst(f"c{k}", "constant", literal.data.shape, dtype=literal.dtype, literal=literal)
@@ -176,11 +169,7 @@ def inputs_of(module: Module, seed: int) -> dict[str, Bits]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(
-    modules(),
-    st.integers(0, 2**32 - 1),
-    st.sampled_from(["via_float32", "exact"]),
-)
+@given(modules(), st.integers(0, 2**32 - 1), st.sampled_from(["via_float32", "exact"]))
 def test_chains_equal_one_at_a_time_D2(module: Module, seed: int, int_to_float: str) -> None:
     profile = Profile(int_to_float=int_to_float)
     inputs = inputs_of(module, seed)
@@ -190,13 +179,11 @@ def test_chains_equal_one_at_a_time_D2(module: Module, seed: int, int_to_float: 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_convert_to_the_same_type_moves_bits_C5_D2(
-    module_of: ModuleOf, program_of: ProgramOf, dtype: DType, count: int
-) -> None:
+def test_a_convert_to_the_same_type_moves_bits_C5_D2(dtype: DType, count: int) -> None:
     top = ((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits
     sign = 1 << (8 * dtype.itemsize - 1)
     nans = np.array([top + 1, top + 1 | sign, dtype.nan_bits], f"u{dtype.itemsize}")
-    body = [param("x", 3, dtype=dtype)]
+    body = [parameter("x", (3,), dtype=dtype)]
     for k in range(count):
         body.append(inst(f"c{k}", "convert", (3,), body[-1].name, dtype=dtype))
     value = run_program(program_of(module_of(*body)), {"x": Bits(nans.view(dtype.storage), dtype)})
@@ -260,44 +247,44 @@ def int64_run(program: Program, **inputs: Any) -> tuple[list[int | float], dict[
     return value.data.tolist(), counts.int64_truncated
 
 
-def test_parameters_are_truncated_and_counted_C7(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    module = module_of(param("x", 4, dtype=S64))
+def test_parameters_are_truncated_and_counted_C7() -> None:
+    module = module_of(parameter("x", (4,), dtype=S64))
     given = np.array([2**32 + 5, 2**31, -1, 7])
     assert int64_run(program_of(module), x=given) == ([5, -(2**31), -1, 7], {"x": 2})
     assert given.tolist() == [2**32 + 5, 2**31, -1, 7]
     assert int64_run(program_of(module, "keep"), x=given) == (given.tolist(), {})
 
 
-def test_unsigned_parameters_are_zero_extended_C7(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    program = program_of(module_of(param("x", 3, dtype=U64)))
+def test_unsigned_parameters_are_zero_extended_C7() -> None:
+    program = program_of(module_of(parameter("x", (3,), dtype=U64)))
     assert int64_run(program, x=np.array([2**31, 2**64 - 1, 2**32], np.uint64)) == (
         [2**31, 2**32 - 1, 0],
         {"x": 2},
     )
 
 
-def constant_add(module_of: ModuleOf) -> Module:
+def constant_add() -> Module:
     literal = Bits(np.array([2**40 + 1, 2**31 - 1]), S64)
     return module_of(
-        param("x", 2, dtype=S64),
+        parameter("x", (2,), dtype=S64),
         inst("c", "constant", (2,), dtype=S64, literal=literal),
         inst("y", "add", (2,), "x", "c", dtype=S64),
     )
 
 
-def test_constants_and_sums_are_counted_by_name_C7(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    program = program_of(constant_add(module_of))
+def test_constants_and_sums_are_counted_by_name_C7() -> None:
+    program = program_of(constant_add())
     for _ in range(2):  # the counts are those of one call
         assert int64_run(program, x=[1, 1]) == ([2, -(2**31)], {"c": 1, "y": 1})
     assert int64_run(program, x=[2**32, 0]) == ([1, 2**31 - 1], {"x": 1, "c": 1})
 
 
-def test_keep_leaves_all_C7(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    program = program_of(constant_add(module_of), "keep")
+def test_keep_leaves_all_C7() -> None:
+    program = program_of(constant_add(), "keep")
     assert int64_run(program, x=[1, 1]) == ([2**40 + 2, 2**31], {})
 
 
-def test_folded_instructions_are_counted_C7(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_folded_instructions_are_counted_C7() -> None:
     literal = Bits(np.array([2**31 - 1]), S64)
     body = [
         inst("c", "constant", (1,), dtype=S64, literal=literal),
@@ -308,15 +295,10 @@ def test_folded_instructions_are_counted_C7(module_of: ModuleOf, program_of: Pro
 
 @pytest.mark.parametrize(
     ("dtype", "expected", "changed"),
-    [
-        (S64, [2**31 - 1, -(2**31), 0, 2**31 - 1, -1], 3),
-        (U64, [3 * 10**9, 0, 0, 2**32 - 1, 0], 1),
-    ],
+    [(S64, [2**31 - 1, -(2**31), 0, 2**31 - 1, -1], 3), (U64, [3 * 10**9, 0, 0, 2**32 - 1, 0], 1)],
 )
-def test_floats_saturate_in_32_bits_C7(
-    module_of: ModuleOf, program_of: ProgramOf, dtype: DType, expected: list[int], changed: int
-) -> None:
-    module = module_of(param("x", 5), inst("y", "convert", (5,), "x", dtype=dtype))
+def test_floats_saturate_in_32_bits_C7(dtype: DType, expected: list[int], changed: int) -> None:
+    module = module_of(parameter("x", (5,)), inst("y", "convert", (5,), "x", dtype=dtype))
     x = [3e9, -3e9, np.nan, np.inf, -1.5]
     assert int64_run(program_of(module), x=x) == (expected, {"y": changed})
     kept, counts = int64_run(program_of(module, "keep"), x=x)
@@ -325,18 +307,16 @@ def test_floats_saturate_in_32_bits_C7(
 
 
 @pytest.mark.parametrize("dtype", [S64, U64])
-def test_integers_to_floats_are_the_32_bit_convert_C7_C1(
-    module_of: ModuleOf, program_of: ProgramOf, dtype: DType
-) -> None:
+def test_integers_to_floats_are_the_32_bit_convert_C7_C1(dtype: DType) -> None:
     # C1: s32 1077936129 goes through float32 to bfloat16 0x4E80; exactly it would be 0x4E81.
-    module = module_of(param("x", 1, dtype=dtype), inst("y", "convert", (1,), "x", dtype=BF16))
+    module = module_of(parameter("x", (1,), dtype=dtype), inst("y", "convert", (1,), "x", dtype=BF16))
     assert int64_run(program_of(module), x=[1077936129]) == ([0x4E80], {})
     assert int64_run(program_of(module, "keep"), x=[1077936129]) == ([0x4E81], {})
 
 
-def test_moved_values_are_counted_once_C7(module_of: ModuleOf, program_of: ProgramOf) -> None:
+def test_moved_values_are_counted_once_C7() -> None:
     body = [
-        param("x", 2, dtype=S64),
+        parameter("x", (2,), dtype=S64),
         inst("b", "broadcast", (3, 2), "x", dtype=S64, dimensions=(1,)),
         inst("r", "reshape", (6,), "b", dtype=S64),
     ]
@@ -345,11 +325,11 @@ def test_moved_values_are_counted_once_C7(module_of: ModuleOf, program_of: Progr
     assert counts == {"x": 1}
 
 
-def test_sums_of_int64_wrap_in_32_bits_C7(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    pair = [param(n, number=k, dtype=S64) for k, n in enumerate("ab")]
+def test_sums_of_int64_wrap_in_32_bits_C7() -> None:
+    pair = [parameter(n, (), number=k, dtype=S64) for k, n in enumerate("ab")]
     add = Computation("f", (*pair, inst("t", "add", (), "a", "b", dtype=S64)), "t")
     body = [
-        param("x", 3, dtype=S64),
+        parameter("x", (3,), dtype=S64),
         inst("z", "constant", (), dtype=S64, literal=Bits(np.array(0), S64)),
         inst("y", "reduce", (), "x", "z", dtype=S64, dimensions=(0,), called=("f",)),
     ]
@@ -363,16 +343,14 @@ def test_sums_of_int64_wrap_in_32_bits_C7(module_of: ModuleOf, program_of: Progr
 @pytest.mark.parametrize("opcode", ["dot", "concatenate", "add"])
 @pytest.mark.parametrize("source", ["x", "y"])
 @pytest.mark.parametrize("dtype", [F32, S64])
-def test_an_instruction_may_read_a_value_twice(
-    module_of: ModuleOf, program_of: ProgramOf, opcode: str, source: str, dtype: DType
-) -> None:
+def test_an_instruction_may_read_a_value_twice(opcode: str, source: str, dtype: DType) -> None:
     dims = (4, 2) if opcode == "concatenate" else (2, 2)
     attributes: dict[str, Any] = {
         "dot": {"dot_dimensions": ops.DotDimensions((1,), (0,))},
         "concatenate": {"dimensions": (0,)},
     }.get(opcode, {})
     body = [
-        param("x", 2, 2, dtype=dtype),
+        parameter("x", (2, 2), dtype=dtype),
         inst("y", "negate", (2, 2), "x", dtype=dtype),
         inst("z", opcode, dims, source, source, dtype=dtype, **attributes),
     ]
@@ -385,18 +363,18 @@ def test_an_instruction_may_read_a_value_twice(
     np.testing.assert_array_equal(result.data, expected)
 
 
-def test_a_program_runs_again_on_other_inputs(module_of: ModuleOf, program_of: ProgramOf) -> None:
-    program = program_of(module_of(param("x", 2), inst("y", "negate", (2,), "x")))
+def test_a_program_runs_again_on_other_inputs() -> None:
+    program = program_of(module_of(parameter("x", (2,)), inst("y", "negate", (2,), "x")))
     first = run_program(program, {"x": Bits(np.array([1, 2], np.float32), F32)})
     second = run_program(program, {"x": Bits(np.array([3, 4], np.float32), F32)})
     assert [v.data.tolist() for v in (first, second) if isinstance(v, Bits)] == [[-1, -2], [-3, -4]]
 
 
 @pytest.mark.parametrize("readers", [1, 2])
-def test_values_are_freed(module_of: ModuleOf, program_of: ProgramOf, readers: int) -> None:
+def test_values_are_freed(readers: int) -> None:
     side, count = 128, 40
     dot = ops.DotDimensions((1,), (0,))
-    body = [param("x", side, side), param("w", side, side, number=1)]
+    body = [parameter("x", (side, side)), parameter("w", (side, side), number=1)]
     for k in range(count):
         last = body[-1].name if k else "x"
         body.append(inst(f"d{k}", "dot", (side, side), last, "w", dot_dimensions=dot))

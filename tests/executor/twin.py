@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from tests.executor.op_by_op import Value, leaves
+from tests.support.interpreter import Value, leaves
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
@@ -43,7 +43,7 @@ def encoded(elements: Elements, t: ops.ArrayType) -> ops.Bits:
 def apply(
     module: Module, i: Instruction, operands: tuple[ops.Bits, ...], setting: ops.Setting
 ) -> tuple[ops.Bits, ...]:
-    """An instruction's results (`op_by_op.Apply`) to nearest even, under the profile's field of R3."""
+    """An instruction's results (`Apply`) to nearest even, under the profile's field of R3."""
     types = (i.result,) if isinstance(i.result, ops.ArrayType) else i.result
     evaluate = EVALUATE.get(i.opcode, _elementwise)
     x = [decoded(o) for o in operands]

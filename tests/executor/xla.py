@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 from jaxlib import _jax, xla_client
-from tests.executor.op_by_op import Applied, as_numpy
+from tests.support.interpreter import Applied, as_numpy
 
 from neuronsim import ops
 from neuronsim.hlo import proto

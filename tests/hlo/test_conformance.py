@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from tests.support.graphs import computation, constant, inst, parameter
 
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DType
@@ -15,7 +15,7 @@ from neuronsim.errors import InvalidModel, NonconformingModel
 from neuronsim.hlo import conformance
 from neuronsim.hlo.conformance import CUSTOM_CALL_TARGETS, Finding, check, compile_time_constants
 from neuronsim.hlo.error_codes import ERROR_CODES
-from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.targets import (
     KNOWN_ISSUES,
     RELEASES,
@@ -32,30 +32,10 @@ PRED, E4M3FN, C64 = dtypes.boolean, dtypes.float8_e4m3fn, dtypes.complex64
 MATRIX = Shape(F32, (4, 3))
 
 
-def inst(
-    name: str, opcode: str, shape: AnyShape, operands: tuple[str, ...] = (), **attributes: Any
-) -> Instruction:
-    return Instruction(name, opcode, shape, operands, attributes)
-
-
-def parameter(name: str, shape: AnyShape, number: int = 0) -> Instruction:
-    return inst(name, "parameter", shape, number=number)
-
-
-def constant(name: str, value: Any, dtype: DType = F32) -> Instruction:
-    array = np.array(value, dtype.numpy)
-    literal = ops.Bits(array.view(dtype.storage), dtype)
-    return inst(name, "constant", Shape(dtype, array.shape), literal=literal)
-
-
-def computation(name: str, *instructions: Instruction) -> Computation:
-    return Computation(name, instructions, instructions[-1].name)
-
-
 def reducer(opcode: str, dtype: DType = F32) -> Computation:
     scalar = Shape(dtype)
     a, b = parameter("a", scalar, 0), parameter("b", scalar, 1)
-    return computation("f", a, b, inst("both", opcode, scalar, ("a", "b")))
+    return computation("f", a, b, inst("both", opcode, scalar, "a", "b"))
 
 
 def module_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) -> Module:
@@ -82,7 +62,8 @@ def gather(collapsed: tuple[int, ...], offset: tuple[int, ...], slices: tuple[in
             "tried",
             "gather",
             Shape(F32, (5, *dims)),
-            ("x", "rows"),
+            "x",
+            "rows",
             gather_dimensions=numbers,
             slice_sizes=slices,
         ),
@@ -91,9 +72,7 @@ def gather(collapsed: tuple[int, ...], offset: tuple[int, ...], slices: tuple[in
 
 def power(exponent: Instruction, dtype: DType = F32) -> Module:
     return module_of(
-        parameter("x", Shape(dtype)),
-        exponent,
-        inst("tried", "power", Shape(dtype), ("x", exponent.name)),
+        parameter("x", Shape(dtype)), exponent, inst("tried", "power", Shape(dtype), "x", exponent.name)
     )
 
 
@@ -101,8 +80,8 @@ def broadcast_power(exponent: float) -> Module:
     return module_of(
         X,
         constant("c", exponent),
-        inst("e", "broadcast", MATRIX, ("c",), dimensions=()),
-        inst("tried", "power", MATRIX, ("x", "e")),
+        inst("e", "broadcast", MATRIX, "c", dimensions=()),
+        inst("tried", "power", MATRIX, "x", "e"),
     )
 
 
@@ -110,7 +89,7 @@ def reduce(opcode: str, init: Instruction | None = None, dtype: DType = F32) -> 
     return module_of(
         parameter("x", Shape(dtype, (4, 3))),
         init or constant("init", 0, dtype),
-        inst("tried", "reduce", Shape(dtype, (4,)), ("x", "init"), dimensions=(1,), called=("f",)),
+        inst("tried", "reduce", Shape(dtype, (4,)), "x", "init", dimensions=(1,), called=("f",)),
         others=(reducer(opcode, dtype),),
     )
 
@@ -120,7 +99,7 @@ def random_bits(algorithm: str = "RNG_DEFAULT") -> Module:
     shape = TupleShape((state, state))
     return module_of(
         parameter("state", state),
-        inst("tried", "rng-bit-generator", shape, ("state",), rng_algorithm=algorithm),
+        inst("tried", "rng-bit-generator", shape, "state", rng_algorithm=algorithm),
     )
 
 
@@ -128,7 +107,7 @@ def random_uniform() -> Module:
     return module_of(
         constant("low", 0),
         constant("high", 1),
-        inst("tried", "rng", Shape(F32, (3,)), ("low", "high"), distribution="RNG_UNIFORM"),
+        inst("tried", "rng", Shape(F32, (3,)), "low", "high", distribution="RNG_UNIFORM"),
     )
 
 
@@ -138,12 +117,12 @@ def update(*starts: Instruction) -> Module:
         X,
         parameter("row", Shape(F32, (1, 3)), 1),
         *starts,
-        inst("tried", "dynamic-update-slice", MATRIX, ("x", "row", *names)),
+        inst("tried", "dynamic-update-slice", MATRIX, "x", "row", names),
     )
 
 
 def convert(dtype: DType) -> Module:
-    return module_of(X, inst("tried", "convert", Shape(dtype, (4, 3)), ("x",)))
+    return module_of(X, inst("tried", "convert", Shape(dtype, (4, 3)), "x"))
 
 
 def convolution(stride: int = 1, base: int = 1, window: int = 1) -> Module:
@@ -156,7 +135,8 @@ def convolution(stride: int = 1, base: int = 1, window: int = 1) -> Module:
             "tried",
             "convolution",
             Shape(F32, (1, 1, 8)),
-            ("x", "w"),
+            "x",
+            "w",
             window=(d,),
             dimension_numbers=numbers,
             feature_group_count=1,
@@ -172,7 +152,7 @@ def reduce_window(base: int = 1, window: int = 1, arrays: int = 1) -> Module:
     return module_of(
         parameter("x", shape),
         constant("init", 0),
-        inst("tried", "reduce-window", shape, names, window=(d,), called=("f",)),
+        inst("tried", "reduce-window", shape, *names, window=(d,), called=("f",)),
         others=(reducer("add"),),
     )
 
@@ -180,13 +160,13 @@ def reduce_window(base: int = 1, window: int = 1, arrays: int = 1) -> Module:
 def top_k(dtype: DType) -> Module:
     results = TupleShape((Shape(dtype, (2,)), Shape(S32, (2,))))
     return module_of(
-        parameter("x", Shape(dtype, (4,))), inst("tried", "topk", results, ("x",), k=2, largest=True)
+        parameter("x", Shape(dtype, (4,))), inst("tried", "topk", results, "x", k=2, largest=True)
     )
 
 
 def custom_call(target: str, dtype: DType = F32) -> Module:
     x = parameter("x", Shape(dtype, (4,)))
-    return module_of(x, inst("tried", "custom-call", x.shape, ("x",), custom_call_target=target))
+    return module_of(x, inst("tried", "custom-call", x.shape, "x", custom_call_target=target))
 
 
 def scatter(dtype: DType, opcode: str | None = "add", rows: int = 2) -> Module:
@@ -197,13 +177,15 @@ def scatter(dtype: DType, opcode: str | None = "add", rows: int = 2) -> Module:
     return module_of(
         parameter("x", Shape(dtype, (4, 3))),
         parameter("rows", Shape(dtype, (rows, 3)), 1),
-        inst("iota", "iota", Shape(S32, (rows,)), (), dimensions=(0,)),
-        inst("at", "reshape", Shape(S32, (rows, 1)), ("iota",)),
+        inst("iota", "iota", Shape(S32, (rows,)), dimensions=(0,)),
+        inst("at", "reshape", Shape(S32, (rows, 1)), "iota"),
         inst(
             "tried",
             "scatter",
             Shape(dtype, (4, 3)),
-            ("x", "at", "rows"),
+            "x",
+            "at",
+            "rows",
             scatter_dimensions=ops.ScatterDimensions((1,), (0,), (0,), index_vector_dim=1),
             called=("f",),
         ),
@@ -215,13 +197,14 @@ def gather_iota(rows: int) -> Module:
     numbers = ops.GatherDimensions((1,), (0,), (0,), index_vector_dim=1)
     return module_of(
         X,
-        inst("iota", "iota", Shape(S32, (rows,)), (), dimensions=(0,)),
-        inst("at", "reshape", Shape(S32, (rows, 1)), ("iota",)),
+        inst("iota", "iota", Shape(S32, (rows,)), dimensions=(0,)),
+        inst("at", "reshape", Shape(S32, (rows, 1)), "iota"),
         inst(
             "tried",
             "gather",
             Shape(F32, (rows, 3)),
-            ("x", "at"),
+            "x",
+            "at",
             gather_dimensions=numbers,
             slice_sizes=(1, 3),
         ),
@@ -230,29 +213,29 @@ def gather_iota(rows: int) -> Module:
 
 def shift(dtype: DType) -> Module:
     x = parameter("x", Shape(dtype))
-    return module_of(x, inst("tried", "shift-right-arithmetic", x.shape, ("x", "x")))
+    return module_of(x, inst("tried", "shift-right-arithmetic", x.shape, "x", "x"))
 
 
 def dot(dtype: DType) -> Module:
     x = parameter("x", Shape(dtype, (3, 3)))
     numbers = ops.DotDimensions((1,), (0,))
-    return module_of(x, inst("tried", "dot", x.shape, ("x", "x"), dot_dimensions=numbers))
+    return module_of(x, inst("tried", "dot", x.shape, "x", "x", dot_dimensions=numbers))
 
 
 def collective(opcode: str, dtype: DType) -> Module:
     x = parameter("x", Shape(dtype, (4,)))
     others = (reducer("add", dtype),)
-    return module_of(x, inst("tried", opcode, x.shape, ("x",), called=("f",)), others=others)
+    return module_of(x, inst("tried", opcode, x.shape, "x", called=("f",)), others=others)
 
 
 def unary(opcode: str, dtype: DType = F32, **attributes: Any) -> Module:
     x = parameter("x", Shape(dtype, (4,)))
-    return module_of(x, inst("tried", opcode, x.shape, ("x",), **attributes))
+    return module_of(x, inst("tried", opcode, x.shape, "x", **attributes))
 
 
 def binary(opcode: str, dtype: DType, **attributes: Any) -> Module:
     x = parameter("x", Shape(dtype, (4,)))
-    return module_of(x, inst("tried", opcode, x.shape, ("x", "x"), **attributes))
+    return module_of(x, inst("tried", opcode, x.shape, "x", "x", **attributes))
 
 
 def literal(value: Any, dtype: DType) -> Module:
@@ -261,7 +244,7 @@ def literal(value: Any, dtype: DType) -> Module:
 
 def broadcast(*dims: int) -> Module:
     one = constant("one", 1)
-    return module_of(one, inst("tried", "broadcast", Shape(F32, dims), ("one",), dimensions=()))
+    return module_of(one, inst("tried", "broadcast", Shape(F32, dims), "one", dimensions=()))
 
 
 # ---- the cases -----------------------------------------------------------------------------------
@@ -449,10 +432,10 @@ def test_a_plain_network_breaks_nothing_under_any_release(release: Any) -> None:
     square = Shape(F32, (4, 4))
     module = module_of(
         X,
-        inst("d", "dot", square, ("x", "x"), dot_dimensions=numbers),
-        inst("tanh", "tanh", square, ("d",)),
+        inst("d", "dot", square, "x", "x", dot_dimensions=numbers),
+        inst("tanh", "tanh", square, "d"),
         constant("init", 0),
-        inst("sum", "reduce", Shape(F32, (4,)), ("tanh", "init"), dimensions=(1,), called=("f",)),
+        inst("sum", "reduce", Shape(F32, (4,)), "tanh", "init", dimensions=(1,), called=("f",)),
         others=(reducer("add"),),
     )
     assert check(module, release, find_target("trn1")) == ()
@@ -468,10 +451,10 @@ def called_power(*arguments: str) -> Module:
         "callee",
         parameter("base", scalar, 0),
         parameter("exponent", scalar, 1),
-        inst("tried", "power", scalar, ("base", "exponent")),
+        inst("tried", "power", scalar, "base", "exponent"),
     )
     calls = [
-        inst(f"call.{n}", "call", scalar, ("x", name), called=("callee",))
+        inst(f"call.{n}", "call", scalar, "x", name, called=("callee",))
         for n, name in enumerate(arguments)
     ]
     given = (parameter("x", scalar), constant("c", 2.5), parameter("given", scalar, 1))
@@ -490,21 +473,21 @@ def test_a_constant_is_what_is_computed_from_constants() -> None:
     scalar = Shape(F32)
     module = module_of(
         constant("c", 2.0),
-        inst("iota", "iota", Shape(S32, (3,)), (), dimensions=(0,)),
-        inst("sum", "add", scalar, ("c", "c")),
-        inst("r", "rng", scalar, ("c", "c"), distribution="RNG_UNIFORM"),
+        inst("iota", "iota", Shape(S32, (3,)), dimensions=(0,)),
+        inst("sum", "add", scalar, "c", "c"),
+        inst("r", "rng", scalar, "c", "c", distribution="RNG_UNIFORM"),
         parameter("x", scalar),
-        inst("mixed", "add", scalar, ("sum", "x")),
-        inst("custom", "custom-call", scalar, ("c",), custom_call_target="AwsNeuronErf"),
+        inst("mixed", "add", scalar, "sum", "x"),
+        inst("custom", "custom-call", scalar, "c", custom_call_target="AwsNeuronErf"),
     )
     assert compile_time_constants(module)["main"] == {"c", "iota", "sum"}
 
 
 def test_the_body_of_a_while_is_checked_and_its_parameter_is_not_constant() -> None:
     scalar = Shape(F32)
-    body = computation("body", parameter("p", scalar), inst("tried", "power", scalar, ("p", "p")))
+    body = computation("body", parameter("p", scalar), inst("tried", "power", scalar, "p", "p"))
     condition = computation("condition", parameter("p", scalar), constant("true", True, PRED))
-    loop = inst("loop", "while", scalar, ("c",), called=("body", "condition"))
+    loop = inst("loop", "while", scalar, "c", called=("body", "condition"))
     module = module_of(constant("c", 2.0), loop, others=(body, condition))
     findings = found(module, "2.26")
     assert {(f.computation, f.instruction, f.rule) for f in findings} == {
@@ -521,10 +504,10 @@ def test_a_type_is_reported_where_a_value_is_made() -> None:
     pair = TupleShape((Shape(S64), Shape(S64)))
     module = module_of(
         parameter("p", Shape(S64)),
-        inst("copied", "copy", Shape(S64), ("p",)),
-        inst("t", "tuple", pair, ("p", "copied")),
-        inst("g", "get-tuple-element", Shape(S64), ("t",), tuple_index=0),
-        inst("n", "negate", Shape(S64), ("g",)),
+        inst("copied", "copy", Shape(S64), "p"),
+        inst("t", "tuple", pair, "p", "copied"),
+        inst("g", "get-tuple-element", Shape(S64), "t", tuple_index=0),
+        inst("n", "negate", Shape(S64), "g"),
     )
     wide = [f.instruction for f in found(module, "2.26") if f.rule == issue("INT64")]
     assert wide == ["p", "n"]
@@ -545,8 +528,8 @@ def test_an_instruction_without_its_operands_is_named() -> None:
 
 
 def test_findings_of_a_kind_are_grouped_errors_first() -> None:
-    wide = [inst(f"n{k}", "convert", Shape(S64, (4, 3)), ("x",)) for k in range(5)]
-    module = module_of(X, *wide, inst("f8", "convert", Shape(E4M3FN, (4, 3)), ("x",)))
+    wide = [inst(f"n{k}", "convert", Shape(S64, (4, 3)), "x") for k in range(5)]
+    module = module_of(X, *wide, inst("f8", "convert", Shape(E4M3FN, (4, 3)), "x"))
     findings = found(module, "2.26")
     groups = conformance.group(findings)
     assert [(g[0].severity, len(g)) for g in groups] == [("error", 1), ("warning", 5)]
@@ -577,7 +560,7 @@ def test_strict_compile_takes_a_model_that_breaks_nothing() -> None:
 
 def test_strict_error_is_short_for_many_kinds() -> None:
     shapes = [
-        inst(f"g{n}", "broadcast", Shape(F32, (2**31 + n,)), ("c",), dimensions=()) for n in range(14)
+        inst(f"g{n}", "broadcast", Shape(F32, (2**31 + n,)), "c", dimensions=()) for n in range(14)
     ]
     with pytest.raises(NonconformingModel, match="and 4 more kinds"):
         api.compile(module_of(constant("c", 1), *shapes), strict=True)
@@ -595,4 +578,4 @@ def test_lint_takes_operators_that_neuronsim_does_not_execute() -> None:
 
 def test_lint_refuses_a_graph_that_contradicts_itself() -> None:
     with pytest.raises(InvalidModel, match="NCC_EVRF064"):
-        api.lint(module_of(X, inst("t", "tanh", Shape(F32, (5,)), ("x",))))
+        api.lint(module_of(X, inst("t", "tanh", Shape(F32, (5,)), "x")))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.graphs import module_of
 
 from neuronsim import api, dtypes
 from neuronsim.dtypes import DType
@@ -21,10 +22,7 @@ from neuronsim.ops import ConvolutionDimensions, WindowDimension
 F32, S32 = dtypes.float32, dtypes.int32
 ModuleOf = Callable[..., Module]
 NHWC = ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
-EVERYTHING = (
-    WindowDimension(3, 2, (1, -2), 2, 1, True),
-    WindowDimension(2, 1, (0, 3), 1, 3, False),
-)
+EVERYTHING = (WindowDimension(3, 2, (1, -2), 2, 1, True), WindowDimension(2, 1, (0, 3), 1, 3, False))
 
 
 def parameter(name: str, number: int, dims: tuple[int, ...], dtype: DType = F32) -> Instruction:
@@ -48,7 +46,7 @@ RESULT = (2, 7, 8, 4)
 # ---- files and text ------------------------------------------------------------------------------
 
 
-def test_every_attribute_survives_writing_and_reading(module_of: ModuleOf) -> None:
+def test_every_attribute_survives_writing_and_reading() -> None:
     module = module_of(X, KERNEL, convolution(RESULT))
     read = proto.from_bytes(proto.to_bytes(module))
     verify(read)
@@ -56,7 +54,7 @@ def test_every_attribute_survives_writing_and_reading(module_of: ModuleOf) -> No
     assert proto.to_bytes(read) == proto.to_bytes(module)
 
 
-def test_counts_that_a_file_leaves_out_are_one(module_of: ModuleOf) -> None:
+def test_counts_that_a_file_leaves_out_are_one() -> None:
     whole = parameter("w", 1, (3, 2, 6, 4))
     one = {"feature_group_count": 1, "batch_group_count": 1}
     module = module_of(X, whole, convolution(RESULT, **one))
@@ -143,14 +141,12 @@ def test_attributes_are_printed_as_xla_prints_them(changes: dict[str, Any], prin
         (convolution(RESULT).replace(operands=("x",)), "takes 2 operands"),
     ],
 )
-def test_convolution_that_contradicts_itself_is_refused_by_name(
-    bad: Instruction, message: str, module_of: ModuleOf
-) -> None:
+def test_convolution_that_contradicts_itself_is_refused_by_name(bad: Instruction, message: str) -> None:
     with pytest.raises(InvalidModel, match=rf"NCC_EVRF064\] main/c \(convolution\): .*{message}"):
         module_of(X, KERNEL, bad)
 
 
-def test_convolution_of_types_without_products_is_refused_by_name(module_of: ModuleOf) -> None:
+def test_convolution_of_types_without_products_is_refused_by_name() -> None:
     kernel = parameter("w", 1, (3, 2, 3, 4), S32)
     with pytest.raises(UnsupportedType, match=r"main/c \(convolution\): .* of float32 and int32"):
         module_of(X, kernel, convolution(RESULT))
@@ -260,12 +256,7 @@ def test_gradients_of_a_convolution_agree_with_xla() -> None:
 
     def loss(x: Any, w: Any) -> Any:
         y = jax.lax.conv_general_dilated(
-            x,
-            w,
-            (2, 1),
-            "SAME",
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-            feature_group_count=6,
+            x, w, (2, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=6
         )
         return (y * y).sum()
 

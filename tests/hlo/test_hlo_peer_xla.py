@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.graphs import module_of
 
 from neuronsim import api, dtypes, ops
 from neuronsim.casting.flags import CAST_TYPES
@@ -22,11 +23,6 @@ xla = pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 HLO_TYPES = [t for t in DTYPES.values() if t is not dtypes.tfloat32]
 F32 = dtypes.float32
-
-
-def module_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) -> Module:
-    entry = Computation("main", instructions, instructions[-1].name)
-    return Module("small", "main", (*others, entry))
 
 
 def parameter(dtype: DType, dims: tuple[int, ...]) -> Instruction:

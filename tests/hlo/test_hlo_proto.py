@@ -9,30 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.graphs import module_of
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidModel
 from neuronsim.hlo import fields, proto, wire
-from neuronsim.hlo.module import (
-    Computation,
-    Instruction,
-    Metadata,
-    Module,
-    Shape,
-    TupleShape,
-)
+from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits" / "model.hlo.pb"
 HLO_TYPES = [t for t in DTYPES.values() if t is not dtypes.tfloat32]
-
-
-def module_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) -> Module:
-    entry = Computation("main", instructions, instructions[-1].name)
-    return Module("small", "main", (*others, entry))
 
 
 def constant(data: np.ndarray, dtype: DType, layout: tuple[int, ...] | None = None) -> Instruction:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.hlo.xla import run_by_xla
 
 from neuronsim import api, dtypes, ops
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.profiles import Profile
-
-if TYPE_CHECKING:
-    from tests.hlo.conftest import RunByXla
 
 TYPES = {
     "u8": dtypes.uint8,
@@ -52,9 +50,7 @@ def generator(algorithm: str, length: int, dtype: dtypes.DType, dims: tuple[int,
 
 @pytest.mark.parametrize("type_name", TYPES)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_bit_generator_is_bit_exact_to_xla(
-    algorithm: str, type_name: str, run_by_xla: RunByXla
-) -> None:
+def test_bit_generator_is_bit_exact_to_xla(algorithm: str, type_name: str) -> None:
     for dims in SHAPES:
         length, dtype = ALGORITHMS[algorithm], TYPES[type_name]
         shape = f"{type_name}[{','.join(map(str, dims))}]"
@@ -71,7 +67,7 @@ def test_bit_generator_is_bit_exact_to_xla(
             np.testing.assert_array_equal(words, theirs[1].view(words.dtype))
 
 
-def test_bits_of_jax_random(run_by_xla: RunByXla) -> None:
+def test_bits_of_jax_random() -> None:
     """jax.random's `rbg` keys are u32[4] that the program casts to u64[2]."""
     jax = pytest.importorskip("jax")
     key = jax.random.key(42, impl="rbg")
@@ -111,7 +107,7 @@ def test_rng_draws_anew_in_each_call_and_again_from_a_seed() -> None:
     assert not np.array_equal(other, again)
 
 
-def test_state_of_an_instruction_starts_as_xlas(run_by_xla: RunByXla) -> None:
+def test_state_of_an_instruction_starts_as_xlas() -> None:
     state = Shape(dtypes.uint64, (2,))
     names = [("a", 3), ("b", 5)]
     updates = [

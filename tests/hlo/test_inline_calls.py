@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.graphs import computation
 
 from neuronsim import dtypes
 from neuronsim.errors import InvalidModel
@@ -26,10 +27,6 @@ F32, PRED = dtypes.float32, dtypes.boolean
 
 def inst(name: str, opcode: str, *operands: str, dtype: dtypes.DType = F32, **more: Any) -> Instruction:
     return Instruction(name, opcode, Shape(dtype), operands, more)
-
-
-def computation(name: str, *body: Instruction) -> Computation:
-    return Computation(name, body, body[-1].name)
 
 
 def x(name: str = "x") -> Instruction:

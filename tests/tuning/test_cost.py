@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.graphs import parameter
 
 from neuronsim import api, dtypes
 from neuronsim.casting.plans.plan import make_plan
@@ -22,36 +23,32 @@ TENSOR, VECTOR, SCALAR, GPSIMD = 2.8e9, 1.12e9, 1.4e9, 1.4e9
 TRN1 = TARGETS["trn1"]
 
 
-def parameter(name: str, dtype: DType, dims: tuple[int, ...], number: int = 0) -> Instruction:
-    return Instruction(name, "parameter", Shape(dtype, dims), (), {"number": number})
-
-
 def cost_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) -> Estimate:
     entry = Computation("main", instructions, instructions[-1].name)
     return estimate(Module("small", "main", (*others, entry)), 0, TRN1)
 
 
 def unary(opcode: str, dtype: DType, n: int) -> Estimate:
-    x = parameter("x", dtype, (128, n))
+    x = parameter("x", (128, n), dtype=dtype)
     return cost_of(x, Instruction("y", opcode, x.shape, ("x",)))
 
 
 def binary(opcode: str, dtype: DType, n: int) -> Estimate:
-    x = parameter("x", dtype, (128, n))
+    x = parameter("x", (128, n), dtype=dtype)
     return cost_of(x, Instruction("y", opcode, x.shape, ("x", "x")))
 
 
 def dot(m: int, k: int, n: int, dtype: DType) -> Estimate:
-    x, y = parameter("x", dtype, (m, k)), parameter("y", dtype, (k, n), 1)
+    x, y = parameter("x", (m, k), dtype=dtype), parameter("y", (k, n), 1, dtype=dtype)
     dims = {"dot_dimensions": DotDimensions((1,), (0,), (), ())}
     return cost_of(x, y, Instruction("z", "dot", Shape(F32, (m, n)), ("x", "y"), dims))
 
 
 def reduce(dtype: DType, n: int) -> Estimate:
     scalar = Shape(dtype)
-    a, b = parameter("a", dtype, ()), parameter("b", dtype, (), 1)
+    a, b = parameter("a", (), dtype=dtype), parameter("b", (), 1, dtype=dtype)
     add = Computation("add", (a, b, Instruction("c", "add", scalar, ("a", "b"))), "c")
-    x, zero = parameter("x", dtype, (128, n)), parameter("zero", dtype, (), 1)
+    x, zero = parameter("x", (128, n), dtype=dtype), parameter("zero", (), 1, dtype=dtype)
     attributes = {"dimensions": (1,), "called": ("add",)}
     result = Instruction("y", "reduce", Shape(dtype, (128,)), ("x", "zero"), attributes)
     return cost_of(x, zero, result, others=(add,))
@@ -87,7 +84,7 @@ def test_a_large_matmul_is_about_four_times_faster_in_bfloat16() -> None:
 
 
 def test_batched_matmuls_add_up() -> None:
-    x, y = parameter("x", BF16, (6, 128, 128)), parameter("y", BF16, (6, 128, 512), 1)
+    x, y = parameter("x", (6, 128, 128), dtype=BF16), parameter("y", (6, 128, 512), 1, dtype=BF16)
     dims = {"dot_dimensions": DotDimensions((2,), (1,), (0,), (0,))}
     z = Instruction("z", "dot", Shape(F32, (6, 128, 512)), ("x", "y"), dims)
     assert cost_of(x, y, z).seconds == pytest.approx((100 + 6 * 512) / TENSOR, rel=1e-12)
@@ -109,8 +106,8 @@ def test_batched_matmuls_add_up() -> None:
 def test_a_convolution_takes_the_cycles_of_its_patches(
     features: int, outputs: int, groups: int, dtype: DType, cycles: int
 ) -> None:
-    x = parameter("x", dtype, (1, 14, 14, features * groups))
-    w = parameter("w", dtype, (3, 3, features, outputs), 1)
+    x = parameter("x", (1, 14, 14, features * groups), dtype=dtype)
+    w = parameter("w", (3, 3, features, outputs), 1, dtype=dtype)
     attributes = {
         "window": (WindowDimension(3, 1, (1, 1)),) * 2,
         "dimension_numbers": ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2)),
@@ -122,7 +119,7 @@ def test_a_convolution_takes_the_cycles_of_its_patches(
 
 
 def test_a_convolution_in_batch_groups_is_one_product_for_each() -> None:
-    x, w = parameter("x", BF16, (8, 16, 128)), parameter("w", BF16, (1, 128, 256), 1)
+    x, w = parameter("x", (8, 16, 128), dtype=BF16), parameter("w", (1, 128, 256), 1, dtype=BF16)
     attributes = {
         "window": (WindowDimension(1),),
         "dimension_numbers": ConvolutionDimensions(0, 2, (1,), 1, 2, (0,), 0, 2, (1,)),
@@ -139,7 +136,7 @@ def test_a_planned_matmul_has_the_passes_of_its_operand_type(
     cast_type: str | None, passes: int
 ) -> None:
     # HLO carries tfloat32 in float32: one pass is enough where the operands were rounded to it (C9).
-    x, y = parameter("x", F32, (1024, 1024)), parameter("y", F32, (1024, 1024), 1)
+    x, y = parameter("x", (1024, 1024)), parameter("y", (1024, 1024), 1)
     dims = {"dot_dimensions": DotDimensions((1,), (0,), (), ())}
     z = Instruction("z", "dot", Shape(F32, (1024, 1024)), ("x", "y"), dims)
     module = Module("small", "main", (Computation("main", (x, y, z), "z"),))
@@ -177,7 +174,7 @@ def test_two_tensors_take_the_documented_cycles(opcode: str, dtype: DType, n: in
 
 
 def test_a_broadcast_scalar_makes_it_a_tensor_scalar() -> None:
-    x, s = parameter("x", F32, (128, 1000)), parameter("s", F32, (), 1)
+    x, s = parameter("x", (128, 1000)), parameter("s", (), 1)
     wide = Instruction("w", "broadcast", x.shape, ("s",), {"dimensions": ()})
     found = cost_of(x, s, wide, Instruction("y", "multiply", x.shape, ("x", "w")))
     assert found.seconds == pytest.approx((100 + 1000) / VECTOR, rel=1e-12)
@@ -192,7 +189,7 @@ def test_a_reduce_of_bfloat16_takes_half(dtype: DType, n: int, cycles: int) -> N
 
 def test_elements_are_spread_over_128_partitions() -> None:
     one, next_one = (
-        cost_of(p := parameter("x", F32, (n,)), Instruction("y", "tanh", p.shape, ("x",)))
+        cost_of(p := parameter("x", (n,)), Instruction("y", "tanh", p.shape, ("x",)))
         for n in (128 * 100, 128 * 100 + 1)
     )
     assert one.seconds == pytest.approx(200 / SCALAR, rel=1e-12)
@@ -205,7 +202,7 @@ def test_iota_runs_on_gpsimd() -> None:
 
 
 def test_a_transpose_reads_and_writes_memory() -> None:
-    x = parameter("x", F32, (256, 128))
+    x = parameter("x", (256, 128))
     y = Instruction("y", "transpose", Shape(F32, (128, 256)), ("x",), {"dimensions": (1, 0)})
     found = cost_of(x, y)
     assert found.by_engine == {"dma": pytest.approx(2 * 4 * 256 * 128 / (410 * 2**30), rel=1e-12)}
@@ -213,7 +210,7 @@ def test_a_transpose_reads_and_writes_memory() -> None:
 
 def test_converts_are_free_after_an_engine_only() -> None:
     # neuron.md 4.2: an engine casts as it stores; a parameter must be copied to be cast.
-    x = parameter("x", F32, (128, 1000))
+    x = parameter("x", (128, 1000))
     y = Instruction("y", "exponential", x.shape, ("x",))
     z = Instruction("z", "convert", Shape(BF16, (128, 1000)), ("y",))
     assert cost_of(x, y, z).seconds == cost_of(x, y).seconds
@@ -223,13 +220,13 @@ def test_converts_are_free_after_an_engine_only() -> None:
 
 @pytest.mark.parametrize("opcode", ["reshape", "broadcast"])
 def test_moves_that_only_rename_are_free(opcode: str) -> None:
-    x = parameter("x", F32, (128, 10))
+    x = parameter("x", (128, 10))
     attributes = {"dimensions": (0, 1)} if opcode == "broadcast" else {}
     assert cost_of(x, Instruction("y", opcode, x.shape, ("x",), attributes)).seconds == 0.0
 
 
 def test_the_time_is_that_of_the_weights_if_loading_them_is_longer() -> None:
-    x = parameter("x", F32, (128, 10))
+    x = parameter("x", (128, 10))
     y = Instruction("y", "tanh", x.shape, ("x",))
     module = Module("small", "main", (Computation("main", (x, y), "y"),))
     found = estimate(module, 410 * 2**30, TRN1)
@@ -238,7 +235,7 @@ def test_the_time_is_that_of_the_weights_if_loading_them_is_longer() -> None:
 
 
 def test_the_host_has_no_cost() -> None:
-    x = parameter("x", F32, (128, 10))
+    x = parameter("x", (128, 10))
     y = Instruction("y", "tanh", x.shape, ("x",))
     module = Module("small", "main", (Computation("main", (x, y), "y"),))
     assert estimate(module, 10**9, TARGETS["host"]) == Estimate(0.0, {}, 0.0)
@@ -613,6 +610,6 @@ ENTRY main {
 
 
 def test_what_nothing_reads_has_no_cost() -> None:
-    x = parameter("x", F32, (128, 1000))
+    x = parameter("x", (128, 1000))
     dead, y = (Instruction(name, "tanh", x.shape, ("x",)) for name in "dy")
     assert cost_of(x, dead, y).seconds == pytest.approx(1100 / SCALAR, rel=1e-12)

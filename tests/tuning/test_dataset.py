@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.graphs import module_of, parameter
 
 from neuronsim import api, dtypes, ops
 from neuronsim.errors import InvalidData, NeuronSimError
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Instruction, Shape, TupleShape
 from neuronsim.tuning.dataset import (
     Dataset,
     batch_count,
@@ -31,16 +32,10 @@ BATCH = Shape(F32, (4, 3))
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 
-def parameter(name: str, number: int = 0, shape: Shape = BATCH) -> Instruction:
-    return Instruction(name, "parameter", shape, (), {"number": number})
-
-
-def module_of(*instructions: Instruction) -> Module:
-    return Module("small", "main", (Computation("main", instructions, instructions[-1].name),))
-
-
-DOUBLE = module_of(parameter("x.1"), Instruction("y", "add", BATCH, ("x.1", "x.1")))
-SUM = module_of(parameter("a.1"), parameter("b.2", 1), Instruction("y", "add", BATCH, ("a.1", "b.2")))
+DOUBLE = module_of(parameter("x.1", BATCH), Instruction("y", "add", BATCH, ("x.1", "x.1")))
+SUM = module_of(
+    parameter("a.1", BATCH), parameter("b.2", BATCH, 1), Instruction("y", "add", BATCH, ("a.1", "b.2"))
+)
 
 
 def samples(n: int) -> np.ndarray:
@@ -208,7 +203,7 @@ def test_damaged_archives_are_read_or_refused_but_never_crash(tmp_path: Path) ->
 
 
 def test_a_sole_input_may_be_called_x() -> None:
-    module = module_of(parameter("images.1"), Instruction("y", "negate", BATCH, ("images.1",)))
+    module = module_of(parameter("images.1", BATCH), Instruction("y", "negate", BATCH, ("images.1",)))
     for key in ("x", "images", "images.1"):
         assert list(bind_inputs(module, {key: samples(4)})) == ["images"]
 
@@ -283,7 +278,7 @@ def test_a_sample_has_the_same_bits_wherever_it_stands_D1() -> None:
 def test_several_and_nested_outputs_come_in_order() -> None:
     inner = Instruction("t", "tuple", TupleShape((BATCH,)), ("n",))
     outer = Instruction("r", "tuple", TupleShape((BATCH, inner.shape)), ("x", "t"))
-    module = module_of(parameter("x"), Instruction("n", "negate", BATCH, ("x",)), inner, outer)
+    module = module_of(parameter("x", BATCH), Instruction("n", "negate", BATCH, ("x",)), inner, outer)
     program = api.compile(module, auto_cast="none")
     first, second = run_batches(program, module, load_dataset({"x": samples(6)}))
     assert np.array_equal(first, samples(6))
@@ -307,7 +302,7 @@ def test_samples_of_another_shape_are_refused(data: dict[str, Any], message: str
     "shapes", [(Shape(F32), BATCH), (Shape(F32, (2, 3)), BATCH)], ids=["scalar", "two lengths"]
 )
 def test_models_without_a_common_axis_of_samples_are_refused(shapes: tuple[Shape, Shape]) -> None:
-    parameters = [parameter(n, i, s) for i, (n, s) in enumerate(zip("ab", shapes, strict=True))]
+    parameters = [parameter(n, s, i) for i, (n, s) in enumerate(zip("ab", shapes, strict=True))]
     module = module_of(*parameters, Instruction("y", "negate", BATCH, ("b",)))
     data = load_dataset({"a": samples(4), "b": samples(4)})
     with pytest.raises(InvalidData, match="no common leading axis"):
@@ -316,7 +311,7 @@ def test_models_without_a_common_axis_of_samples_are_refused(shapes: tuple[Shape
 
 def test_outputs_without_the_axis_of_samples_are_refused() -> None:
     flat = Shape(F32, (12,))
-    module = module_of(parameter("x"), Instruction("y", "reshape", flat, ("x",)))
+    module = module_of(parameter("x", BATCH), Instruction("y", "reshape", flat, ("x",)))
     with pytest.raises(InvalidData, match="padding"):
         run_batches(lambda x: x, module, load_dataset({"x": samples(4)}))
 
@@ -327,7 +322,7 @@ def test_the_output_that_has_no_samples_is_named(dims: tuple[int, ...]) -> None:
     beside = Instruction("loss", "constant", Shape(F32, dims), (), {"literal": literal})
     both = TupleShape((BATCH, beside.array))
     root = Instruction("out", "tuple", both, ("y", "loss"))
-    module = module_of(parameter("x"), Instruction("y", "negate", BATCH, ("x",)), beside, root)
+    module = module_of(parameter("x", BATCH), Instruction("y", "negate", BATCH, ("x",)), beside, root)
     message = rf"output 1 of the model, loss \({re.escape(str(beside.array.type))}\).*root \(out\)"
     with pytest.raises(InvalidData, match=message):
         run_batches(lambda x: x, module, load_dataset({"x": samples(4)}))

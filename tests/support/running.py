@@ -1,4 +1,4 @@
-"""A module compiled and run, with values by position."""
+"""Modules compiled and run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from neuronsim import ops
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.run import run_program
+from neuronsim.executor.run import Program, run_program
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.module import Module
 from neuronsim.profiles import Profile
@@ -21,6 +21,16 @@ def execute(module: Module, inputs: Sequence[ops.Bits]) -> Any:
     program = compile_module(module, Profile(), find_target("host"))
     names = (p.name for p in module.parameters)
     return _unpacked(run_program(program, dict(zip(names, inputs, strict=True))))
+
+
+def program_of(module: Module, int64: str = "truncate", target: str = "trn1") -> Program:
+    """A module compiled with a value of the field int64 (C7) for a target."""
+    return compile_module(module, Profile(int64=int64), find_target(target))
+
+
+def flat(value: Any) -> list[Any]:
+    """The arrays of a result, in order."""
+    return [leaf for v in value for leaf in flat(v)] if isinstance(value, tuple) else [value]
 
 
 def _unpacked(value: Value) -> Any:

@@ -1,0 +1,30 @@
+"""XLA on a CPU as the oracle of single programs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+@functools.cache
+def _compiled(text: str) -> tuple[Any, Any]:
+    jax = pytest.importorskip("jax", reason="the peer jax is not installed (extra `peers`)")
+    from jaxlib import _hlo, _jax, xla_client  # an optional peer
+
+    device = jax.local_devices(backend="cpu")[0]
+    module = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+    program = device.client.compile_and_load(
+        _jax.mlir.hlo_to_stablehlo(module), _jax.DeviceList((device,)), xla_client.CompileOptions()
+    )
+    return program, device
+
+
+def run_by_xla(text: str, *arrays: Any) -> list[np.ndarray]:
+    """HLO text on arrays; gives the arrays of its result."""
+    jax = pytest.importorskip("jax", reason="the peer jax is not installed (extra `peers`)")
+    with jax.enable_x64(True):
+        program, device = _compiled(text)
+        return [np.asarray(r) for r in program.execute([jax.device_put(a, device) for a in arrays])]

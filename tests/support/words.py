@@ -1,0 +1,37 @@
+"""Arrays as words: their storage bits as unsigned integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import Array, dtypes, ops
+from neuronsim.dtypes import DType
+from neuronsim.reference import formats
+
+Words = npt.NDArray[Any]
+
+
+def words(x: Array | ops.Bits) -> Words:
+    """In the array's shape."""
+    data = (x if isinstance(x, ops.Bits) else x.bits).data
+    return np.ascontiguousarray(data).reshape(data.shape).view(f"u{data.itemsize}")
+
+
+def word_list(x: Array | ops.Bits) -> list[int]:
+    """In one row, as Python's numbers, which the twin takes."""
+    return [int(w) for w in words(x).ravel()]
+
+
+def bits(values: Any, dtype: DType = dtypes.float32) -> ops.Bits:
+    """Values that NumPy converts to the type."""
+    return ops.Bits(np.asarray(values, dtype.numpy).view(dtype.storage), dtype)
+
+
+def encoded(type_name: str, values: Iterable[float]) -> Words:
+    """The words of the values, rounded by the twin."""
+    found = [formats.from_float(type_name, v) for v in values]
+    return np.array(found, f"u{dtypes.DTYPES[type_name].itemsize}")
