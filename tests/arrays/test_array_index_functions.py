@@ -13,7 +13,7 @@ from moved_bits import SHAPES, Call, assert_same, compare, every_pattern
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import IntegerOverflow, NeuronSimError
+from neuronsim.errors import IntegerOverflow, InvalidIndex, NeuronSimError
 
 pytestmark = pytest.mark.isa_independent
 
@@ -316,3 +316,14 @@ def test_indices_far_outside_come_in_on_the_other_side_at_once(far: int) -> None
             assert written.reshape(-1).tolist() == [
                 9.0 if i == far % 6 else v for i, v in enumerate(flat)
             ]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (0, 1, 0)])
+def test_no_index_comes_in_on_the_other_side_of_nothing(shape: tuple[int, ...]) -> None:
+    """NumPy never ends where another axis has no elements either."""
+    x = np.zeros(shape)
+    with pytest.raises(InvalidIndex, match="no other side"):
+        np.take(x, [0], axis=0, mode="wrap")
+    with pytest.raises(InvalidIndex):
+        np.put(x, [0], 1, mode="wrap")
+    assert np.take(x, np.zeros(0, "int32"), axis=0, mode="wrap").shape == shape

@@ -38,9 +38,9 @@ s_, index_exp = np.s_, np.index_exp
 ndindex = np.ndindex
 
 
-def _indices(what: str, x: Any, mode: Mode = "raise", length: int = 0) -> npt.NDArray[np.int64]:
+def _indices(what: str, x: Any, mode: Mode = "raise", length: int = 1) -> npt.NDArray[np.int64]:
     """Integers as NumPy takes them for indices. Those that come in on the other side of `length` do it
-    here: NumPy goes round once for each time that they contain it.
+    here: NumPy goes round once for each time that they contain it, and round nothing for ever.
     """
     a = asarray(x)
     if a.size and a.dtype.kind not in ("signed", "unsigned", "bool"):
@@ -49,7 +49,11 @@ def _indices(what: str, x: Any, mode: Mode = "raise", length: int = 0) -> npt.ND
     if a.dtype is dtypes.uint64 and a.size and int(data.max()) >= 2**63:
         raise InvalidIndex(f"{what}: index {int(data.max())} is beyond every axis")
     data = data.astype(np.int64)
-    return np.remainder(data, length) if length and mode in _WRAPS else data
+    if mode not in _WRAPS or not data.size:
+        return data
+    if length == 0:
+        raise InvalidIndex(f"{what}: an axis without elements has no other side to come in on")
+    return np.remainder(data, length)
 
 
 def _written(name: str, x: Any, *arguments: Any, **keywords: Any) -> None:
