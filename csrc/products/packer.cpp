@@ -120,15 +120,16 @@ bool Packer::lies_in_runs(int64_t first, int64_t n, int width) const {
     return true;
 }
 
+// Of the panel that begins with the `left` last vectors.
+static int panel_width(int64_t left, int width, int lanes) {
+    return left >= width ? width : static_cast<int>(blocks(left, lanes)) * lanes;
+}
+
 void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int width,
                     float* out, int64_t panel_words, uint32_t* least) const {
     const bool is_across = across();
     const PackKernel pack = pairs() ? (is_across ? k_.pack_pairs_across : k_.pack_pairs_along)
                                     : (is_across ? k_.pack_across : k_.pack_along);
-    const auto panel_width = [&](int64_t left) {
-        const int lanes = k_.lanes;
-        return left >= width ? width : static_cast<int>(blocks(left, lanes)) * lanes;
-    };
     const Axis &v = x_.vectors.back(), &d = x_.depth.back();
     const bool as_stored = is_stored_as_packed() &&
                            (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
@@ -143,7 +144,7 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
             note_work(depth * width);
             k_.pack_interleaved(data + axes_offset(x_.vectors, first + j), v.stride, x_.depth[0].size,
                                 x_.depth[1].size, static_cast<int>(std::min<int64_t>(width, n - j)),
-                                panel_width(n - j), out + j / width * panel_words);
+                                panel_width(n - j, width, k_.lanes), out + j / width * panel_words);
         }
         return;
     }
@@ -167,7 +168,7 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
             }
             for (int64_t j = g; j < g + in_group; j += width) {
                 const int count = static_cast<int>(std::min<int64_t>(width, n - j));
-                const int w = panel_width(n - j);
+                const int w = panel_width(n - j, width, k_.lanes);
                 const char* from = in_place ? data + axes_offset(x_.vectors, first + j) +
                                                   axes_offset(x_.depth, at + piece)
                                             : staged + (j - g) * (is_across ? packed_element() : pitch);
@@ -179,7 +180,7 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
     }
     if (step_words(form_) == 1 || depth % 2 == 0) return;
     for (int64_t j = 0; j < n; j += width) {  // the last pair's second half
-        const int w = panel_width(n - j);
+        const int w = panel_width(n - j, width, k_.lanes);
         std::fill_n(out + j / width * panel_words + depth * w, w, 0.0f);
     }
 }

@@ -2,217 +2,15 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <stdexcept>
-#include <utility>
 
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
+#include "reductions/window_walk.h"
 
 namespace neuronsim {
 namespace {
-
-constexpr int lanes = 64;                           // neighbouring outputs that are folded together
-constexpr int64_t window_limit = int64_t{1} << 31;  // so that no product of two overflows
-
-int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
-
-// The elements of the windows of some neighbouring outputs, window position by window position. Only
-// positions where a window can meet the operand are visited.
-class Walk {
-public:
-    Walk(const Windows& windows, int64_t first, int n)
-        : w_(windows), rank_(windows.input_shape.size()) {
-        origin_.resize(rank_ * lanes);
-        begin_.resize(rank_);
-        end_.resize(rank_);
-        for (int lane = 0; lane < n; ++lane) {
-            int64_t at = first + lane;
-            for (size_t d = rank_; d-- > 0;) {
-                const WindowDimension& dimension = w_.dimensions[d];
-                origin_[d * lanes + static_cast<size_t>(lane)] =
-                    at % w_.output_shape[d] * dimension.stride - dimension.padding_low;
-                at /= w_.output_shape[d];
-            }
-        }
-        for (size_t d = 0; d < rank_; ++d) {
-            const WindowDimension& dimension = w_.dimensions[d];
-            int64_t low = origin_[d * lanes], high = low;
-            for (int lane = 1; lane < n; ++lane) {
-                const int64_t origin = origin_[d * lanes + static_cast<size_t>(lane)];
-                low = origin < low ? origin : low;
-                high = origin > high ? origin : high;
-            }
-            const int64_t last = (w_.input_shape[d] - 1) * dimension.base_dilation;
-            const int64_t begin = -floor_divide(high, dimension.window_dilation);
-            const int64_t end = floor_divide(last - low, dimension.window_dilation) + 1;
-            begin_[d] = begin > 0 ? begin : 0;
-            end_[d] = end < dimension.size ? end : dimension.size;
-            is_empty_ = is_empty_ || w_.input_shape[d] == 0 || begin_[d] >= end_[d];
-        }
-        position_ = begin_;
-    }
-
-    bool is_empty() const { return is_empty_; }
-
-    // Whether a lane has an element at this position, and its byte offset.
-    bool element(int lane, const std::vector<int64_t>& strides, int64_t& offset) const {
-        offset = 0;
-        for (size_t d = 0; d < rank_; ++d) {
-            const WindowDimension& dimension = w_.dimensions[d];
-            int64_t at = origin_[d * lanes + static_cast<size_t>(lane)] +
-                         position_[d] * dimension.window_dilation;
-            if (at < 0) return false;
-            if (dimension.base_dilation != 1) {
-                if (at % dimension.base_dilation != 0) return false;
-                at /= dimension.base_dilation;
-            }
-            if (at >= w_.input_shape[d]) return false;
-            offset += at * strides[d];
-        }
-        return true;
-    }
-
-    bool advance() {
-        for (size_t d = rank_; d-- > 0;) {
-            if (++position_[d] < end_[d]) return true;
-            position_[d] = begin_[d];
-        }
-        return false;
-    }
-
-private:
-    const Windows& w_;
-    size_t rank_;
-    bool is_empty_ = false;
-    std::vector<int64_t> origin_, position_, begin_, end_;
-};
-
-void check(const Windows& w) {
-    if (w.input_shape.size() != w.dimensions.size() || w.output_shape.size() != w.dimensions.size())
-        throw std::invalid_argument("a window has one entry for each dimension");
-    for (const WindowDimension& d : w.dimensions)
-        if (d.size < 0 || d.size > window_limit || d.stride < 1 || d.stride > window_limit ||
-            d.base_dilation < 1 || d.base_dilation > window_limit || d.window_dilation < 1 ||
-            d.window_dilation > window_limit || d.padding_low < -window_limit ||
-            d.padding_low > window_limit)
-            throw std::invalid_argument("a window's sizes, strides and dilations are positive");
-}
-
-void copy_lane(Tile& to, const Tile& from, int lane, int size) {
-    __builtin_memcpy(reinterpret_cast<char*>(&to) + lane * size,
-                     reinterpret_cast<const char*>(&from) + lane * size, static_cast<size_t>(size));
-}
-
-constexpr int64_t few_elements = 32;  // which windows take in ascending order backwards too (R4)
-
-// The dimension along which windows run over the operand from its first element on, or backwards from
-// its last one: what a cumulative function's elements reduce (R4), each from the one before it.
-struct Running {
-    size_t dimension;
-    bool backwards;
-    int64_t length, inner, others;  // inner: elements behind the dimension; others: of all other ones
-};
-
-std::optional<Running> running(const Windows& w) {
-    std::optional<Running> found;
-    for (size_t d = 0; d < w.dimensions.size(); ++d) {
-        const WindowDimension& x = w.dimensions[d];
-        const int64_t n = w.input_shape[d];
-        if (x.stride != 1 || x.base_dilation != 1 || w.output_shape[d] != n) return {};
-        if (x.size == 1 && x.padding_low == 0) continue;
-        const bool forwards = x.padding_low == x.size - 1;
-        if (found || x.window_dilation != 1 || x.size < n || !(forwards || x.padding_low == 0))
-            return {};
-        if (!forwards && n <= few_elements) return {};
-        found = Running{d, !forwards, n, 1, 1};
-    }
-    if (!found) return {};
-    for (size_t d = 0; d < w.dimensions.size(); ++d) {
-        if (d > found->dimension) found->inner *= w.input_shape[d];
-        if (d != found->dimension) found->others *= w.input_shape[d];
-    }
-    return found;
-}
-
-// The operand with the dimension along which the windows run as its last one.
-std::pair<std::vector<int64_t>, View> along(const Running& r, const Windows& w, const View& input) {
-    std::vector<int64_t> shape = w.input_shape;
-    View view = input;
-    std::rotate(shape.begin() + static_cast<ptrdiff_t>(r.dimension),
-                shape.begin() + static_cast<ptrdiff_t>(r.dimension) + 1, shape.end());
-    std::rotate(view.strides.begin() + static_cast<ptrdiff_t>(r.dimension),
-                view.strides.begin() + static_cast<ptrdiff_t>(r.dimension) + 1, view.strides.end());
-    return {std::move(shape), std::move(view)};
-}
-
-// The byte offset of the sequence of each of `n` outputs from the flat index `first` on.
-void sequence_offsets(const std::vector<int64_t>& shape, const View& view, int64_t first, int n,
-                      int64_t* offsets) {
-    for (int lane = 0; lane < n; ++lane) {
-        int64_t at = first + lane;
-        offsets[lane] = 0;
-        for (size_t d = shape.size() - 1; d-- > 0; at /= shape[d])
-            offsets[lane] += at % shape[d] * view.strides[d];
-    }
-}
-
-// Sequences side by side, each folded from element to element, every accumulator being a result.
-void fold_running(const Running& r, const Windows& w, const Chain& computation,
-                  const std::vector<View>& inputs, const std::vector<const char*>& initial,
-                  const std::vector<char*>& outputs) {
-    const Kernels& k = kernels();
-    const size_t count = outputs.size();
-    std::vector<View> sequences;
-    std::vector<int64_t> shape;
-    for (const View& input : inputs) {
-        auto [moved, view] = along(r, w, input);
-        shape = std::move(moved);
-        sequences.push_back(std::move(view));
-    }
-    parallel_for(blocks(r.others, lanes), 1 + 256 / (r.length + 1), [&](int64_t begin, int64_t end) {
-        const std::unique_ptr<Tile[]> acc(new Tile[count]), elements(new Tile[count]),
-            next(new Tile[count]);
-        std::vector<const void*> operands, results(count);
-        for (size_t i = 0; i < count; ++i) operands.push_back(&acc[i]);
-        for (size_t i = 0; i < count; ++i) operands.push_back(&elements[i]);
-        std::vector<int64_t> offsets(count * lanes);
-        for (int64_t piece = begin; piece < end; ++piece) {
-            const int64_t first = piece * lanes;
-            const int n = static_cast<int>(r.others - first < lanes ? r.others - first : lanes);
-            for (size_t i = 0; i < count; ++i) {
-                sequence_offsets(shape, sequences[i], first, n, &offsets[i * lanes]);
-                k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
-            }
-            for (int64_t step = 0; step < r.length; ++step) {
-                const int64_t at = r.backwards ? r.length - 1 - step : step;
-                for (size_t i = 0; i < count; ++i) {
-                    const DType t = inputs[i].dtype;
-                    const char* const data = inputs[i].data + at * sequences[i].strides.back();
-                    for (int lane = 0; lane < n; ++lane)
-                        k.load[static_cast<int>(t)](
-                            data + offsets[i * lanes + static_cast<size_t>(lane)], 0, 1,
-                            reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t));
-                }
-                computation.run_tile(k, operands.data(), n, results.data());
-                for (size_t i = 0; i < count; ++i)
-                    computation.copy_output(k, i, results[i], n, &next[i]);
-                for (size_t i = 0; i < count; ++i) {
-                    const DType t = computation.output_dtype(i);
-                    __builtin_memcpy(&acc[i], &next[i], static_cast<size_t>(n * computed_bytes(t)));
-                    for (int lane = 0; lane < n; ++lane) {
-                        const int64_t o = first + lane;
-                        const int64_t place = (o / r.inner * r.length + at) * r.inner + o % r.inner;
-                        k.store[static_cast<int>(t)](
-                            reinterpret_cast<const char*>(&acc[i]) + lane * computed_bytes(t), 1,
-                            outputs[i] + place * storage_bytes(t));
-                    }
-                }
-            }
-        }
-    });
-}
 
 // Whether the windows of a row of neighbouring outputs move together along the operand's last
 // dimension, and none is longer than a tile.
@@ -318,233 +116,162 @@ void reduce_rows(const Windows& w, const View& input, const Body& body) {
     });
 }
 
+// How the sums of windows are folded, rounded and stored, whichever way they are walked.
+class Sums {
+public:
+    Sums(const Reduction& r, const char* initial, char* output)
+        : k_(kernels()),
+          r_(r),
+          type_(static_cast<int>(r.dtype)),
+          size_(computed_bytes(r.dtype)),
+          fold_(k_.fold[static_cast<int>(r.op)][static_cast<int>(domain_of(r.dtype))]),
+          is_float_(is_device_float(r.dtype)),
+          initial_(initial),
+          output_(output) {
+        if (fold_ == nullptr || r.tile < 1) throw std::invalid_argument("not a reduction");
+        if (r.numerics.stochastic && r.ids.empty())
+            throw std::invalid_argument("stochastic rounding needs an id for each rounding");
+    }
+
+    int size() const { return size_; }  // of an element of a tile
+    void load(const char* data, ptrdiff_t stride, int n, void* to) const {
+        k_.load[type_](data, stride, n, to);
+    }
+    // C4: subnormal operands read as zeros.
+    void flush(void* elements, int n) const {
+        if (r_.numerics.flush_subnormals && is_float_ && formats[type_].exponent_bits == 8)
+            k_.flush(elements, elements, n);
+    }
+    void fold(void* acc, const void* in, int n) const { fold_(acc, in, n); }
+    // After each step (R1).
+    void settle(void* acc, int n) const {
+        if (r_.numerics.flush_subnormals && is_float_) k_.flush(acc, acc, n);
+        if (r_.accumulate != DType::float32 && is_float_)
+            round_values(k_, r_.accumulate, r_.numerics, {}, 0, acc, n, false);
+    }
+    // After each tile (R3); `first` is the first sum's output.
+    void round_tile(void* acc, int n, int64_t tile, int64_t first) const {
+        if (!r_.round_tiles) return;
+        const auto id = static_cast<size_t>(1 + tile);
+        const bool has_id = r_.numerics.stochastic && id < r_.ids.size();
+        round_values(k_, r_.dtype, r_.numerics, {r_.seed, has_id ? r_.ids[id] : 0}, first, acc, n);
+    }
+    // Takes in the initial value, and stores n outputs from `first` on. A window without elements has
+    // the initial value itself.
+    template <class HasElement>
+    void finish(Tile& acc, Tile& element, int n, int64_t first, const HasElement& has_element) const {
+        load(initial_, 0, n, &element);
+        flush(&element, n);
+        fold(&acc, &element, n);
+        settle(&acc, n);
+        const Draw last{r_.seed, r_.numerics.stochastic ? r_.ids[0] : 0};
+        round_values(k_, r_.dtype, r_.numerics, last, first, &acc, n);
+        load(initial_, 0, n, &element);
+        for (int lane = 0; lane < n; ++lane)
+            if (!has_element(lane)) copy_lane(acc, element, lane, size_);
+        k_.store[type_](&acc, n, output_ + first * storage_bytes(r_.dtype));
+    }
+
+private:
+    const Kernels& k_;
+    const Reduction& r_;
+    const int type_, size_;
+    const FoldKernel fold_;
+    const bool is_float_;
+    const char* const initial_;
+    char* const output_;
+};
+
+void reduce_row(const Sums& sums_of, const WindowRow& row, Tile& acc, Tile& element) {
+    const int size = sums_of.size();
+    row.visit([&](const char* data, int64_t stride, int begin, int end) {
+        const int n = end - begin;
+        sums_of.load(data, stride, n, &element);
+        sums_of.flush(&element, n);
+        for (int at = begin; at < end;) {
+            const int run = row.run(at, end);
+            char* const sums = reinterpret_cast<char*>(&acc) + at * size;
+            const char* const values = reinterpret_cast<const char*>(&element) + (at - begin) * size;
+            if (row.has_element[at]) {
+                sums_of.fold(sums, values, run);
+                sums_of.settle(sums, run);
+            } else {
+                __builtin_memcpy(sums, values, static_cast<size_t>(run * size));
+            }
+            at += run;
+        }
+    });
+    sums_of.round_tile(&acc, row.n, 0, row.first);
+    sums_of.finish(acc, element, row.n, row.first, [&](int lane) { return row.has_element[lane]; });
+}
+
+// The n windows of a walk from output `first` on, element by element.
+void reduce_walk(const Sums& sums_of, Walk walk, const View& input, int64_t tile, int64_t first, int n,
+                 Tile* tiles) {
+    Tile &element = tiles[0], &next = tiles[1], &acc = tiles[2], &total = tiles[3], &closed = tiles[4];
+    const int size = sums_of.size();
+    const auto bytes = static_cast<size_t>(size);
+    int64_t count[lanes] = {};
+    // Adds a finished tile's result to the total of one lane.
+    const auto close = [&](int lane, int64_t finished) {
+        Tile one;
+        __builtin_memcpy(&one, reinterpret_cast<const char*>(&acc) + lane * size, bytes);
+        sums_of.round_tile(&one, 1, finished, first + lane);
+        char* target = reinterpret_cast<char*>(&total) + lane * size;
+        if (finished > 0) {
+            __builtin_memcpy(&closed, target, bytes);
+            sums_of.fold(&closed, &one, 1);
+            sums_of.settle(&closed, 1);
+        }
+        __builtin_memcpy(target, finished > 0 ? &closed : &one, bytes);
+    };
+    if (!walk.is_empty()) do {
+            note_work(8 * n);
+            bool present[lanes];
+            for (int lane = 0; lane < n; ++lane) {
+                int64_t offset;
+                present[lane] = walk.element(lane, input.strides, offset);
+                if (present[lane])
+                    sums_of.load(input.data + offset, 0, 1,
+                                 reinterpret_cast<char*>(&element) + lane * size);
+            }
+            sums_of.flush(&element, n);
+            __builtin_memcpy(&next, &acc, static_cast<size_t>(n * size));
+            sums_of.fold(&next, &element, n);
+            sums_of.settle(&next, n);
+            for (int lane = 0; lane < n; ++lane) {
+                if (!present[lane]) continue;
+                const bool starts = count[lane] % tile == 0;
+                if (starts && count[lane] > 0) close(lane, count[lane] / tile - 1);
+                copy_lane(acc, starts ? element : next, lane, size);
+                ++count[lane];
+            }
+        } while (walk.advance());
+    for (int lane = 0; lane < n; ++lane)
+        if (count[lane] > 0) close(lane, (count[lane] - 1) / tile);
+    sums_of.finish(total, element, n, first, [&](int lane) { return count[lane] > 0; });
+}
+
 }  // namespace
 
 void reduce_windows(const Windows& w, const Reduction& r, const View& input, const char* initial,
                     char* output) {
     check(w);
-    const Kernels& k = kernels();
-    const int type = static_cast<int>(r.dtype), size = computed_bytes(r.dtype);
-    const FoldKernel fold = k.fold[static_cast<int>(r.op)][static_cast<int>(domain_of(r.dtype))];
-    if (fold == nullptr || r.tile < 1) throw std::invalid_argument("not a reduction");
-    if (r.numerics.stochastic && r.ids.empty())
-        throw std::invalid_argument("stochastic rounding needs an id for each rounding");
-    const bool is_wide = is_device_float(r.dtype) && formats[type].exponent_bits == 8;
-    const bool flushes = r.numerics.flush_subnormals && is_device_float(r.dtype);
-    const auto settle = [&](void* t, int n) {
-        if (flushes) k.flush(t, t, n);
-        if (r.accumulate != DType::float32 && is_device_float(r.dtype))
-            round_values(k, r.accumulate, r.numerics, {}, 0, t, n, false);
-    };
-    const auto round_tile = [&](Tile& t, int n, size_t tile, int64_t first) {
-        const bool has_id = r.numerics.stochastic && 1 + tile < r.ids.size();
-        if (r.round_tiles)
-            round_values(k, r.dtype, r.numerics, {r.seed, has_id ? r.ids[1 + tile] : 0}, first, &t, n);
-    };
+    const Sums sums(r, initial, output);
     if (const auto run = running(w)) {
         const auto [shape, view] = along(*run, w, input);
         return reduce_cumulative(r, shape, view, initial, run->inner, run->backwards, output);
     }
-    const Draw last{r.seed, r.numerics.stochastic ? r.ids[0] : 0};
-    const int64_t outputs = element_count(w.output_shape);
     if (lies_in_rows(w, r.tile))
         return reduce_rows(w, input, [&](const WindowRow& row, Tile* tiles) {
-            Tile &acc = tiles[0], &element = tiles[1];
-            row.visit([&](const char* data, int64_t stride, int begin, int end) {
-                const int n = end - begin;
-                k.load[type](data, stride, n, &element);
-                if (flushes && is_wide) k.flush(&element, &element, n);
-                for (int at = begin; at < end;) {
-                    const int run = row.run(at, end);
-                    char* const sums = reinterpret_cast<char*>(&acc) + at * size;
-                    const char* const values =
-                        reinterpret_cast<const char*>(&element) + (at - begin) * size;
-                    if (row.has_element[at]) {
-                        fold(sums, values, run);
-                        settle(sums, run);
-                    } else {
-                        __builtin_memcpy(sums, values, static_cast<size_t>(run * size));
-                    }
-                    at += run;
-                }
-            });
-            round_tile(acc, row.n, 0, row.first);
-            k.load[type](initial, 0, row.n, &element);
-            if (flushes && is_wide) k.flush(&element, &element, row.n);
-            fold(&acc, &element, row.n);
-            settle(&acc, row.n);
-            round_values(k, r.dtype, r.numerics, last, row.first, &acc, row.n);
-            k.load[type](initial, 0, row.n, &element);
-            for (int lane = 0; lane < row.n; ++lane)
-                if (!row.has_element[lane]) copy_lane(acc, element, lane, size);
-            k.store[type](&acc, row.n, output + row.first * storage_bytes(r.dtype));
+            reduce_row(sums, row, tiles[0], tiles[1]);
         });
+    const int64_t outputs = element_count(w.output_shape);
     parallel_for(blocks(outputs, lanes), 4, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> tiles(new Tile[5]);
-        Tile &element = tiles[0], &next = tiles[1], &acc = tiles[2], &total = tiles[3],
-             &closed = tiles[4];
-        for (int64_t piece = begin; piece < end; ++piece) {
-            const int64_t first = piece * lanes;
+        for (int64_t first = begin * lanes; first < end * lanes && first < outputs; first += lanes) {
             const int n = static_cast<int>(outputs - first < lanes ? outputs - first : lanes);
-            Walk walk(w, first, n);
-            int64_t count[lanes] = {};
-            // Adds a finished tile's result to the total of one lane.
-            const auto close = [&](int lane, int64_t tile) {
-                Tile one;
-                const char* from = reinterpret_cast<const char*>(&acc) + lane * size;
-                __builtin_memcpy(&one, from, static_cast<size_t>(size));
-                round_tile(one, 1, static_cast<size_t>(tile), first + lane);
-                char* target = reinterpret_cast<char*>(&total) + lane * size;
-                if (tile > 0) {
-                    __builtin_memcpy(&closed, target, static_cast<size_t>(size));
-                    fold(&closed, &one, 1);
-                    settle(&closed, 1);
-                    __builtin_memcpy(target, &closed, static_cast<size_t>(size));
-                } else {
-                    __builtin_memcpy(target, &one, static_cast<size_t>(size));
-                }
-            };
-            if (!walk.is_empty()) do {
-                    note_work(8 * n);
-                    bool present[lanes];
-                    for (int lane = 0; lane < n; ++lane) {
-                        int64_t offset;
-                        present[lane] = walk.element(lane, input.strides, offset);
-                        if (present[lane])
-                            k.load[type](input.data + offset, 0, 1,
-                                         reinterpret_cast<char*>(&element) + lane * size);
-                    }
-                    if (flushes && is_wide) k.flush(&element, &element, n);
-                    __builtin_memcpy(&next, &acc, static_cast<size_t>(n * size));
-                    fold(&next, &element, n);
-                    settle(&next, n);
-                    for (int lane = 0; lane < n; ++lane) {
-                        if (!present[lane]) continue;
-                        const bool starts = count[lane] % r.tile == 0;
-                        if (starts && count[lane] > 0) close(lane, count[lane] / r.tile - 1);
-                        copy_lane(acc, starts ? element : next, lane, size);
-                        ++count[lane];
-                    }
-                } while (walk.advance());
-            for (int lane = 0; lane < n; ++lane)
-                if (count[lane] > 0) close(lane, (count[lane] - 1) / r.tile);
-            k.load[type](initial, 0, n, &element);
-            if (flushes && is_wide) k.flush(&element, &element, n);
-            fold(&total, &element, n);
-            settle(&total, n);
-            round_values(k, r.dtype, r.numerics, last, first, &total, n);
-            k.load[type](initial, 0, n, &element);
-            for (int lane = 0; lane < n; ++lane)
-                if (count[lane] == 0) copy_lane(total, element, lane, size);
-            k.store[type](&total, n, output + first * storage_bytes(r.dtype));
-        }
-    });
-}
-
-void fold_windows(const Windows& w, const Chain& computation, const std::vector<View>& inputs,
-                  const std::vector<const char*>& initial, const std::vector<char*>& outputs) {
-    check(w);
-    const size_t count = outputs.size();
-    if (count == 0 || inputs.size() != count || initial.size() != count ||
-        computation.inputs().size() != 2 * count || computation.output_count() != count)
-        throw std::invalid_argument(
-            "the computation takes accumulators and elements, and gives results");
-    if (computation.draws())
-        throw std::invalid_argument("S2 has no words for stochastic rounding inside a reduction");
-    for (size_t i = 0; i < count; ++i)
-        if (computation.inputs()[i] != computation.output_dtype(i) ||
-            computation.inputs()[count + i] != inputs[i].dtype)
-            throw std::invalid_argument("the computation's types are not those of the arrays");
-    if (const auto run = running(w))
-        return fold_running(*run, w, computation, inputs, initial, outputs);
-    const Kernels& k = kernels();
-    const int64_t n_outputs = element_count(w.output_shape);
-    parallel_for(blocks(n_outputs, lanes), 1, [&](int64_t begin, int64_t end) {
-        const std::unique_ptr<Tile[]> acc(new Tile[count]), elements(new Tile[count]),
-            next(new Tile[count]);
-        std::vector<const void*> operands, results(count);
-        for (size_t i = 0; i < count; ++i) operands.push_back(&acc[i]);
-        for (size_t i = 0; i < count; ++i) operands.push_back(&elements[i]);
-        for (int64_t piece = begin; piece < end; ++piece) {
-            const int64_t first = piece * lanes;
-            const int n = static_cast<int>(n_outputs - first < lanes ? n_outputs - first : lanes);
-            Walk walk(w, first, n);
-            for (size_t i = 0; i < count; ++i)
-                k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
-            if (!walk.is_empty()) do {
-                    note_work(8 * n * static_cast<int64_t>(computation.link_count() + count));
-                    bool present[lanes];
-                    for (size_t i = 0; i < count; ++i) {
-                        const DType t = inputs[i].dtype;
-                        for (int lane = 0; lane < n; ++lane) {
-                            int64_t offset;
-                            present[lane] = walk.element(lane, inputs[i].strides, offset);
-                            char* target =
-                                reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t);
-                            if (present[lane])
-                                k.load[static_cast<int>(t)](inputs[i].data + offset, 0, 1, target);
-                            else __builtin_memset(target, 0, static_cast<size_t>(computed_bytes(t)));
-                        }
-                    }
-                    computation.run_tile(k, operands.data(), n, results.data());
-                    for (size_t i = 0; i < count; ++i)
-                        computation.copy_output(k, i, results[i], n, &next[i]);
-                    for (size_t i = 0; i < count; ++i)
-                        for (int lane = 0; lane < n; ++lane)
-                            if (present[lane])
-                                copy_lane(acc[i], next[i], lane,
-                                          computed_bytes(computation.output_dtype(i)));
-                } while (walk.advance());
-            for (size_t i = 0; i < count; ++i) {
-                const DType t = computation.output_dtype(i);
-                k.store[static_cast<int>(t)](&acc[i], n, outputs[i] + first * storage_bytes(t));
-            }
-        }
-    });
-}
-
-void select_windows(const Windows& w, const Chain& select, const View& input, int64_t* places) {
-    check(w);
-    if (select.inputs() != std::vector<DType>{input.dtype, input.dtype} || select.output_count() != 1 ||
-        select.output_dtype(0) != DType::boolean)
-        throw std::invalid_argument("a selection takes two elements and gives a bool");
-    if (select.draws())
-        throw std::invalid_argument("S2 has no words for stochastic rounding inside a selection");
-    const Kernels& k = kernels();
-    const int type = static_cast<int>(input.dtype), size = computed_bytes(input.dtype);
-    std::vector<int64_t> row_major(w.input_shape.size());
-    int64_t inner = 1;
-    for (size_t d = row_major.size(); d-- > 0; inner *= w.input_shape[d]) row_major[d] = inner;
-    const int64_t outputs = element_count(w.output_shape);
-    parallel_for(blocks(outputs, lanes), 1, [&](int64_t begin, int64_t end) {
-        const std::unique_ptr<Tile[]> values(new Tile[2]());
-        Tile &current = values[0], &next = values[1];
-        const void* const operands[] = {&current, &next};
-        for (int64_t piece = begin; piece < end; ++piece) {
-            const int64_t first = piece * lanes;
-            const int n = static_cast<int>(outputs - first < lanes ? outputs - first : lanes);
-            for (int lane = 0; lane < n; ++lane) places[first + lane] = -1;
-            Walk walk(w, first, n);
-            if (!walk.is_empty()) do {
-                    note_work(8 * n);
-                    int64_t place[lanes];
-                    for (int lane = 0; lane < n; ++lane) {
-                        int64_t offset;
-                        place[lane] = walk.element(lane, row_major, place[lane]) ? place[lane] : -1;
-                        if (place[lane] < 0) continue;
-                        walk.element(lane, input.strides, offset);
-                        k.load[type](input.data + offset, 0, 1,
-                                     reinterpret_cast<char*>(&next) + lane * size);
-                    }
-                    const void* output;
-                    select.run_tile(k, operands, n, &output);
-                    const auto* keeps = static_cast<const uint64_t*>(output);
-                    for (int lane = 0; lane < n; ++lane) {
-                        if (place[lane] < 0 || (places[first + lane] >= 0 && keeps[lane])) continue;
-                        places[first + lane] = place[lane];
-                        copy_lane(current, next, lane, size);
-                    }
-                } while (walk.advance());
+            reduce_walk(sums, Walk(w, first, n), input, r.tile, first, n, tiles.get());
         }
     });
 }

@@ -1,0 +1,148 @@
+#include <memory>
+#include <stdexcept>
+
+#include "machine/dispatch.h"
+#include "machine/interrupt.h"
+#include "machine/pool.h"
+#include "reductions/window_walk.h"
+
+namespace neuronsim {
+namespace {
+
+// The byte offset of the sequence of each of `n` outputs from the flat index `first` on.
+void sequence_offsets(const std::vector<int64_t>& shape, const View& view, int64_t first, int n,
+                      int64_t* offsets) {
+    for (int lane = 0; lane < n; ++lane) {
+        int64_t at = first + lane;
+        offsets[lane] = 0;
+        for (size_t d = shape.size() - 1; d-- > 0; at /= shape[d])
+            offsets[lane] += at % shape[d] * view.strides[d];
+    }
+}
+
+// Sequences side by side, each folded from element to element, every accumulator being a result.
+void fold_running(const Running& r, const Windows& w, const Chain& computation,
+                  const std::vector<View>& inputs, const std::vector<const char*>& initial,
+                  const std::vector<char*>& outputs) {
+    const Kernels& k = kernels();
+    const size_t count = outputs.size();
+    std::vector<View> sequences;
+    std::vector<int64_t> shape;
+    for (const View& input : inputs) {
+        auto [moved, view] = along(r, w, input);
+        shape = std::move(moved);
+        sequences.push_back(std::move(view));
+    }
+    parallel_for(blocks(r.others, lanes), 1 + 256 / (r.length + 1), [&](int64_t begin, int64_t end) {
+        const std::unique_ptr<Tile[]> acc(new Tile[count]), elements(new Tile[count]),
+            next(new Tile[count]);
+        std::vector<const void*> operands, results(count);
+        for (size_t i = 0; i < count; ++i) operands.push_back(&acc[i]);
+        for (size_t i = 0; i < count; ++i) operands.push_back(&elements[i]);
+        std::vector<int64_t> offsets(count * lanes);
+        for (int64_t piece = begin; piece < end; ++piece) {
+            const int64_t first = piece * lanes;
+            const int n = static_cast<int>(r.others - first < lanes ? r.others - first : lanes);
+            for (size_t i = 0; i < count; ++i) {
+                sequence_offsets(shape, sequences[i], first, n, &offsets[i * lanes]);
+                k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
+            }
+            for (int64_t step = 0; step < r.length; ++step) {
+                const int64_t at = r.backwards ? r.length - 1 - step : step;
+                for (size_t i = 0; i < count; ++i) {
+                    const DType t = inputs[i].dtype;
+                    const char* const data = inputs[i].data + at * sequences[i].strides.back();
+                    for (int lane = 0; lane < n; ++lane)
+                        k.load[static_cast<int>(t)](
+                            data + offsets[i * lanes + static_cast<size_t>(lane)], 0, 1,
+                            reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t));
+                }
+                computation.run_tile(k, operands.data(), n, results.data());
+                for (size_t i = 0; i < count; ++i)
+                    computation.copy_output(k, i, results[i], n, &next[i]);
+                for (size_t i = 0; i < count; ++i) {
+                    const DType t = computation.output_dtype(i);
+                    __builtin_memcpy(&acc[i], &next[i], static_cast<size_t>(n * computed_bytes(t)));
+                    for (int lane = 0; lane < n; ++lane) {
+                        const int64_t o = first + lane;
+                        const int64_t place = (o / r.inner * r.length + at) * r.inner + o % r.inner;
+                        k.store[static_cast<int>(t)](
+                            reinterpret_cast<const char*>(&acc[i]) + lane * computed_bytes(t), 1,
+                            outputs[i] + place * storage_bytes(t));
+                    }
+                }
+            }
+        }
+    });
+}
+
+void check_computation(const Chain& computation, const std::vector<View>& inputs, size_t initials,
+                       size_t count) {
+    if (count == 0 || inputs.size() != count || initials != count ||
+        computation.inputs().size() != 2 * count || computation.output_count() != count)
+        throw std::invalid_argument(
+            "the computation takes accumulators and elements, and gives results");
+    if (computation.draws())
+        throw std::invalid_argument("S2 has no words for stochastic rounding inside a reduction");
+    for (size_t i = 0; i < count; ++i)
+        if (computation.inputs()[i] != computation.output_dtype(i) ||
+            computation.inputs()[count + i] != inputs[i].dtype)
+            throw std::invalid_argument("the computation's types are not those of the arrays");
+}
+
+}  // namespace
+
+void fold_windows(const Windows& w, const Chain& computation, const std::vector<View>& inputs,
+                  const std::vector<const char*>& initial, const std::vector<char*>& outputs) {
+    check(w);
+    check_computation(computation, inputs, initial.size(), outputs.size());
+    const size_t count = outputs.size();
+    if (const auto run = running(w))
+        return fold_running(*run, w, computation, inputs, initial, outputs);
+    const Kernels& k = kernels();
+    const int64_t n_outputs = element_count(w.output_shape);
+    parallel_for(blocks(n_outputs, lanes), 1, [&](int64_t begin, int64_t end) {
+        const std::unique_ptr<Tile[]> acc(new Tile[count]), elements(new Tile[count]),
+            next(new Tile[count]);
+        std::vector<const void*> operands, results(count);
+        for (size_t i = 0; i < count; ++i) operands.push_back(&acc[i]);
+        for (size_t i = 0; i < count; ++i) operands.push_back(&elements[i]);
+        for (int64_t piece = begin; piece < end; ++piece) {
+            const int64_t first = piece * lanes;
+            const int n = static_cast<int>(n_outputs - first < lanes ? n_outputs - first : lanes);
+            Walk walk(w, first, n);
+            for (size_t i = 0; i < count; ++i)
+                k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
+            if (!walk.is_empty()) do {
+                    note_work(8 * n * static_cast<int64_t>(computation.link_count() + count));
+                    bool present[lanes];
+                    for (size_t i = 0; i < count; ++i) {
+                        const DType t = inputs[i].dtype;
+                        for (int lane = 0; lane < n; ++lane) {
+                            int64_t offset;
+                            present[lane] = walk.element(lane, inputs[i].strides, offset);
+                            char* target =
+                                reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t);
+                            if (present[lane])
+                                k.load[static_cast<int>(t)](inputs[i].data + offset, 0, 1, target);
+                            else __builtin_memset(target, 0, static_cast<size_t>(computed_bytes(t)));
+                        }
+                    }
+                    computation.run_tile(k, operands.data(), n, results.data());
+                    for (size_t i = 0; i < count; ++i)
+                        computation.copy_output(k, i, results[i], n, &next[i]);
+                    for (size_t i = 0; i < count; ++i)
+                        for (int lane = 0; lane < n; ++lane)
+                            if (present[lane])
+                                copy_lane(acc[i], next[i], lane,
+                                          computed_bytes(computation.output_dtype(i)));
+                } while (walk.advance());
+            for (size_t i = 0; i < count; ++i) {
+                const DType t = computation.output_dtype(i);
+                k.store[static_cast<int>(t)](&acc[i], n, outputs[i] + first * storage_bytes(t));
+            }
+        }
+    });
+}
+
+}  // namespace neuronsim
