@@ -1,11 +1,12 @@
-#include "bindings/dlpack.h"
-
+// DLPack's capsules: arrays that other libraries read in place, and theirs that we read.
 #include <pybind11/numpy.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "bindings/bindings.h"
 
 namespace py = pybind11;
 

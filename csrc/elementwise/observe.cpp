@@ -1,9 +1,14 @@
 #include "elementwise/observe.h"
 
+#include <algorithm>
+#include <atomic>
 #include <limits>
 #include <type_traits>
 
 #include "elementwise/chain.h"
+#include "machine/dispatch.h"
+#include "machine/interrupt.h"
+#include "machine/pool.h"
 
 namespace neuronsim {
 namespace {
@@ -217,6 +222,23 @@ void observe(const Kernels& k, int op, DType source, DType result, bool flushes,
     if (!may_count(k, name, same, out, operands, n)) return;
     counter(static_cast<const float*>(out), static_cast<const float*>(operands[0]),
             static_cast<const float*>(operands[binary ? 1 : 0]), n, seen);
+}
+
+bool has_special(DType dtype, const char* data, int64_t count, bool zeros) {
+    const Kernels& k = kernels();
+    const int size = storage_bytes(dtype);
+    std::atomic<bool> found = false;
+    constexpr int64_t grain = 16 * tile_elements;
+    parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+        Tile tile;
+        for (int64_t at = begin; at < end && !found; at += tile_elements) {
+            const int n = static_cast<int>(std::min<int64_t>(end - at, tile_elements));
+            note_work(n);
+            k.load[static_cast<int>(dtype)](data + at * size, size, n, &tile);
+            if (k.special[zeros](&tile, n)) found = true;
+        }
+    });
+    return found;
 }
 
 void add_observed(const Observed* seen, int64_t count, Observed* total) {

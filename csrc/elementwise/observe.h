@@ -26,6 +26,9 @@ inline constexpr const char* observed_names[observed_count] = {
 void observe(const Kernels& k, int op, DType source, DType result, bool flushes, const void* out,
              const void* const* operands, int n, Observed& seen);
 
+// Whether dense elements of a float type have Inf, NaN or, where asked for, zeros.
+bool has_special(DType dtype, const char* data, int64_t count, bool zeros);
+
 // Adds `count` records to those that other threads add to.
 void add_observed(const Observed* seen, int64_t count, Observed* total);
 

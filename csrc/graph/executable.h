@@ -1,12 +1,27 @@
-// A compiled graph: a flat list of steps on memory that is planned beforehand, run without the
-// interpreter's lock.
+// A compiled graph: a schedule of calls on memory that is planned beforehand, run as it stands.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include "graph/call.h"
 
 namespace neuronsim {
 
-// Adds Step, the functions that record steps, and Executable to the module.
-void add_executable(pybind11::module_& m);
+class Executable {
+public:
+    // `standins`: one for each array that a call was recorded on. `records` is how many there are of
+    // all calls, those of loops and branches as well. Throws std::invalid_argument where a call has
+    // other memory.
+    Executable(Schedule schedule, std::vector<Standin> standins, size_t records);
+
+    size_t records() const { return records_; }
+    // `memories` are those of the stand-ins from number 1 on; memory 0 is everything: offsets in it are
+    // addresses. Returns nanoseconds by call if asked to.
+    std::vector<int64_t> run(const std::vector<char*>& memories, void* context, Observed* observed,
+                             bool timed) const;
+
+private:
+    const Schedule schedule_;
+    const size_t records_;
+    size_t memories_ = 1;
+};
 
 }  // namespace neuronsim

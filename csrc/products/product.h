@@ -47,4 +47,15 @@ void product(const ProductOperand& a, const ProductOperand& b, const PackedColum
              const ProductResult& result, const Accumulation& accumulation, const Numerics& numerics,
              Draw draw);
 
+// A product with its operands.
+struct ProductCall {
+    ProductOperand a, b;
+    const PackedColumns* packed;
+    ProductResult result;
+    Accumulation how;
+    Numerics numerics;
+
+    void run(Draw draw) const { product(a, b, packed, result, how, numerics, draw); }
+};
+
 }  // namespace neuronsim

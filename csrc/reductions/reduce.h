@@ -31,4 +31,21 @@ void reduce(const Reduction& reduction, const std::vector<int64_t>& shape, int k
 void reduce_cumulative(const Reduction& reduction, const std::vector<int64_t>& shape, const View& input,
                        const char* initial, int64_t inner, bool backwards, char* output);
 
+// A reduction with its operands.
+struct ReduceCall {
+    Reduction reduction;
+    std::vector<int64_t> shape;
+    int kept;
+    View input;
+    const char* initial;
+    char* output;
+    int64_t cumulative_inner;  // 0: no cumulative function
+
+    void run() const {
+        if (cumulative_inner > 0)
+            reduce_cumulative(reduction, shape, input, initial, cumulative_inner, false, output);
+        else reduce(reduction, shape, kept, input, initial, output);
+    }
+};
+
 }  // namespace neuronsim

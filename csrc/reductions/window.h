@@ -33,4 +33,15 @@ void fold_windows(const Windows& windows, const Chain& computation, const std::v
 // number in the operand's row-major order, -1 for a window without elements.
 void select_windows(const Windows& windows, const Chain& select, const View& input, int64_t* places);
 
+// A reduction of windows with its operands.
+struct WindowsCall {
+    Windows windows;
+    Reduction reduction;
+    View input;
+    const char* initial;
+    char* output;
+
+    void run() const { reduce_windows(windows, reduction, input, initial, output); }
+};
+
 }  // namespace neuronsim

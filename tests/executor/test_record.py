@@ -4,6 +4,7 @@ core's copies between all strides.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -275,7 +276,7 @@ def test_copies_between_all_strides(data: st.DataObject, size: int) -> None:
     moved[...] = source
     step = _core.record_copy(source, target)
     executable = _core.Executable([step], [(base(a), 0, address(base(a))) for a in (source, target)])
-    executable.run([], None, False)
+    executable.run([], SimpleNamespace(check=lambda: None), False)
     np.testing.assert_array_equal(around, expected)
     np.testing.assert_array_equal(target, source)
 

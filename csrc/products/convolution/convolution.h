@@ -28,4 +28,15 @@ void convolution(const Convolution& shape, const ProductOperand& input, const Pr
                  const PackedColumns* packed, ProductResult result, const Accumulation& how,
                  const Numerics& numerics, Draw draw);
 
+// A convolution with its operands, the input and the kernel.
+struct ConvolutionCall {
+    Convolution shape;
+    ProductCall operands;
+
+    void run(Draw draw) const {
+        convolution(shape, operands.a, operands.b, operands.packed, operands.result, operands.how,
+                    operands.numerics, draw);
+    }
+};
+
 }  // namespace neuronsim

@@ -1,0 +1,44 @@
+// What Python objects of arrays hold, and how plain C functions report errors.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <exception>
+#include <new>
+
+namespace neuronsim {
+
+// What Bits and an Array hold: an ndarray of storage bits, and the type that they encode.
+struct ArrayObject {
+    PyObject_HEAD PyObject* data;
+    PyObject* dtype;
+};
+extern PyTypeObject* array_base;  // of _core.ArrayBase
+
+// A new object of either kind, of the references to what it holds.
+PyObject* make_array(PyTypeObject* type, PyObject* data, PyObject* dtype);
+
+constexpr unsigned plain_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
+// Adds a type that lives for ever.
+PyTypeObject* add_type(pybind11::module_& m, const char* name, PyType_Spec spec,
+                       PyTypeObject* base = nullptr);
+
+// What `function` gives; its exceptions become Python's.
+template <class Function>
+PyObject* translated(const Function& function) {
+    try {
+        return function();
+    } catch (pybind11::error_already_set& error) {
+        error.restore();
+    } catch (const std::bad_alloc& error) {
+        PyErr_SetString(PyExc_MemoryError, error.what());
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+    return nullptr;
+}
+
+// What a call of `function` gave; a MemoryError that is not ours becomes OutOfMemory, which names it.
+PyObject* reported(PyObject* found, PyObject* function, PyObject* const* args, Py_ssize_t count);
+
+}  // namespace neuronsim

@@ -1,0 +1,111 @@
+#include "graph/executable.h"
+
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "bindings/bindings.h"
+#include "bindings/python_calls.h"
+#include "bindings/views.h"
+#include "graph/control.h"
+#include "graph/kernel_calls.h"
+#include "machine/interrupt.h"
+
+namespace py = pybind11;
+
+namespace neuronsim {
+namespace {
+
+using Index = std::pair<py::array, int>;
+Scalar scalar(const Index& index) {
+    const auto& [array, code] = index;
+    const DType dtype = dtype_code(code);
+    check_itemsize(array, dtype);
+    if (array.size() != 1) throw std::invalid_argument("an index is one element");
+    return Scalar(static_cast<const char*>(array.data()), dtype);
+}
+
+char* data_of(py::array array) { return static_cast<char*>(array.mutable_data()); }
+
+Copy copy_of(const py::array& source, const py::array& target, const py::array& shape) {
+    if (source.itemsize() != target.itemsize())
+        throw std::invalid_argument("the arrays of a copy differ");
+    return {shape_of(shape), strides_of(source), strides_of(target),
+            static_cast<int64_t>(source.itemsize())};
+}
+
+std::shared_ptr<Call> record_copy(const py::array& source, const py::array& target) {
+    if (shape_of(source) != shape_of(target))
+        throw std::invalid_argument("the arrays of a copy differ");
+    return placed(copy_of(source, target, target), static_cast<const char*>(source.data()),
+                  data_of(target));
+}
+
+std::shared_ptr<Call> record_dynamic_copy(const py::array& source, const py::array& target,
+                                          const std::vector<Index>& starts, std::vector<int64_t> limits,
+                                          bool moves_source) {
+    const py::array& moving = moves_source ? source : target;
+    const py::array& window = moves_source ? target : source;
+    if (starts.size() != limits.size() || static_cast<py::ssize_t>(limits.size()) != moving.ndim() ||
+        moving.ndim() != window.ndim() || source.itemsize() != target.itemsize())
+        throw std::invalid_argument("a dynamic slice has an index for each dimension");
+    DynamicCopy copy{
+        copy_of(source, target, window), {}, std::move(limits), strides_of(moving), moves_source};
+    for (const Index& start : starts) copy.starts.push_back(scalar(start));
+    return placed(std::move(copy), static_cast<const char*>(source.data()), data_of(target));
+}
+
+std::shared_ptr<Call> record_while(const Schedule& condition, const Index& goes_on,
+                                   const Schedule& body, const py::array& trips) {
+    check_itemsize(trips, DType::int64);
+    return while_call(condition, scalar(goes_on), body, data_of(trips));
+}
+
+using StandinRow = std::tuple<py::array, size_t, int64_t>;  // array, memory, offset
+Executable make_executable(const Schedule& schedule, const std::vector<StandinRow>& rows,
+                           size_t records) {
+    std::vector<Standin> standins;
+    for (const auto& [array, memory, offset] : rows)
+        standins.push_back({static_cast<const char*>(array.data()), memory, offset});
+    return Executable(schedule, std::move(standins), records);
+}
+
+// `records` receives what the calls met, a row for each record, or is None.
+std::vector<int64_t> run_executable(const Executable& executable, const std::vector<py::array>& arrays,
+                                    const py::object& context, bool timed, const py::object& records) {
+    std::vector<char*> memories;
+    for (const py::array& a : arrays)
+        memories.push_back(static_cast<char*>(const_cast<void*>(a.data())));
+    Observed* const observed = records_in(records, executable.records());
+    const ContextOfThread stoppable(context.ptr());
+    const py::gil_scoped_release released;
+    return executable.run(memories, context.ptr(), observed, timed);
+}
+
+}  // namespace
+
+void add_executable(py::module_& m) {
+    set_signal_check(&check_signals);
+    py::class_<Call, std::shared_ptr<Call>>(m, "Step")
+        .def_property_readonly("record_count", &Call::record_count)
+        .def("set_first_record", &Call::set_first_record, py::arg("first"));
+    m.def("record_copy", &record_copy);
+    m.def("record_dynamic_copy", &record_dynamic_copy);
+    m.def("record_python", &python_call);
+    m.def("record_inspection",
+          [](py::object function, const std::vector<py::array>& inputs, int dtype, bool zeros) {
+              return inspection(std::move(function), inputs, dtype_code(dtype), zeros);
+          });
+    m.def("record_sums_inspection", &sums_inspection);
+    m.def("record_while", &record_while);
+    m.def("record_conditional", [](const Index& index, const std::vector<Schedule>& branches) {
+        return conditional_call(scalar(index), branches);
+    });
+    py::class_<Executable>(m, "Executable")
+        .def(py::init(&make_executable), py::arg("steps"), py::arg("standins"), py::arg("records") = 0)
+        .def("run", &run_executable, py::arg("memories"), py::arg("context"), py::arg("timed"),
+             py::arg("records") = py::none());
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,67 @@
+#include "bindings/views.h"
+
+#include <stdexcept>
+#include <string>
+
+namespace py = pybind11;
+
+namespace neuronsim {
+
+DType dtype_code(int code) {
+    if (code < 0 || code >= dtype_count) throw std::invalid_argument("unknown dtype code");
+    return static_cast<DType>(code);
+}
+
+void check_itemsize(const py::array& array, DType dtype) {
+    if (array.itemsize() != storage_bytes(dtype))
+        throw std::invalid_argument("the array's items are not " +
+                                    std::string(dtype_names[static_cast<int>(dtype)]));
+}
+
+View view_of(const py::array& array, DType dtype) {
+    check_itemsize(array, dtype);
+    return {static_cast<const char*>(array.data()), dtype, strides_of(array)};
+}
+
+std::vector<int64_t> shape_of(const py::array& array) {
+    return std::vector<int64_t>(array.shape(), array.shape() + array.ndim());
+}
+
+std::vector<int64_t> strides_of(const py::array& array) {
+    return std::vector<int64_t>(array.strides(), array.strides() + array.ndim());
+}
+
+bool is_dense(const py::array& array) { return (array.flags() & py::array::c_style) != 0; }
+
+char* output_data(py::array& array, DType dtype) {
+    check_itemsize(array, dtype);
+    if (!is_dense(array)) throw std::invalid_argument("output not dense");
+    return static_cast<char*>(array.mutable_data());
+}
+
+std::vector<View> views_of(const std::vector<py::array>& arrays, const std::vector<DType>& types,
+                           const std::vector<int64_t>& shape) {
+    if (arrays.size() != types.size()) throw std::invalid_argument("each array has a type");
+    std::vector<View> views;
+    for (size_t i = 0; i < arrays.size(); ++i) {
+        if (shape_of(arrays[i]) != shape) throw std::invalid_argument("the shapes differ");
+        views.push_back(view_of(arrays[i], types[i]));
+    }
+    return views;
+}
+
+Axes axes_of(const py::array& array, py::ssize_t begin, py::ssize_t end) {
+    Axes axes;
+    for (py::ssize_t d = begin; d < end; ++d) axes.push_back({array.shape(d), array.strides(d)});
+    return axes;
+}
+
+Observed* records_in(const py::object& object, size_t count) {
+    if (object.is_none()) return nullptr;
+    py::array array = object.cast<py::array>();
+    if (array.dtype().kind() != 'i' ||
+        shape_of(array) != std::vector<int64_t>{static_cast<int64_t>(count), observed_count})
+        throw std::invalid_argument("a record is a row of int64 counts");
+    return reinterpret_cast<Observed*>(output_data(array, DType::int64));
+}
+}  // namespace neuronsim

@@ -1,0 +1,29 @@
+// ndarrays of storage bits as the core's operands.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <vector>
+
+#include "elementwise/observe.h"
+#include "movement/axes.h"
+#include "movement/view.h"
+
+namespace neuronsim {
+
+// Each throws std::invalid_argument where the arrays do not fit together.
+DType dtype_code(int code);
+void check_itemsize(const pybind11::array& array, DType dtype);
+std::vector<int64_t> shape_of(const pybind11::array& array);
+std::vector<int64_t> strides_of(const pybind11::array& array);
+bool is_dense(const pybind11::array& array);
+// The axes [begin, end).
+Axes axes_of(const pybind11::array& array, pybind11::ssize_t begin, pybind11::ssize_t end);
+View view_of(const pybind11::array& array, DType dtype);
+char* output_data(pybind11::array& array, DType dtype);  // of a dense array
+std::vector<View> views_of(const std::vector<pybind11::array>& arrays, const std::vector<DType>& types,
+                           const std::vector<int64_t>& shape);
+// The rows of an int64 array, one for each of `count` records; null of None.
+Observed* records_in(const pybind11::object& array, size_t count);
+}  // namespace neuronsim
