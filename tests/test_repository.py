@@ -203,3 +203,46 @@ def test_each_floor_imports_only_from_those_below() -> None:
         text=True,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+# ---- the rooms of csrc -------------------------------------------------------------------------------
+
+ROOMS = ["formats", "machine", "functions", "movement", "elementwise", "reductions", "products"]
+ROOMS += ["graph", "bindings"]  # each includes only from itself and from those before it
+INCLUDE = re.compile(r'^#include "(\w+)/', re.MULTILINE)
+
+
+def wrong_in_rooms(csrc: Path) -> list[str]:
+    """Includes that point upward, and Python outside of the bindings."""
+    found = []
+    for path in sorted(p for p in csrc.glob("*/**/*") if p.suffix in (".h", ".cpp")):
+        room, text = path.relative_to(csrc).parts[0], path.read_text()
+        upward = [r for r in INCLUDE.findall(text) if ROOMS.index(r) > ROOMS.index(room)]
+        found += [f"{path.name} includes {r}" for r in upward]
+        if room != "bindings" and re.search("pybind11|Python.h|PyObject", text):
+            found.append(f"{path.name} knows Python")
+    # Its parts are included into a namespace, so that only their order shows what they rely on.
+    parts = INCLUDE.findall((csrc / "kernels.cpp").read_text().partition("namespace {")[2])
+    if parts != sorted(parts, key=ROOMS.index):
+        found.append("kernels.cpp joins the rooms out of order")
+    return found
+
+
+def test_rooms_of_the_core_include_only_downward() -> None:
+    assert wrong_in_rooms(ROOT / "csrc") == []
+
+
+def test_control_an_upward_include_is_found(tmp_path: Path) -> None:
+    csrc = tmp_path / "csrc"
+    shutil.copytree(ROOT / "csrc", csrc)
+    with (csrc / "machine" / "tile.h").open("a") as f:
+        f.write('#include "movement/view.h"\n')
+    with (csrc / "graph" / "call.cpp").open("a") as f:
+        f.write("#include <pybind11/pybind11.h>\n")
+    kernels = csrc / "kernels.cpp"
+    kernels.write_text(kernels.read_text() + '#include "formats/encoding.h"\n')
+    assert wrong_in_rooms(csrc) == [
+        "call.cpp knows Python",
+        "tile.h includes movement",
+        "kernels.cpp joins the rooms out of order",
+    ]
