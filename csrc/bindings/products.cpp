@@ -31,19 +31,19 @@ struct Bound {
 
 // An operand of a product: its axes are those of the batch, of its vectors and of the contraction.
 ProductOperand product_operand(const py::array& array, DType dtype, int batch, int vectors,
-                               const Chain* program) {
+                               const Chain* prologue) {
     check_itemsize(array, dtype);
     if (batch < 0 || vectors < 0 || batch + vectors > array.ndim())
         throw std::invalid_argument("the operand has fewer dimensions");
-    if (program != nullptr && (program->inputs() != std::vector<DType>{dtype} ||
-                               program->output_count() != 1 || program->draws()))
+    if (prologue != nullptr && (prologue->inputs() != std::vector<DType>{dtype} ||
+                                prologue->output_count() != 1 || prologue->draws()))
         throw std::invalid_argument("the program does not take the operand's elements");
     return {static_cast<const char*>(array.data()),
             dtype,
             axes_of(array, 0, batch),
             axes_of(array, batch, batch + vectors),
             axes_of(array, batch + vectors, array.ndim()),
-            program};
+            prologue};
 }
 
 bool same_sizes(const Axes& a, const Axes& b) {
@@ -67,7 +67,7 @@ void check_types(const ProductOperand& a, const ProductOperand& b, DType result,
     for (const DType t : {a.type(), b.type()})
         if (is_device_float(t) != is_device_float(result) || t == DType::float64)
             throw std::invalid_argument("the types do not go together");
-    const bool any = a.program != nullptr || b.program != nullptr || extras.packed != nullptr ||
+    const bool any = a.prologue != nullptr || b.prologue != nullptr || extras.packed != nullptr ||
                      extras.epilogue != nullptr;
     if (any && !is_device_float(result))
         throw std::invalid_argument("programs and packed operands are those of floats");

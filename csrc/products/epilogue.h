@@ -26,7 +26,7 @@ struct ProductResult {
     const Chain* epilogue = nullptr;
     std::vector<ProductTerm> terms{};
     // Where the epilogue adds what it meets: a record for the sums, whose overflow counts those that
-    // are Inf or NaN, whatever made them so, and one for each step of its program. May be null.
+    // are Inf or NaN, whatever made them so, and one for each link of its chain. May be null.
     Observed* observed = nullptr;
 
     DType stored() const { return epilogue == nullptr ? dtype : epilogue->output_dtype(0); }

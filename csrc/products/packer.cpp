@@ -12,13 +12,14 @@ Packer::Packer(const Kernels& k, const ProductOperand& operand, ProductForm form
     : k_(k),
       x_(operand),
       form_(form),
-      steps_(operand.program == nullptr ? 1 : 1 + static_cast<int64_t>(operand.program->link_count())),
+      steps_(operand.prologue == nullptr ? 1
+                                         : 1 + static_cast<int64_t>(operand.prologue->link_count())),
       flush_(numerics.flush_subnormals && formats[static_cast<int>(operand.type())].exponent_bits == 8),
-      rounds_to_bfloat16_(operand.program != nullptr && numerics.plain() &&
-                          operand.program->only_converts(DType::float32, DType::bfloat16)) {}
+      rounds_to_bfloat16_(operand.prologue != nullptr && numerics.plain() &&
+                          operand.prologue->only_converts(DType::float32, DType::bfloat16)) {}
 
 bool Packer::is_stored_as_packed() const {
-    if (x_.program != nullptr || flush_) return false;
+    if (x_.prologue != nullptr || flush_) return false;
     return pairs() ? x_.dtype == DType::bfloat16 : storage_bytes(x_.dtype) == 4;
 }
 
@@ -41,7 +42,7 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
     constexpr int bfloat16 = static_cast<int>(DType::bfloat16);
     const int type = static_cast<int>(x_.dtype);
     // What one kernel does without a tile between.
-    if (adjacent && !flush_ && x_.program == nullptr) {
+    if (adjacent && !flush_ && x_.prologue == nullptr) {
         const int64_t size = storage_bytes(x_.dtype);
         if (size == packed_element() && is_stored_as_packed()) {
             __builtin_memcpy(target, source, static_cast<size_t>(n * size));
@@ -53,12 +54,12 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
     if (adjacent && pairs() && rounds_to_bfloat16_) return k_.store_quiet[bfloat16](source, n, target);
     auto& tile = per_thread<Tile>([] {});
     k_.load[type](source, stride, n, &tile);
-    if (x_.program != nullptr) {
+    if (x_.prologue != nullptr) {
         const void* value = &tile;
-        x_.program->run_tile(k_, &value, n, &value);
+        x_.prologue->run_tile(k_, &value, n, &value);
         if (pairs() && x_.type() == DType::bfloat16)
-            return x_.program->output_store(k_, 0)(value, n, target);
-        x_.program->copy_output(k_, 0, value, n, &tile);
+            return x_.prologue->output_store(k_, 0)(value, n, target);
+        x_.prologue->copy_output(k_, 0, value, n, &tile);
     }
     if (flush_) k_.flush(&tile, &tile, n);
     if (pairs()) k_.store[bfloat16](&tile, n, target);

@@ -16,12 +16,12 @@ struct ProductOperand {
     DType dtype;
     Axes batch, vectors, depth;
     // Takes each element while it is packed; one input, one output, no draws. May be null.
-    const Chain* program = nullptr;
+    const Chain* prologue = nullptr;
     // The elements are pairs of bfloat16 as the kernels take them, with their least magnitude (pack.h).
     bool holds_pairs = false;
     uint32_t least = 0xFFFF;
 
-    DType type() const { return program == nullptr ? dtype : program->output_dtype(0); }
+    DType type() const { return prologue == nullptr ? dtype : prologue->output_dtype(0); }
 };
 
 // The same with axes that are walked as one.
@@ -66,7 +66,7 @@ private:
     const ProductForm form_;
     const int64_t steps_;  // of work on an element that is staged
     const bool flush_;     // C4: operands with the exponents of float32 read as zero where subnormal
-    const bool rounds_to_bfloat16_;  // by the program, and it does nothing else
+    const bool rounds_to_bfloat16_;  // by the prologue, and it does nothing else
 };
 
 }  // namespace neuronsim

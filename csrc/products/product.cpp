@@ -51,7 +51,7 @@ void product(const ProductOperand& a_given, const ProductOperand& b_given, const
         throw std::logic_error("packed columns do not fit, and the operand itself is gone");
     const bool plain = packed == nullptr && result.epilogue == nullptr && numerics.plain() &&
                        how.model == Accumulate::fma && how.type == DType::float32 &&
-                       a.program == nullptr && b.program == nullptr && !a.holds_pairs;
+                       a.prologue == nullptr && b.prologue == nullptr && !a.holds_pairs;
     const int64_t rows = axes_size(a.vectors), columns = axes_size(b.vectors);
     const auto is_row_of = [](const Axes& axes, DType t) {
         return axes.size() == 1 && axes[0].stride == storage_bytes(t);

@@ -42,7 +42,7 @@ private:
 
 // Both operands are float types and so is the result, or all are integers or bool and the sum wraps in
 // the result's type (M7). `packed` holds b's columns, or is null. Throws std::invalid_argument where
-// the types or the program do not go together.
+// the types or the prologue do not go together.
 void product(const ProductOperand& a, const ProductOperand& b, const PackedColumns* packed,
              const ProductResult& result, const Accumulation& accumulation, const Numerics& numerics,
              Draw draw);

@@ -18,8 +18,8 @@ void Convolver::multiply_gathered() const {
     const ConvolutionAxis& s = c_.spatial.back();
     const int64_t most = std::clamp<int64_t>(gathered_bytes / (depth * element), 1, s.output);
     const int64_t lines = axes_size(out_.rows) / s.output;
-    const ProductOperand pixel{x_.data,   x_.dtype, {}, {{1, 0}}, {{features, channel_stride()}},
-                               x_.program};
+    const ProductOperand pixel{x_.data,    x_.dtype, {}, {{1, 0}}, {{features, channel_stride()}},
+                               x_.prologue};
     const Packer packer(k_, pixel, pairs ? ProductForm::pairs : ProductForm::fma, Numerics{});
     for (int64_t group = 0; group < groups_; ++group)
         for (int64_t line = 0; line < lines; ++line)

@@ -99,7 +99,7 @@ uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, bo
                                  static_cast<size_t>(image_.element));
         return 0xFFFF;
     }
-    ProductOperand line{source, x_.dtype, {}, {{n, x_stride}}, {{channels, c_stride}}, x_.program};
+    ProductOperand line{source, x_.dtype, {}, {{n, x_stride}}, {{channels, c_stride}}, x_.prologue};
     const bool pairs = image_.held == Held::pairs;
     const ProductForm form = image_.held == Held::float32 ? ProductForm::fma : ProductForm::pairs;
     // C4 is the product's: the image holds the operand's own values.

@@ -172,7 +172,7 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
                               {},
                               collapsed(outer, storage_bytes(x_.dtype)),
                               {{c_.spatial.back().input, x_axes().back().stride}},
-                              x_.program};
+                              x_.prologue};
     const Packer packer(k_, line, ProductForm::fma, Numerics{});
     const ProductResult r = joined(out_);
     const int64_t length = rank() == 1 ? row_count : c_.spatial.back().output;
