@@ -36,15 +36,10 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.diagnostics import OBSERVE, Counts, Observe
+from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Observe
 from neuronsim.executor.replicas import run_replicas
-from neuronsim.executor.run import (
-    Program,
-    StepTiming,
-    on_this_processor,
-    run_program,
-    step_timings,
-)
+from neuronsim.executor.run import StepTiming, on_this_processor, run_schedule, step_timings
+from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
@@ -106,9 +101,9 @@ class CompiledProgram:
         # Each convert draws words of its own (S2), and a transpose may compute (A3).
         moves = setup.profile.rounding != "stochastic" and setup.profile.transpose == "move_bits"
         self._module = apply_plan(model, plan, clean=setup.clean and moves)
-        self._program: Program = compile_module(self._module, setup.profile, setup.target)
-        self._diagnostics = Counts().to_dict("off")
-        self._rounding = RoundingState(default_seed() if self._program.draws else 0)
+        self._schedule: Schedule = compile_module(self._module, setup.profile, setup.target)
+        self._diagnostics = Diagnostics().to_dict("off")
+        self._rounding = RoundingState(default_seed() if self._schedule.draws else 0)
         self._lock = threading.Lock()  # of _rounding: no two calls share words
         # The program's choices decide the inputs' bits, not those of the eager arrays around a call; to
         # nearest, since no instruction rounds them.
@@ -117,7 +112,7 @@ class CompiledProgram:
     @property
     def inputs(self) -> dict[str, ops.ArrayType]:
         """The entry parameters' names and types, those of one replica."""
-        types = (t for _, t in self._program.inputs)
+        types = (t for _, t in self._schedule.inputs)
         return dict(zip(self._model.input_names(), types, strict=True))
 
     @property
@@ -166,12 +161,12 @@ class CompiledProgram:
     @property
     def constant_diagnostics(self) -> dict[str, dict[str, int]]:
         """What the folding of constants met, by category and instruction."""
-        return self._program.of_constants.to_dict("counts")
+        return self._schedule.of_constants.to_dict("counts")
 
     @property
     def opcodes(self) -> Mapping[str, str]:
         """The HLO opcodes of the instructions that `diagnostics` and `timings` name."""
-        return self._program.opcodes
+        return self._schedule.opcodes
 
     @property
     def memory(self) -> dict[str, int]:
@@ -179,14 +174,14 @@ class CompiledProgram:
         time, and for good `constants` and what is `packed` of them, and `model`, the model's literals
         that are none of these: `save`, observed runs and other instruction sets need them.
         """
-        kept = {_address(c) for c in self._program.constants.values()}
+        kept = {_address(c) for c in self._schedule.constants.values()}
         literals = {
             _address(literal): literal.data.nbytes
             for module in (self._model, self._module)
             for literal in _literals(module)
         }
         own = sum(size for address, size in literals.items() if address not in kept)
-        return {**self._program.memory, "model": own}
+        return {**self._schedule.memory, "model": own}
 
     @cached_property
     def weight_bytes(self) -> int:
@@ -223,14 +218,14 @@ class CompiledProgram:
                 f"observe cannot be {observe!r}{nearest(str(observe), OBSERVE)}: it is one of "
                 + ", ".join(OBSERVE)
             )
-        counts = Counts()
+        counts = Diagnostics()
         inputs = self._bind(arrays, named)
         with self._lock:
             state = self._rounding if seed is None else RoundingState(check_seed(seed))
             self._rounding = replace(state, calls=state.calls + 1)
         if self._setup.replicas == 1:
-            value = run_program(
-                self._program,
+            value = run_schedule(
+                self._schedule,
                 inputs[0],
                 counts,
                 seed=state.seed,
@@ -239,7 +234,7 @@ class CompiledProgram:
                 donate=donate,
             )
         else:
-            value = _stacked(run_replicas(self._program, inputs, counts, state, observe))
+            value = _stacked(run_replicas(self._schedule, inputs, counts, state, observe))
         self._diagnostics = counts.to_dict(observe)
         return _wrap(value)
 
@@ -261,8 +256,8 @@ class CompiledProgram:
         runs: list[list[int]] = []
         for _ in range(repeats + 1):
             runs.append([])
-            run_program(self._program, inputs, seed=state.seed, call=state.calls, times=runs[-1])
-        return step_timings(on_this_processor(self._program), runs[1:])
+            run_schedule(self._schedule, inputs, seed=state.seed, call=state.calls, times=runs[-1])
+        return step_timings(on_this_processor(self._schedule), runs[1:])
 
     def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[dict[str, ops.Bits]]:
         """The inputs of each replica."""
@@ -284,7 +279,7 @@ class CompiledProgram:
             raise InvalidData(f"inputs missing: {', '.join(missing)}")
         replicas = self._setup.replicas
         bound: list[dict[str, ops.Bits]] = [{} for _ in range(replicas)]
-        pairs = zip(self._program.inputs, names, strict=True)
+        pairs = zip(self._schedule.inputs, names, strict=True)
         with in_force(self._input_profile):
             for (parameter, expected), name in pairs:
                 array = asarray(given[name])

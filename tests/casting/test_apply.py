@@ -21,7 +21,7 @@ from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.run import run_program
+from neuronsim.executor.run import run_schedule
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
@@ -50,7 +50,7 @@ def execute(module: Module, inputs: Mapping[str, Words], accumulation: str = "of
     profile = Profile(int64="truncate", mixed_precision_accumulation=accumulation)
     program = compile_module(module, profile, find_target("trn1"))
     types = {name: t.dtype for name, t in program.inputs}
-    return run_program(program, {n: ops.Bits(v, types[n]) for n, v in inputs.items()})
+    return run_schedule(program, {n: ops.Bits(v, types[n]) for n, v in inputs.items()})
 
 
 def words_of(value: Value) -> list[list[int]]:

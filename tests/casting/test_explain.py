@@ -498,7 +498,7 @@ def test_a_weight_that_a_loop_passes_on_is_cast_at_compilation() -> None:
     assert "2 casts of constants, once at compilation" in text
     for model, is_run in ((module, False), (LOOP.replace("LIMIT", KNOWN), True)):
         program = api.compile(from_text(model), auto_cast="matmult", auto_cast_type="bf16")
-        run = {name for step in all_steps(program._program.steps) for name in step.members}
+        run = {name for step in all_steps(program._schedule.steps) for name in step.members}
         assert ("w.to_bf16" in run) == is_run
 
 

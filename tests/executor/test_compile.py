@@ -18,13 +18,14 @@ from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import OutOfMemory, UnsupportedType
 from neuronsim.executor.compile import MAX_CHAIN, SMALL_ELEMENTS, check_memory, check_types
-from neuronsim.executor.run import Program, run_program
+from neuronsim.executor.run import run_schedule
+from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Chain, TupleValue
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.targets import find_target
 
 F32, BF16, S32, PRED = dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.boolean
-ModuleOf, ProgramOf = Callable[..., Module], Callable[..., Program]
+ModuleOf, ProgramOf = Callable[..., Module], Callable[..., Schedule]
 DOT = ops.DotDimensions((1,), (0,))
 
 
@@ -32,10 +33,10 @@ def pair(name: str, *operands: str, dims: tuple[int, ...] = (3,)) -> Instruction
     return Instruction(name, "tuple", TupleShape((Shape(F32, dims),) * len(operands)), operands)
 
 
-def run(program: Program, **inputs: Any) -> list[Any]:
+def run(program: Schedule, **inputs: Any) -> list[Any]:
     types = {name: t.dtype for name, t in program.inputs}
     given = {n: ops.Bits(np.asarray(v, types[n].storage), types[n]) for n, v in inputs.items()}
-    value = run_program(program, given)
+    value = run_schedule(program, given)
     arrays = value.elements if isinstance(value, TupleValue) else (value,)
     return [a.data.astype(float).tolist() for a in arrays if isinstance(a, ops.Bits)]
 
@@ -404,7 +405,7 @@ def test_get_tuple_element_of_nested_tuples() -> None:
     take = inst("y", "get-tuple-element", (3,), "v", tuple_index=0)
     body = [parameter("x", (3,)), inst("n", "negate", (3,), "x"), inner, outer, back, take]
     assert run(program_of(module_of(*body)), x=X) == [X]
-    nested = run_program(
+    nested = run_schedule(
         program_of(module_of(*body[:4])), {"x": ops.Bits(np.array(X, np.float32), F32)}
     )
     assert isinstance(nested, TupleValue)

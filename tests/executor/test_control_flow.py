@@ -20,7 +20,8 @@ from tests.support import interpreter
 from neuronsim import dtypes, ops, processor
 from neuronsim.errors import InvalidModel, NeuronSimError
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.run import Context, Program, run_program
+from neuronsim.executor.run import Context, run_schedule
+from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.parse import from_text
@@ -35,7 +36,7 @@ def module(text: str) -> Module:
     return found
 
 
-def compiled(text: str, **fields: Any) -> Program:
+def compiled(text: str, **fields: Any) -> Schedule:
     return compile_module(module(text), Profile(**fields), find_target("trn1"))
 
 
@@ -44,12 +45,12 @@ def listed(value: Value) -> Any:
     return tuple(map(listed, value.elements)) if isinstance(value, TupleValue) else value.data.tolist()
 
 
-def run(program: Program, *arrays: Any, **more: Any) -> Any:
+def run(program: Schedule, *arrays: Any, **more: Any) -> Any:
     given = {
         name: ops.Bits(np.asarray(a, t.dtype.storage), t.dtype)
         for (name, t), a in zip(program.inputs, arrays, strict=True)
     }
-    return listed(run_program(program, given, **more))
+    return listed(run_schedule(program, given, **more))
 
 
 def loop(state: str, changes: str, following: str, limit: str = "3", **conditions: str) -> str:
@@ -488,7 +489,7 @@ ENTRY main {{
 """
     )
     x = np.array(X, np.int32)
-    value = run_program(program, {"x": ops.Bits(x, dtypes.int32)})
+    value = run_schedule(program, {"x": ops.Bits(x, dtypes.int32)})
     assert isinstance(value, TupleValue)
     first, second = (e.data for e in value.elements if isinstance(e, ops.Bits))
     expected = {"x": X, "y": [2, 4, 6], "c": [4, 5, 6], "r": [6, 4, 2]}[source]
@@ -497,7 +498,7 @@ ENTRY main {{
     assert second.tolist() == expected
     assert x.tolist() == X
     second[:] = -1
-    again = run_program(program, {"x": ops.Bits(x, dtypes.int32)})
+    again = run_schedule(program, {"x": ops.Bits(x, dtypes.int32)})
     assert listed(again) == (expected, expected)
 
 

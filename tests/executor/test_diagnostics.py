@@ -330,7 +330,7 @@ def fused(constant: bool = False) -> Any:
 @pytest.mark.parametrize("constant", [False, True])
 def test_fused_instructions_meet_what_is_theirs(observe: str, constant: bool) -> None:
     program = fused(constant)
-    (step,) = program._program.steps
+    (step,) = program._schedule.steps
     assert step.members[-3:] == ("d", "n", "y")
     x = matrix([3.4e38, 1], [3e38, 3e38], [1e25, 1], [1e-30, 0], [1.5e19, 0])
     given = (x,) if constant else (x, matrix([1, 0], [1, 1]))
@@ -352,7 +352,7 @@ def test_rounding_of_a_product_underflows(observe: str) -> None:
 def test_rounding_of_a_product_before_its_epilogue_underflows(observe: str) -> None:
     body = f"  d = f16[2,2] dot(x, w), {DOT}\n  ROOT y = f16[2,2] add(d, d)"
     program = compiled(body, "x: f16[2,2]; w: f16[2,2]")
-    assert len(program._program.steps) == 1
+    assert len(program._schedule.steps) == 1
     x = np.array([[1e-5, 0], [300, 0]], np.float16)
     w = np.array([[1e-4, 300], [0, 0]], np.float16)
     met = events(program, x, w, observe=observe)

@@ -14,9 +14,10 @@ from tests.support.graphs import inst, module_of, parameter
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.dtypes import DType
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.diagnostics import Counts
+from neuronsim.executor.diagnostics import Diagnostics
 from neuronsim.executor.fusion import MAX_PROLOGUE
-from neuronsim.executor.run import Program, run_program
+from neuronsim.executor.run import run_schedule
+from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Call, Chain, Product, Step, TupleValue, Value
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
@@ -97,11 +98,11 @@ def inputs_of(module: Module, seed: int, *, special: bool = False) -> dict[str, 
     return found
 
 
-def compiled(module: Module, profile: Profile | None = None) -> Program:
+def compiled(module: Module, profile: Profile | None = None) -> Schedule:
     return compile_module(module, profile or Profile(), find_target("trn1"))
 
 
-def products(program: Program) -> list[Product]:
+def products(program: Schedule) -> list[Product]:
     return [s.action for s in program.steps if isinstance(s.action, Product)]
 
 
@@ -124,7 +125,7 @@ def processors() -> Iterator[str]:
 
 def check_everywhere(
     module: Module, fusions: list[set[str]], profile: Profile | None = None, *, special: bool = False
-) -> Program:
+) -> Schedule:
     """What is fused into each product, and the program's bits on each processor, where it is compiled
     anew and where it was compiled for another one.
     """
@@ -135,8 +136,8 @@ def check_everywhere(
     for where in processors():
         program = compiled(module, profile)
         assert [fused(p) for p in products(program)] == fusions, where
-        assert words(run_program(program, inputs)) == expected, where
-        assert words(run_program(first, inputs)) == expected, f"compiled elsewhere, run on {where}"
+        assert words(run_schedule(program, inputs)) == expected, where
+        assert words(run_schedule(first, inputs)) == expected, f"compiled elsewhere, run on {where}"
     return first
 
 
@@ -335,8 +336,8 @@ def test_random_fused_products_equal_one_at_a_time_D2(seed: int, restored_proces
             assert found.fusion.epilogue is None
         elif reads_product_in_one_chain(module, product.name):
             assert found.fusion.epilogue is not None
-        assert words(run_program(program, inputs)) == expected, where
-        assert words(run_program(first, inputs)) == expected, f"compiled elsewhere, run on {where}"
+        assert words(run_schedule(program, inputs)) == expected, where
+        assert words(run_schedule(first, inputs)) == expected, f"compiled elsewhere, run on {where}"
 
 
 def test_control_the_random_graphs_have_everything() -> None:
@@ -398,7 +399,7 @@ def test_random_networks_equal_one_at_a_time_D2(seed: int, restored_processor: N
     processor.set_isa(processor.available_isas()[seed % len(processor.available_isas())])
     expected = words(one_at_a_time(module, inputs, Profile()))
     program = compiled(module)
-    assert words(run_program(program, inputs)) == expected
+    assert words(run_schedule(program, inputs)) == expected
     members = [m for s in program.steps for m in s.members]
     assert len(members) == len(set(members))  # nothing is computed twice
 
@@ -461,8 +462,8 @@ def test_a_chain_of_several_roundings_keeps_each_of_them_D2(restored_processor: 
     program = check_everywhere(module_of(*body), [{"lhs"}])
     direct = [*body[:2], inst("b", "convert", (17, 140), "x", dtype=dtypes.float8_e4m3), *body[4:]]
     inputs = inputs_of(module_of(*body), 1)
-    other = run_program(compiled(module_of(*direct)), inputs)
-    assert words(other) != words(run_program(program, inputs))
+    other = run_schedule(compiled(module_of(*direct)), inputs)
+    assert words(other) != words(run_schedule(program, inputs))
 
 
 def test_a_chain_read_twice_is_computed_once(restored_processor: None) -> None:
@@ -658,12 +659,12 @@ def test_int64_terms_are_counted_on_their_own_C7(restored_settings: None) -> Non
         inst("s", "add", (35, 45), "d", "f"),
     ]
     module, profile = module_of(*body), Profile(int64="truncate")
-    counts = Counts()
+    counts = Diagnostics()
     inputs = inputs_of(module, 1)
     small = inputs | {"i": ops.truncate_int64(inputs["i"])[0]}
     program = compiled(module, profile)
     assert [fused(p) for p in products(program)] == [{"epilogue"}]
-    found = run_program(program, inputs, counts)
+    found = run_schedule(program, inputs, counts)
     assert words(found) == words(one_at_a_time(module, small, profile))
     assert set(counts.int64_truncated) == {"i"}
 
@@ -869,13 +870,13 @@ def test_stochastic_rounding_draws_the_same_words_S2(restored_processor: None) -
         program = compiled(module, profile)
         assert [fused(p) for p in products(program)] == [{"packed"}], where
         assert len(program.steps) == 3
-        assert words(run_program(program, inputs, seed=9)) == expected, where
+        assert words(run_schedule(program, inputs, seed=9)) == expected, where
 
 
 # ---- controls ----------------------------------------------------------------------------------
 
 
-def changed(program: Program, **fusion: Any) -> Program:
+def changed(program: Schedule, **fusion: Any) -> Schedule:
     """The program whose only product has another fusion."""
 
     def other(s: Step) -> Step:
@@ -905,15 +906,15 @@ def test_control_a_dropped_part_shows(part: str) -> None:
     module = dense_layer()
     program, inputs = compiled(module), inputs_of(module, 1)
     assert fused(products(program)[0]) == {"lhs", "packed", "epilogue"}
-    found = run_program(program, inputs)
+    found = run_schedule(program, inputs)
     assert words(found) == words(one_at_a_time(module, inputs, Profile()))
     without = changed(program, **{part: None})
     holds_pairs = processor.bfloat16_products(35) == "pairs"
     if part == "lhs" and holds_pairs:  # packed for the operand's type, and the weights are not kept
         with pytest.raises(RuntimeError, match="packed columns do not fit"):
-            run_program(without, inputs)
+            run_schedule(without, inputs)
     else:
-        assert words(run_program(without, inputs)) != words(found)
+        assert words(run_schedule(without, inputs)) != words(found)
 
 
 def test_control_packed_columns_are_read_on_their_processor_only(restored_processor: None) -> None:
@@ -935,7 +936,7 @@ def test_control_packed_columns_are_read_on_their_processor_only(restored_proces
         program = changed(program, packed=packed)
         for other in isas:
             processor.set_isa(other)
-            assert (words(run_program(program, inputs)) == expected) == (other != isa)
+            assert (words(run_schedule(program, inputs)) == expected) == (other != isa)
 
 
 def test_control_the_order_of_an_epilogues_operands_shows() -> None:
@@ -944,5 +945,5 @@ def test_control_the_order_of_an_epilogues_operands_shows() -> None:
     for pair in (("d", "t"), ("t", "d")):
         body = [*layer(), parameter("t", (35, 45), number=2), inst("s", "subtract", (35, 45), *pair)]
         module = module_of(*body)
-        results.append(words(run_program(compiled(module), inputs_of(module, 1))))
+        results.append(words(run_schedule(compiled(module), inputs_of(module, 1))))
     assert results[0] != results[1]

@@ -21,8 +21,9 @@ from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import NeuronSimError, UnsupportedOperator
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.diagnostics import OBSERVE, Counts
-from neuronsim.executor.run import Program, run_program
+from neuronsim.executor.diagnostics import OBSERVE, Diagnostics
+from neuronsim.executor.run import run_schedule
+from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Call, Chain, Product, TupleValue, Value
 from neuronsim.hlo import parse, proto, text
 from neuronsim.hlo.module import Computation, Instruction, Module, graph_computations, simple_reducer
@@ -76,7 +77,7 @@ def leaves(value: Value) -> list[Bits]:
     )
 
 
-def programs(module: Module, profile: Profile) -> Iterator[tuple[str, Program]]:
+def programs(module: Module, profile: Profile) -> Iterator[tuple[str, Schedule]]:
     """The program with chains and fused products, and with every instruction a step of its own."""
     for op_by_op_ in (False, True):
         yield str(op_by_op_), compile_module(module, profile, find_target("host"), op_by_op=op_by_op_)
@@ -90,7 +91,7 @@ def run_all(
     found: list[Bits] = []
     for form, program in programs(module, profile):
         for observe in OBSERVE:
-            value = run_program(program, given_inputs, observe=observe, seed=seed, call=call)
+            value = run_schedule(program, given_inputs, observe=observe, seed=seed, call=call)
             results = leaves(value)
             if found:
                 same = [
@@ -447,8 +448,8 @@ def test_what_instructions_meet_is_counted() -> None:
     x = Bits(np.array([[1e6, 1, 1], [1, 300, 1e-9]], np.float32), F32)
     for _, program in programs(module, NEAREST):
         for observe in ("counts", "full"):
-            counts = Counts()
-            run_program(program, {"x": x}, counts, observe=observe, seed=3)
+            counts = Diagnostics()
+            run_schedule(program, {"x": x}, counts, observe=observe, seed=3)
             assert counts.overflow == {"c": 1, "y": 4}
             assert counts.underflow in ({"c": 1}, {})  # 1e-9 may round up to the least subnormal
 
@@ -459,17 +460,17 @@ def test_where_a_relayout_makes_inf_and_nan_is_told_M8() -> None:
     x = Bits(np.array([[1, 1e6], [1, 1], [1, 1]], np.float32), F32)
     for _, program in programs(module, NEAREST):
         for observe in ("counts", "full"):
-            counts = Counts()
-            run_program(program, {"x": x}, counts, observe=observe)
+            counts = Diagnostics()
+            run_schedule(program, {"x": x}, counts, observe=observe)
             assert (counts.overflow, counts.nan_origin) == ({"y": 1}, {"y": 2})
             if observe == "full":
                 assert counts.origins["y"].index == (1, 0)
-    assert Counts() == counts_of(read(body), x)
+    assert Diagnostics() == counts_of(read(body), x)
 
 
-def counts_of(module: Module, x: Bits) -> Counts:
-    counts = Counts()
-    run_program(
+def counts_of(module: Module, x: Bits) -> Diagnostics:
+    counts = Diagnostics()
+    run_schedule(
         compile_module(module, NEAREST, find_target("host")), {"x": x}, counts, observe="counts"
     )
     return counts

@@ -74,9 +74,9 @@ def test_exact_counts_nothing_and_fuses_all_E3() -> None:
     y = program(x)
     assert program.diagnostics["outside_range"] == {}
     assert y.tobytes() == by_hand(x).tobytes()
-    assert [s.name for s in program._program.steps] == ["y"]
+    assert [s.name for s in program._schedule.steps] == ["y"]
     restricted = api.compile(module, auto_cast="none", profile=RESTRICTED)
-    assert [s.name for s in restricted._program.steps] == ["twice", "s", "l", "r", "q", "y"]
+    assert [s.name for s in restricted._schedule.steps] == ["twice", "s", "l", "r", "q", "y"]
 
 
 def with_constants() -> Module:
@@ -92,7 +92,7 @@ def with_constants() -> Module:
 
 def test_folded_constants_are_counted_E3() -> None:
     program = api.compile(with_constants(), auto_cast="none", profile=RESTRICTED)
-    assert [s.name for s in program._program.steps] == ["s", "y"]
+    assert [s.name for s in program._schedule.steps] == ["s", "y"]
     for value, more in ((1.0, {}), (4.0, {"s": 4})):
         y = program(np.full(4, value, np.float32))
         assert program.diagnostics["outside_range"] == {"l": 2, **more}

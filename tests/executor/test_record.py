@@ -16,8 +16,9 @@ from tests.executor.test_control_flow import DOUBLING, PAIR, compiled, loop, run
 from neuronsim import _core, dtypes, ops
 from neuronsim.errors import OutOfMemory
 from neuronsim.executor import run as runner
-from neuronsim.executor.record import ALIGNMENT, Memory, _plan
-from neuronsim.executor.run import Program, run_program
+from neuronsim.executor.memory import ALIGNMENT, Memory, plan_memory
+from neuronsim.executor.run import run_schedule
+from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Product, all_steps
 
 X, Y = [1, 2, 3], [10, 20, 30]
@@ -56,7 +57,7 @@ def free(offset: int, m: Memory, placed: dict[Memory, int]) -> bool:
 def test_planned_memory_does_not_overlap(data: st.DataObject) -> None:
     """Each array lies in the first free lines, as a search of all lines finds them."""
     listed = memories(data.draw)
-    offsets, size = _plan(listed)
+    offsets, size = plan_memory(listed)
     placed: dict[Memory, int] = {}
     for m in sorted(listed, key=lambda m: (-m.bytes, m.first)):
         at = offsets[m]
@@ -70,12 +71,12 @@ def test_planned_memory_does_not_overlap(data: st.DataObject) -> None:
     assert size >= max(rounded, default=0)
 
 
-def entry(body: str, *parameters: str) -> Program:
+def entry(body: str, *parameters: str) -> Schedule:
     given = "\n".join(f"  {p} parameter({n})" for n, p in enumerate(parameters))
     return compiled(f"ENTRY main {{\n{given}\n{body}\n}}\n")
 
 
-def count(program: Program) -> int:
+def count(program: Schedule) -> int:
     return len(program.recorded.names)
 
 
@@ -178,7 +179,7 @@ def test_reverse_of_what_no_step_makes(operand: str) -> None:
 )
 def test_arrays_without_elements(body: str) -> None:
     program = entry(f"  {body}", "x = f32[0,3]")
-    value = run_program(program, {"x": ops.Bits(np.zeros((0, 3), np.float32), dtypes.float32)})
+    value = run_schedule(program, {"x": ops.Bits(np.zeros((0, 3), np.float32), dtypes.float32)})
     assert isinstance(value, ops.Bits)
     assert value.data.shape == program.results[0][1].dims
     assert value.data.size == 0
@@ -303,7 +304,7 @@ UPDATE = """
 """
 
 
-def body_steps(program: Program) -> int:
+def body_steps(program: Schedule) -> int:
     """How many steps the core got for the body of the program's loop, by recording it anew."""
     recorded: list[int] = []
     before = _core.record_while

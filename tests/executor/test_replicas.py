@@ -490,7 +490,7 @@ def test_error_of_a_replica_stops_loops_without_collectives(monkeypatch: pytest.
 
 def failing(monkeypatch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
     """The run of one replica raises this before its first step."""
-    run = runner.run_program
+    run = runner.run_schedule
 
     def replaced(*arguments: Any, replica: Any, **more: Any) -> Any:
         if replica.number == number:
@@ -498,7 +498,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, number: int, error: BaseException) 
             raise error
         return run(*arguments, replica=replica, **more)
 
-    monkeypatch.setattr(runner, "run_program", replaced)
+    monkeypatch.setattr(runner, "run_schedule", replaced)
 
 
 def test_error_of_a_replica_stops_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,9 @@ from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import UnsupportedOperator, UnsupportedType
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.diagnostics import Counts
-from neuronsim.executor.run import Program, run_program
+from neuronsim.executor.diagnostics import Diagnostics
+from neuronsim.executor.run import run_schedule
+from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.module import Computation, Instruction, Module, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
@@ -33,7 +34,7 @@ S32, U32, S64, U64 = dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64
 FLOATS = (F32, BF16, dtypes.float16, dtypes.float8_e5m2, dtypes.float8_e4m3, dtypes.float8_e3m4)
 EVERY = (*FLOATS, S32, dtypes.int8, dtypes.uint16, S64, PRED)
 DIMS = (5,)
-ModuleOf, ProgramOf = Callable[..., Module], Callable[..., Program]
+ModuleOf, ProgramOf = Callable[..., Module], Callable[..., Schedule]
 
 
 def words(value: Value) -> list[tuple[str, list[int]]]:
@@ -174,7 +175,7 @@ def test_chains_equal_one_at_a_time_D2(module: Module, seed: int, int_to_float: 
     profile = Profile(int_to_float=int_to_float)
     inputs = inputs_of(module, seed)
     program = compile_module(module, profile, find_target("trn1"))
-    assert words(run_program(program, inputs)) == words(one_at_a_time(module, inputs, profile))
+    assert words(run_schedule(program, inputs)) == words(one_at_a_time(module, inputs, profile))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
@@ -186,7 +187,7 @@ def test_a_convert_to_the_same_type_moves_bits_C5_D2(dtype: DType, count: int) -
     body = [parameter("x", (3,), dtype=dtype)]
     for k in range(count):
         body.append(inst(f"c{k}", "convert", (3,), body[-1].name, dtype=dtype))
-    value = run_program(program_of(module_of(*body)), {"x": Bits(nans.view(dtype.storage), dtype)})
+    value = run_schedule(program_of(module_of(*body)), {"x": Bits(nans.view(dtype.storage), dtype)})
     assert words(value) == [(dtype.name, nans.tolist())]
 
 
@@ -230,19 +231,19 @@ def flat(value: Value) -> list[Bits]:
 def test_truncated_instructions_are_the_32_bit_ones_C7(module: Module, seed: int) -> None:
     inputs = inputs_of(module, seed)
     target = find_target("trn1")
-    wide = run_program(compile_module(module, Profile(int64="truncate"), target), inputs)
+    wide = run_schedule(compile_module(module, Profile(int64="truncate"), target), inputs)
     small = {n: narrowed(b) for n, b in inputs.items()}
-    expected = run_program(compile_module(narrowed_module(module), Profile(), target), small)
+    expected = run_schedule(compile_module(narrowed_module(module), Profile(), target), small)
     for a, b in zip(flat(wide), flat(expected), strict=True):
         assert ops.truncate_int64(a)[1] == 0
         assert words(narrowed(a)) == words(b)
 
 
-def int64_run(program: Program, **inputs: Any) -> tuple[list[int | float], dict[str, int]]:
-    counts = Counts()
+def int64_run(program: Schedule, **inputs: Any) -> tuple[list[int | float], dict[str, int]]:
+    counts = Diagnostics()
     types = {name: t.dtype for name, t in program.inputs}
     given = {n: Bits(np.asarray(v, types[n].storage), types[n]) for n, v in inputs.items()}
-    value = run_program(program, given, counts)
+    value = run_schedule(program, given, counts)
     assert isinstance(value, Bits)
     return value.data.tolist(), counts.int64_truncated
 
@@ -358,15 +359,15 @@ def test_an_instruction_may_read_a_value_twice(opcode: str, source: str, dtype: 
     x = np.arange(4, dtype=dtype.storage).reshape(2, 2)
     v = x if source == "x" else -x
     expected = {"dot": v @ v, "concatenate": np.concatenate([v, v]), "add": v + v}[opcode]
-    result = run_program(program, {"x": Bits(x, dtype)})
+    result = run_schedule(program, {"x": Bits(x, dtype)})
     assert isinstance(result, Bits)
     np.testing.assert_array_equal(result.data, expected)
 
 
 def test_a_program_runs_again_on_other_inputs() -> None:
     program = program_of(module_of(parameter("x", (2,)), inst("y", "negate", (2,), "x")))
-    first = run_program(program, {"x": Bits(np.array([1, 2], np.float32), F32)})
-    second = run_program(program, {"x": Bits(np.array([3, 4], np.float32), F32)})
+    first = run_schedule(program, {"x": Bits(np.array([1, 2], np.float32), F32)})
+    second = run_schedule(program, {"x": Bits(np.array([3, 4], np.float32), F32)})
     assert [v.data.tolist() for v in (first, second) if isinstance(v, Bits)] == [[-1, -2], [-3, -4]]
 
 
@@ -382,10 +383,10 @@ def test_values_are_freed(readers: int) -> None:
             body.append(inst(f"s{k}", "add", (side, side), f"d{k}", last))
     program = program_of(module_of(*body))
     x = Bits(np.zeros((side, side), np.float32), F32)
-    run_program(program, {"x": x, "w": x})
+    run_schedule(program, {"x": x, "w": x})
     tracemalloc.start()
     try:
-        run_program(program, {"x": x, "w": x})
+        run_schedule(program, {"x": x, "w": x})
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -9,7 +9,8 @@ import numpy as np
 
 from neuronsim import ops
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.run import Program, run_program
+from neuronsim.executor.run import run_schedule
+from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.module import Module
 from neuronsim.profiles import Profile
@@ -20,10 +21,10 @@ def execute(module: Module, inputs: Sequence[ops.Bits]) -> Any:
     """What the module gives: an array, or a tuple of what it holds."""
     program = compile_module(module, Profile(), find_target("host"))
     names = (p.name for p in module.parameters)
-    return _unpacked(run_program(program, dict(zip(names, inputs, strict=True))))
+    return _unpacked(run_schedule(program, dict(zip(names, inputs, strict=True))))
 
 
-def program_of(module: Module, int64: str = "truncate", target: str = "trn1") -> Program:
+def program_of(module: Module, int64: str = "truncate", target: str = "trn1") -> Schedule:
     """A module compiled with a value of the field int64 (C7) for a target."""
     return compile_module(module, Profile(int64=int64), find_target(target))
 
@@ -46,6 +47,6 @@ def result_bytes(
         name: ops.Bits(np.ascontiguousarray(x).view(t.dtype.storage), t.dtype)
         for (name, t), x in zip(program.inputs, inputs, strict=True)
     }
-    value = run_program(program, given, seed=seed)
+    value = run_schedule(program, given, seed=seed)
     arrays = value.elements if not isinstance(value, ops.Bits) else (value,)
     return [a.data.tobytes() for a in arrays if isinstance(a, ops.Bits)]

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from neuronsim import _core, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import OutOfMemory, UnsupportedType
-from neuronsim.executor.diagnostics import Counts, Observe
+from neuronsim.executor.diagnostics import Diagnostics, Observe
+from neuronsim.executor.evaluate import evaluate_step
 from neuronsim.executor.fusion import fuse_products
-from neuronsim.executor.run import Program
+from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import (
     Call,
     Chain,
@@ -25,7 +26,6 @@ from neuronsim.executor.steps import (
     Step,
     While,
     all_steps,
-    evaluate_step,
     is_int64,
     stored_bytes,
 )
@@ -87,7 +87,7 @@ def check_memory(module: Module, target: Target) -> None:
 
 @dataclass
 class _Shared:
-    """What the computations of a program have in common. Arrays have names: an instruction's in the
+    """What the computations of a schedule have in common. Arrays have names: an instruction's in the
     entry computation, after those of the instructions that run it in another; `#n` for the n-th array
     of a tuple.
     """
@@ -97,7 +97,7 @@ class _Shared:
     op_by_op: bool
     constants: dict[str, Bits] = field(default_factory=dict)
     types: dict[str, ArrayType] = field(default_factory=dict)
-    counts: Counts = field(default_factory=Counts)  # of the constants
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)  # of the constants
     profiles: dict[str, Profile] = field(default_factory=dict)  # by the rounding that they have
 
     def profile_of(self, i: Instruction) -> Profile:
@@ -111,8 +111,8 @@ class _Shared:
 
 def compile_module(
     module: Module, profile: Profile, target: Target, *, op_by_op: bool = False
-) -> Program:
-    """The program of a verified module; `op_by_op` makes each instruction a step of its own, so that
+) -> Schedule:
+    """The schedule of a verified module; `op_by_op` makes each instruction a step of its own, so that
     all their results can be observed. Raises NeuronSimError for what the target cannot run.
     """
     flat = inline_calls(module)
@@ -125,7 +125,7 @@ def compile_module(
     arguments = {n: (p.name,) for n, p in enumerate(entry.parameters)}
     region = _Compiler(shared, entry, "", arguments).run()
     read = {name for s in all_steps(region.steps) for name in s.reads} | set(region.results)
-    return Program(
+    return Schedule(
         inputs=inputs,
         constants={name: value for name, value in shared.constants.items() if name in read},
         steps=region.steps,
@@ -137,7 +137,7 @@ def compile_module(
         donated=_donated(flat, tuple(shared.types[name] for name in region.results)),
         each=lambda: compile_module(module, profile, target, op_by_op=True),
         opcodes={i.name: i.opcode for c in flat.computations for i in c.instructions},
-        of_constants=shared.counts,
+        of_constants=shared.diagnostics,
     )
 
 
@@ -232,7 +232,7 @@ class _Compiler:
             if self.profile.int64 == "truncate":
                 self.constants[name], changed = ops.truncate_int64(value)
                 if changed:
-                    self.shared.counts.add(Counts(int64_truncated={i.name: changed}))
+                    self.shared.diagnostics.add(Diagnostics(int64_truncated={i.name: changed}))
 
     def _add_operation(
         self, i: Instruction, operands: tuple[str, ...], chains: Mapping[str, Sequence[Instruction]]
@@ -264,14 +264,14 @@ class _Compiler:
         arrays = [self.constants[o] for o in step.operands]
         observe: Observe = "full" if self.shared.op_by_op else "counts"
         setting = ops.Setting(self.profile)
-        found = evaluate_step(step, arrays, setting, self.shared.counts, observe=observe)
+        found = evaluate_step(step, arrays, setting, self.shared.diagnostics, observe=observe)
         for (name, _), value in zip(step.results, found, strict=True):
             value.data.flags.writeable = False
             self.constants[name] = value
 
     def _chain(self, members: Sequence[Instruction]) -> Step:
         """Elementwise instructions as one tile program; what is folded is an input, or a constant of
-        the program where it is one element everywhere.
+        the tile program where it is one element everywhere.
         """
         members = [m for m in members if self.values[m.name][0] not in self.constants]
         inside = {m.name for m in members}
@@ -279,15 +279,15 @@ class _Compiler:
         of_program = {o for o in outside if self._is_element(self.values[o][0])}
         inputs = [o for o in outside if o not in of_program]
         numbers = {o: n for n, o in enumerate(inputs)}
-        steps: list[ops.ProgramStep] = []
+        links: list[ops.ProgramStep] = []
         paths: list[str] = []
 
-        def push(step: ops.ProgramStep) -> int:
-            steps.append(step)
-            return len(inputs) + len(steps) - 1
+        def push(link: ops.ProgramStep) -> int:
+            links.append(link)
+            return len(inputs) + len(links) - 1
 
         for m in members:
-            first = len(steps)
+            first = len(links)
             for o in dict.fromkeys(m.operands):
                 if o in of_program and o not in numbers:
                     numbers[o] = push(
@@ -296,10 +296,10 @@ class _Compiler:
             operands = [(numbers[o], self._dtype(o)) for o in m.operands]
             arguments = (row(m), m.attributes, operands, m.array.dtype)
             numbers[m.name] = ops.lower(*arguments, self.profile, push)
-            paths += [m.name] * (len(steps) - first)
+            paths += [m.name] * (len(links) - first)
         root = members[-1]
         chain = Chain(
-            tuple(steps), tuple(paths), tuple(ops.core_code(self._dtype(o), root.name) for o in inputs)
+            tuple(links), tuple(paths), tuple(ops.core_code(self._dtype(o), root.name) for o in inputs)
         )
         (name,) = self.values[root.name]
         return Step(
@@ -316,7 +316,7 @@ class _Compiler:
 
     def _is_element(self, name: str) -> bool:
         """Whether an array is a constant of one element everywhere. Under stochastic rounding the steps
-        of a program have numbers (S2), which such a constant would change.
+        of a tile program have numbers (S2), which such a constant would change.
         """
         value = self.constants.get(name)
         return (
@@ -386,7 +386,7 @@ def _chains(computation: Computation, shared: _Shared, live: set[str]) -> dict[s
     for i in computation.instructions:
         if i.name not in live or not _is_elementwise(i, computation, shared.profile):
             continue
-        if shared.profile_of(i) is not shared.profile:  # a program rounds all of its steps alike
+        if shared.profile_of(i) is not shared.profile:  # a tile program rounds all of its links alike
             continue
         members = {i.name: i}
         pending = [i]

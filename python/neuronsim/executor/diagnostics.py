@@ -32,7 +32,7 @@ class Origin:
 
 
 @dataclass
-class Counts:
+class Diagnostics:
     """What a run met: elements by category and instruction, and where it was observed in full what the
     results of each instruction consist of, and the first element of each origin of Inf and NaN, in the
     order in which they ran.
@@ -48,7 +48,7 @@ class Counts:
     statistics: dict[str, ops.Statistics] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: Diagnostics) -> None:
         """Adds what another run, or a part of one, met."""
         for category in CATEGORIES:
             for name, count in getattr(other, category).items():

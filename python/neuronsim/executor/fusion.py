@@ -15,7 +15,7 @@ from neuronsim.executor.steps import Call, Chain, Product, Step
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 
-MAX_PROLOGUE = 8  # steps: packing runs them anew for every thread
+MAX_PROLOGUE = 8  # links: packing runs them anew for every thread
 
 
 def fuse_products(
@@ -101,13 +101,13 @@ def _with_prologue(
     if "cast" in s.action.attributes:
         return s  # a dot's algorithm rounds what the chain gives
     taken = maker.output in absorbed or maker.output in done
-    if taken or len(maker.operands) != 1 or len(maker.action.steps) > MAX_PROLOGUE:
+    if taken or len(maker.operands) != 1 or len(maker.action.links) > MAX_PROLOGUE:
         return s
     (source,) = maker.operands
     assert maker.result is not None
     if known[source].dims != maker.result.dims or not known[source].dtype.exponent_bits:
         return s
-    program = _program(maker.action.steps, (known[source],), profile)
+    program = _program(maker.action.links, (known[source],), profile)
     fused = (program, maker.result.dtype)
     taken_in = s.action.fusion
     fusion = replace(taken_in, rhs=fused) if side else replace(taken_in, lhs=fused)
@@ -144,15 +144,15 @@ def _with_epilogue(
     order = [reader.operands.index(s.output)]
     order += [n for n in range(len(reader.operands)) if n != order[0]]
     place = {old: new for new, old in enumerate(order)} | {
-        n: n for n in range(len(order), len(order) + len(reader.action.steps))
+        n: n for n in range(len(order), len(order) + len(reader.action.links))
     }
-    chain = tuple(
+    links = tuple(
         (op, result, values if op == _core.CONSTANT else tuple(place[v] for v in values))
-        for op, result, values in reader.action.steps
+        for op, result, values in reader.action.links
     )
     codes = tuple(reader.action.inputs[n] for n in order)
-    outputs = (len(codes) + len(chain) - 1,)
-    program = ops.tile_program(codes, chain, outputs, profile)
+    outputs = (len(codes) + len(links) - 1,)
+    program = ops.tile_program(codes, links, outputs, profile)
     fusion = replace(s.action.fusion, epilogue=(program, reader.result.dtype))
     absorbed.add(s.output)
     return replace(
@@ -172,7 +172,7 @@ def _is_finite(value: Bits) -> bool:
 
 
 def _program(
-    steps: Sequence[ops.ProgramStep], inputs: Sequence[ArrayType], profile: Profile
+    links: Sequence[ops.ProgramStep], inputs: Sequence[ArrayType], profile: Profile
 ) -> ops.TileProgram:
     codes = tuple(ops.core_code(t.dtype, "a prologue") for t in inputs)
-    return ops.tile_program(codes, tuple(steps), (len(codes) + len(steps) - 1,), profile)
+    return ops.tile_program(codes, tuple(links), (len(codes) + len(links) - 1,), profile)

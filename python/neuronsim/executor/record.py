@@ -1,4 +1,4 @@
-"""Steps as the core's, recorded on stand-ins for memory, and the memory planned by liveness.
+"""Steps as the core's, recorded on stand-ins for memory.
 
 A view (reshape, broadcast, transpose, slice, reverse) is no step: its readers walk the memory of what
 it views.
@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from neuronsim import _core, dtypes, ops
-from neuronsim.errors import NeuronSimError
-from neuronsim.executor.diagnostics import Counts, Observe
+from neuronsim.executor.diagnostics import Observe
+from neuronsim.executor.evaluate import PythonFunction, inspect_call, inspect_product, python_function
+from neuronsim.executor.memory import (
+    ARENA,
+    CONSTANTS,
+    FIRST_INPUT,
+    NOWHERE,
+    Memory,
+    Place,
+    address,
+    is_same,
+    plan_memory,
+)
 from neuronsim.executor.steps import (
     Call,
     Chain,
@@ -24,61 +35,16 @@ from neuronsim.executor.steps import (
     Region,
     Step,
     While,
-    evaluate_step,
     is_int64,
 )
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
 
-ALIGNMENT = 64  # bytes: a cache line
-# The memories of a run: 0 is everything, so that offsets in it are addresses, 1 the arena, then come
-# the inputs and the outputs. What is NOWHERE is at no address.
-CONSTANTS, NOWHERE, ARENA, FIRST_INPUT = 0, -1, 1, 2
-
-
-@dataclass(eq=False)
-class Memory:
-    """Memory of one array while the steps are recorded. It is needed from the step `first` to `last`.
-    `owner` is the region whose steps may overwrite it, and `views` the arrays of that region that lie
-    in it.
-    """
-
-    standin: BitsArray
-    first: int
-    last: int
-    owner: int | None = None
-    views: set[str] = field(default_factory=set)
-    slot: int = ARENA
-
-    @property
-    def bytes(self) -> int:
-        return int(self.standin.nbytes)
-
 
 @dataclass(frozen=True)
-class Place:
-    """Where an array lies: a view of a memory's stand-in."""
-
-    array: BitsArray
-    memory: Memory
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the array is its memory, in row-major order."""
-        a, standin = self.array, self.memory.standin
-        return (
-            bool(a.flags.c_contiguous) and a.nbytes == standin.nbytes and _begin(a) == _begin(standin)
-        )
-
-
-def _begin(array: BitsArray) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A program as the core runs it. `names` has the instructions of each of its steps, `records` those
-    of each record of what steps meet. `arenas` is memory of earlier runs, for the next ones.
+class Recording:
+    """A schedule as the core runs it. `names` has the instructions of each of its steps, `records`
+    those of each record of what steps meet. `arenas` is memory of earlier runs, for the next ones.
     """
 
     executable: _core.Executable
@@ -106,7 +72,7 @@ def record(
     profile: Profile,
     observe: Observe = "off",
     donated: Mapping[int, int] | None = None,
-) -> Recorded:
+) -> Recording:
     """The steps on planned memory. A run's memories: nothing, the arena, the inputs, the results.
 
     Under `observe="counts"` with steps that look into what others give; under "full" every step is a
@@ -164,7 +130,7 @@ class _Recorder:
         steps: Sequence[Step],
         results: Sequence[tuple[str, ArrayType]],
         donated: Mapping[int, int],
-    ) -> Recorded:
+    ) -> Recording:
         given = [p.memory for p in self.places.values() if p.memory.slot >= FIRST_INPUT]
         self._steps(Region((), tuple(steps), tuple(name for name, _ in results)))
         inputs = set(given)
@@ -186,14 +152,18 @@ class _Recorder:
             self._add(_core.record_copy(place.array, output.standin), (name,), place.memory, output)
         for place, target in late:
             self._add(_core.record_copy(place.array, target.standin), (), place.memory, target)
-        offsets, size = _plan([m for m in self.memories if m.slot == ARENA])
+        offsets, size = plan_memory([m for m in self.memories if m.slot == ARENA])
         standins = [
-            (m.standin, max(m.slot, 0), _begin(m.standin) if m.slot == CONSTANTS else offsets.get(m, 0))
+            (
+                m.standin,
+                max(m.slot, 0),
+                address(m.standin) if m.slot == CONSTANTS else offsets.get(m, 0),
+            )
             for m in self.memories
         ]
         executable = _core.Executable(self.recorded, standins, len(self.records))
         constants = tuple(m.standin for m in self.memories if m.slot == CONSTANTS)
-        return Recorded(executable, tuple(self.names), tuple(self.records), size, constants)
+        return Recording(executable, tuple(self.names), tuple(self.records), size, constants)
 
     # ---- memory --------------------------------------------------------------------------------
 
@@ -298,7 +268,7 @@ class _Recorder:
     def _record_chain(self, s: Step, action: Chain, scope: _Scope) -> None:
         inputs = [self.places[o] for o in s.operands]
         ((name, t),) = s.results
-        program = ops.tile_program(action.inputs, action.steps, action.outputs, self.profile)
+        program = ops.tile_program(action.inputs, action.links, action.outputs, self.profile)
         output = self._new(name, t, scope)
         arrays = [np.broadcast_to(p.array, t.dims) for p in inputs]
         step = _core.record_elementwise(program, arrays, [output])
@@ -344,7 +314,7 @@ class _Recorder:
             return None
         count = 1 if action.reads_packed else 2
         given = [self.places[o] for o in s.operands[:count]]
-        function = _inspect_product(action, [self.types[o].dtype for o in s.operands[:2]], self.profile)
+        function = inspect_product(action, [self.types[o].dtype for o in s.operands[:2]], self.profile)
         if action.fusion.epilogue is None:
             zeros = ops.rounds_sums(t.dtype, self.profile)
             return self._add_inspection(function, self.places[s.output], t.dtype, given, zeros)
@@ -406,7 +376,7 @@ class _Recorder:
         types = [self.types[o].dtype for o in s.operands]
         outputs = [self._new(name, t, scope) for name, t in s.results]
         step = _core.record_python(
-            _python_function(s, types, self.profile),
+            python_function(s, types, self.profile),
             [p.array for p in (*inputs, *self.trips)],
             outputs,
         )
@@ -428,7 +398,7 @@ class _Recorder:
         self._add(step, s.members, array.memory, initial.memory, self.places[name].memory)
         reducer = action.attributes["reducer"]
         if self.observe == "counts" and t.dtype.exponent_bits and reducer in ("add", "multiply"):
-            function = _inspect_call(s, action, setting)
+            function = inspect_call(s, action, setting)
             places = (array, initial)
             self._add_inspection(function, self.places[name], t.dtype, places, reducer == "multiply")
         return True
@@ -560,7 +530,7 @@ class _Recorder:
         self._steps(body)
         results = [self.places[name] for name in body.results]
         memories = {p.memory for p in states}
-        pending = [n for n, r in enumerate(results) if not _same(r, states[n])]
+        pending = [n for n, r in enumerate(results) if not is_same(r, states[n])]
         for n in pending:
             if results[n].memory in memories:  # another state, that a copy may overwrite before
                 results[n] = self._saved(results[n], self.types[body.results[n]])
@@ -599,103 +569,3 @@ class _Recorder:
 
 
 _BOOL = ops.core_code(dtypes.boolean, "a condition")
-
-
-def _same(a: Place, b: Place) -> bool:
-    x, y = a.array, b.array
-    return a.memory is b.memory and _begin(x) == _begin(y) and x.strides == y.strides
-
-
-PythonFunction: TypeAlias = Callable[[Any, list[BitsArray], list[BitsArray]], None]
-
-
-def _inspect_call(s: Step, action: Call, setting: ops.Setting) -> PythonFunction:
-    """Counts what a call met; the inputs are its result and its operands."""
-    assert s.result is not None
-    dtype = s.result.dtype
-
-    def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
-        result, *operands = (Bits(a, dtype) for a in inputs)
-        counts: Counts = context.counts
-        counts.observe(s.name, action.op, operands, action.attributes, [result], setting)
-
-    return run
-
-
-def _inspect_product(
-    action: Product, types: Sequence[dtypes.DType], profile: Profile
-) -> PythonFunction:
-    """Counts what a product met; the inputs are its result where no epilogue took the sums, which are
-    then computed again, and the operands that are not packed.
-    """
-    fusion = replace(action.fusion, epilogue=None, terms=())
-    setting = ops.Setting(profile)
-
-    def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
-        counts: Counts = context.counts
-        given = list(inputs)
-        known = None if action.fusion.epilogue is not None else given.pop(0)
-        operands = [Bits(a, t) for a, t in zip(given, types, strict=False)]
-        if action.reads_packed:
-            nothing = np.broadcast_to(np.zeros((), action.rhs.dtype.storage), action.rhs.dims)
-            operands.append(Bits(nothing, action.rhs.dtype))
-        product = (action.op, operands, action.attributes, setting)
-        result = (
-            ops.evaluate_product(*product, action.result, fusion)
-            if known is None
-            else Bits(known, action.result.dtype)
-        )
-        read = [_prologue(x, f) for x, f in zip(operands, (fusion.lhs, fusion.rhs), strict=True)]
-        arguments = (action.op, read, action.attributes, result, action.reads_packed)
-        origins = ops.find_origins(*arguments)
-        counts.add_events(action.name, ops.of_origins(origins))
-        if known is not None:  # else the epilogue saw the rounding
-            rounding = (action.op, operands, action.attributes, result, setting, fusion)
-            counts.add_events(action.name, ops.observe_rounding(*rounding))
-
-    return run
-
-
-def _prologue(x: Bits, fused: tuple[ops.TileProgram, dtypes.DType] | None) -> Bits:
-    """What a fused program makes of an operand."""
-    if fused is None:
-        return x
-    result = ArrayType(fused[1], x.data.shape)
-    return Bits(ops.run_tile_program(fused[0], [x.data], [result])[0], result.dtype)
-
-
-def _python_function(s: Step, types: Sequence[dtypes.DType], profile: Profile) -> PythonFunction:
-    """A step for which the core has no recorded form."""
-
-    def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
-        arrays = [Bits(a, t) for a, t in zip(inputs, types, strict=False)]
-        trips = ",".join(str(int(t[()])) for t in inputs[len(types) :])
-        path = f"{context.call}/{s.computation}/"
-        setting = ops.Setting(profile, context.seed, path, context.replica)
-        try:
-            found = evaluate_step(s, arrays, setting, context.counts, trips, context.observe)
-        except NeuronSimError as error:
-            label = s.action.op.label if isinstance(s.action, Call | Product) else "chain"
-            raise type(error)(f"{s.name} ({label}): {error}") from error
-        for output, value in zip(outputs, found, strict=True):
-            np.copyto(output, value.data)
-
-    return run
-
-
-def _plan(memories: Sequence[Memory]) -> tuple[dict[Memory, int], int]:
-    """Offsets in the arena, so that memories that are needed at one time do not overlap; and its size.
-    The largest are placed first, each in the lowest gap (Greedy by size).
-    """
-    offsets: dict[Memory, int] = {}
-    placed = np.empty((4, len(memories)), np.int64)  # begin, end, first, last
-    for count, m in enumerate(sorted(memories, key=lambda m: (-m.bytes, m.first))):
-        need = -(-m.bytes // ALIGNMENT) * ALIGNMENT
-        begin, end, first, last = placed[:, :count]
-        others = np.flatnonzero((first <= m.last) & (last >= m.first))
-        others = others[np.argsort(begin[others], kind="stable")]
-        free = np.maximum.accumulate(np.append(0, end[others]))  # from where, before each and after all
-        at = int(free[np.append(begin[others] - free[:-1] >= need, True).argmax()])
-        offsets[m] = at
-        placed[:, count] = at, at + need, m.first, m.last
-    return offsets, int(placed[1].max(initial=0))

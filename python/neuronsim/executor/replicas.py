@@ -1,4 +1,4 @@
-"""Running a program on several replicas at once, each in a thread of this process."""
+"""Running a schedule on several replicas at once, each in a thread of this process."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from neuronsim.errors import NeuronSimError
-from neuronsim.executor.diagnostics import Counts, Observe
+from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.rendezvous import Rendezvous, Stopped
-from neuronsim.executor.run import Program, on_this_processor, recorded_form, run_program
+from neuronsim.executor.run import on_this_processor, recorded_form, run_schedule
+from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Value
 from neuronsim.ops import Bits, Replica
 from neuronsim.profiles import RoundingState
 
 
 def run_replicas(
-    program: Program,
+    schedule: Schedule,
     inputs: Sequence[Mapping[str, Bits]],
-    counts: Counts,
+    diagnostics: Diagnostics,
     words: RoundingState,
     observe: Observe = "off",
 ) -> list[Value]:
-    """The results of one replica for each of these inputs; see `run_program`. `counts` receives the sum
-    of what they met. They draw the same words of stochastic rounding (S2).
+    """The results of one replica for each of these inputs; see `run_schedule`. `diagnostics` receives
+    the sum of what they met. They draw the same words of stochastic rounding (S2).
 
     Raises DivergentReplicas if they wait for each other at different collectives, and else the error of
     the first replica that has one; no thread is left behind.
     """
-    program = on_this_processor(program)
-    recorded_form(program, observe)  # once, before the threads ask for it
+    schedule = on_this_processor(schedule)
+    recorded_form(schedule, observe)  # once, before the threads ask for it
     rendezvous = Rendezvous(len(inputs))
-    own = [Counts() for _ in inputs]
+    own = [Diagnostics() for _ in inputs]
     values: dict[int, Value] = {}
     errors: dict[int, BaseException] = {}
 
@@ -39,8 +40,8 @@ def run_replicas(
         meet = partial(rendezvous.meet, number)
         replica = Replica(number, len(inputs), meet, rendezvous.check)
         try:
-            values[number] = run_program(
-                program,
+            values[number] = run_schedule(
+                schedule,
                 inputs[number],
                 own[number],
                 seed=words.seed,
@@ -60,6 +61,19 @@ def run_replicas(
         threading.Thread(target=run, args=(n,), name=f"replica {n}", daemon=True)
         for n in range(len(inputs))
     ]
+    _run_all(threads, rendezvous)
+    for number, error in sorted(errors.items()):
+        if isinstance(error, NeuronSimError):
+            raise type(error)(f"replica {number}: {error}") from error
+        raise error
+    if rendezvous.divergence is not None:
+        raise rendezvous.divergence
+    for c in own:
+        diagnostics.add(c)
+    return [values[n] for n in range(len(inputs))]
+
+
+def _run_all(threads: Sequence[threading.Thread], rendezvous: Rendezvous) -> None:
     try:
         for t in threads:
             t.start()
@@ -75,12 +89,3 @@ def run_replicas(
         for t in threads:
             if t.ident is not None:
                 t.join()
-    for number, error in sorted(errors.items()):
-        if isinstance(error, NeuronSimError):
-            raise type(error)(f"replica {number}: {error}") from error
-        raise error
-    if rendezvous.divergence is not None:
-        raise rendezvous.divergence
-    for c in own:
-        counts.add(c)
-    return [values[n] for n in range(len(inputs))]

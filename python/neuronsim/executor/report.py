@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from neuronsim.executor.diagnostics import CATEGORIES, OBSERVE, Counts, Observe, Origin
+from neuronsim.executor.diagnostics import CATEGORIES, OBSERVE, Diagnostics, Observe, Origin
 from neuronsim.executor.run import StepTiming
 from neuronsim.ops import Statistics
 
@@ -17,30 +17,30 @@ LISTED = 40  # instructions or steps of a table
 
 def total_diagnostics(
     calls: Sequence[Mapping[str, Any]], of_constants: Mapping[str, Mapping[str, int]]
-) -> Counts:
+) -> Diagnostics:
     """What some calls met together; each call's diagnostics contain that of the constants, which
     happened once.
     """
-    total = Counts()
+    total = Diagnostics()
     for n, met in enumerate(calls):
         for category in CATEGORIES:
             for name, count in met.get(category, {}).items():
                 again = of_constants[category].get(name, 0) if n else 0
                 total.add_events(name, {category: count - again})
         for name, s in met.get("statistics", {}).items():
-            total.add(Counts(statistics={name: Statistics(**s)}))
+            total.add(Diagnostics(statistics={name: Statistics(**s)}))
         for name, origin in met.get("origins", {}).items():
-            total.add(Counts(origins={name: Origin(**origin)}))
+            total.add(Diagnostics(origins={name: Origin(**origin)}))
     return total
 
 
 def print_diagnostics(
-    counts: Counts, observe: Observe, opcodes: Mapping[str, str], console: Console
+    diagnostics: Diagnostics, observe: Observe, opcodes: Mapping[str, str], console: Console
 ) -> None:
     """Tables of what was met; nothing for what `observe` does not ask for."""
     if observe == OBSERVE[0]:
         return
-    found = {c: getattr(counts, c) for c in CATEGORIES if getattr(counts, c)}
+    found = {c: getattr(diagnostics, c) for c in CATEGORIES if getattr(diagnostics, c)}
     names = list(dict.fromkeys(n for met in found.values() for n in met))
     if not names:
         console.print("No instruction overflowed, underflowed, saturated or made a NaN.")
@@ -51,12 +51,12 @@ def print_diagnostics(
             table.add_row(name, opcodes.get(name, ""), *cells)
         console.print(table)
         _print_rest(len(names), "instructions", console)
-    for name, o in counts.origins.items():
+    for name, o in diagnostics.origins.items():
         given = f" from {', '.join(map(str, o.operands))}" if o.operands else ""
         console.print(f"{name}{list(o.index)} is {o.value}{given}", markup=False)
         break  # the first one is the cause of what follows
     if observe == "full":
-        _print_statistics(counts.statistics, opcodes, console)
+        _print_statistics(diagnostics.statistics, opcodes, console)
 
 
 def _heading(category: str) -> str:

@@ -1,4 +1,4 @@
-"""What a compiled program consists of: steps on named arrays, and the values around a run."""
+"""What a schedule consists of: steps on named arrays, and the values around a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from neuronsim import dtypes, ops
-from neuronsim.executor.diagnostics import Counts, Observe, empty_records
 from neuronsim.hlo.module import AnyShape, Shape
 from neuronsim.ops import ArrayType, Attributes, Bits
 from neuronsim.profiles import Profile
@@ -27,28 +26,28 @@ Value = Bits | TupleValue
 @dataclass(frozen=True)
 class Chain:
     """Elementwise instructions run as one tile program. Inputs are the step's operands;
-    `instructions` names the one that each step belongs to.
+    `instructions` names the one that each link belongs to.
     """
 
-    steps: tuple[ops.ProgramStep, ...]
+    links: tuple[ops.ProgramStep, ...]
     instructions: tuple[str, ...]
     inputs: tuple[int, ...]  # the core's codes of the operands' types
 
     @property
     def outputs(self) -> tuple[int, ...]:
         """The numbers of the values that the program gives: the last one."""
-        return (len(self.inputs) + len(self.steps) - 1,)
+        return (len(self.inputs) + len(self.links) - 1,)
 
     def identifiers(self, setting: ops.Setting, trips: str) -> list[int]:
-        """The ids of the steps' random words (S2): an instruction's last rounding has the tile ""."""
+        """The ids of the links' random words (S2): an instruction's last rounding has the tile ""."""
         if setting.profile.rounding != "stochastic":
             return []
         found = []
         for name in dict.fromkeys(self.instructions):
             own = setting._replace(path=f"{setting.path}{name}/{trips}")
-            pairs = zip(self.steps, self.instructions, strict=True)
-            steps = [step for step, instruction in pairs if instruction == name]
-            found += [own.identifier(tile) for tile in ops.step_tiles(steps)]
+            pairs = zip(self.links, self.instructions, strict=True)
+            rounded = [link for link, instruction in pairs if instruction == name]
+            found += [own.identifier(tile) for tile in ops.step_tiles(rounded)]
         return found
 
 
@@ -68,7 +67,7 @@ class Call:
 class Product:
     """A dot or convolution with what is fused into it. The step's operands are the product's two and
     then the epilogue's others; `rhs` is its right operand's type, `name` and `result` the product's
-    own. `prologues` and `epilogue` name the instructions that the fused programs' steps belong to.
+    own. `prologues` and `epilogue` name the instructions that the fused programs' links belong to.
     """
 
     name: str
@@ -197,56 +196,6 @@ def tree(shape: AnyShape, arrays: Iterator[Bits]) -> Value:
     if isinstance(shape, Shape):
         return next(arrays)
     return TupleValue(tuple(tree(s, arrays) for s in shape.elements))
-
-
-def evaluate_step(
-    step: Step,
-    arrays: Sequence[Bits],
-    setting: ops.Setting,
-    counts: Counts,
-    trips: str = "",
-    observe: Observe = "off",
-) -> tuple[Bits, ...]:
-    """The arrays that a chain, product or call gives. The setting's path is "call/computation/", and
-    `trips` the trip counts of the loops around it (S2). `counts` receives what is met, as far as
-    `observe` asks for.
-    """
-    action = step.action
-    if isinstance(action, Chain):
-        assert step.result is not None
-        program = ops.tile_program(action.inputs, action.steps, action.outputs, setting.profile)
-        ids = action.identifiers(setting, trips)
-        records = None if observe == "off" else empty_records(len(action.steps))
-        data = ops.run_tile_program(
-            program, [a.data for a in arrays], [step.result], setting.seed, ids, records
-        )
-        if records is not None:
-            counts.add_records(action.instructions, records)
-        return (Bits(data[0], step.result.dtype),)
-    own = setting._replace(path=f"{setting.path}{step.name}/{trips}")
-    if isinstance(action, Product):
-        fusion = ops.with_terms(action.fusion, [a.data for a in arrays[2:]])
-        product = (action.op, arrays[:2], action.attributes, own, action.result, fusion)
-        result = ops.evaluate_product(*product)
-        if observe != "off":
-            counts.observe(action.name, action.op, arrays[:2], action.attributes, [result], own)
-        return (result,)
-    assert isinstance(action, Call)
-    profile, own = action.profile, own._replace(profile=action.profile)
-    outside = ops.count_outside_range(action.op, arrays, profile)
-    if outside:
-        counts.add(Counts(outside_range={step.name: outside}))
-    if profile.int64 == "keep":
-        found = ops.evaluate_all(action.op, arrays, action.attributes, own, action.result)
-    else:
-        found, changed = ops.truncated_all(action.op, arrays, action.attributes, own, action.result)
-        if changed:
-            counts.add(Counts(int64_truncated={step.name: changed}))
-    if observe != "off":
-        counts.observe(step.name, action.op, arrays, action.attributes, found, own)
-    if observe == "full":
-        counts.describe(step.name, action.op, arrays, action.attributes, found)
-    return found
 
 
 def constant_bytes(constants: Mapping[str, Bits]) -> int:

@@ -1,0 +1,141 @@
+"""Steps in Python: those for which the core has no recorded form, and those that look into results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from neuronsim import dtypes, ops
+from neuronsim.errors import NeuronSimError
+from neuronsim.executor.diagnostics import Diagnostics, Observe, empty_records
+from neuronsim.executor.steps import Call, Chain, Product, Step
+from neuronsim.ops import ArrayType, Bits, BitsArray
+from neuronsim.profiles import Profile
+
+
+def evaluate_step(
+    step: Step,
+    arrays: Sequence[Bits],
+    setting: ops.Setting,
+    diagnostics: Diagnostics,
+    trips: str = "",
+    observe: Observe = "off",
+) -> tuple[Bits, ...]:
+    """The arrays that a chain, product or call gives. The setting's path is "call/computation/", and
+    `trips` the trip counts of the loops around it (S2). `diagnostics` receives what is met, as far as
+    `observe` asks for.
+    """
+    action = step.action
+    if isinstance(action, Chain):
+        assert step.result is not None
+        program = ops.tile_program(action.inputs, action.links, action.outputs, setting.profile)
+        ids = action.identifiers(setting, trips)
+        records = None if observe == "off" else empty_records(len(action.links))
+        data = ops.run_tile_program(
+            program, [a.data for a in arrays], [step.result], setting.seed, ids, records
+        )
+        if records is not None:
+            diagnostics.add_records(action.instructions, records)
+        return (Bits(data[0], step.result.dtype),)
+    own = setting._replace(path=f"{setting.path}{step.name}/{trips}")
+    if isinstance(action, Product):
+        fusion = ops.with_terms(action.fusion, [a.data for a in arrays[2:]])
+        product = (action.op, arrays[:2], action.attributes, own, action.result, fusion)
+        result = ops.evaluate_product(*product)
+        if observe != "off":
+            diagnostics.observe(action.name, action.op, arrays[:2], action.attributes, [result], own)
+        return (result,)
+    assert isinstance(action, Call)
+    profile, own = action.profile, own._replace(profile=action.profile)
+    outside = ops.count_outside_range(action.op, arrays, profile)
+    if outside:
+        diagnostics.add(Diagnostics(outside_range={step.name: outside}))
+    if profile.int64 == "keep":
+        found = ops.evaluate_all(action.op, arrays, action.attributes, own, action.result)
+    else:
+        found, changed = ops.truncated_all(action.op, arrays, action.attributes, own, action.result)
+        if changed:
+            diagnostics.add(Diagnostics(int64_truncated={step.name: changed}))
+    if observe != "off":
+        diagnostics.observe(step.name, action.op, arrays, action.attributes, found, own)
+    if observe == "full":
+        diagnostics.describe(step.name, action.op, arrays, action.attributes, found)
+    return found
+
+
+PythonFunction: TypeAlias = Callable[[Any, list[BitsArray], list[BitsArray]], None]
+
+
+def inspect_call(s: Step, action: Call, setting: ops.Setting) -> PythonFunction:
+    """Counts what a call met; the inputs are its result and its operands."""
+    assert s.result is not None
+    dtype = s.result.dtype
+
+    def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
+        result, *operands = (Bits(a, dtype) for a in inputs)
+        diagnostics: Diagnostics = context.diagnostics
+        diagnostics.observe(s.name, action.op, operands, action.attributes, [result], setting)
+
+    return run
+
+
+def inspect_product(action: Product, types: Sequence[dtypes.DType], profile: Profile) -> PythonFunction:
+    """Counts what a product met; the inputs are its result where no epilogue took the sums, which are
+    then computed again, and the operands that are not packed.
+    """
+    fusion = replace(action.fusion, epilogue=None, terms=())
+    setting = ops.Setting(profile)
+
+    def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
+        diagnostics: Diagnostics = context.diagnostics
+        given = list(inputs)
+        known = None if action.fusion.epilogue is not None else given.pop(0)
+        operands = [Bits(a, t) for a, t in zip(given, types, strict=False)]
+        if action.reads_packed:
+            nothing = np.broadcast_to(np.zeros((), action.rhs.dtype.storage), action.rhs.dims)
+            operands.append(Bits(nothing, action.rhs.dtype))
+        product = (action.op, operands, action.attributes, setting)
+        result = (
+            ops.evaluate_product(*product, action.result, fusion)
+            if known is None
+            else Bits(known, action.result.dtype)
+        )
+        read = [_prologue(x, f) for x, f in zip(operands, (fusion.lhs, fusion.rhs), strict=True)]
+        arguments = (action.op, read, action.attributes, result, action.reads_packed)
+        origins = ops.find_origins(*arguments)
+        diagnostics.add_events(action.name, ops.of_origins(origins))
+        if known is not None:  # else the epilogue saw the rounding
+            rounding = (action.op, operands, action.attributes, result, setting, fusion)
+            diagnostics.add_events(action.name, ops.observe_rounding(*rounding))
+
+    return run
+
+
+def _prologue(x: Bits, fused: tuple[ops.TileProgram, dtypes.DType] | None) -> Bits:
+    """What a fused program makes of an operand."""
+    if fused is None:
+        return x
+    result = ArrayType(fused[1], x.data.shape)
+    return Bits(ops.run_tile_program(fused[0], [x.data], [result])[0], result.dtype)
+
+
+def python_function(s: Step, types: Sequence[dtypes.DType], profile: Profile) -> PythonFunction:
+    """A step for which the core has no recorded form."""
+
+    def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
+        arrays = [Bits(a, t) for a, t in zip(inputs, types, strict=False)]
+        trips = ",".join(str(int(t[()])) for t in inputs[len(types) :])
+        path = f"{context.call}/{s.computation}/"
+        setting = ops.Setting(profile, context.seed, path, context.replica)
+        try:
+            found = evaluate_step(s, arrays, setting, context.diagnostics, trips, context.observe)
+        except NeuronSimError as error:
+            label = s.action.op.label if isinstance(s.action, Call | Product) else "chain"
+            raise type(error)(f"{s.name} ({label}): {error}") from error
+        for output, value in zip(outputs, found, strict=True):
+            np.copyto(output, value.data)
+
+    return run

@@ -1,0 +1,108 @@
+"""Schedule: what a module is compiled to, and what the core makes of it for each kind of run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from neuronsim import _core
+from neuronsim.executor.diagnostics import Diagnostics, Observe
+from neuronsim.executor.record import Recording, record
+from neuronsim.executor.steps import Call, Product, Step, all_steps, constant_bytes
+from neuronsim.hlo.module import AnyShape
+from neuronsim.ops import ArrayType, Bits
+from neuronsim.profiles import Profile
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The compiled form: inputs by name, constants, steps, and the arrays that make up the result, in
+    the order of `shape`. What is packed is so for the instruction set `isa`; `again` compiles the
+    module for another, `each` with every instruction a step of its own. `opcodes` has those of the
+    instructions by name.
+    """
+
+    inputs: tuple[tuple[str, ArrayType], ...]
+    constants: Mapping[str, Bits]
+    steps: tuple[Step, ...]
+    results: tuple[tuple[str, ArrayType], ...]
+    shape: AnyShape
+    profile: Profile
+    isa: str
+    again: Callable[[], Schedule]
+    donated: Mapping[int, int]  # the inputs, by number, whose memory results may take
+    each: Callable[[], Schedule]
+    opcodes: Mapping[str, str]
+    of_constants: Diagnostics = field(default_factory=Diagnostics)
+
+    @cached_property
+    def recorded(self) -> Recording:
+        """The schedule on planned memory."""
+        return self._recorded("off")
+
+    @cached_property
+    def overwriting(self) -> Recording:
+        """The same where results take the memory of donated inputs."""
+        arguments = (self.inputs, self.constants, self.steps, self.results, self.profile)
+        return record(*arguments, donated=self.donated)
+
+    @cached_property
+    def counting(self) -> Recording:
+        """The same with what it takes to count what the steps meet."""
+        return self._recorded("counts")
+
+    @cached_property
+    def observed(self) -> Recording:
+        """The schedule instruction by instruction, each in Python."""
+        return self.op_by_op._recorded("full")
+
+    @cached_property
+    def op_by_op(self) -> Schedule:
+        """The same schedule without chains and fused products."""
+        return self.each()
+
+    def _recorded(self, observe: Observe) -> Recording:
+        arguments = (self.inputs, self.constants, self.steps, self.results, self.profile)
+        return record(*arguments, observe)
+
+    @cached_property
+    def elsewhere(self) -> dict[str, Schedule]:
+        """The same schedule for other instruction sets."""
+        return {}
+
+    @property
+    def draws(self) -> bool:
+        """Whether stochastic rounding is on, or an instruction states it: runs then take a seed."""
+        calls = (s.action.profile for s in all_steps(self.steps) if isinstance(s.action, Call))
+        return any(p.rounding == "stochastic" for p in (self.profile, *calls))
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes that the schedule takes beside its inputs and results: `temporaries` of each run at one
+        time, and for good `constants` and what is `packed` of them.
+        """
+        columns = {id(p): p.nbytes for s in all_steps(self.steps) if (p := _packed(s)) is not None}
+        return {
+            "temporaries": self.recorded.arena_bytes,
+            "constants": constant_bytes(self.constants),
+            "packed": sum(columns.values()),
+        }
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of the constants, each counted once in its own type, packed ones too."""
+        packed = {
+            s.operands[1]: s.action.rhs
+            for s in all_steps(self.steps)
+            if isinstance(s.action, Product) and s.action.reads_packed
+        }
+        sizes = (
+            math.prod(t.dims) * t.dtype.itemsize for n, t in packed.items() if n not in self.constants
+        )
+        return constant_bytes(self.constants) + sum(sizes)
+
+
+def _packed(s: Step) -> _core.PackedColumns | None:
+    return s.action.fusion.packed if isinstance(s.action, Product) else None
