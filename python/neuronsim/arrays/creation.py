@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
+from neuronsim.arrays import elementwise
 from neuronsim.arrays.arguments import whole
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import lengths
@@ -80,7 +81,7 @@ def copy(a: Any, order: Order = "K", subok: bool = False) -> Array:
 def asarray_chkfinite(a: Any, dtype: DTypeLike | None = None, order: Order | None = None) -> Array:
     """`asarray`; raises InvalidArgument, a ValueError, if an element is Inf or NaN."""
     found = asarray(a, dtype, order)
-    if not apply_elementwise("isfinite", found).bits.data.all():
+    if not elementwise.isfinite(found).bits.data.all():
         raise InvalidArgument(f"asarray_chkfinite: {found.bits.type} has Infs or NaNs")
     return found
 
