@@ -21,65 +21,15 @@ from typing import Any
 from neuronsim.arrays import *  # noqa: F403
 from neuronsim.arrays import __all__ as _functions
 from neuronsim.arrays import fft, linalg, nn
+from neuronsim.arrays import types as _types
 from neuronsim.arrays.absent_names import reason as _reason
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.constants import False_, True_, e, euler_gamma, inf, nan, newaxis, pi
 from neuronsim.arrays.default_types import default_dtype, set_default_dtype
 from neuronsim.arrays.device import Device
-from neuronsim.arrays.types import (
-    bool_,
-    byte,
-    cdouble,
-    complexfloating,
-    csingle,
-    double,
-    floating,
-    generic,
-    half,
-    inexact,
-    int_,
-    intc,
-    integer,
-    intp,
-    long,
-    longlong,
-    number,
-    short,
-    signedinteger,
-    single,
-    ubyte,
-    uint,
-    uintc,
-    uintp,
-    ulong,
-    ulonglong,
-    unsignedinteger,
-    ushort,
-)
 from neuronsim.arrays.ufuncs import Ufunc
-from neuronsim.dtypes import (
-    DType,
-    bfloat16,
-    complex64,
-    complex128,
-    float8_e3m4,
-    float8_e4m3,
-    float8_e4m3fn,
-    float8_e5m2,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    tfloat32,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from neuronsim.dtypes import boolean as bool  # noqa: A004
+from neuronsim.dtypes import DTYPES as _DTYPES
+from neuronsim.dtypes import DType
 from neuronsim.errors import AbsentName, NeuronSimError
 from neuronsim.ops import WindowDimension
 from neuronsim.processor import (
@@ -97,6 +47,8 @@ __version__ = "0.1.0"
 __array_api_version__ = "2025.12"
 ndarray = Array  # NumPy's names of the classes
 ufunc = Ufunc
+globals().update(_DTYPES)
+globals().update({_name: getattr(_types, _name) for _name in _types.TYPE_NAMES})
 
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
@@ -141,36 +93,13 @@ for _name in ("fft", "linalg", "nn", "random", "testing"):
 __all__ = [
     *_functions,
     *_LAZY,
-    *("random", "testing"),
-    "__array_api_version__",
-    *("Array", "DType", "Device", "NeuronSimError", "Profile", "WindowDimension", "available_isas"),
-    *(
-        "bfloat16",
-        "bfloat16_products",
-        "complex64",
-        "complex128",
-        "current_profile",
-        "default_dtype",
-        "float8_e3m4",
-    ),
-    *("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float16", "float32", "float64", "int8"),
-    *("bool", "int16", "int32", "int64", "isa", "fft", "linalg", "nn", "num_threads"),
-    "seed_rounding",
-    *(
-        "set_bfloat16_products",
-        "set_default_dtype",
-        "set_isa",
-        "set_num_threads",
-        "tfloat32",
-        "uint8",
-        "uint16",
-        "uint32",
-    ),
-    *("uint64", "use_profile", "e", "euler_gamma", "inf", "nan", "ndarray", "newaxis", "pi"),
-    *("bool_", "byte", "cdouble", "complexfloating", "csingle", "double", "floating", "generic"),
-    *("half", "inexact", "int_", "intc", "integer", "intp", "long", "longlong", "number", "short"),
-    *("signedinteger", "single", "ubyte", "uint", "uintc", "uintp", "ulong", "ulonglong"),
-    *("False_", "True_", "ufunc", "unsignedinteger", "ushort"),
+    *_DTYPES,
+    *_types.TYPE_NAMES,
+    *("Array", "DType", "Device", "False_", "NeuronSimError", "Profile", "True_", "WindowDimension"),
+    *("__array_api_version__", "available_isas", "bfloat16_products", "current_profile"),
+    *("default_dtype", "e", "euler_gamma", "fft", "inf", "isa", "linalg", "nan", "ndarray", "newaxis"),
+    *("nn", "num_threads", "pi", "random", "seed_rounding", "set_bfloat16_products"),
+    *("set_default_dtype", "set_isa", "set_num_threads", "testing", "ufunc", "use_profile"),
 ]
 
 

@@ -47,13 +47,7 @@ from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.processor import pinned
-from neuronsim.profiles import (
-    Profile,
-    RoundingState,
-    check_seed,
-    default_seed,
-    in_force,
-)
+from neuronsim.profiles import Profile, RoundingState, check_seed, default_seed, in_force
 from neuronsim.targets import Release, Target, find_release, find_target
 from neuronsim.whole_files import open_regular, replacing
 

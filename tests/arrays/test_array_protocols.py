@@ -85,7 +85,7 @@ def test_refusal_names_the_nearest_and_what_to_do() -> None:
     with pytest.raises(UnsupportedType, match=r"numpy\.isnat .*: .* no dates; or numpy\.asarray"):
         numpy.isnat(X)
     with pytest.raises(UnsupportedType, match=r"numpy\.isnat\.accumulate .*or numpy\.asarray"):
-        np.arrays.protocols.array_ufunc(numpy.isnat, "accumulate", (X,), {})
+        np.arrays.methods.array_ufunc(numpy.isnat, "accumulate", (X,), {})
 
 
 @pytest.mark.parametrize("name", ["sum", "max", "sort", "argmax", "transpose", "where"])

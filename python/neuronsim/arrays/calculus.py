@@ -63,8 +63,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     between = (y1 - y0) / (x1 - x0) * (x - x0) + y0
     found = where(x == x0, y0, where(x == xp[last], fp[last], between))
     found = where(x < xp[0], fp[0] if left is None else left, found)
-    inside: Array = where(x > xp[last], fp[last] if right is None else right, found)
-    return inside
+    result: Array = where(x > xp[last], fp[last] if right is None else right, found)
+    return result
 
 
 def _periodic(x: Array, xp: Array, fp: Array, period: Array) -> tuple[Array, Array, Array]:
@@ -141,8 +141,7 @@ def _derivative(f: Any, spacing: Any, axis: int, edge_order: int) -> Array:
 def _end(f0: Array, f1: Array, f2: Array, a: Array, b: Array) -> Array:
     """The slope at the first of three points of a parabola, at distances a and b."""
     ahead = -(2 * a + b) / (a * (a + b)) * f0 + (a + b) / (a * b) * f1
-    slope: Array = ahead - a / (b * (a + b)) * f2
-    return slope
+    return ahead - a / (b * (a + b)) * f2
 
 
 @in_float32("y", "x", "dx")
@@ -266,8 +265,7 @@ def polyval(p: Any, x: Any) -> Array:
     if coefficients.ndim != 1:
         raise InvalidArgument(f"the coefficients have one axis, not {coefficients.bits.type}")
     if coefficients.dtype.kind in ("float", "complex"):
-        found: Array = in_float32("p", "x")(_horner)(coefficients, at)
-        return found
+        return in_float32("p", "x")(_horner)(coefficients, at)
     return _horner(coefficients, at)
 
 

@@ -45,33 +45,10 @@ from neuronsim.arrays import (
 from neuronsim.processor import pin_doors
 
 CHAPTERS = (
-    calculus,
-    complex_numbers,
-    creation,
-    cumulative,
-    einstein_summation,
-    elementwise,
-    error_handling,
-    files,
-    float_parts,
-    functional,
-    grids,
-    histograms,
-    indexing,
-    info,
-    interop,
-    logic,
-    manipulation,
-    order,
-    padding,
-    printing,
-    products,
-    progressions,
-    reductions,
-    sets,
-    statistics,
-    types,
-    windows,
+    *(calculus, complex_numbers, creation, cumulative, einstein_summation, elementwise),
+    *(error_handling, files, float_parts, functional, grids, histograms, indexing, info, interop),
+    *(logic, manipulation, order, padding, printing, products, progressions, reductions, sets),
+    *(statistics, types, windows),
 )
 
 # D1: what a chapter computes with Python or NumPy does not follow the caller's environment either.

@@ -111,8 +111,7 @@ def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
     parts = [p if p.ndim else broadcast_to(p, one) for p in parts]
     a = concat(parts, axis=at) if len(parts) > 1 else a
     if a.dtype.kind in ("float", "complex"):
-        found: Array = in_float32("x")(_differences)(a, n, at, "subtract")
-        return found
+        return in_float32("x")(_differences)(a, n, at, "subtract")
     return _differences(a, n, at, "not_equal" if a.dtype.kind == "bool" else "subtract")
 
 

@@ -371,8 +371,7 @@ def _rounded(a: Array, places: int) -> Array:
         return ELEMENTWISE["rint"](a)
     if a.dtype.kind == "complex":
         return _of_parts(lambda part: _rounded(part, places))(a)
-    found: Array = _rounded_decimals(a, places)
-    return found
+    return _rounded_decimals(a, places)
 
 
 @in_float32("x")
@@ -448,8 +447,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan:
     >>> isclose(asarray([1.0, 1.1]), 1.000001)
     Array([ True, False], dtype=bool)
     """
-    found: Array = _is_close(a, b, rtol, atol, equal_nan)
-    return found
+    return _is_close(a, b, rtol, atol, equal_nan)
 
 
 @in_float32("a", "b")

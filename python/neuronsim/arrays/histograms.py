@@ -85,8 +85,8 @@ def histogram_bin_edges(
     if low == high:
         low, high = low - 0.5, high + 0.5
     dtype = a.dtype if a.dtype.kind == "float" else default_dtype()
-    edges: Array = linspace(float(low), float(high), int(given) + 1, dtype=dtype)
-    return edges
+    found: Array = linspace(float(low), float(high), int(given) + 1, dtype=dtype)
+    return found
 
 
 def _ascends(x: Array) -> bool:

@@ -11,10 +11,7 @@ from neuronsim.arrays import dlpack
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.device import check_device
-from neuronsim.errors import (
-    REFUSALS,
-    refusal,
-)
+from neuronsim.errors import REFUSALS, refusal
 
 __all__ = ["from_dlpack", "may_share_memory", "shares_memory"]
 

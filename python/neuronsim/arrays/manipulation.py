@@ -20,13 +20,7 @@ from neuronsim.arrays.axes import Axis, lengths, one_axis, reduced_axes
 from neuronsim.arrays.conversion import asarray, common_arrays, convert, write
 from neuronsim.arrays.default_types import array_type
 from neuronsim.dtypes import Casting, DTypeLike, can_cast
-from neuronsim.errors import (
-    REFUSALS,
-    InvalidArgument,
-    InvalidIndex,
-    UnsupportedType,
-    refusal,
-)
+from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, refusal
 from neuronsim.profiles import current_profile
 
 __all__ = [

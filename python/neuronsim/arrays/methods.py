@@ -8,23 +8,29 @@ Array([2.   , 3.5  , 1.336], dtype=bfloat16)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Literal
 
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays import evaluation
+from neuronsim.arrays import evaluation, fft, linalg
+from neuronsim.arrays.absent_names import not_computed
 from neuronsim.arrays.array_object import Array, index_bits, shown
 from neuronsim.arrays.chapters import FUNCTIONS
 from neuronsim.arrays.conversion import asarray, check_cast, convert, is_weak, weak_array, write
 from neuronsim.arrays.default_types import array_type
+from neuronsim.arrays.elementwise import right_shift
 from neuronsim.arrays.evaluation import apply_elementwise, elementwise_method
-from neuronsim.arrays.flat import Flat
-from neuronsim.arrays.protocols import array_function, array_ufunc
+from neuronsim.arrays.indexing import compress, nonzero, put
+from neuronsim.arrays.manipulation import squeeze, transpose
+from neuronsim.arrays.order import partition, sort
+from neuronsim.arrays.printing import array_repr, array_str
+from neuronsim.arrays.products import matmul, matrix_transpose
+from neuronsim.arrays.ufuncs import Ufunc
 from neuronsim.dtypes import Casting, DTypeLike
-from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
+from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType
 from neuronsim.processor import pinned
 
 _Operator = Callable[[Array, Any], Array]
@@ -79,6 +85,81 @@ def _is_operand(x: Any) -> bool:
     return isinstance(x, Array | np.ndarray | np.generic | int | float | complex | list | tuple)
 
 
+# ---- NumPy's protocols ------------------------------------------------------------------------------
+
+
+def array_ufunc(
+    ufunc: np.ufunc, method: str, operands: Sequence[Any], keywords: Mapping[str, Any]
+) -> Any:
+    """What NumPy's own function does with Arrays among its operands: ours of that name, so that nothing
+    falls back to NumPy's arithmetic. Raises UnsupportedType where there is none.
+    """
+    name = ufunc.__name__
+    own = FUNCTIONS.get(name) if getattr(np, name, None) is ufunc else None
+    if own is None or not (method == "__call__" or isinstance(own, Ufunc)):
+        raise not_computed("numpy", name, FUNCTIONS, "" if method == "__call__" else f".{method}")
+    if "axes" in keywords and all(a == tuple(range(-len(a), 0)) for a in keywords["axes"]):
+        # As ndarray's @= says it: the last axes, which are ours anyhow.
+        keywords = {key: value for key, value in keywords.items() if key != "axes"}
+    found = (own if method == "__call__" else getattr(own, method))(*operands, **keywords)
+    # NumPy's own arrays that were written into are what the caller gets back.
+    out = keywords.get("out", ())
+    return found if len(out) != 1 or out[0] is None else out[0]
+
+
+def array_function(
+    function: Any, types: Sequence[type], args: Sequence[Any], keywords: Mapping[str, Any]
+) -> Any:
+    """What `function` of NumPy is on Arrays: neuronsim's function of that name; nothing falls back to
+    NumPy's own arithmetic.
+    """
+    if not all(issubclass(t, Array | np.ndarray) for t in types):
+        return NotImplemented
+    place, name = function.__module__.removeprefix("numpy").lstrip("."), function.__name__
+    chapter = {"linalg": linalg, "fft": fft}.get(place)
+    known = FUNCTIONS if chapter is None else {n: getattr(chapter, n) for n in chapter.__all__}
+    if name not in known or place not in ("", "linalg", "fft"):
+        raise not_computed(function.__module__, name, known)
+    return known[name](*args, **keywords)
+
+
+# ---- methods ----------------------------------------------------------------------------------------
+
+
+@pinned
+class Flat:
+    """The elements of an array in row-major order, as NumPy's flatiter."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return self._array.size
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(self._array.reshape(-1))
+
+    def __getitem__(self, key: Any) -> Array:
+        return self._array.reshape(-1)[key].copy()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        what = f"flat[{shown(key)}] of {self._array.bits.type}"
+        try:
+            places = np.arange(len(self))[index_bits(key)].reshape(-1)
+        except REFUSALS as error:
+            raise InvalidIndex(f"{what}: {error}") from error
+        dtype = self._array.dtype
+        given = weak_array(value, dtype) if is_weak(value) else asarray(value, dtype)
+        if given.size == 0 != places.size:
+            raise InvalidArgument(f"{what}: no values for {places.size} elements")
+        try:
+            np.put(self._array._data, places, given._data)  # again and again
+        except ValueError as error:
+            raise InvalidArgument(f"{what}: {error}") from error
+
+
 METHODS: list[str] = []  # those that are the functions of their name, with the array first
 
 
@@ -130,26 +211,23 @@ class ArrayMethods:
 
     def nonzero(self) -> tuple[Array, ...]:
         """The function `nonzero` of this array."""
-        found: tuple[Array, ...] = FUNCTIONS["nonzero"](self)
-        return found
+        return nonzero(self)
 
     def put(self, ind: Any, v: Any, mode: Any = "raise") -> None:
         """The function `put` of this array."""
-        FUNCTIONS["put"](self, ind, v, mode)
+        put(self, ind, v, mode)
 
     # ---- views ----
 
     @property
     def T(self) -> Array:  # noqa: N802 (NumPy's name)
         """The array with its axes reversed, by `permute_dims`."""
-        found: Array = FUNCTIONS["transpose"](self)
-        return found
+        return transpose(self)
 
     @property
     def mT(self) -> Array:  # noqa: N802 (the standard's name)
         """The transposed matrices, which the last two axes are, by `permute_dims`."""
-        found: Array = FUNCTIONS["matrix_transpose"](self)
-        return found
+        return matrix_transpose(self)
 
     @property
     def flat(self: Any) -> Flat:
@@ -163,14 +241,12 @@ class ArrayMethods:
     def transpose(self, *axes: Any) -> Array:
         """A view with the axes in the order `axes`, a tuple or integers; reversed without them."""
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
-        found: Array = FUNCTIONS["transpose"](self, given)
-        return found
+        return transpose(self, given)
 
     def squeeze(self: Any, axis: int | tuple[int, ...] | None = None) -> Array:
         """A view without the axes of length 1: those of `axis`, or all."""
         ones = tuple(d for d, n in enumerate(self.shape) if n == 1)
-        found: Array = FUNCTIONS["squeeze"](self, ones if axis is None else axis)
-        return found
+        return squeeze(self, ones if axis is None else axis)
 
     # ---- elements ----
 
@@ -195,20 +271,19 @@ class ArrayMethods:
 
     def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Array:
         """The elements, or along `axis` the subarrays, where `condition` holds."""
-        found: Array = FUNCTIONS["compress"](condition, self, axis, out)
-        return found
+        return compress(condition, self, axis, out)
 
     def sort(
         self, axis: int = -1, kind: str | None = None, order: None = None, *, stable: bool | None = None
     ) -> None:
         """Sort along an axis in place (E10); the order is stable whatever `kind` is."""
-        write(self, FUNCTIONS["sort"](self, axis, kind, order))
+        write(self, sort(self, axis, kind, order))
 
     def partition(
         self, kth: Any, axis: int = -1, kind: str = "introselect", order: None = None
     ) -> None:
         """Put the element `kth` along an axis where sorting puts it, smaller ones before it."""
-        write(self, FUNCTIONS["partition"](self, kth, axis, kind, order))
+        write(self, partition(self, kth, axis, kind, order))
 
     def __setitem__(self: Any, key: Any, value: Any) -> None:
         given = weak_array(value, self._dtype) if is_weak(value) else asarray(value, self._dtype)
@@ -226,12 +301,10 @@ class ArrayMethods:
     # ---- as text ----
 
     def __repr__(self) -> str:
-        text: str = FUNCTIONS["array_repr"](self)
-        return text
+        return array_repr(self)
 
     def __str__(self) -> str:
-        text: str = FUNCTIONS["array_str"](self)
-        return text
+        return array_str(self)
 
     # ---- NumPy's protocols ----
 
@@ -269,16 +342,16 @@ class ArrayMethods:
     __ge__ = _operators(">=")[0]
 
     def __rshift__(self, other: Any) -> Array:
-        return FUNCTIONS["right_shift"](self, other) if _is_operand(other) else NotImplemented
+        return right_shift(self, other) if _is_operand(other) else NotImplemented
 
     def __rrshift__(self, other: Any) -> Array:
-        return FUNCTIONS["right_shift"](other, self) if _is_operand(other) else NotImplemented
+        return right_shift(other, self) if _is_operand(other) else NotImplemented
 
     def __matmul__(self, other: Any) -> Array:
-        return FUNCTIONS["matmul"](self, other) if _is_operand(other) else NotImplemented
+        return matmul(self, other) if _is_operand(other) else NotImplemented
 
     def __rmatmul__(self, other: Any) -> Array:
-        return FUNCTIONS["matmul"](other, self) if _is_operand(other) else NotImplemented
+        return matmul(other, self) if _is_operand(other) else NotImplemented
 
     __irshift__ = _in_place(__rshift__)
     __imatmul__ = _in_place(__matmul__)

@@ -17,12 +17,7 @@ from neuronsim import dtypes, ops
 from neuronsim.arrays.arguments import number
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, folded_axes, kept_shape
-from neuronsim.arrays.conversion import (
-    asarray,
-    convert,
-    float_array,
-    write,
-)
+from neuronsim.arrays.conversion import asarray, convert, float_array, write
 from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.evaluation import (
     apply_elementwise,

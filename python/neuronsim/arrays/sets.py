@@ -192,8 +192,8 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 
 def union1d(ar1: Any, ar2: Any) -> Array:
     """The distinct elements, ascending, of both together, in their common type."""
-    joined: Array = unique(concat([v.reshape(-1) for v in common_arrays(ar1, ar2)]))
-    return joined
+    found: Array = unique(concat([v.reshape(-1) for v in common_arrays(ar1, ar2)]))
+    return found
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:

@@ -302,9 +302,8 @@ def cov(
     Array([[ 1., -1.],
            [-1.,  1.]], dtype=float32)
     """
-    given = _converted(dtype, m, y)
-    found: Array = _covariance(*given, rowvar, bias, ddof, fweights, aweights)
-    return found
+    x, other = _converted(dtype, m, y)
+    return _covariance(x, other, rowvar, bias, ddof, fweights, aweights)
 
 
 def _converted(dtype: DTypeLike | None, *operands: Any) -> list[Any]:
@@ -323,7 +322,7 @@ def _covariance(
     ddof: float | None,
     fweights: Any,
     aweights: Any,
-) -> Any:
+) -> Array:
     x = _variables(m, rowvar)
     if y is not None:
         other = _variables(y, rowvar)
@@ -380,12 +379,12 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: DTypeLike | N
     >>> corrcoef([1.0, 2.0, 4.0], [0.0, -1.0, -3.0]).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    found: Array = _correlations(*_converted(dtype, x, y), rowvar)
-    return found
+    first, second = _converted(dtype, x, y)
+    return _correlations(first, second, rowvar)
 
 
 @in_float32("x", "y")
-def _correlations(x: Any, y: Any, rowvar: bool) -> Any:
+def _correlations(x: Any, y: Any, rowvar: bool) -> Array:
     c = cov(x, y, rowvar)
     if c.ndim == 0:
         return c / c

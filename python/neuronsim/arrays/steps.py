@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
@@ -13,6 +13,8 @@ from neuronsim.arrays.conversion import common_arrays, convert, write
 from neuronsim.arrays.default_types import default_dtype
 from neuronsim.dtypes import DType
 from neuronsim.errors import UnsupportedType
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def step_type(dtype: DType) -> DType:
@@ -32,7 +34,7 @@ def step_type(dtype: DType) -> DType:
     return dtypes.float32
 
 
-def in_float32(*operands: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def in_float32(*operands: str) -> Callable[[_Function], _Function]:
     """Decorates a function that is written in float32 steps (R7); `operands` are the names of those of
     its parameters that are arrays.
 
@@ -48,7 +50,7 @@ def in_float32(*operands: str) -> Callable[[Callable[..., Any]], Callable[..., A
     ('float32', 0.75)
     """
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: _Function) -> _Function:
         names = tuple(inspect.signature(function).parameters)
         has_out = "out" in names
 
@@ -73,7 +75,7 @@ def in_float32(*operands: str) -> Callable[[Callable[..., Any]], Callable[..., A
             found = _rounded(function(*positional, **given, **kwargs), common)
             return found if out is None else write(out, found)
 
-        return in_steps
+        return cast(_Function, in_steps)
 
     return decorate
 

@@ -104,6 +104,13 @@ ubyte, ushort, uintc, uint, uintp, ulong, ulonglong = (
 half, single, double = dtypes.float16, dtypes.float32, dtypes.float64
 csingle, cdouble, bool_ = dtypes.complex64, dtypes.complex128, dtypes.boolean
 
+# What the package exports beside the types' own names.
+TYPE_NAMES = (
+    *(*_ABSTRACT, "bool_", "byte", "cdouble", "csingle", "double", "half", "int_", "intc", "intp"),
+    *("long", "longlong", "short", "single", "ubyte", "uint", "uintc", "uintp", "ulong", "ulonglong"),
+    "ushort",
+)
+
 # The standard's words for kinds of types.
 KINDS: dict[str, tuple[dtypes.Kind, ...]] = {
     "bool": ("bool",),

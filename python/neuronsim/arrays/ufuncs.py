@@ -21,14 +21,7 @@ from neuronsim.arrays.conversion import asarray, convert, is_weak, weak_type, wr
 from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.reductions import chosen
 from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast
-from neuronsim.errors import (
-    REFUSALS,
-    InvalidArgument,
-    InvalidIndex,
-    UnsupportedType,
-    nearest,
-    refusal,
-)
+from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, nearest, refusal
 from neuronsim.processor import pinned
 from neuronsim.profiles import profile_variable
 

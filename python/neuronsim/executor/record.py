@@ -27,16 +27,7 @@ from neuronsim.executor.memory import (
     is_same,
     plan_memory,
 )
-from neuronsim.executor.steps import (
-    Call,
-    Chain,
-    Conditional,
-    Product,
-    Region,
-    Step,
-    While,
-    is_int64,
-)
+from neuronsim.executor.steps import Call, Chain, Conditional, Product, Region, Step, While, is_int64
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
 
