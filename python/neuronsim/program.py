@@ -212,7 +212,7 @@ class CompiledProgram:
                 f"observe cannot be {observe!r}{nearest(str(observe), OBSERVE)}: it is one of "
                 + ", ".join(OBSERVE)
             )
-        counts = Diagnostics()
+        diagnostics = Diagnostics()
         inputs = self._bind(arrays, named)
         with self._lock:
             state = self._rounding if seed is None else RoundingState(check_seed(seed))
@@ -221,15 +221,15 @@ class CompiledProgram:
             value = run_schedule(
                 self._schedule,
                 inputs[0],
-                counts,
+                diagnostics,
                 seed=state.seed,
                 call=state.calls,
                 observe=observe,
                 donate=donate,
             )
         else:
-            value = _stacked(run_replicas(self._schedule, inputs, counts, state, observe))
-        self._diagnostics = counts.to_dict(observe)
+            value = _stacked(run_replicas(self._schedule, inputs, diagnostics, state, observe))
+        self._diagnostics = diagnostics.to_dict(observe)
         return _wrap(value)
 
     def timings(self, *arrays: Any, repeats: int = 5, **named: Any) -> tuple[StepTiming, ...]:

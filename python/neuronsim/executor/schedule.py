@@ -10,7 +10,7 @@ from functools import cached_property
 from neuronsim import _core
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.record import Recording, record
-from neuronsim.executor.steps import Call, Product, Step, all_steps, constant_bytes
+from neuronsim.executor.steps import Call, Product, Step, all_steps, stored_bytes
 from neuronsim.hlo.module import AnyShape
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
@@ -40,13 +40,12 @@ class Schedule:
     @cached_property
     def recorded(self) -> Recording:
         """The schedule on planned memory."""
-        return self._recorded("off")
+        return self._recorded()
 
     @cached_property
     def overwriting(self) -> Recording:
         """The same where results take the memory of donated inputs."""
-        arguments = (self.inputs, self.constants, self.steps, self.results, self.profile)
-        return record(*arguments, donated=self.donated)
+        return self._recorded(donated=self.donated)
 
     @cached_property
     def counting(self) -> Recording:
@@ -63,9 +62,11 @@ class Schedule:
         """The same schedule without chains and fused products."""
         return self.each()
 
-    def _recorded(self, observe: Observe) -> Recording:
+    def _recorded(
+        self, observe: Observe = "off", donated: Mapping[int, int] | None = None
+    ) -> Recording:
         arguments = (self.inputs, self.constants, self.steps, self.results, self.profile)
-        return record(*arguments, observe)
+        return record(*arguments, observe, donated)
 
     @cached_property
     def elsewhere(self) -> dict[str, Schedule]:
@@ -86,7 +87,7 @@ class Schedule:
         columns = {id(p): p.nbytes for s in all_steps(self.steps) if (p := _packed(s)) is not None}
         return {
             "temporaries": self.recorded.arena_bytes,
-            "constants": constant_bytes(self.constants),
+            "constants": sum(map(stored_bytes, self.constants.values())),
             "packed": sum(columns.values()),
         }
 
@@ -101,7 +102,7 @@ class Schedule:
         sizes = (
             math.prod(t.dims) * t.dtype.itemsize for n, t in packed.items() if n not in self.constants
         )
-        return constant_bytes(self.constants) + sum(sizes)
+        return sum(map(stored_bytes, self.constants.values())) + sum(sizes)
 
 
 def _packed(s: Step) -> _core.PackedColumns | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -196,8 +196,3 @@ def tree(shape: AnyShape, arrays: Iterator[Bits]) -> Value:
     if isinstance(shape, Shape):
         return next(arrays)
     return TupleValue(tuple(tree(s, arrays) for s in shape.elements))
-
-
-def constant_bytes(constants: Mapping[str, Bits]) -> int:
-    """Bytes of constants, each stored once in its own type."""
-    return sum(stored_bytes(v) for v in constants.values())
