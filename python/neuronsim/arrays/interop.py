@@ -1,4 +1,4 @@
-"""Arrays and other libraries: NumPy's functions by name, DLPack, the buffer protocol."""
+"""Memory that arrays share, with each other and by DLPack with other libraries."""
 
 from __future__ import annotations
 
