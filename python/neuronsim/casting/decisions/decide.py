@@ -24,6 +24,7 @@ from neuronsim.casting.decisions.castable import (
 from neuronsim.casting.decisions.float_graph import FloatGraph, float_graph
 from neuronsim.casting.decisions.loops import loops_of_fixed_types
 from neuronsim.casting.decisions.propagation import KEPT, Node, Spread, spread
+from neuronsim.casting.decisions.reasons import Reason, by_policy, by_rule, it, stated, told
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.operations import names_of, operation_name, unknown_names
@@ -66,7 +67,7 @@ class _Choice:
     names: tuple[str, ...]
     category: Category
     low: DType
-    reason: str = ""
+    reason: Reason = Reason("")  # noqa: RUF009 (a text is frozen)
     name: str = ""
     rule: Rule | None = None
     obstacle: str = ""  # why no type changes where the policy would lower it
@@ -86,7 +87,7 @@ class _Choice:
 
 def decide(
     module: Module, policy: Policy, target: Target | None, calibration: Calibration | None
-) -> tuple[dict[str, Decision], dict[str, str]]:
+) -> tuple[dict[str, Decision], dict[str, Reason]]:
     """The decisions of a policy by instruction name, for a module after `inline_calls`, where each
     type is one that the target's engine has; without a target every type is. Formats that no device
     has count as present: a plan in such says what they would do. And why others keep their types, where
@@ -119,10 +120,12 @@ def decide(
                 decisions[i.name] = _relaid(i, decisions.get(i.name), policy)
                 kept.pop(i.name, None)
             elif i.name in decisions:
-                reason = f"{decisions[i.name].reason}; {_NO_RELAYOUT}"
-                decisions[i.name] = dataclasses.replace(decisions[i.name], reason=reason)
+                d = decisions[i.name]
+                reason = told(d.reason, policy.name).then(_NO_RELAYOUT)
+                decisions[i.name] = dataclasses.replace(d, reason=reason)
             else:
-                kept[i.name] = "; ".join(filter(None, (kept.get(i.name), _NO_RELAYOUT)))
+                why = kept.get(i.name)
+                kept[i.name] = why.then(_NO_RELAYOUT) if why else Reason(_NO_RELAYOUT)
     return decisions, kept
 
 
@@ -224,16 +227,15 @@ def _choice(
     low = (rule and rule.low) or policy.low or dtypes.float32
     choice = _Choice(names, category, low, name=name, rule=rule)
     obstacle = _obstacle(computation, i, choice, policy)
-    reason = f"{policy.name}: lists {name} as {category}"
     if name in policy.reasons:
-        reason = policy.reasons[name].replace("{policy}", policy.name).replace("{low}", low.name)
-        reason = reason.replace("{rounded}", _rounded(computation, i, choice, policy))
-    elif not name:
-        reason = f"{policy.name}: {_UNLISTED[category]}"
+        rounded = _rounded(computation, i, choice, policy)
+        reason = stated(policy.reasons[name], policy.name, low=low.name, rounded=rounded)
+    else:
+        reason = by_policy(policy.name, f"lists {name} as {category}" if name else _UNLISTED[category])
     if match and (match.rule.category is not None or match.rule.low is dtypes.float32):
-        category, reason = match.rule.category or category, f"{match.rule.reason} ({match.fact})"
+        category, reason = match.rule.category or category, by_rule(match.rule.reason, match.fact)
     elif match:
-        reason = f"{reason}; {match.rule.reason} ({match.fact})"
+        reason = reason.then(by_rule(match.rule.reason, match.fact))
     low = dtypes.float32 if obstacle else low
     return dataclasses.replace(choice, category=category, low=low, reason=reason, obstacle=obstacle)
 
@@ -437,12 +439,13 @@ def _decision(
 ) -> Decision:
     reason = choice.reason
     if choice.category != "always":
-        reason = f"{policy.name}: it {spread_by}"
+        reason = by_policy(policy.name, it(spread_by or ""))
         if choice.rule is not None:
-            reason += f"; {choice.rule.reason}"
+            reason = reason.then(choice.rule.reason)
     elif spread_by:
-        reason += f"; it {spread_by}"
-    reason = lacks.get(i.name, reason)
+        reason = reason.then(it(spread_by))
+    if i.name in lacks:
+        reason = Reason(lacks[i.name])
     low, rule = choice.low, choice.rule
     if i.opcode in ("constant", "while"):
         return Decision(low, dtypes.float32, low, reason)
@@ -459,15 +462,15 @@ def _decision(
     )
 
 
-def _why_kept(choice: _Choice, node: Node, types: Mapping[str, DType], policy: Policy) -> str:
+def _why_kept(choice: _Choice, node: Node, types: Mapping[str, DType], policy: Policy) -> Reason:
     """Why an instruction that a list or rule names is not low; `types` has those of what is."""
     if choice.category == "never" or (choice.rule and choice.rule.low is dtypes.float32):
         return choice.reason
     if choice.obstacle:
-        return f"{choice.reason}, but {choice.obstacle}"
+        return choice.reason.then(f"but {choice.obstacle}", ", ")
     match policy.propagate:
         case "none":
-            why = f"and {policy.name} spreads no types"
+            why = "and {policy} spreads no types"
         case "all_inputs_low":
             read = [types.get(x) is choice.low for x in node.inputs]
             some = "not all of the inputs that decide its type are"
@@ -477,8 +480,8 @@ def _why_kept(choice: _Choice, node: Node, types: Mapping[str, DType], policy: P
             between = "lies between" if choice.category == "follow" else "leads to or from"
             why = f"and no path that it could join {between} what is low"
         case "depth_first":
-            why = f"and {policy.name} lowers what it lists as always alone"
-    return f"{choice.reason}, {why}"
+            why = "and {policy} lowers what it lists as always alone"
+    return choice.reason.then(stated(why, policy.name), ", ")
 
 
 def _has_accumulate_type(i: Instruction, choice: _Choice) -> bool:
@@ -502,11 +505,12 @@ def _moves_minor_most(i: Instruction) -> bool:
 
 def _relaid(i: Instruction, decision: Decision | None, policy: Policy) -> Decision:
     assert policy.relayout is not None
-    reason = f"A3: {policy.name} transposes on the tensor engine in {policy.relayout.name}"
+    transposes = "A3: {policy} transposes on the tensor engine in {type}"
+    reason = stated(transposes, policy.name, type=policy.relayout.name)
     if decision is None:
         decision = Decision(i.array.dtype, dtypes.float32, i.array.dtype, reason)
     else:
-        reason = f"{decision.reason}; {reason}"
+        reason = told(decision.reason, policy.name).then(reason)
     return dataclasses.replace(
         decision,
         reason=reason,

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from neuronsim import dtypes
+from neuronsim.casting.decisions.reasons import spread as spread_by
 from neuronsim.casting.policies.policy import Category, Propagate
 from neuronsim.dtypes import DType
 
@@ -86,7 +87,7 @@ def all_inputs_low(nodes: Sequence[Node], *, sources_follow: bool = False) -> Sp
                 continue
             if not same and not sources_follow:
                 continue
-            reason = f"follows {_named(same)}" if same else "reads only what can be converted"
+            reason = spread_by("follows", _named(same)) if same else "reads only what can be converted"
         found[n.name] = reason
         types[n.name] = n.gives or n.low
     return found
@@ -115,12 +116,14 @@ def allow_paths(nodes: Sequence[Node]) -> Spread:
     after = _reached(allowed, readers, lambda name: joins(name, "follow", "clear"))
     before = _reached(allowed, inputs, lambda name: name in after and joins(name, "follow", "clear"))
     for name, root in before.items():
-        found.setdefault(name, f"is between {after[name]} and {root}")
+        found.setdefault(name, spread_by("is between", f"{after[name]} and {root}"))
 
     both = {name: [*inputs[name], *readers[name]] for name in by_name}
     near = _reached(list(found), both, lambda name: joins(name, "clear"))
     for name, root in near.items():
-        found.setdefault(name, f"leads to or from {root} through what only moves or selects values")
+        found.setdefault(
+            name, spread_by("leads to or from", f"{root} through what only moves or selects values")
+        )
     return found | _converts_for(nodes, readers, found)
 
 
@@ -148,7 +151,7 @@ def depth_first(nodes: Sequence[Node]) -> Spread:
             if name not in found:
                 found[name] = reason
                 pending += [
-                    (x, f"is read by {name}")
+                    (x, spread_by("is read by", name))
                     for x in reversed(by_name[name].inputs)
                     if x in by_name and by_name[x].category == "always" and by_name[x].changes
                 ]
@@ -162,7 +165,7 @@ def _converts_for(
 ) -> Spread:
     """The converts of the model that give the low type at once: all of their readers are low."""
     return {
-        n.name: f"is read only by {_named(users)}"
+        n.name: spread_by("is read only by", _named(users))
         for n in nodes
         if n.convert and n.changes and not n.result and n.name not in found
         for users in [readers.get(n.name, [])]

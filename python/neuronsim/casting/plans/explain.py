@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import functools
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
@@ -14,6 +13,7 @@ from neuronsim import dtypes
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.application.convert_merging import converted_before
 from neuronsim.casting.conversions import UNROUNDED, carrier
+from neuronsim.casting.decisions.reasons import told
 from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.casting.policies.operations import names_of
 from neuronsim.errors import InvalidArgument, nearest
@@ -303,36 +303,9 @@ def group(found: Iterable[Line], plan: PlanRecord) -> tuple[tuple[Line, ...], ..
         d = line.decision
         types = d and tuple(types_of(d, sums=line.sums).values())
         given = line.given if line.differs else ()
-        key = (line.instruction.opcode, types, given, short_reason(line.reason, plan))
+        key = (line.instruction.opcode, types, given, told(line.reason, plan.policy).short)
         groups.setdefault(key, []).append(line)
     return tuple(tuple(g) for g in groups.values())
-
-
-# What propagation says with names, for all instructions of which it says so.
-_WITHOUT_NAMES = (
-    ("it follows ", "follows its inputs"),
-    ("it is between ", "is between products"),
-    ("it leads to or from ", "moves or selects what is low"),
-    ("it is read only by ", "is read only by what is low"),
-    ("it is read by ", "is read by what is low"),
-)
-MEASURED = re.compile(r" \((?:it|its|the|elements|\w+(?:\(\d+,\d+\))? makes) [^()]*\)$")
-
-
-def short_reason(reason: str, plan: PlanRecord) -> str:
-    """A reason without the policy's name, the names of neighbours and what a rule measured.
-
-    >>> plan = PlanRecord("tvm/float16", "m", "", {})
-    >>> short_reason("tvm/float16: it follows dot.3 and dot.4", plan)
-    'follows its inputs'
-    >>> short_reason("data_max: out of range (the values of x are up to 900 > 512)", plan)
-    'data_max: out of range'
-    """
-    text = MEASURED.sub("", reason).removeprefix(f"{plan.policy}: ").replace(f" {plan.policy} ", " ")
-    parts = text.split("; ")
-    return "; ".join(
-        next((short for start, short in _WITHOUT_NAMES if p.startswith(start)), p) for p in parts
-    )
 
 
 def types_of(d: Decision, *, sums: bool = True) -> Mapping[str, str]:

@@ -8,16 +8,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from neuronsim.casting.decisions.reasons import told
 from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.casting.plans.explain import (
-    MEASURED,
     Cast,
     CastCounts,
     Line,
     describe,
     described,
     group,
-    short_reason,
     sums,
     type_difference,
     types_of,
@@ -60,11 +59,11 @@ def print_explanation(
         cells = tuple(types_of(d, sums=g[0].sums).values()) if d else ("", "", "as the model")
         if g[0].differs:
             cells = ("", "", described(g[0].given or ()) or "merged")
-        texts = (_names(g), g[0].instruction.opcode, *cells, short_reason(g[0].reason, plan))
+        texts = (_names(g), g[0].instruction.opcode, *cells, told(g[0].reason, plan.policy).short)
         table.add_row(*map(Text, texts))
     console.print(table)
     for line, *_ in groups:
-        if MEASURED.search(line.reason):
+        if told(line.reason, plan.policy).fact:
             text = f"{line.instruction.name}: {line.reason}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
     print_casts(casts, counts, console)
