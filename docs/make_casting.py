@@ -15,7 +15,7 @@ from neuronsim.api import calibrate, read_model
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.lint.rules import RULES
-from neuronsim.casting.plans.explain import casts
+from neuronsim.casting.plans.casts import casts
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import POLICIES
 from neuronsim.casting.policies.calibration import Calibration

@@ -12,7 +12,7 @@ import numpy as np
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.lint import lint
-from neuronsim.casting.plans import explain
+from neuronsim.casting.plans import casts, explain
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import POLICIES
 from neuronsim.casting.policies.calibration import make_calibration
@@ -650,7 +650,7 @@ def work_on(module: Module) -> Iterator[Work]:
     yield "apply literally", lambda: apply_plan(module, plan, clean=False)
     planned: Module = made_so_far["apply"]
     yield "explain", lambda: explain.lines(module, plan)
-    yield "casts", lambda: explain.casts(module, planned, plan)
+    yield "casts", lambda: casts.casts(module, planned, plan)
     yield "lint", lambda: lint(module, plan, target, profile=profile)
     yield "estimate", lambda: estimate(planned, 0, target)
     yield keep("compile", lambda: compile_module(planned, profile, target))

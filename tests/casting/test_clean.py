@@ -22,7 +22,7 @@ from neuronsim.casting.application.commuting import MOVES
 from neuronsim.casting.application.convert_merging import converted_bytes, merge_converts
 from neuronsim.casting.application.type_choice import choose_types
 from neuronsim.casting.decisions.record import Decision
-from neuronsim.casting.plans.explain import casts
+from neuronsim.casting.plans.casts import casts
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import find_policy, with_rules
 from neuronsim.casting.policies.neuron import neuron_policy

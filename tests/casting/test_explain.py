@@ -16,10 +16,8 @@ from rich.console import Console
 from neuronsim import api, cli, dtypes
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CastSettings
+from neuronsim.casting.plans.casts import Cast, casts, count_casts
 from neuronsim.casting.plans.explain import (
-    Cast,
-    casts,
-    count_casts,
     describe,
     group,
     line_sentence,

@@ -16,7 +16,7 @@ from tests.casting.small_graphs import F32, graph, low_under, types
 from neuronsim import dtypes
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.decisions.checks import check_plan
-from neuronsim.casting.plans.explain import casts
+from neuronsim.casting.plans.casts import casts
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import find_policy, with_rules
 from neuronsim.casting.policies.policy import Policy, Rule

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from neuronsim import api
 from neuronsim.casting.decisions.checks import check_plan
-from neuronsim.casting.plans.explain import count_casts, describe, lines, type_difference
+from neuronsim.casting.plans.casts import count_casts
+from neuronsim.casting.plans.explain import describe, lines, type_difference
 from neuronsim.casting.plans.plan import Plan, load_plan
 from neuronsim.casting.plans.report import print_difference, print_explanation
 from neuronsim.cli.arguments import Declare, add_casts, add_trips, casts, setting, trips

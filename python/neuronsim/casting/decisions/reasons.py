@@ -16,8 +16,8 @@ import re
 
 
 class Reason(str):
-    """A text; `short` leaves out the policy's name, those of neighbours and, where it ends the text, the
-    `fact` that a rule measured.
+    """A text; `short` leaves out the policy's name, those of neighbours and, where that ends the text,
+    the `fact` that a rule measured.
     """
 
     short: str

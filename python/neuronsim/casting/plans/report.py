@@ -10,9 +10,8 @@ from rich.text import Text
 
 from neuronsim.casting.decisions.reasons import told
 from neuronsim.casting.decisions.record import Decision, PlanRecord
+from neuronsim.casting.plans.casts import Cast, CastCounts
 from neuronsim.casting.plans.explain import (
-    Cast,
-    CastCounts,
     Line,
     describe,
     described,
