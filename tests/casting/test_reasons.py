@@ -11,6 +11,7 @@ import pytest
 
 import neuronsim
 from neuronsim import dtypes
+from neuronsim.casting.decisions.reasons import Reason, told
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import POLICIES, find_policy
 from neuronsim.casting.policies.policy import Category, Policy, Propagate, Rule
@@ -206,3 +207,12 @@ def test_why_what_could_follow_is_kept(propagate: Propagate, words: str) -> None
     }
     plan = make_plan(SMALL, Policy("mine", dtypes.bfloat16, lists, "never", propagate))
     assert plan.kept == {"e": f"mine: lists exponential as follow, {words}"}
+
+
+@pytest.mark.parametrize("name", [n for n in POLICIES if not n.startswith("modelopt/")])
+def test_a_reason_read_from_a_file_is_told_in_short_as_the_one_that_was_made(name: str) -> None:
+    plan = neuronsim.plan(MODEL, policy=name)
+    reasons = [*(d.reason for d in plan.decisions.values()), *plan.kept.values()]
+    assert all(isinstance(r, Reason) for r in reasons)
+    read = [told(str(r), plan.policy) for r in reasons]
+    assert [(r.short, r.fact) for r in read] == [(r.short, r.fact) for r in reasons]
