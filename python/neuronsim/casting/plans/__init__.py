@@ -1,1 +1,1 @@
-"""Plans: what a policy decides for each instruction of a module, and why."""
+"""Plans as users have them: made, applied, explained and printed."""

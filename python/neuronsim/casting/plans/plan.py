@@ -22,7 +22,9 @@ from neuronsim.targets import Target
 
 @dataclass(frozen=True)
 class Plan(PlanRecord):
-    """A plan's record, and what is done with it."""
+    """What is decided for each instruction of a module (`PlanRecord` has the fields), to be applied and
+    explained.
+    """
 
     def apply(self, module: Module) -> Module:
         """The module with every decision written out as converts; see `apply_plan`."""
