@@ -13,7 +13,7 @@ import neuronsim
 from neuronsim import dtypes
 from neuronsim.casting.decisions.reasons import Reason, told
 from neuronsim.casting.plans.plan import make_plan
-from neuronsim.casting.policies import POLICIES, find_policy
+from neuronsim.casting.policies import POLICIES, find_policy, with_rules
 from neuronsim.casting.policies.policy import Category, Policy, Propagate, Rule
 from neuronsim.casting.policies.policy_file import parse_policy
 from neuronsim.hlo import proto
@@ -211,8 +211,14 @@ def test_why_what_could_follow_is_kept(propagate: Propagate, words: str) -> None
 
 @pytest.mark.parametrize("name", [n for n in POLICIES if not n.startswith("modelopt/")])
 def test_a_reason_read_from_a_file_is_told_in_short_as_the_one_that_was_made(name: str) -> None:
-    plan = neuronsim.plan(MODEL, policy=name)
+    rules = (
+        Rule("long sums", "never", depth_above=64),
+        Rule("to the even", rounding="nearest_even", operation=("add", "multiply")),
+        Rule("its place", "never", scope="*exp*"),
+    )
+    plan = neuronsim.plan(MODEL, policy=with_rules(find_policy(name), *rules))
     reasons = [*(d.reason for d in plan.decisions.values()), *plan.kept.values()]
     assert all(isinstance(r, Reason) for r in reasons)
     read = [told(str(r), plan.policy) for r in reasons]
     assert [(r.short, r.fact) for r in read] == [(r.short, r.fact) for r in reasons]
+    assert "long sums" in {r.short for r in read}
