@@ -37,21 +37,6 @@ from neuronsim.arrays.ufuncs import Ufunc, as_ufunc
 from neuronsim.dtypes import Casting, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType, refusal
 
-# What NumPy has no name for (E3).
-_FORMULAS = {
-    "sigmoid": ": 1 / (1 + e^-x)",
-    "silu": ": x sigmoid(x)",
-    "gelu": ": x Phi(x), Phi being the normal distribution",
-    "gelu_tanh": ": x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))",
-    "gelu_sigmoid": ": x sigmoid(1.702 x)",
-    "softplus": ": ln(1 + e^x)",
-    "mish": ": x tanh(softplus(x))",
-    "rsqrt": ": 1 / sqrt(x)",
-    "erf_dx": ": the derivative of erf",
-    "silu_dx": ": the derivative of silu",
-    "gelu_dx": ": the derivative of gelu",
-    "gelu_sigmoid_dx": ": the derivative of gelu_sigmoid",
-}
 
 # ---- one function for each row ---------------------------------------------------------------------
 
@@ -119,7 +104,7 @@ def _function_of_row(row: ops.Op) -> Ufunc:
         rounding = "the nearest float32 (E2-E4), rounded once more to a narrower type (E1)"
     doc = (
         f"Elementwise {row.name}{f' (HLO `{row.opcode}`)' if row.opcode else ''} of {of}"
-        f"{_FORMULAS.get(row.name, '')}, broadcast, in the common type, {rounding}."
+        f"{row.formula and f': {row.formula}'}, broadcast, in the common type, {rounding}."
     )
     own = None if "float" in by_kind else row.name
     return Ufunc(

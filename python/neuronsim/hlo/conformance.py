@@ -116,10 +116,8 @@ _DOCUMENTED_NAMES = {
     "batch-norm-training": "Batchnorm",
     "batch-norm-grad": "Batchnormgrad",
     "batch-norm-inference": "Batchnorminference",
-    "bitcast-convert": "BitcastConvertType",
     "compare": "Compare",  # any direction and order
     "custom-call": "Customcall",
-    "topk": "TopK",
 }
 
 _ROW_NAMES = {op.opcode: op.xla_builder for op in ops.OPS.values() if op.opcode}

@@ -18,14 +18,11 @@ STRUCTURE = frozenset(
 CONVERTS = frozenset({"convert", "reduce-precision"})  # round to another type or format, no more
 
 # Not constant whatever the operands are: what depends on the run, the replica or a trip count.
-NEVER_CONSTANT = frozenset(
-    {
-        *("parameter", "custom-call", "rng", "rng-bit-generator", "rng-get-and-update-state"),
-        *("while", "conditional", "infeed", "outfeed", "send", "recv", "partition-id", "replica-id"),
-        *("after-all", "all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
-        *("collective-permute", "collective-broadcast", "optimization-barrier"),
-    }
-)
+NEVER_CONSTANT = ops.COLLECTIVES | {
+    *("parameter", "custom-call", "rng", "rng-bit-generator", "rng-get-and-update-state", "after-all"),
+    *("while", "conditional", "infeed", "outfeed", "send", "recv", "partition-id", "replica-id"),
+    "optimization-barrier",
+}
 
 # What XLA's compiler wrote of a loop changes no value: the attribute is there where the file has it.
 NOTED = frozenset({("while", "backend_config")})
@@ -133,10 +130,7 @@ def _is_partitioned(module: Module) -> bool:
 
 
 # Opcodes whose computations are applied to elements, one by one.
-APPLIES_SCALARS = frozenset(
-    {"reduce", "reduce-window", "select-and-scatter", "scatter", "sort", "map"}
-    | {"all-reduce", "reduce-scatter"}
-)
+APPLIES_SCALARS = frozenset(o for o, held in ATTRIBUTES.items() if "called" in held) - STRUCTURE
 
 
 def scalar_computation(module: Module, name: str, what: str) -> ops.ScalarComputation:

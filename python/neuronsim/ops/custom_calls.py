@@ -8,7 +8,7 @@ docs/custom_calls.md says where the operands and configurations of each target a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -118,15 +118,9 @@ _MARKERS = (
     *(f"AwsNeuronModuleMarker{e}-{d}" for e in ("Start", "End") for d in ("Forward", "Backward")),
     *("NeuronBoundaryMarker-Start", "NeuronBoundaryMarker-End", "AwsNeuronDevicePrint"),
 )
-_FUNCTIONS_OF_MHLO = ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "sinh", "tan")
 
-CUSTOM_CALLS: Mapping[str, CustomCall] = {
-    "AwsNeuronErf": CustomCall("erf"),
-    "AwsNeuronGelu": CustomCall("gelu"),
-    "AwsNeuronGeluApprxTanh": CustomCall("gelu_tanh"),
-    "AwsNeuronGeluBackward": CustomCall("gelu_backward"),
-    "AwsNeuronSilu": CustomCall("silu"),
-    "AwsNeuronSiluBackward": CustomCall("silu_backward"),
+# With those that the rows name (`Op.custom_calls`).
+CUSTOM_CALLS: dict[str, CustomCall] = {
     "AwsNeuronRmsNorm": CustomCall("neuron_rms_norm", _along),
     "AwsNeuronSoftmax": CustomCall("softmax", _along),
     "AwsNeuronSoftmaxBackward": CustomCall("softmax_backward", _along),
@@ -141,7 +135,6 @@ CUSTOM_CALLS: Mapping[str, CustomCall] = {
     "mhlo.topk": CustomCall("neuron_top_k", _largest),
     **{target: CustomCall("copy") for target in _COPIES},
     **{target: CustomCall("pass_through") for target in _MARKERS},
-    **{f"mhlo.{name}": CustomCall(name) for name in _FUNCTIONS_OF_MHLO},
 }
 
 # Targets that AWS's compiler knows and whose meaning a module does not hold.

@@ -219,7 +219,11 @@ class Op:
     """One operation. `core` names the row of `csrc/ops.def` that an elementwise operation runs,
     `on_bool` the row that takes its place on bool (E8); `identity` starts a reduction by it; `cost`
     names the instruction of the Neuron Kernel Interface whose documented formula prices it. An
-    operation of arrays that HLO does not have has the opcode "".
+    operation of arrays that HLO does not have has the opcode "". `of_floats`: arrays of integers take
+    the default float type first, as NumPy's functions give floats; `on_complex`: XLA has it on complex
+    types, rows without an opcode are the arrays' alone. Host types are computed by `on_host`, or by
+    NumPy's function of the name (H1). `formula` says what NumPy has no name for; `custom_calls` are
+    targets that call it with its operands.
     """
 
     name: str
@@ -237,6 +241,14 @@ class Op:
     identity: float | None = None
     operator: str | None = None
     total_order: bool = False
+    of_floats: bool = False
+    on_complex: bool = False
+    on_host: Callable[..., Any] | None = None
+    formula: str = ""
+    custom_calls: tuple[str, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return by_name, (self.name,)  # what a row holds has no pickle, and it stays the same row
 
     def infer_array(self, operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
         """The type of the result of an operation that gives one array."""
