@@ -13,6 +13,8 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpfr
 
+from neuronsim.reference.functions import ONE_VARIABLE
+
 NAN = 0x7FC00000
 ONE, MINUS_ZERO = mpfr(1), mpfr("-0")
 WIDE = gmpy2.context(precision=500)
@@ -114,13 +116,6 @@ PAIR_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     ),
 }
 
-# The limits that the formulas above give as 0 times infinity.
-_LIMITS = {
-    **{(name, -np.inf): MINUS_ZERO for name in ("silu", "gelu", "gelu_tanh", "gelu_sigmoid", "mish")},
-    **{(name, -np.inf): MINUS_ZERO for name in ("silu_dx", "gelu_dx", "gelu_sigmoid_dx")},
-    **{(name, np.inf): ONE for name in ("silu_dx", "gelu_dx", "gelu_sigmoid_dx")},
-}
-
 
 def value(name: str, *words: int) -> Any:
     """The function at float32 words, as an mpfr of 500 bits."""
@@ -128,8 +123,11 @@ def value(name: str, *words: int) -> Any:
     with gmpy2.context(WIDE):
         if len(points) == 2:
             return PAIR_FUNCTIONS[name](*map(mpfr, points))
-        limit = _LIMITS.get((name, points[0]))
-        return FUNCTIONS[name](mpfr(points[0])) if limit is None else limit
+        found = FUNCTIONS[name](mpfr(points[0]))
+        if not gmpy2.is_nan(found) or np.isfinite(points[0]):
+            return found
+        limit = np.uint32(ONE_VARIABLE[name](*words))  # where the formula gives 0 times infinity
+        return mpfr(float(limit.view(np.float32)))
 
 
 def to_float32(x: Any) -> int:

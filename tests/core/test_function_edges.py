@@ -11,6 +11,7 @@ import pytest
 from neuronsim import _core, ops
 from neuronsim.profiles import Profile
 from neuronsim.reference.functions import FUNCTIONS
+from neuronsim.reference.functions import ONE_VARIABLE as TWIN
 from tests.support.evaluation import evaluate
 from tests.support.words import Words
 
@@ -140,31 +141,13 @@ def test_control_there_are_small_results() -> None:
 
 # ---- special operands ----------------------------------------------------------------------------
 
-# E3's words: at -0, and at Inf of either sign.
-KEEP_ZERO = {"expm1", "log1p", "cbrt", "silu", "gelu", "gelu_tanh", "gelu_sigmoid", "mish"}
-KEEP_ZERO |= {"sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf"}
-ONE, HALF = 0x3F800000, 0x3F000000
-AT_ZERO = {
-    **dict.fromkeys(["exp", "exp2", "cos", "cosh", "erfc"], ONE),
-    **dict.fromkeys(["sigmoid", "silu_dx", "gelu_dx", "gelu_sigmoid_dx"], HALF),
-    **dict.fromkeys(["log", "log2", "log10"], INF | SIGN),
-    "acos": 0x3FC90FDB,
-    "acosh": NAN,
-    "softplus": 0x3F317218,  # ln 2
-    "erf_dx": 0x3F906EBB,  # 2/√π
-}
-NEGATIVE_ZERO_LIMIT = ["silu", "gelu", "gelu_tanh", "gelu_sigmoid", "mish"]
-NEGATIVE_ZERO_LIMIT += ["silu_dx", "gelu_dx", "gelu_sigmoid_dx"]
+NEGATIVE_ZERO_LIMIT = [name for name in ONE_VARIABLE if TWIN[name].at_minus_inf == SIGN]
+ONE = 0x3F800000
 
 
 @pytest.mark.parametrize("name", ONE_VARIABLE)
 def test_functions_E3_of_zeros(isa: str, name: str) -> None:
-    if name in KEEP_ZERO:
-        expected = [0, SIGN]
-    elif name == "rsqrt":
-        expected = [INF, INF | SIGN]
-    else:
-        expected = [AT_ZERO[name]] * 2
+    expected = [FUNCTIONS[name](0), FUNCTIONS[name](SIGN)]
     for n in (1, 9, 33):
         for word, y in zip((0, SIGN), expected, strict=True):
             assert evaluate(name, ("float32", np.full(n, word, np.uint32))).tolist() == [y] * n

@@ -18,6 +18,8 @@ import numpy.typing as npt
 from tests.core import mpfr
 from tests.core.screening import Screening, Words
 
+from neuronsim.reference.functions import ONE_VARIABLE
+
 FILE = Path(__file__).with_name("hardest.npz")
 COUNT = 1000
 SIGN = 1 << 31
@@ -43,16 +45,13 @@ MAGNITUDES = {
     "reciprocal": (word(1), word(2)),
     "cbrt": (word(1), word(8)),
 }
-ONLY_POSITIVE = ["log", "log2", "log10", "sqrt", "rsqrt", "acosh"]
-# Odd and even functions have each hard case twice.
-SYMMETRIC = ["reciprocal", "cbrt", "sin", "cos", "tan", "asin", "atan", "sinh", "cosh", "tanh"]
-SYMMETRIC += ["asinh", "atanh", "erf", "erf_dx"]
 
 
 def hardest(screening: Screening, name: str) -> tuple[Words, Words]:
     """The hardest inputs in ascending order of their words, and the results."""
     first, end = MAGNITUDES.get(name, SATURATING)
-    signs = [0] if name in ONLY_POSITIVE + SYMMETRIC else [0, SIGN]
+    f = ONE_VARIABLE[name]  # an odd or even one has each hard case twice
+    signs = [0] if f.parity or f.domain[0] >= 0 else [0, SIGN]
     size = len(signs) * (end - first)
     # Of random values this many lie so near, relative to them: a spacing is 2^-23.5 of a value.
     distance = 4 * COUNT / size * 2.0**-24.5

@@ -37,7 +37,6 @@ from neuronsim.arrays.ufuncs import Ufunc, as_ufunc
 from neuronsim.dtypes import Casting, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType, refusal
 
-
 # ---- one function for each row ---------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from math import isqrt
+from typing import Literal
 
 from neuronsim.reference.formats import Number, decode, round_number
 from neuronsim.reference.intervals import Interval, Undecided, pi
@@ -64,10 +65,6 @@ def decide(evaluate: Callable[[int], Interval]) -> int:
 
 def _positive(x: Interval) -> bool:
     return x.low > 0
-
-
-def _odd(formula: Formula) -> Formula:
-    return lambda x: formula(x) if _positive(x) else -formula(-x)
 
 
 def _tanh(x: Interval) -> Interval:
@@ -128,7 +125,8 @@ def pole(a: int) -> int:
 @dataclass(frozen=True)
 class Function:
     """A formula, its limits, and its values at points where it has none or is exactly zero. Without
-    an entry the formula holds at zeros too; outside the closed domain the result is NaN.
+    an entry the formula holds at zeros too; outside the closed domain the result is NaN. The formula
+    of an odd or even function has to hold for positive arguments only.
     """
 
     formula: Formula
@@ -137,6 +135,7 @@ class Function:
     at_zero: Callable[[int], int] | None = None
     at: Mapping[int, int] = field(default_factory=dict)
     domain: tuple[float, float] = (-math.inf, math.inf)
+    parity: Literal["odd", "even", ""] = ""
 
     def __call__(self, a: int) -> int:
         x = decode("float32", a)
@@ -150,12 +149,14 @@ class Function:
             return self.at[int(x.value)]
         if not self.domain[0] <= x.value <= self.domain[1]:
             return NAN
-        return decide(lambda digits: self.formula(Interval.of(x.value, digits)))
+        sign = SIGN if self.parity == "odd" and x.negative else 0
+        argument = x.magnitude if self.parity else x.value
+        return sign ^ decide(lambda digits: self.formula(Interval.of(argument, digits)))
 
 
 POSITIVE, UNIT = (0, math.inf), (-1, 1)
 
-FUNCTIONS: dict[str, Callable[..., int]] = {
+ONE_VARIABLE = {
     "exp": Function(Interval.exp, 0, INF),
     # -150 is the only tie of them all: half of the least float32.
     "exp2": Function(lambda x: (x * Interval.of(2, x.digits).log()).exp(), 0, INF, at={-150: 0}),
@@ -170,30 +171,30 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
         *(NAN, INF, lambda _: MINUS_INF, {1: 0}, POSITIVE),
     ),
     "log1p": Function(lambda x: (1 + x).log(), NAN, INF, keep, {-1: MINUS_INF}, (-1, math.inf)),
-    "sin": Function(Interval.sin, NAN, NAN, keep),
-    "cos": Function(Interval.cos, NAN, NAN),
-    "tan": Function(lambda x: x.sin() / x.cos(), NAN, NAN, keep),
-    "asin": Function(_asin, NAN, NAN, keep, domain=UNIT),
+    "sin": Function(Interval.sin, NAN, NAN, keep, parity="odd"),
+    "cos": Function(Interval.cos, NAN, NAN, parity="even"),
+    "tan": Function(lambda x: x.sin() / x.cos(), NAN, NAN, keep, parity="odd"),
+    "asin": Function(_asin, NAN, NAN, keep, domain=UNIT, parity="odd"),
     "acos": Function(lambda x: pi(x.digits) / 2 - _asin(x), NAN, NAN, at={1: 0}, domain=UNIT),
-    "atan": Function(Interval.atan, SIGN | HALF_PI, HALF_PI, keep),
-    "sinh": Function(lambda x: (x.exp() - (-x).exp()) / 2, MINUS_INF, INF, keep),
-    "cosh": Function(lambda x: (x.exp() + (-x).exp()) / 2, INF, INF),
-    "tanh": Function(_tanh, MINUS_ONE, ONE, keep),
-    "asinh": Function(_odd(lambda x: (x + (x * x + 1).sqrt()).log()), MINUS_INF, INF, keep),
+    "atan": Function(Interval.atan, SIGN | HALF_PI, HALF_PI, keep, parity="odd"),
+    "sinh": Function(lambda x: (x.exp() - (-x).exp()) / 2, MINUS_INF, INF, keep, parity="odd"),
+    "cosh": Function(lambda x: (x.exp() + (-x).exp()) / 2, INF, INF, parity="even"),
+    "tanh": Function(_tanh, MINUS_ONE, ONE, keep, parity="odd"),
+    "asinh": Function(lambda x: (x + (x * x + 1).sqrt()).log(), MINUS_INF, INF, keep, parity="odd"),
     "acosh": Function(
         lambda x: (x + (x * x - 1).sqrt()).log(), NAN, INF, at={1: 0}, domain=(1, math.inf)
     ),
     "atanh": Function(
-        lambda x: ((1 + x) / (1 - x)).log() / 2, NAN, NAN, keep, {-1: MINUS_INF, 1: INF}, UNIT
+        lambda x: ((1 + x) / (1 - x)).log() / 2, NAN, NAN, keep, {-1: MINUS_INF, 1: INF}, UNIT, "odd"
     ),
-    "erf": Function(Interval.erf, MINUS_ONE, ONE, keep),
+    "erf": Function(Interval.erf, MINUS_ONE, ONE, keep, parity="odd"),
     "erfc": Function(lambda x: 1 - x.erf(), 0x40000000, 0),
     # No root of a float32 is a tie: the square or cube of 25 significant bits has more than 24.
     "rsqrt": Function(lambda x: 1 / x.sqrt(), NAN, 0, pole, domain=POSITIVE),
     "sqrt": Function(Interval.sqrt, NAN, INF, keep, domain=POSITIVE),
-    "cbrt": Function(_odd(lambda x: (x.log() / 3).exp()), MINUS_INF, INF, keep),
+    "cbrt": Function(lambda x: (x.log() / 3).exp(), MINUS_INF, INF, keep, parity="odd"),
     # Nor is a reciprocal: it has finitely many bits only for powers of two.
-    "reciprocal": Function(lambda x: 1 / x, MINUS_ZERO, 0, pole),
+    "reciprocal": Function(lambda x: 1 / x, MINUS_ZERO, 0, pole, parity="odd"),
     "sigmoid": Function(_sigmoid, 0, ONE),
     "silu": Function(lambda x: x * _sigmoid(x), MINUS_ZERO, INF, keep),
     "gelu": Function(lambda x: x * _normal_cdf(x), MINUS_ZERO, INF, keep),
@@ -201,7 +202,7 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
     "gelu_sigmoid": Function(lambda x: x * _sigmoid(_gelu_sigmoid_argument(x)), MINUS_ZERO, INF, keep),
     "softplus": Function(_softplus, 0, INF),
     "mish": Function(lambda x: x * _tanh(_softplus(x)), MINUS_ZERO, INF, keep),
-    "erf_dx": Function(lambda x: 2 / pi(x.digits).sqrt() * (-(x * x)).exp(), 0, 0),
+    "erf_dx": Function(lambda x: 2 / pi(x.digits).sqrt() * (-(x * x)).exp(), 0, 0, parity="even"),
     "silu_dx": Function(_product_dx, MINUS_ZERO, ONE),
     "gelu_dx": Function(_gelu_dx, MINUS_ZERO, ONE),
     "gelu_sigmoid_dx": Function(lambda x: _product_dx(_gelu_sigmoid_argument(x)), MINUS_ZERO, ONE),
@@ -320,5 +321,7 @@ def logaddexp2(a: int, b: int) -> int:
     return _log_of_sum(a, b, lambda digits: Interval.of(2, digits).log())
 
 
-FUNCTIONS |= {"power": power, "atan2": atan2, "hypot": hypot}
-FUNCTIONS |= {"logaddexp": logaddexp, "logaddexp2": logaddexp2}
+FUNCTIONS: dict[str, Callable[..., int]] = {
+    **ONE_VARIABLE,
+    **{f.__name__: f for f in (power, atan2, hypot, logaddexp, logaddexp2)},
+}
