@@ -48,7 +48,9 @@ def triples() -> tuple[np.ndarray, np.ndarray, np.ndarray, Words]:
 
 
 def test_fma_M2_rounds_once(isa: str, threads: int) -> None:
-    """The dot (c, a) . (1, b): the first step gives c exactly, the second is fma(a, b, c)."""
+    """The dot (c, a) . (1, b): the first step gives c exactly, the second is fma(a, b, c) of float32
+    operands too (M3).
+    """
     a, b, c, expected = triples()
     lhs = np.stack([c, a], axis=1)[:, None, :]
     rhs = np.stack([np.full_like(b, ONE), b], axis=1)[:, :, None]
