@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 from neuronsim import processor
-from neuronsim.hlo.module import Computation, Instruction, Module
-from neuronsim.hlo.verify import verify
 
 # The same examples on every run, and no failure because the machine was busy.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -72,6 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # What a shell starts in the background ignores interrupts, which tests send.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(config, "workerinput"):  # processes beside each other (-n) share the processors
+        processor.set_num_threads(1)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m leaves tests out
@@ -79,18 +79,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"isa", "restored_processor"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("isa_independent")
-
-
-@pytest.fixture(scope="session")
-def module_of() -> Callable[..., Module]:
-    """A verified module whose entry has these instructions; the last is the root."""
-
-    def build(
-        *instructions: Instruction, root: str = "", others: tuple[Computation, ...] = ()
-    ) -> Module:
-        entry = Computation("main", instructions, root or instructions[-1].name)
-        module = Module("m", "main", (*others, entry))
-        verify(module)
-        return module
-
-    return build
