@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy
+from tests.support.words import word_list
 
 import neuronsim as np
 from neuronsim.dtypes import DType
@@ -41,13 +41,8 @@ def number(x: float) -> Step:
     return Step(formats.from_float("float32", x))
 
 
-def words(x: np.Array) -> list[int]:
-    flat = numpy.ascontiguousarray(x.bits.data).reshape(-1)
-    return [int(w) for w in flat.view(f"u{x.dtype.itemsize}")]
-
-
 def steps(x: np.Array) -> list[Step]:
-    return [Step(w) for w in words(x.astype("float32"))]
+    return [Step(w) for w in word_list(x.astype("float32"))]
 
 
 def total(values: Sequence[Step]) -> Step:

@@ -13,7 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy
-from float32_steps import Step, number, steps, total, words
+from float32_steps import Step, number, steps, total
+from tests.support.words import word_list
 
 import neuronsim as np
 from neuronsim import ops
@@ -67,7 +68,7 @@ def finite(dtype: DType, shape: tuple[int, ...], seed: int = 0, scale: float = 1
 
 def wide(x: np.Array) -> list[int]:
     """The elements as float32, which is exact."""
-    return [formats.convert(x.dtype.name, "float32", w) for w in words(x)]
+    return [formats.convert(x.dtype.name, "float32", w) for w in word_list(x)]
 
 
 def stored(found: Sequence[int], dtype: DType, shape: tuple[int, ...] | None = None) -> np.Array:
@@ -78,7 +79,7 @@ def stored(found: Sequence[int], dtype: DType, shape: tuple[int, ...] | None = N
 
 def rows_of(x: np.Array) -> list[list[int]]:
     """The words of each row of a matrix."""
-    flat, n = words(x), x.shape[-1]
+    flat, n = word_list(x), x.shape[-1]
     return [flat[i : i + n] for i in range(0, len(flat), n)]
 
 
@@ -118,7 +119,7 @@ def of_bits(name: str, function: Callable[..., int], count: int = 1, rule: str =
 
     def expected(dtype: DType) -> np.Array:
         sign_bit = formats.FORMATS[dtype.name].sign_bit
-        rows = zip(*(words(f(dtype)) for f in (X, Y)[:count]), strict=True)
+        rows = zip(*(word_list(f(dtype)) for f in (X, Y)[:count]), strict=True)
         return of_words([function(*row, sign_bit) for row in rows], dtype)
 
     return Case(lambda dtype: getattr(np, name)(*(f(dtype) for f in (X, Y)[:count])), expected, rule)
@@ -139,7 +140,7 @@ def is_true(word: int) -> bool:
 
 
 def next_after(dtype: DType) -> np.Array:
-    pairs = zip(words(X(dtype)), words(Y(dtype)), strict=True)
+    pairs = zip(word_list(X(dtype)), word_list(Y(dtype)), strict=True)
     return of_words([elementwise.nextafter(dtype.name, *p) for p in pairs], dtype)
 
 
@@ -306,7 +307,7 @@ def dots(dtype: DType) -> np.Array:
 def cubed(dtype: DType) -> np.Array:
     """The product x (x x) in float32, rounded once (R7)."""
     x = of_words(wide(finite(dtype, (3, 3), 9)), np.float32, (3, 3))
-    return stored(words(product(x, product(x, x))), dtype, (3, 3))
+    return stored(word_list(product(x, product(x, x))), dtype, (3, 3))
 
 
 def outer_product(dtype: DType) -> np.Array:
@@ -324,7 +325,7 @@ def crossed(dtype: DType) -> np.Array:
 
 
 def traced(dtype: DType) -> np.Array:
-    diagonal = words(finite(dtype, (6, 6)))[::7]
+    diagonal = word_list(finite(dtype, (6, 6)))[::7]
     return of_words([sums.reduce_float("add", dtype.name, diagonal, 0)], dtype, ())
 
 
@@ -332,12 +333,12 @@ def cubic_norm(name: str, row: list[int]) -> list[int]:
     """(sum |x|^3)^(1/3)."""
     dtype, power = DTYPES[name], FLOAT["power"]
     cubes = [Step(power(v.word, number(3.0).word)) for v in magnitudes(steps(of_words(row, dtype)))]
-    return words(stored([power(total(cubes).word, number(1 / 3).word)], dtype))
+    return word_list(stored([power(total(cubes).word, number(1 / 3).word)], dtype))
 
 
 def largest_sum(dtype: DType) -> np.Array:
     """The largest sum of |x| of a column of each of two matrices."""
-    x = words(finite(dtype, (2, 3, 4), 3))
+    x = word_list(finite(dtype, (2, 3, 4), 3))
     found = []
     for i in (0, 12):
         columns = [x[i + j : i + 12 : 4] for j in range(4)]
@@ -386,12 +387,12 @@ def as_float(x: Number) -> float:
 
 def repeated(dtype: DType) -> np.Array:
     """Elements that occur more than once, zeros of both signs and NaN among them."""
-    few = words(X(dtype))[:13]
+    few = word_list(X(dtype))[:13]
     return of_words([*few, *few[::-1], *few[:3]], dtype)
 
 
 def numbers_of(x: np.Array) -> list[Number]:
-    return [decode(x.dtype.name, w) for w in words(x)]
+    return [decode(x.dtype.name, w) for w in word_list(x)]
 
 
 def sorted_places(x: np.Array) -> list[int]:
@@ -430,7 +431,7 @@ def unique(name: str, *parts: int) -> Case:
     def expected(dtype: DType) -> Any:
         x = repeated(dtype)
         found = distinct(x)
-        values = of_words([words(x)[i] for i in found[0]], dtype)
+        values = of_words([word_list(x)[i] for i in found[0]], dtype)
         return (values, *(numpy.array(found[i]) for i in parts)) if parts else values
 
     return Case(lambda t: getattr(np, name)(repeated(t)), expected, "E10")
@@ -460,7 +461,7 @@ ORDER = {
     ),
     "sort": Case(
         lambda t: np.sort(repeated(t)),
-        lambda t: of_words([words(repeated(t))[i] for i in sorted_places(repeated(t))], t),
+        lambda t: of_words([word_list(repeated(t))[i] for i in sorted_places(repeated(t))], t),
         "E10",
     ),
     "argmax": Case(lambda t: np.argmax(repeated(t)), extreme(1), "E10"),
@@ -510,8 +511,8 @@ MOVEMENT = {
     "expand_dims": moved(lambda xp, x: xp.expand_dims(x, axis=1)),
     "flip": moved(lambda xp, x: xp.flip(x, axis=-1)),
     "from_dlpack": Case(  # that knows some narrow types only: their storage words
-        lambda t: np.from_dlpack(np.asarray(words(matrix(t)))),
-        lambda t: numpy.array(words(matrix(t))),
+        lambda t: np.from_dlpack(np.asarray(word_list(matrix(t)))),
+        lambda t: numpy.array(word_list(matrix(t))),
         MOVED,
     ),
     "matrix_transpose": moved(lambda xp, x: xp.matrix_transpose(x)),

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy
 import pytest
-from float32_steps import Step, number, steps, words
+from float32_steps import Step, number, steps
+from tests.support.draws import normal
+from tests.support.words import word_list
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -19,10 +21,6 @@ from neuronsim.reference import sums
 pytestmark = pytest.mark.isa_independent
 
 FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
-
-
-def sample(dtype: DType, shape: tuple[int, ...], seed: int = 0) -> np.Array:
-    return np.asarray(numpy.random.default_rng(seed).standard_normal(shape), dtype=dtype)
 
 
 def exact(x: np.Array) -> list[Fraction]:
@@ -35,7 +33,7 @@ def exact(x: np.Array) -> list[Fraction]:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_R7_interp_is_its_formula(dtype: DType) -> None:
     xp = np.asarray([-2.0, -0.5, 0.75, 3.0], dtype=dtype)
-    fp, x = sample(dtype, (4,)), sample(dtype, (20,), seed=1)
+    fp, x = normal(dtype, (4,)), normal(dtype, (20,), seed=1)
     places, heights, values = exact(xp), steps(fp), exact(x)
     known, expected = steps(xp), []
     for value, at in zip(values, steps(x), strict=True):
@@ -47,7 +45,7 @@ def test_R7_interp_is_its_formula(dtype: DType) -> None:
         expected.append((slope * (at - known[j]) + heights[j]).to(dtype))
     found = np.interp(x, xp, fp)
     assert found.dtype is dtype
-    assert words(found) == expected
+    assert word_list(found) == expected
 
 
 def test_interp_at_and_beyond_the_points() -> None:
@@ -95,7 +93,7 @@ def slope_of(f: list[Step], h: list[Step], i: int, edge_order: int) -> Step:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 @pytest.mark.parametrize("edge_order", [1, 2])
 def test_R7_gradient_is_its_formula(dtype: DType, edge_order: int) -> None:
-    f = sample(dtype, (2, 6))
+    f = normal(dtype, (2, 6))
     places = np.asarray([0.0, 0.5, 0.75, 1.5, 1.75, 3.0], dtype=dtype)
     known = steps(places)
     h = [b - a for a, b in itertools.pairwise(known)]
@@ -103,16 +101,16 @@ def test_R7_gradient_is_its_formula(dtype: DType, edge_order: int) -> None:
     expected = [slope_of(r, h, i, edge_order).to(dtype) for r in rows for i in range(6)]
     found = np.gradient(f, places, axis=1, edge_order=edge_order)
     assert found.dtype is dtype
-    assert words(found) == expected
+    assert word_list(found) == expected
     half, two = number(0.5), number(2.0)
     expected = []
     for r in rows:
         inner = [(r[i + 1] - r[i - 1]) / (two * half) for i in range(1, 5)]
         ends = [slope_of(r, [half] * 5, i, edge_order) for i in (0, 5)]
         expected += [v.to(dtype) for v in (ends[0], *inner, ends[1])]
-    assert words(np.gradient(f, 0.5, axis=-1, edge_order=edge_order)) == expected
+    assert word_list(np.gradient(f, 0.5, axis=-1, edge_order=edge_order)) == expected
     equal = np.asarray([0.0, 0.5, 1.0, 1.5, 2.0, 2.5], dtype=dtype)
-    assert words(np.gradient(f, equal, axis=-1, edge_order=edge_order)) == expected
+    assert word_list(np.gradient(f, equal, axis=-1, edge_order=edge_order)) == expected
 
 
 def test_gradient_of_several_axes_is_numpys() -> None:
@@ -137,7 +135,7 @@ def test_gradient_of_several_axes_is_numpys() -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_R7_trapezoid_is_its_formula(dtype: DType) -> None:
-    y, x = sample(dtype, (1, 530), seed=4), sample(dtype, (530,), seed=5)
+    y, x = normal(dtype, (1, 530), seed=4), normal(dtype, (530,), seed=5)
     places = steps(x)
     heights = steps(y)
     terms = [
@@ -145,7 +143,7 @@ def test_R7_trapezoid_is_its_formula(dtype: DType) -> None:
         for i in range(529)
     ]
     total = sums.reduce_float("add", "float32", terms, 0)  # in two tiles
-    assert words(np.trapezoid(y, x)) == [Step(total).to(dtype)]
+    assert word_list(np.trapezoid(y, x)) == [Step(total).to(dtype)]
     column = np.trapezoid(y.reshape(2, 265), dx=0.25, axis=0)
     assert column.dtype is dtype
     assert column.shape == (265,)
@@ -163,13 +161,13 @@ def test_trapezoid_takes_numpys_arguments() -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_E2_ediff1d_rounds_each_difference_once(dtype: DType) -> None:
-    x = sample(dtype, (3, 4))
+    x = normal(dtype, (3, 4))
     flat = steps(x)
     inner = [(flat[i + 1] - flat[i]).to(dtype) for i in range(11)]
-    assert words(np.ediff1d(x)) == inner
+    assert word_list(np.ediff1d(x)) == inner
     found = np.ediff1d(x, to_begin=[1.0], to_end=np.asarray(2.0))
     one, two = (number(v).to(dtype) for v in (1.0, 2.0))
-    assert words(found) == [one, *inner, two]
+    assert word_list(found) == [one, *inner, two]
 
 
 def test_ediff1d_takes_ends_of_its_kind_only() -> None:
@@ -202,20 +200,20 @@ def test_lengths_and_offsets_are_numpys(name: str, mode: Any) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_M2_convolve_is_a_product_of_windows(dtype: DType) -> None:
-    x, v = sample(dtype, (6,), seed=8), sample(dtype, (140,), seed=9)
+    x, v = normal(dtype, (6,), seed=8), normal(dtype, (140,), seed=9)
     zero = [0] * 5
-    padded = [*zero, *words(v), *zero]
-    for function, weights in ((np.convolve, words(x)[::-1]), (np.correlate, words(x))):
+    padded = [*zero, *word_list(v), *zero]
+    for function, weights in ((np.convolve, word_list(x)[::-1]), (np.correlate, word_list(x))):
         expected = [
             sums.dot(dtype.name, dtype.name, dtype.name, padded[i : i + 6], weights) for i in range(145)
         ]
-        assert words(function(v, x, mode="full")) == expected
-    long = sample(dtype, (150,), seed=10)  # more than one tile of 128
+        assert word_list(function(v, x, mode="full")) == expected
+    long = normal(dtype, (150,), seed=10)  # more than one tile of 128
     expected = [
-        sums.dot(dtype.name, dtype.name, dtype.name, words(long)[i : i + 140], words(v))
+        sums.dot(dtype.name, dtype.name, dtype.name, word_list(long)[i : i + 140], word_list(v))
         for i in range(11)
     ]
-    assert words(np.correlate(long, v)) == expected
+    assert word_list(np.correlate(long, v)) == expected
 
 
 # ---- polyval -----------------------------------------------------------------------------------------
@@ -223,7 +221,7 @@ def test_M2_convolve_is_a_product_of_windows(dtype: DType) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_R7_polyval_is_horners_rule(dtype: DType) -> None:
-    p, x = sample(dtype, (5,), seed=11), sample(dtype, (2, 6), seed=12)
+    p, x = normal(dtype, (5,), seed=11), normal(dtype, (2, 6), seed=12)
     expected = []
     for at in steps(x):
         first, *rest = steps(p)
@@ -232,7 +230,7 @@ def test_R7_polyval_is_horners_rule(dtype: DType) -> None:
         expected.append(first.to(dtype))
     found = np.polyval(p, x)
     assert (found.dtype, found.shape) == (dtype, (2, 6))
-    assert words(found) == expected
+    assert word_list(found) == expected
 
 
 def test_polyval_of_integers_and_of_no_coefficients() -> None:
@@ -247,11 +245,11 @@ def test_polyval_of_integers_and_of_no_coefficients() -> None:
 
 def test_R7_a_narrow_formula_in_narrow_steps_gives_other_bits() -> None:
     """The control: rounding every step is not the rule."""
-    p, x = sample(np.bfloat16, (5,), seed=11), sample(np.bfloat16, (64,), seed=12)
+    p, x = normal(np.bfloat16, (5,), seed=11), normal(np.bfloat16, (64,), seed=12)
     stepwise = p[0] + x * 0
     for coefficient in p[1:]:
         stepwise = stepwise * x + coefficient
-    assert words(stepwise) != words(np.polyval(p, x))
+    assert word_list(stepwise) != word_list(np.polyval(p, x))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.draws import normal
+from tests.support.words import word_list
 
 import neuronsim as np
 from neuronsim.errors import InvalidArgument, UnsupportedType
@@ -15,17 +17,8 @@ FLOATS = ("bfloat16", "float16", "tfloat32", "float32", "float8_e4m3", "float8_e
 OTHERS = ("int8", "uint8", "int64", "uint64", "float64", "complex64")
 
 
-def words(x: np.Array) -> list[int]:
-    flat = numpy.ascontiguousarray(x.bits.data).reshape(-1)
-    return [int(w) for w in flat.view(f"u{x.dtype.itemsize}")]
-
-
 def table(x: np.Array) -> Any:
-    return numpy.array(words(x)).reshape(x.shape)
-
-
-def sample(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.Array:
-    return np.asarray(numpy.random.default_rng(seed).standard_normal(shape), dtype=dtype)
+    return numpy.array(word_list(x)).reshape(x.shape)
 
 
 SUBSCRIPTS: list[tuple[str, list[tuple[int, ...]]]] = [
@@ -138,48 +131,48 @@ def test_wrong_lists_of_labels_are_refused(labels: Any) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_M4_two_arrays_are_one_product_rounded_once(dtype: str) -> None:
-    a, b = sample((2, 12, 13), dtype, 1), sample((13, 12, 3), dtype, 2)
+    a, b = normal(dtype, (2, 12, 13), 1), normal(dtype, (13, 12, 3), 2)
     # The labels that are summed, in the order in which the first array has them.
     rows = table(a).reshape(2, -1).tolist()
     columns = table(b).transpose(2, 1, 0).reshape(3, -1).tolist()
     expected = [sums.dot(dtype, dtype, dtype, r, c) for r in rows for c in columns]
-    assert words(np.einsum("xij,jiy->xy", a, b)) == expected
+    assert word_list(np.einsum("xij,jiy->xy", a, b)) == expected
     wide = [sums.dot(dtype, dtype, "float32", r, c) for r in rows for c in columns]
-    assert words(np.einsum("xij,jiy->xy", a, b, dtype="float32")) == wide
+    assert word_list(np.einsum("xij,jiy->xy", a, b, dtype="float32")) == wide
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3", "float32"])
 def test_R7_three_arrays_are_rounded_once(dtype: str) -> None:
-    a, b, c = (sample((3, 30), dtype, seed) for seed in (1, 2, 3))
+    a, b, c = (normal(dtype, (3, 30), seed) for seed in (1, 2, 3))
     first = [
         [sums.dot(dtype, dtype, "float32", r, s) for s in table(b).tolist()] for r in table(a).tolist()
     ]
     third = table(c.astype("float32")).T.tolist()
     expected = [sums.dot("float32", "float32", dtype, r, s) for r in first for s in third]
     found = np.einsum("ij,kj,kl->il", a, b, c)
-    assert (found.dtype.name, words(found)) == (dtype, expected)
+    assert (found.dtype.name, word_list(found)) == (dtype, expected)
     if dtype == "bfloat16":  # the control: rounded in between it is something else
-        assert words(np.einsum("ij,kj->ik", a, b) @ c) != expected
+        assert word_list(np.einsum("ij,kj->ik", a, b) @ c) != expected
 
 
 def test_R7_a_label_of_one_array_alone_is_summed_first() -> None:
-    a, b = sample((700, 5), "bfloat16", 4), sample((5,), "bfloat16", 5)
+    a, b = normal("bfloat16", (700, 5), 4), normal("bfloat16", (5,), 5)
     columns = table(a.astype("float32")).T.tolist()
     totals = [sums.reduce_float("add", "float32", column, 0) for column in columns]
-    other = words(b.astype("float32"))
+    other = word_list(b.astype("float32"))
     expected = [sums.dot("float32", "float32", "bfloat16", totals, other)]
-    assert words(np.einsum("ij,j->", a, b)) == expected
-    assert words(np.einsum("ij->j", a)) == words(np.sum(a, axis=0))
+    assert word_list(np.einsum("ij,j->", a, b)) == expected
+    assert word_list(np.einsum("ij->j", a)) == word_list(np.sum(a, axis=0))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_E2_products_without_a_sum_are_multiplications(dtype: str) -> None:
-    a, b = sample((4,), dtype, 6), sample((5,), dtype, 7)
-    wide = [words(v.astype("float32")) for v in (a, b)]
+    a, b = normal(dtype, (4,), 6), normal(dtype, (5,), 7)
+    wide = [word_list(v.astype("float32")) for v in (a, b)]
     products = [elementwise.multiply(u, v) for u in wide[0] for v in wide[1]]
     expected = [formats.convert("float32", dtype, w) for w in products]
-    assert words(np.einsum("i,j->ij", a, b)) == expected
-    assert words(np.einsum("i,j->ij", a, b, dtype="float32")) == products
+    assert word_list(np.einsum("i,j->ij", a, b)) == expected
+    assert word_list(np.einsum("i,j->ij", a, b, dtype="float32")) == products
     zero = np.asarray([-0.0], dtype)
     assert numpy.signbit(np.einsum("i,i->i", zero, np.asarray([1.0], dtype)).item())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy
 import pytest
@@ -25,30 +24,6 @@ def test_shape_ndim_size_len_and_transpose() -> None:
     assert np.asarray(1.0).shape == ()
     with pytest.raises(TypeError, match="len"):
         len(np.asarray(1.0))
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        0,
-        -1,
-        (1, 2, 3),
-        slice(1, None),
-        (slice(None), 1),
-        (..., slice(None, None, -1)),
-        None,
-        [1, 0],
-        (slice(None), [0, 2]),
-        numpy.array([True, False]),
-    ],
-    ids=repr,
-)
-def test_indexing_is_numpys(key: Any) -> None:
-    expected = numpy.asarray(X)[key]
-    found = X[key]
-    assert isinstance(found, np.Array)
-    assert found.dtype is np.float32
-    assert (found.shape, found.tolist()) == (expected.shape, expected.tolist())
 
 
 def test_indexing_by_arrays() -> None:
@@ -130,22 +105,6 @@ def test_arrays_are_not_hashable_and_compare_elementwise() -> None:
     assert isinstance(equal, np.Array)
     assert equal.dtype is np.bool
     assert not X == None  # noqa: E711, SIM201 (None is no array: identity, as NumPy's scalars)
-
-
-@pytest.mark.parametrize(
-    ("array", "text"),
-    [
-        (np.asarray([1.0, 2.5], dtype="bfloat16"), "Array([1., 2.5], dtype=bfloat16)"),
-        (np.asarray([[1, 2]]), "Array([[1, 2]], dtype=int64)"),
-        (np.asarray(0.1, dtype="float16"), "Array(0.1, dtype=float16)"),
-        (np.asarray([True, False]), "Array([ True, False], dtype=bool)"),
-        (np.asarray([], dtype="float8_e4m3"), "Array([], dtype=float8_e4m3)"),
-        (np.asarray([numpy.inf, -numpy.inf]), "Array([ inf, -inf], dtype=float32)"),
-    ],
-    ids=lambda x: None if isinstance(x, str) else x.dtype.name,
-)
-def test_repr(array: np.Array, text: str) -> None:
-    assert repr(array).replace("1. , ", "1., ") == text
 
 
 def test_missing_names_say_which_is_near() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.words import words
 
 import neuronsim as np
 from neuronsim import ops
@@ -55,10 +56,6 @@ PREDICATES = ["isfinite", "isnan", "isinf", "signbit"]
 
 def by_name(dtypes: list[DType]) -> Any:
     return pytest.mark.parametrize("dtype", dtypes, ids=lambda t: t.name)
-
-
-def words(x: np.Array) -> numpy.ndarray:
-    return numpy.ascontiguousarray(x.bits.data).reshape(x.shape).view(f"u{x.dtype.itemsize}")
 
 
 def same(found: np.Array, expected: np.Array) -> None:

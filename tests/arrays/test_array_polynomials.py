@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy
 import pytest
-from float32_steps import Step, number, steps, words
+from float32_steps import Step, number, steps
+from tests.support.draws import normal
+from tests.support.words import word_list
 
 import neuronsim as np
 from neuronsim.arrays.array_object import exact_values
@@ -19,10 +21,6 @@ from neuronsim.reference.elementwise import FLOAT
 pytestmark = pytest.mark.isa_independent
 
 FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
-
-
-def sample(dtype: DType, shape: tuple[int, ...], seed: int = 0) -> np.Array:
-    return np.asarray(numpy.random.default_rng(seed).standard_normal(shape), dtype=dtype)
 
 
 def value(s: Step) -> Fraction:
@@ -46,14 +44,14 @@ def unwrapped(p: list[Step], period: Step, least: Fraction) -> list[Step]:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 @pytest.mark.parametrize(("period", "discont"), [(None, None), (1.5, None), (2.0, 1.25)])
 def test_R7_unwrap_is_its_formula(dtype: DType, period: float | None, discont: float | None) -> None:
-    p = sample(dtype, (12,)) * 3
+    p = normal(dtype, (12,)) * 3
     options = {} if period is None else {"period": period}
     found = np.unwrap(p, discont, **options)
     one = number(2 * numpy.pi if period is None else period)
     least = value(number(discont or 0.0))
     expected = [s.to(dtype) for s in unwrapped(steps(p), one, least)]
     assert found.dtype is dtype
-    assert words(found) == expected
+    assert word_list(found) == expected
 
 
 def test_unwrap_takes_numpys_arguments() -> None:
@@ -69,7 +67,7 @@ def test_unwrap_takes_numpys_arguments() -> None:
 
 @pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
 def test_H1_polyfit_is_numpys_rounded_once(dtype: DType) -> None:
-    x, y, w = (sample(dtype, (9,), seed) for seed in range(3))
+    x, y, w = (normal(dtype, (9,), seed) for seed in range(3))
     wide = [exact_values(v).astype(numpy.float64) for v in (x, y, w)]
     for deg in (0, 1, 2):
         found = np.polyfit(x, y, deg)
@@ -146,7 +144,7 @@ def test_tensorsolve_and_tensorinv_are_solve_and_inv() -> None:
 
 @pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
 def test_histograms_of_points_count_as_numpys(dtype: DType) -> None:
-    x, y = sample(dtype, (40,)), sample(dtype, (40,), 1)
+    x, y = normal(dtype, (40,)), normal(dtype, (40,), 1)
     wide = [exact_values(v).astype(numpy.float64) for v in (x, y)]
     edges = [-2.0, -0.5, 0.25, 2.0]
     for bins in (edges, [edges, edges[:3]]):

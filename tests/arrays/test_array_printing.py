@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.words import words
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -26,10 +27,6 @@ SMALL = [t for t in FLOATS if t.bits <= 16]
 def _restored_options() -> Iterator[None]:
     with np.printoptions():
         yield
-
-
-def words(x: np.Array) -> Any:
-    return x.bits.data.view(f"u{x.dtype.itemsize}")
 
 
 def every_value(dtype: DType) -> np.Array:

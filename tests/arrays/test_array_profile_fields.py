@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy
 import pytest
-from float32_steps import Step, number, steps, words
+from float32_steps import Step, number, steps
 from narrow_cases import finite, of_words, rows_of, stored, wide
+from tests.support.words import word_list
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -129,7 +130,7 @@ KEPT = [0.0, 0.0, 2.0**-126, 3 * 2.0**-127]
 
 
 def flushed_dot(dtype: DType) -> np.Array:
-    x, y = (words(v) for v in tiny_pairs(dtype))
+    x, y = (word_list(v) for v in tiny_pairs(dtype))
     name = dtype.name
     return of_words([sums.dot(name, name, name, x, y, subnormals="flush")], dtype, ())
 
@@ -275,7 +276,7 @@ CHANNELS = [1.5, -0.25, 0.75, 0.3]  # mean, variance, weight and bias of a chann
 
 
 def normalized(dtype: DType) -> np.Array:
-    x = words(pairs(dtype)[0])
+    x = word_list(pairs(dtype)[0])
     terms = [wide(of_words([formats.from_float(dtype.name, abs(v))], dtype))[0] for v in CHANNELS]
     found = composites.xla_batch_norm(dtype.name, x, *terms)
     return of_words(found, dtype, (40, 1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.words import word_list
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -60,10 +61,6 @@ INTEGER_DRAWS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def words(x: np.Array) -> list[int]:
-    return [int(w) for w in x.bits.data.reshape(-1).view(f"u{x.dtype.itemsize}")]
-
-
 def rounded(values: Any, dtype: DType) -> list[int]:
     """Each float64 rounded once by the slow twin."""
     return [
@@ -86,7 +83,7 @@ def test_C1_a_draw_is_numpys_rounded_once(name: str, dtype: DType) -> None:
     found = getattr(ours, name)(*FLOAT_DRAWS[name], dtype=dtype)
     expected = getattr(theirs, name)(*FLOAT_DRAWS[name])
     assert (found.dtype, found.shape) == (dtype, expected.shape)
-    assert words(found) == rounded(expected, dtype)
+    assert word_list(found) == rounded(expected, dtype)
 
 
 def test_C1_a_draw_does_not_pass_through_float32() -> None:
@@ -98,7 +95,7 @@ def test_C1_a_draw_does_not_pass_through_float32() -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_every_float_type_is_drawn(dtype: DType) -> None:
     ours, theirs = pair()
-    assert words(ours.normal(size=50, dtype=dtype)) == rounded(theirs.normal(size=50), dtype)
+    assert word_list(ours.normal(size=50, dtype=dtype)) == rounded(theirs.normal(size=50), dtype)
 
 
 @pytest.mark.parametrize("name", INTEGER_DRAWS)
@@ -164,7 +161,7 @@ def test_parameters_may_be_arrays() -> None:
     ours, theirs = pair()
     mean = np.asarray([0.3, 100.0], np.bfloat16)
     exact = [0.30078125, 100.0]
-    assert words(ours.normal(mean, np.ones(2))) == rounded(theirs.normal(exact, [1, 1]), np.float32)
+    assert word_list(ours.normal(mean, np.ones(2))) == rounded(theirs.normal(exact, [1, 1]), np.float32)
     assert ours.poisson(lam=mean).tolist() == theirs.poisson(exact).tolist()
 
 
@@ -235,19 +232,19 @@ def test_seeds_sources_and_children() -> None:
 def test_the_legacy_functions_are_numpys_of_the_same_seed() -> None:
     theirs = numpy.random.RandomState(0)
     np.random.seed(0)
-    assert words(np.random.rand(2, 3)) == rounded(theirs.rand(2, 3), np.float32)
-    assert words(np.random.randn(4)) == rounded(theirs.randn(4), np.float32)
+    assert word_list(np.random.rand(2, 3)) == rounded(theirs.rand(2, 3), np.float32)
+    assert word_list(np.random.randn(4)) == rounded(theirs.randn(4), np.float32)
     assert np.random.randint(0, 100, 5).tolist() == theirs.randint(0, 100, 5).tolist()
-    assert words(np.random.uniform(-1, 1, 3)) == rounded(theirs.uniform(-1, 1, 3), np.float32)
+    assert word_list(np.random.uniform(-1, 1, 3)) == rounded(theirs.uniform(-1, 1, 3), np.float32)
     assert np.random.permutation(6).tolist() == theirs.permutation(6).tolist()
-    assert words(np.random.normal(size=2)) == rounded(theirs.normal(size=2), np.float32)
+    assert word_list(np.random.normal(size=2)) == rounded(theirs.normal(size=2), np.float32)
     assert np.random.choice(6, 3).tolist() == theirs.choice(6, 3).tolist()
     state = np.random.get_state()
     first = np.random.random_sample(3).tolist()
     np.random.set_state(state)
     assert np.random.random(3).tolist() == first
     other = np.random.RandomState(1)
-    assert words(other.standard_normal(3)) == rounded(
+    assert word_list(other.standard_normal(3)) == rounded(
         numpy.random.RandomState(1).standard_normal(3), np.float32
     )
 

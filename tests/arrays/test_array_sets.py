@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,6 @@ from neuronsim.errors import InvalidArgument
 pytestmark = pytest.mark.isa_independent  # it moves bits and compares their order
 
 TYPES = list(DTYPES.values())
-STANDARD = ["unique_all", "unique_counts", "unique_inverse", "unique_values", "isin"]
 
 
 def drawn(dtype: DType, shape: tuple[int, ...], seed: int = 0, *, with_nan: bool = True) -> np.Array:
@@ -35,17 +33,6 @@ def exact(x: np.Array) -> Any:
     """In a type of NumPy that has all values of ours, and compares them."""
     own = numpy.asarray(x)
     return own.astype(numpy.float64) if x.dtype.exponent_bits else own
-
-
-@pytest.mark.parametrize("name", STANDARD)
-def test_signature_takes_all_of_the_standards(name: str) -> None:
-    strict = pytest.importorskip("array_api_strict")
-    own = inspect.signature(getattr(np, name)).parameters
-    for parameter in inspect.signature(getattr(strict, name)).parameters.values():
-        ours = own[parameter.name]
-        kinds = {parameter.kind, parameter.POSITIONAL_OR_KEYWORD}
-        assert ours.kind in (kinds if parameter.kind is parameter.KEYWORD_ONLY else {parameter.kind})
-        assert ours.default == parameter.default
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda t: t.name)

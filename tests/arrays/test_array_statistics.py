@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy
 import pytest
-from float32_steps import Step, number, steps, total, words
+from float32_steps import Step, number, steps, total
+from tests.support.draws import normal
+from tests.support.words import word_list
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -30,10 +32,6 @@ METHODS = [
     *("linear", "lower", "higher", "nearest", "midpoint", "inverted_cdf", "averaged_inverted_cdf"),
     *("interpolated_inverted_cdf", "hazen", "weibull", "median_unbiased", "normal_unbiased"),
 ]
-
-
-def sample(dtype: DType, shape: tuple[int, ...], seed: int = 0) -> np.Array:
-    return np.asarray(numpy.random.default_rng(seed).standard_normal(shape), dtype=dtype)
 
 
 def ascending(x: np.Array) -> list[Step]:
@@ -86,16 +84,16 @@ def test_functions_that_the_standard_has_not_take_numpys_arguments(name: str) ->
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_R7_average_is_the_weighted_sum_over_that_of_the_weights(dtype: DType) -> None:
-    x, w = sample(dtype, (2, 20)), np.abs(sample(dtype, (20,), seed=1))
+    x, w = normal(dtype, (2, 20)), np.abs(normal(dtype, (20,), seed=1))
     expected = []
     for row in range(2):
         products = [a * b for a, b in zip(steps(x[row]), steps(w), strict=True)]
         expected.append((total(products) / total(steps(w))).to(dtype))
     found, counted = np.average(x, 1, w, returned=True)
     assert found.dtype is counted.dtype is dtype
-    assert words(found) == expected
-    assert words(counted) == [total(steps(w)).to(dtype)] * 2
-    assert words(np.average(x, axis=1)) == words(np.mean(x, axis=1))
+    assert word_list(found) == expected
+    assert word_list(counted) == [total(steps(w)).to(dtype)] * 2
+    assert word_list(np.average(x, axis=1)) == word_list(np.mean(x, axis=1))
 
 
 def test_average_takes_numpys_arguments() -> None:
@@ -116,7 +114,7 @@ def test_average_takes_numpys_arguments() -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 @pytest.mark.parametrize("n", [1, 2, 7, 8])
 def test_R7_median_is_half_the_sum_of_the_middle_two(dtype: DType, n: int) -> None:
-    x = sample(dtype, (3, n), seed=n)
+    x = normal(dtype, (3, n), seed=n)
     expected = []
     for row in range(3):
         a = ascending(x[row])
@@ -124,12 +122,12 @@ def test_R7_median_is_half_the_sum_of_the_middle_two(dtype: DType, n: int) -> No
         expected.append((low if n % 2 else (low + high) / TWO).to(dtype))
     found = np.median(x, axis=-1)
     assert found.dtype is dtype
-    assert words(found) == expected
+    assert word_list(found) == expected
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_R7_quantile_is_its_formula(dtype: DType) -> None:
-    x, n = sample(dtype, (11,), seed=3), 11
+    x, n = normal(dtype, (11,), seed=3), 11
     a = ascending(x)
     wanted = [0.0, 0.03125, 0.1, 0.25, 0.3, 0.5, 0.71, 0.96875, 1.0]
     wanted += numpy.random.default_rng(3).random(80).tolist()
@@ -146,9 +144,9 @@ def test_R7_quantile_is_its_formula(dtype: DType) -> None:
         expected.append(near.to(dtype))
     found = np.quantile(x, wanted)
     assert found.dtype is dtype
-    assert words(found) == expected
+    assert word_list(found) == expected
     # 100 q is exact for these.
-    assert words(np.percentile(x, q=[25, 50, 3.125])) == [expected[i] for i in (3, 5, 1)]
+    assert word_list(np.percentile(x, q=[25, 50, 3.125])) == [expected[i] for i in (3, 5, 1)]
 
 
 def words_of(x: Step) -> int:
@@ -256,17 +254,17 @@ def test_histogram_takes_numpys_arguments() -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_R2_weights_of_a_bin_are_summed_in_their_order(dtype: DType) -> None:
     rng = numpy.random.default_rng(7)
-    place, w = rng.integers(0, 3, 300), sample(dtype, (300,), seed=7)
+    place, w = rng.integers(0, 3, 300), normal(dtype, (300,), seed=7)
     place[5] = 4
     expected = []
     for i in range(6):
-        chosen = [words(w)[j] for j in numpy.flatnonzero(place == i)]
+        chosen = [word_list(w)[j] for j in numpy.flatnonzero(place == i)]
         expected.append(sums.reduce_float("add", dtype.name, chosen, 0))
     found = np.bincount(np.asarray(place), w, minlength=6)
     assert found.dtype is dtype
-    assert words(found) == expected
+    assert word_list(found) == expected
     in_bins, _ = np.histogram(np.asarray(place), 5, (0, 5), weights=w)
-    assert words(in_bins) == expected[:5]
+    assert word_list(in_bins) == expected[:5]
 
 
 def test_bincount_and_digitize_are_numpys() -> None:
@@ -300,19 +298,19 @@ def covariance(rows: list[list[Step]], dtype: DType, ddof: float) -> list[list[S
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_R7_cov_is_its_formula(dtype: DType) -> None:
-    m, y = sample(dtype, (2, 140), seed=9), sample(dtype, (140,), seed=10)
+    m, y = normal(dtype, (2, 140), seed=9), normal(dtype, (140,), seed=10)
     rows = [steps(m[0]), steps(m[1]), steps(y)]
     for options, ddof in (({}, 1), ({"bias": True}, 0), ({"ddof": 2}, 2)):
         expected = [v.to(dtype) for row in covariance(rows, dtype, ddof) for v in row]
         found = np.cov(m, y, **options)
         assert (found.dtype, found.shape) == (dtype, (3, 3))
-        assert words(found) == expected
-    assert words(np.cov(m.T, rowvar=False)) == words(np.cov(m))
+        assert word_list(found) == expected
+    assert word_list(np.cov(m.T, rowvar=False)) == word_list(np.cov(m))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_R7_corrcoef_is_its_formula(dtype: DType) -> None:
-    m = sample(dtype, (3, 20), seed=11)
+    m = normal(dtype, (3, 20), seed=11)
     c = covariance([steps(m[i]) for i in range(3)], dtype, 1)
     roots = [Step(FLOAT["sqrt"](c[i][i].word)) for i in range(3)]
     expected = []
@@ -321,12 +319,12 @@ def test_R7_corrcoef_is_its_formula(dtype: DType) -> None:
             value = c[i][j] / roots[i] / roots[j]
             value = Step(FLOAT["minimum"](FLOAT["maximum"](value.word, (-ONE).word), ONE.word))
             expected.append(value.to(dtype))
-    assert words(np.corrcoef(m)) == expected
+    assert word_list(np.corrcoef(m)) == expected
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_R7_cov_with_weights_is_its_formula(dtype: DType) -> None:
-    x, often, w = sample(dtype, (6,), seed=12), [1, 2, 1, 3, 1, 2], [0.5, 1.0, 2.0, 0.25, 1.0, 3.0]
+    x, often, w = normal(dtype, (6,), seed=12), [1, 2, 1, 3, 1, 2], [0.5, 1.0, 2.0, 0.25, 1.0, 3.0]
     values, weights = steps(x), [number(float(f)) * number(a) for f, a in zip(often, w, strict=True)]
     all_weights = total(weights)
     middle = total([v * a for v, a in zip(values, weights, strict=True)]) / all_weights
@@ -337,7 +335,7 @@ def test_R7_cov_with_weights_is_its_formula(dtype: DType) -> None:
     product = Step(sums.dot("float32", "float32", "float32", left, [v.word for v in centred]))
     found = np.cov(x, fweights=often, aweights=np.asarray(w, dtype=dtype))
     assert (found.dtype, found.shape) == (dtype, ())
-    assert words(found) == [(product / divisor).to(dtype)]
+    assert word_list(found) == [(product / divisor).to(dtype)]
 
 
 def test_cov_takes_numpys_arguments() -> None:

@@ -11,8 +11,9 @@ import pytest
 from tests.casting.reading import read_module
 from tests.support.graphs import computation, constant, inst
 from tests.support.running import execute, flat
+from tests.support.words import bits
 
-from neuronsim import dtypes, ops
+from neuronsim import dtypes
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.decisions.record import Decision
@@ -126,10 +127,6 @@ def branched() -> Module:
     )
     computations = (branch("b0", "add"), branch("b1", "multiply"), branch("b2", "divide"), inner, other)
     return Module("branched", "main", (*computations, entry))
-
-
-def bits(x: Any, dtype: DType = F32) -> ops.Bits:
-    return ops.Bits(np.asarray(x, dtype.numpy).view(dtype.storage), dtype)
 
 
 X = np.array([1.2345678, -0.7654321, 3.1415927], np.float32)

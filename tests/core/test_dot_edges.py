@@ -131,52 +131,6 @@ def layouts(x: Words) -> Iterator[tuple[str, Words]]:
     yield "every third", np.repeat(np.repeat(x, 3, axis=2), 2, axis=1)[:, ::2, ::3]
 
 
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e5m2", "int32", "uint8"])
-def test_every_layout_M2_gives_the_same_bits(isa: str, threads: int, type_name: str) -> None:
-    rng = np.random.default_rng(33)
-    x, y = (random_words(rng, type_name, s, "near") for s in ((3, 25, 260), (3, 260, 70)))
-    expected = evaluate("dot", (type_name, x), (type_name, y), dot_dimensions=BATCHED)
-    for i in range(3):
-        alone = evaluate("dot", (type_name, x[i]), (type_name, y[i]), dot_dimensions=PLAIN)
-        assert np.array_equal(alone, expected[i])
-    for (label, left), (_, right) in zip(layouts(x), layouts(y), strict=True):
-        for lhs, rhs in ((left, y), (x, right), (left, right)):
-            ours = evaluate("dot", (type_name, lhs), (type_name, rhs), dot_dimensions=BATCHED)
-            assert np.array_equal(ours, expected), label
-    row = np.broadcast_to(x[0, :1], (3, 25, 260))
-    ours = evaluate("dot", (type_name, row), (type_name, y), dot_dimensions=BATCHED)
-    dense = evaluate("dot", (type_name, row.copy()), (type_name, y), dot_dimensions=BATCHED)
-    assert np.array_equal(ours, dense)
-
-
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int32", "bool"])
-@pytest.mark.parametrize(
-    ("batch", "rows", "depth", "columns"),
-    [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 0, 5), (2, 3, 4, 0), (0, 0, 0, 0), (1, 1, 0, 1)],
-)
-def test_empty_operands_M2_give_zeros_or_nothing(
-    isa: str, type_name: str, batch: int, rows: int, depth: int, columns: int
-) -> None:
-    word = f"u{dtypes.DTYPES[type_name].itemsize}"
-    x, y = np.zeros((batch, rows, depth), word), np.zeros((batch, depth, columns), word)
-    ours = evaluate("dot", (type_name, x), (type_name, y), dot_dimensions=BATCHED)
-    assert np.array_equal(ours, np.zeros((batch, rows, columns), word))
-
-
-@pytest.mark.parametrize("n", [1, 3, 4, 5, 6, 11, 12, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65])
-def test_every_remainder_M2_of_the_register_block(isa: str, n: int) -> None:
-    """Each output of an n x n product is the product of its row and column alone."""
-    rng = np.random.default_rng(n)
-    x, y = (
-        random_words(rng, "float32", (n, 140), "near"),
-        random_words(rng, "float32", (140, n), "near"),
-    )
-    ours = evaluate("dot", ("float32", x), ("float32", y), dot_dimensions=PLAIN)
-    for i, j in {(0, 0), (n - 1, 0), (0, n - 1), (n - 1, n - 1), (n // 2, n // 3)}:
-        row, column = x[i].tolist(), y[:, j].tolist()
-        assert ours[i, j] == sums.dot("float32", "float32", "float32", row, column)
-
-
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int16"])
 def test_large_batch_M2_on_every_path(restored_processor: None, type_name: str) -> None:
     rng = np.random.default_rng(36)

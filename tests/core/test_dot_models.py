@@ -15,20 +15,15 @@ from neuronsim.reference import formats
 from tests.core.loop_dot import loop_dot
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
-from tests.support.words import Words
+from tests.support.words import encoded
 
 PLAIN = ops.DotDimensions((1,), (0,))
 MODELS = ["psum128", "sequential", "exact", "product_bf16", "pairs"]
 
 
-def words_of(type_name: str, values: list[float]) -> Words:
-    word = f"u{dtypes.DTYPES[type_name].itemsize}"
-    return np.array([formats.from_float(type_name, v) for v in values], word)
-
-
 def dot_of(t: str, lhs: list[float], rhs: list[float], result: str = "float32", **more: Any) -> int:
     """The word of one dot product of numbers."""
-    operands = (t, words_of(t, lhs)[None, :]), (t, words_of(t, rhs)[:, None])
+    operands = (t, encoded(t, lhs)[None, :]), (t, encoded(t, rhs)[:, None])
     found = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result], **more)
     return int(found[0, 0])
 
@@ -215,7 +210,7 @@ def test_dot_M6_product_bf16_rounds_products_once(isa: str) -> None:
     assert number(dot_of("bfloat16", [z, 2.0**-20], [1.0] * 2, profile=profile)) == z + 2.0**-20
     assert dot_of("bfloat16", [2.0**127], [2.0], profile=profile) == 0x7F800000
     # 207 * 1583 = 5 * 2^16 + 1: above a tie of bfloat16, on it in float32's subnormals.
-    x, y = words_of("bfloat16", [207 * 2.0**-126]), words_of("float16", [1583 * 2.0**-24])
+    x, y = encoded("bfloat16", [207 * 2.0**-126]), encoded("float16", [1583 * 2.0**-24])
     operands = ("bfloat16", x[:, None]), ("float16", y[:, None])
     found = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.bfloat16, profile=profile)
     assert found.tolist() == [[3]]

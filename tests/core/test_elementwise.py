@@ -36,21 +36,6 @@ _MAGNITUDES += [0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FBFFFFF, 0x7FC00000, 0x7F
 SPECIAL = np.array([m | s for m in _MAGNITUDES for s in (0, 0x80000000)], np.uint32)
 
 
-def test_every_row_has_a_twin() -> None:
-    for name, (arity, kind) in ROWS.items():
-        if kind in (*ARITHMETIC, "bitwise", "sign"):
-            assert name in twin.FLOAT, name
-        if kind in ("reducer", "arithmetic", "bitwise", "integral"):
-            assert name in twin.INTEGER or name in twin.INTEGER_BITS or name == "logical_not", name
-        if kind == "comparison" and arity == 1:
-            assert name in twin.PREDICATE, name
-        elif kind == "comparison":
-            assert name.removesuffix("_total_order") in twin.COMPARISON, name
-    assert {kind for _, kind in ROWS.values()} == {
-        *(*ARITHMETIC, "integral", "bitwise", "sign", "comparison", "selection")
-    }
-
-
 # ---- float32 -----------------------------------------------------------------------------------
 
 

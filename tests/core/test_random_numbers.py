@@ -13,6 +13,7 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import distributions, formats
 from neuronsim.reference import random as twin
+from tests.support.words import bits
 
 ALGORITHMS = ["RNG_PHILOX", "RNG_DEFAULT", "RNG_THREE_FRY"]
 SHAPES = [(), (1,), (5,), (8,), (2, 3), (3, 3, 5), (3, 5, 3), (0,), (3, 0), (4, 1, 2)]
@@ -20,14 +21,10 @@ TOP = (1 << 64) - 1
 PATH = "3/main/rng.1/"
 
 
-def bits(dtype: dtypes.DType, values: Any) -> ops.Bits:
-    return ops.Bits(np.asarray(values, dtype.numpy).view(dtype.storage), dtype)
-
-
 def generate(
     algorithm: str, state: list[int], dtype: dtypes.DType, dims: tuple[int, ...], **fields: str
 ) -> tuple[list[int], np.ndarray]:
-    operand = bits(dtypes.uint64, state)
+    operand = bits(state, dtypes.uint64)
     results = (operand.type, ops.ArrayType(dtype, dims))
     attributes = {"rng_algorithm": algorithm, "results": results}
     setting = ops.Setting(Profile(**fields))
@@ -44,7 +41,7 @@ def distributed(
     dims: tuple[int, ...],
     setting: ops.Setting,
 ) -> np.ndarray:
-    operands = [bits(dtype, x) for x in parameters]
+    operands = [bits(x, dtype) for x in parameters]
     attributes = {"distribution": distribution, "dims": dims, "dtype": dtype}
     found = ops.evaluate(ops.by_opcode("rng", {}), operands, attributes, setting)
     assert found.type == ops.ArrayType(dtype, dims)

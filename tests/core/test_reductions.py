@@ -53,37 +53,6 @@ def _twin_integer(reducer: str, t: dtypes.DType, elements: list[int], initial: i
     return total & ((1 << t.bits) - 1)
 
 
-@pytest.mark.parametrize("seed", range(120))
-def test_reduce_R2_equals_the_twin(seed: int) -> None:
-    """Random shapes, axes, types, layouts and special values; R3 on and off."""
-    rng = np.random.default_rng(seed)
-    type_name = str(rng.choice(FLOATS if seed % 4 else [*INTEGERS, "bool"]))
-    t = dtypes.DTYPES[type_name]
-    reducers = (
-        REDUCERS if t.kind == "float" else [*REDUCERS, "bitwise_and", "bitwise_or", "bitwise_xor"]
-    )
-    reducer = str(rng.choice(reducers))
-    rank = int(rng.integers(1, 5))
-    shape = [int(n) for n in rng.integers(0 if seed % 10 == 0 else 1, 9, rank)]
-    axes = tuple(int(a) for a in rng.permutation(rank)[: rng.integers(0, rank + 1)])
-    x = random_words(rng, type_name, shape, str(rng.choice(["any", "near", "special"])))
-    if seed % 3 == 1:
-        x = np.asfortranarray(x)
-    elif seed % 3 == 2 and rank > 1:
-        x = x[::-1, ..., ::2]
-    initial = random_words(rng, type_name, (), "near")
-    setting = str(rng.choice(["on", "off"]))
-    found = evaluate(
-        "reduce", (type_name, x), (type_name, np.asarray(initial)), dimensions=axes, reducer=reducer,
-        profile=Profile(mixed_precision_accumulation=setting),
-    )  # fmt: skip
-    rounds = setting == "off" and t.kind == "float" and t.bits <= 16 and reducer in ("add", "multiply")
-    options = {"round_tiles": rounds} if t.kind == "float" else {}
-    np.testing.assert_array_equal(
-        found, twin_reduce(reducer, type_name, x, axes, int(initial), **options)
-    )
-
-
 @cache
 def about_the_tile(type_name: str, length: int) -> tuple[Words, list[Words]]:
     """Rows to add up, and the twin's sums for each value of mixed_precision_accumulation."""

@@ -15,13 +15,9 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.profiles import Profile
 from neuronsim.reference import formats
 from neuronsim.reference.order import merge_order
-from tests.core import test_determinism
-from tests.core.test_determinism import HOSTILE, environment, on_x86
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.words import Words
-
-mxcsr = test_determinism.mxcsr
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
@@ -471,59 +467,3 @@ def test_order_refuses_what_does_not_fit() -> None:
         evaluate("top_k", ("float32", np.zeros((), np.uint32)), k=0)
     assert evaluate("top_k", x, k=0).shape == (2, 0)
     assert evaluate("argsort", ("float32", np.zeros((2, 0), np.uint32)), axis=1).shape == (2, 0)
-
-
-# ---- the caller's floating-point environment ---------------------------------------------------
-
-
-@on_x86
-@pytest.mark.parametrize("label", HOSTILE)
-def test_order_D1_in_a_hostile_environment(
-    label: str, threads: int, mxcsr: Callable[[int | None], int]
-) -> None:
-    """Subnormals are told from zero, and from each other, wherever the comparison runs."""
-    rng = np.random.default_rng(111)
-    tiny = (
-        rng.integers(0, 4, (3, 50)).astype(np.uint32)
-        | rng.integers(0, 2, (3, 50)).astype(np.uint32) << 31
-    )
-    words = {
-        "float32": np.concatenate([tiny, random_words(rng, "float32", (3, 50), "special")], axis=1)
-    }
-    words["float64"] = words["float32"].astype(np.uint64) & 0xFF | (
-        tiny.astype(np.uint64) >> 31 << 63
-    ).repeat(2, 1)
-    for type_name in ("tfloat32", "bfloat16", "float16", "float8_e5m2"):
-        words[type_name] = hard_words(rng, type_name, 300).reshape(3, 100)
-    less, total_less = simple("less", "float32"), simple("less_total_order", "float32")
-    window = (ops.WindowDimension(1), ops.WindowDimension(9, padding=(2, 3)))
-
-    def run() -> list[Words]:
-        results = []
-        for type_name, x in words.items():
-            results += [evaluate(n, (type_name, x), axis=1) for n in ("argsort", "argmax", "argmin")]
-            results.append(evaluate("top_k", (type_name, x), k=40))
-        x = words["float32"]
-        results += [_core.sort(program, [x]) for program in (less, total_less)]
-        operands = ("float32", x), ("float32", np.zeros((), np.uint32))
-        for reducer in ("add", "multiply", "minimum"):
-            results.append(evaluate("cumulative", *operands, axis=1, reducer=reducer))
-            results.append(evaluate("reduce_window", *operands, window=window, reducer=reducer))
-        program = ops.tile_program((0, 0), ((CORE["add"], 0, (0, 1)),), (2,), PLAIN)
-        out = np.empty((3, 97), np.uint32)
-        _core.fold_windows(
-            program, [(1, 1, 0, 1, 1), (4, 1, 0, 1, 1)], [x], [np.zeros((), np.uint32)], [out]
-        )
-        return [*results, out]
-
-    expected = run()
-    for type_name, x in words.items():
-        check_order_rows(type_name, x[:1], type_name)
-    processor.set_num_threads(1)
-    processor.set_num_threads(threads)  # new workers, which inherit what follows
-    with environment(mxcsr, HOSTILE[label]):
-        found = run()
-        after = mxcsr(None)
-    assert after & 0xFFC0 == HOSTILE[label] & 0xFFC0
-    for ours, calm in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(ours, calm)

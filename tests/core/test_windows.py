@@ -704,28 +704,6 @@ def test_fold_R2_argmax_by_value_and_index(type_name: str, case: int, isa: str) 
         np.testing.assert_array_equal(ours, expected)
 
 
-@pytest.mark.parametrize("case", range(len(WINDOWS)))
-def test_fold_R2_sum_and_product_at_once(case: int, isa: str) -> None:
-    """Accumulators of other types than the elements: a float32 sum and a wrapping uint8 product."""
-    shape, window = WINDOWS[case]
-    rng = np.random.default_rng([83, case])
-    x, y = random_words(rng, "float16", shape, "near"), random_words(rng, "uint8", shape) | 1
-    initial = [formats.from_float("float32", 0.1), 3]
-    computation = program(
-        ["float32", "uint8", "float16", "uint8"],
-        [("convert", "float32", (2,)), ("add", "float32", (0, 4)), ("multiply", "uint8", (1, 3))],
-        [5, 6],
-    )
-
-    def step(acc: Sequence[int], element: Sequence[int]) -> tuple[int, int]:
-        wide = formats.convert("float16", "float32", element[0])
-        return twin.add(acc[0], wide), acc[1] * element[1] & 0xFF
-
-    found = fold(computation, window, (x, y), initial, ["float32", "uint8"])
-    for ours, expected in zip(found, slow_fold(step, window, (x, y), initial), strict=True):
-        np.testing.assert_array_equal(ours, expected)
-
-
 def test_fold_R2_order_is_row_major_and_the_initial_value_comes_first() -> None:
     """The value acc * 31 + x in int64 tells every order; the layout does not matter."""
     rng = np.random.default_rng(84)
@@ -770,24 +748,6 @@ def test_fold_E6_arithmetic_gives_the_canonical_nan_and_movement_keeps_it(isa: s
         negate = program([type_name] * 2, [("negative", type_name, (1,))], [2])
         (found,) = fold(negate, window, (x,), [0], [type_name])
         assert found.tolist() == [inf, payload ^ f.sign_bit, f.sign_bit], type_name
-
-
-def test_fold_outputs_may_be_one_value_or_an_input() -> None:
-    """Both accumulators become the same sum; or they change places with each other and the elements."""
-    rng = np.random.default_rng(85)
-    x, y = (random_words(rng, "float16", (9,), "near") for _ in "xy")
-    window = (WindowDimension(3, stride=3),)
-    both = program(["float16"] * 4, [("add", "float16", (0, 2))], [4, 4])
-    found = fold(both, window, (x, y), (0, 0), ["float16"] * 2)
-    (expected, _) = slow_fold(
-        lambda a, e: [arithmetic("add", "float16", a[0], e[0])] * 2, window, (x, y), (0, 0)
-    )
-    for ours in found:
-        np.testing.assert_array_equal(ours, expected)
-    swap = program(["float16"] * 4, [], [1, 2])
-    found = fold(swap, window, (x, y), (7, 8), ["float16"] * 2)
-    np.testing.assert_array_equal(found[0], x[1::3])
-    np.testing.assert_array_equal(found[1], x[2::3])
 
 
 def test_fold_C4_flush_acts_at_every_step() -> None:

@@ -19,6 +19,7 @@ from tests.executor import agreement, xla
 from tests.executor.random_modules import OF_REPLICAS, PROFILE, Example, examples
 from tests.support import interpreter
 from tests.support.interpreter import Applied
+from tests.support.words import words
 
 from neuronsim import ops
 from neuronsim.hlo import proto
@@ -66,7 +67,7 @@ def _results(opcode: str, chosen: Sequence[Applied]) -> list[np.ndarray]:
         return [
             np.array(
                 [agreement.correctly_rounded(a, at) for at in np.ndindex(a.results[0].data.shape)],
-                agreement.words(a.results[0]).dtype,
+                words(a.results[0]).dtype,
             ).reshape(a.results[0].data.shape)
             for a in chosen
         ]
@@ -84,7 +85,7 @@ def _whole(opcode: str) -> tuple[Example, list[np.ndarray]]:
             continue
         ours = interpreter.leaves(interpreter.evaluate(e.module, e.inputs, PROFILE)[0])
         theirs = [_words(y) for y in xla.execute(e.module, e.inputs)]
-        same = [np.array_equal(agreement.words(x), y) for x, y in zip(ours, theirs, strict=True)]
+        same = [np.array_equal(words(x), y) for x, y in zip(ours, theirs, strict=True)]
         if all(same):
             return e, theirs
     raise AssertionError(f"no module with {opcode}")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from tests.support.interpreter import Applied, as_numpy
+from tests.support.words import words
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
@@ -65,11 +66,6 @@ class Difference:
             f"{i.opcode} of {operands} {dict(i.attributes)} {called}: result {self.number} at {at} is "
             f"{ours.ravel()[at]!r}, XLA's {self.theirs.ravel()[at]!r}, of {near}"
         )
-
-
-def words(x: ops.Bits) -> np.ndarray:
-    """The storage words as unsigned integers."""
-    return np.ascontiguousarray(x.data).reshape(x.data.shape).view(f"u{x.dtype.itemsize}")
 
 
 def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:

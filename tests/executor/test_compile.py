@@ -21,7 +21,7 @@ from neuronsim.executor.compile import MAX_CHAIN, SMALL_ELEMENTS, check_memory, 
 from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Chain, TupleValue
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
 from neuronsim.targets import find_target
 
 F32, BF16, S32, PRED = dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.boolean
@@ -345,68 +345,9 @@ def test_an_intermediate_larger_than_the_memory() -> None:
 # ---- calls -------------------------------------------------------------------------------------
 
 
-def test_one_callee_called_twice_is_inlined_twice() -> None:
-    f = computation("f", parameter("p", (3,)), constant("k", X), inst("s", "add", (3,), "p", "k"))
-    body = [
-        parameter("x", (3,)),
-        inst("one", "call", (3,), "x", called=("f",)),
-        inst("two", "call", (3,), "one", called=("f",)),
-    ]
-    program = program_of(module_of(*body, others=(f,)))
-    assert [s.members for s in program.steps] == [("one.s", "two.s")]
-    assert run(program, x=X) == [[3, -6, 12]]
-
-
-def test_nested_calls_are_inlined() -> None:
-    f = computation("f", parameter("p", (3,)), inst("n", "negate", (3,), "p"))
-    g = computation(
-        "g",
-        parameter("b", (3,), number=1),
-        parameter("a", (3,)),
-        inst("c", "call", (3,), "b", called=("f",)),
-        inst("s", "subtract", (3,), "a", "c"),
-    )
-    body = [
-        parameter("x", (3,)),
-        inst("y", "abs", (3,), "x"),
-        inst("r", "call", (3,), "x", "y", called=("g",)),
-    ]
-    program = program_of(module_of(*body, others=(f, g)))
-    assert {m for s in program.steps for m in s.members} == {"y", "r.c.n", "r.s"}
-    assert run(program, x=X) == [[2, 0, 8]]
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_callee_whose_root_is_its_parameter(number: int) -> None:
-    f = Computation("f", (parameter("a", (3,)), parameter("b", (3,), number=1)), "ab"[number])
-    body = [
-        parameter("x", (3,)),
-        inst("n", "negate", (3,), "x"),
-        inst("r", "call", (3,), "x", "n", called=("f",)),
-    ]
-    program = program_of(module_of(*body, others=(f,)))
-    assert run(program, x=X) == [X if number == 0 else [-1, 2, -4]]
-    used = module_of(*body, inst("s", "abs", (3,), "r"), others=(f,))
-    assert run(program_of(used), x=X) == [[1, 2, 4]]
-
-
 def test_a_callee_that_gives_a_tuple() -> None:
     f = computation("f", parameter("p", (3,)), inst("n", "negate", (3,), "p"), pair("t", "p", "n"))
     call = Instruction("r", "call", f.by_name["t"].shape, ("x",), {"called": ("f",)})
     take = [inst(f"g{k}", "get-tuple-element", (3,), "r", tuple_index=k) for k in (0, 1)]
     body = [parameter("x", (3,)), call, *take, inst("d", "subtract", (3,), "g0", "g1")]
     assert run(program_of(module_of(*body, others=(f,))), x=X) == [[2, -4, 8]]
-
-
-def test_get_tuple_element_of_nested_tuples() -> None:
-    inner = pair("t", "x", "n")
-    outer = Instruction("u", "tuple", TupleShape((Shape(F32, (3,)), inner.shape)), ("n", "t"))
-    back = Instruction("v", "get-tuple-element", inner.shape, ("u",), {"tuple_index": 1})
-    take = inst("y", "get-tuple-element", (3,), "v", tuple_index=0)
-    body = [parameter("x", (3,)), inst("n", "negate", (3,), "x"), inner, outer, back, take]
-    assert run(program_of(module_of(*body)), x=X) == [X]
-    nested = run_schedule(
-        program_of(module_of(*body[:4])), {"x": ops.Bits(np.array(X, np.float32), F32)}
-    )
-    assert isinstance(nested, TupleValue)
-    assert isinstance(nested.elements[1], TupleValue)

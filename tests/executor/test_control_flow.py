@@ -103,24 +103,6 @@ def test_while_of_so_many_trips(trips: int) -> None:
         assert run(program, X) == (trips, [x << trips for x in X])
 
 
-def test_while_leaves_its_initial_values_to_other_readers() -> None:
-    program = compiled(
-        loop("s32[3]", "  d = s32[3] add(e1, e1)", "d")
-        + """
-ENTRY main {
-  x = s32[3] parameter(0)
-  y = s32[3] negate(x)
-  zero = s32[] constant(0)
-  state = (s32[], s32[3]) tuple(zero, y)
-  w = (s32[], s32[3]) while(state), condition=condition, body=body
-  d = s32[3] get-tuple-element(w), index=1
-  ROOT s = s32[3] subtract(d, y)
-}
-"""
-    )
-    assert run(program, X) == [-8 * x + x for x in X]
-
-
 def test_while_reads_in_every_trip_what_it_also_begins_with() -> None:
     """One array begins as a state that changes and as one that is passed on."""
     program = compiled(
@@ -168,35 +150,6 @@ ENTRY main {
 )
 def test_states_that_change_places(changes: str, following: str, expected: tuple[Any, ...]) -> None:
     assert run(compiled(loop("s32[3] s32[3]", changes, following) + PAIR), X, Y) == expected
-
-
-def test_nested_whiles() -> None:
-    """Fibonacci numbers by an inner loop of as many trips as the outer's count."""
-    inner = loop("s32[] s32[]", "  s = s32[] add(e1, e2)", "e2, s").replace(
-        "n = s32[] constant(3)", "n = s32[] constant(2)"
-    )
-    inner = inner.replace("condition {", "inner_condition {").replace("body {", "inner_body {")
-    changes = """
-  zero = s32[] constant(0)
-  start = (s32[], s32[], s32[]) tuple(zero, e1, e2)
-  w = (s32[], s32[], s32[]) while(start), condition=inner_condition, body=inner_body
-  a = s32[] get-tuple-element(w), index=1
-  b = s32[] get-tuple-element(w), index=2
-"""
-    program = compiled(
-        inner
-        + loop("s32[] s32[]", changes, "a, b", limit="5")
-        + """
-ENTRY main {
-  a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  zero = s32[] constant(0)
-  state = (s32[], s32[], s32[]) tuple(zero, a, b)
-  ROOT w = (s32[], s32[], s32[]) while(state), condition=condition, body=body
-}
-"""
-    )
-    assert run(program, 0, 1) == (5, 55, 89)
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
@@ -274,52 +227,6 @@ ENTRY main {
     assert run(program, X, value) == expected
 
 
-@pytest.mark.parametrize(
-    ("index", "expected"),
-    [(0, [2, 4, 6]), (1, [-1, -2, -3]), *((n, X) for n in (2, 3, -1, 2**31 - 1, -(2**31)))],
-)
-def test_conditional_by_index(index: int, expected: list[int]) -> None:
-    """An index outside takes the last branch."""
-    program = compiled(
-        BRANCHES
-        + """
-ENTRY main {
-  x = s32[3] parameter(0)
-  n = s32[] parameter(1)
-  ROOT y = s32[3] conditional(n, x, x, x), branch_computations={first, second, third}
-}
-"""
-    )
-    assert run(program, X, index) == expected
-
-
-def test_branches_without_operands() -> None:
-    """They take empty tuples, and give constants."""
-    program = compiled(
-        """
-one {
-  p = () parameter(0)
-  ROOT c = s32[2] constant({1, 2})
-}
-
-other {
-  p = () parameter(0)
-  a = s32[2] constant({3, 4})
-  b = s32[] constant(5)
-  ROOT c = s32[2] reverse(a), dimensions={0}
-}
-
-ENTRY main {
-  b = pred[] parameter(0)
-  e = () tuple()
-  ROOT y = s32[2] conditional(b, e, e), true_computation=one, false_computation=other
-}
-"""
-    )
-    assert run(program, True) == [1, 2]
-    assert run(program, False) == [4, 3]
-
-
 def test_conditional_without_a_branch_is_refused() -> None:
     with pytest.raises(InvalidModel, match="calls no computation"):
         compiled(
@@ -330,60 +237,6 @@ ENTRY main {
 }
 """
         )
-
-
-def test_conditional_in_a_while() -> None:
-    """Every trip takes its own branch, and what a branch gives lives on."""
-    program = compiled(
-        BRANCHES
-        + loop(
-            "s32[3]",
-            """
-  c = s32[3] conditional(i, e1, e1, e1), branch_computations={first, second, third}
-  d = s32[3] subtract(c, e1)
-  s = s32[3] add(c, d)
-""",
-            "s",
-        )
-        + DOUBLING
-    )
-    x = np.array(X)
-    for branch in (lambda v: 2 * v, lambda v: -v, lambda v: v):
-        x = branch(x) + branch(x) - x
-    assert run(program, X) == (3, x.tolist())
-
-
-def test_while_in_a_branch_of_a_while() -> None:
-    """The inner loop changes what the outer trip still reads."""
-    inner = loop("s32[3]", "  d = s32[3] add(e1, e1)", "d", limit="2")
-    inner = inner.replace("condition {", "inner_condition {").replace("body {", "inner_body {")
-    program = compiled(
-        inner
-        + """
-looping {
-  x = s32[3] parameter(0)
-  zero = s32[] constant(0)
-  start = (s32[], s32[3]) tuple(zero, x)
-  w = (s32[], s32[3]) while(start), condition=inner_condition, body=inner_body
-  ROOT y = s32[3] get-tuple-element(w), index=1
-}
-
-same {
-  ROOT x = s32[3] parameter(0)
-}
-"""
-        + loop(
-            "s32[3]",
-            """
-  odd = s32[] and(i, one)
-  c = s32[3] conditional(odd, e1, e1), branch_computations={looping, same}
-  s = s32[3] add(c, e1)
-""",
-            "s",
-        )
-        + DOUBLING
-    )
-    assert run(program, X) == (3, [5 * 2 * 5 * x for x in X])
 
 
 # ---- calls and other computations ----------------------------------------------------------------
@@ -417,62 +270,7 @@ ENTRY main {{
     assert run(program, X, Y) == [11, 24, 39]
 
 
-def test_map() -> None:
-    program = compiled(
-        """
-callee {
-  a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  m = s32[] multiply(a, a)
-  ROOT s = s32[] add(m, b)
-}
-
-ENTRY main {
-  x = s32[3] parameter(0)
-  y = s32[3] parameter(1)
-  ROOT s = s32[3] map(x, y), dimensions={0}, to_apply=callee
-}
-"""
-    )
-    assert run(program, X, Y) == [11, 24, 39]
-
-
 # ---- tuples --------------------------------------------------------------------------------------
-
-
-def test_tuples_of_tuples() -> None:
-    program = compiled(
-        """
-ENTRY main {
-  p = (s32[3], (s32[], s32[3])) parameter(0)
-  inner = (s32[], s32[3]) get-tuple-element(p), index=1
-  a = s32[3] get-tuple-element(p), index=0
-  n = s32[] get-tuple-element(inner), index=0
-  e = () tuple()
-  t = (s32[3], s32[]) tuple(a, n)
-  ROOT out = ((s32[3], s32[]), (), (s32[], s32[3]), s32[3]) tuple(t, e, inner, a)
-}
-""".replace("p = (s32[3], (s32[], s32[3])) parameter(0)", """x = s32[3] parameter(0)
-  m = s32[] parameter(1)
-  y = s32[3] parameter(2)
-  i = (s32[], s32[3]) tuple(m, y)
-  p = (s32[3], (s32[], s32[3])) tuple(x, i)""")
-    )  # fmt: skip
-    assert run(program, X, 7, Y) == ((X, 7), (), (7, Y), X)
-
-
-def test_tuple_constants() -> None:
-    program = compiled(
-        """
-ENTRY main {
-  c = (s32[2], (f32[], pred[])) constant(({1, 2}, (0.5, true)))
-  i = (f32[], pred[]) get-tuple-element(c), index=1
-  b = pred[] get-tuple-element(i), index=1
-  ROOT out = (pred[], (s32[2], (f32[], pred[]))) tuple(b, c)
-}
-"""
-    )
-    assert run(program) == (True, ([1, 2], (0.5, True)))
 
 
 @pytest.mark.parametrize("source", ["x", "y", "c", "r"], ids=["input", "value", "constant", "view"])
@@ -500,39 +298,6 @@ ENTRY main {{
     second[:] = -1
     again = run_schedule(program, {"x": ops.Bits(x, dtypes.int32)})
     assert listed(again) == (expected, expected)
-
-
-def test_barriers_and_tokens_order_nothing() -> None:
-    program = compiled(
-        """
-ENTRY main {
-  x = s32[3] parameter(0)
-  t = token[] after-all()
-  u = token[] after-all(t)
-  y = s32[3] negate(x)
-  d = s32[3] add-dependency(y, u)
-  pair = (s32[3], s32[3]) tuple(d, x)
-  b = (s32[3], s32[3]) opt-barrier(pair)
-  v = s32[3] get-tuple-element(b), index=0
-  ROOT s = (s32[3], (s32[3], s32[3])) tuple(v, b)
-}
-"""
-    )
-    assert run(program, X) == ([-1, -2, -3], ([-1, -2, -3], X))
-
-
-def test_token_as_a_state() -> None:
-    text = loop("s32[3] token[]", "  d = s32[3] add(e1, e1)", "d, e2") + """
-ENTRY main {
-  x = s32[3] parameter(0)
-  t = token[] after-all()
-  zero = s32[] constant(0)
-  state = (s32[], s32[3], token[]) tuple(zero, x, t)
-  w = (s32[], s32[3], token[]) while(state), condition=condition, body=body
-  ROOT y = s32[3] get-tuple-element(w), index=1
-}
-"""  # fmt: skip
-    assert run(compiled(text), X) == [8, 16, 24]
 
 
 # ---- errors, interrupts, threads -----------------------------------------------------------------

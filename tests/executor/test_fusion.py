@@ -15,10 +15,9 @@ from neuronsim import _core, dtypes, ops, processor
 from neuronsim.dtypes import DType
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import Diagnostics
-from neuronsim.executor.fusion import MAX_PROLOGUE
 from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
-from neuronsim.executor.steps import Call, Chain, Product, Step, TupleValue, Value
+from neuronsim.executor.steps import Chain, Product, Step, TupleValue, Value
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify
@@ -420,52 +419,6 @@ def dot_of(
     return inst(name, opcode, (m, n), lhs, rhs, dot_dimensions=PLAIN, dtype=dtype)
 
 
-@pytest.mark.parametrize("special", [False, True])
-@pytest.mark.parametrize("dtype", NARROW, ids=lambda t: t.name)
-def test_an_operand_is_converted_while_it_is_packed_D2(
-    restored_processor: None, dtype: DType, special: bool
-) -> None:
-    body = [
-        parameter("x", (37, 133)),
-        parameter("y", (133, 45), number=1),
-        inst("a", "convert", (37, 133), "x", dtype=dtype),
-        inst("b", "convert", (133, 45), "y", dtype=dtype),
-        dot_of("a", "b", 37, 45),
-    ]
-    program = check_everywhere(module_of(*body), [{"lhs", "rhs"}], special=special)
-    assert [s.members for s in program.steps] == [("b", "a", "d")]
-    assert program.steps[0].operands == ("x", "y")
-
-
-def test_an_operand_is_reduced_to_tfloat32_while_it_is_packed_C9_D2(restored_processor: None) -> None:
-    tf32 = {"exponent_bits": 8, "mantissa_bits": 10}
-    body = [
-        parameter("x", (29, 259)),
-        parameter("y", (259, 33), number=1),
-        inst("a", "reduce-precision", (29, 259), "x", **tf32),
-        inst("b", "reduce-precision", (259, 33), "y", **tf32),
-        dot_of("a", "b", 29, 33),
-    ]
-    check_everywhere(module_of(*body), [{"lhs", "rhs"}], special=True)
-
-
-def test_a_chain_of_several_roundings_keeps_each_of_them_D2(restored_processor: None) -> None:
-    """float32 to bfloat16 to float8 is not float32 to float8."""
-    body = [
-        parameter("x", (17, 140)),
-        parameter("y", (140, 18), number=1, dtype=BF16),
-        inst("a", "convert", (17, 140), "x", dtype=BF16),
-        inst("b", "convert", (17, 140), "a", dtype=dtypes.float8_e4m3),
-        inst("c", "convert", (17, 140), "b", dtype=F16),
-        dot_of("c", "y", 17, 18),
-    ]
-    program = check_everywhere(module_of(*body), [{"lhs"}])
-    direct = [*body[:2], inst("b", "convert", (17, 140), "x", dtype=dtypes.float8_e4m3), *body[4:]]
-    inputs = inputs_of(module_of(*body), 1)
-    other = run_schedule(compiled(module_of(*direct)), inputs)
-    assert words(other) != words(run_schedule(program, inputs))
-
-
 def test_a_chain_read_twice_is_computed_once(restored_processor: None) -> None:
     body = [
         parameter("x", (20, 20)),
@@ -491,27 +444,6 @@ def test_a_chain_that_is_a_result_too_stays(restored_processor: None) -> None:
         inst("a", "convert", (9, 12), "x", dtype=BF16),
         dot_of("a", "y", 9, 10),
         Instruction("out", "tuple", TupleShape(shapes), ("a", "d")),
-    ]
-    check_everywhere(module_of(*body), [set()])
-
-
-@pytest.mark.parametrize("length", [MAX_PROLOGUE, MAX_PROLOGUE + 1])
-def test_long_chains_are_computed_once(restored_processor: None, length: int) -> None:
-    body = [parameter("x", (11, 12)), parameter("y", (12, 13), number=1)]
-    for n in range(length):
-        body.append(inst(f"c{n}", "negate", (11, 12), f"c{n - 1}" if n else "x"))
-    body.append(dot_of(body[-1].name, "y", 11, 13))
-    check_everywhere(module_of(*body), [{"lhs"} if length == MAX_PROLOGUE else set()])
-
-
-def test_an_operand_of_two_arrays_or_of_integers_stays(restored_processor: None) -> None:
-    body = [
-        parameter("x", (11, 12)),
-        parameter("y", (11, 12), number=1),
-        parameter("i", (12, 13), number=2, dtype=S32),
-        inst("a", "add", (11, 12), "x", "y"),
-        inst("b", "convert", (12, 13), "i"),
-        dot_of("a", "b", 11, 13),
     ]
     check_everywhere(module_of(*body), [set()])
 
@@ -551,71 +483,6 @@ def layer(m: int = 35, k: int = 130, n: int = 45, dtype: DType = F32) -> list[In
     ]
 
 
-def test_a_bias_and_relu_run_before_the_store_D2(restored_processor: None) -> None:
-    zero = Bits(np.zeros((), np.float32), F32)
-    body = [
-        *layer(),
-        parameter("bias", (45,), number=2),
-        inst("b", "broadcast", (35, 45), "bias", dimensions=(1,)),
-        inst("s", "add", (35, 45), "b", "d"),
-        const("zero", zero),
-        inst("z", "broadcast", (35, 45), "zero", dimensions=()),
-        inst("r", "maximum", (35, 45), "s", "z"),
-        inst("o", "convert", (35, 45), "r", dtype=BF16),
-    ]
-    program = check_everywhere(module_of(*body), [{"epilogue"}], special=True)
-    assert [s.name for s in program.steps] == ["b", "o"]
-    assert program.steps[-1].members == ("d", "s", "r", "o")
-
-
-def test_one_of_two_products_takes_their_sum(restored_processor: None) -> None:
-    body = [
-        *layer(),
-        parameter("u", (35, 9), number=2),
-        parameter("v", (9, 45), number=3),
-        dot_of("u", "v", 35, 45, "e"),
-        inst("s", "subtract", (35, 45), "e", "d"),
-    ]
-    check_everywhere(module_of(*body), [set(), {"epilogue"}])
-
-
-def test_a_chain_between_two_products_is_one_of_theirs(restored_processor: None) -> None:
-    body = [
-        *layer(),
-        parameter("w", (45, 20), number=2),
-        inst("t", "tanh", (35, 45), "d"),
-        inst("c", "convert", (35, 45), "t", dtype=BF16),
-        dot_of("c", "w", 35, 20, "e"),
-        inst("n", "negate", (35, 20), "e"),
-    ]
-    program = check_everywhere(module_of(*body), [{"epilogue"}, {"epilogue"}])
-    assert len(program.steps) == 2
-
-
-def gelu(dims: Dims, x: str) -> list[Instruction]:
-    """Roughly x / 2 (1 + tanh(x + x^3)): it reads x four times."""
-    half, one = (Bits(np.full((), v, np.float32), F32) for v in (0.5, 1.0))
-    return [
-        const("c_half", half),
-        const("c_one", one),
-        inst("half", "broadcast", dims, "c_half", dimensions=()),
-        inst("one", "broadcast", dims, "c_one", dimensions=()),
-        inst("g1", "multiply", dims, x, x),
-        inst("g2", "multiply", dims, "g1", x),
-        inst("g3", "add", dims, "g2", x),
-        inst("g4", "tanh", dims, "g3"),
-        inst("g5", "add", dims, "g4", "one"),
-        inst("g6", "multiply", dims, "half", x),
-        inst("g7", "multiply", dims, "g6", "g5"),
-    ]
-
-
-def test_an_activation_may_read_the_product_often(restored_processor: None) -> None:
-    module = module_of(*layer(), *gelu((35, 45), "d"))
-    program = check_everywhere(module, [{"epilogue"}], special=True)
-    assert len(program.steps) == 1
-
-
 @pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float8_e5m2], ids=lambda t: t.name)
 def test_comparisons_and_selects_of_products_E7(restored_processor: None, dtype: DType) -> None:
     body = [
@@ -639,16 +506,6 @@ def test_an_epilogue_takes_the_canonical_nan_E6(
     term = ["d"] if opcode == "add" else []
     body = [*layer(35, 29, columns), inst("o", opcode, (35, columns), "d", *term)]
     check_everywhere(module_of(*body), [{"epilogue"}], special=True)
-
-
-@pytest.mark.parametrize("dtype", [S32, S64, dtypes.uint8], ids=lambda t: t.name)
-@pytest.mark.parametrize("int64", ["keep", "truncate"])
-def test_products_become_integers_C6_C7(restored_processor: None, dtype: DType, int64: str) -> None:
-    """What C7 counts is not fused."""
-    body = [*layer(), inst("i", "convert", (35, 45), "d", dtype=dtype)]
-    counted = dtype is S64 and int64 == "truncate"
-    profile = Profile(int64=int64)
-    check_everywhere(module_of(*body), [set() if counted else {"epilogue"}], profile, special=True)
 
 
 def test_int64_terms_are_counted_on_their_own_C7(restored_settings: None) -> None:
@@ -687,20 +544,6 @@ def test_a_product_that_is_the_root_stays_one(restored_processor: None) -> None:
     check_everywhere(module_of(*body), [set()])
 
 
-def test_an_epilogue_of_other_dimensions_stays(restored_processor: None) -> None:
-    """The product is the scalar condition of a select over an array."""
-    body = [
-        parameter("x", (30,)),
-        parameter("y", (30,), number=1),
-        inst("d", "dot", (), "x", "y", dot_dimensions=DotDimensions((0,), (0,))),
-        parameter("v", (30,), number=2),
-        inst("s", "clamp", (30,), "d", "v", "x"),
-    ]
-    check_everywhere(module_of(*body), [set()])
-    body[4] = inst("s", "negate", (), "d")
-    check_everywhere(module_of(*body), [{"epilogue"}])
-
-
 def test_a_term_may_be_a_scalar(restored_processor: None) -> None:
     body = [
         *layer(),
@@ -722,66 +565,7 @@ def test_a_term_may_lie_in_any_order(restored_processor: None) -> None:
     check_everywhere(module_of(*body), [{"epilogue"}])
 
 
-@pytest.mark.parametrize("depth", [0, 1, 127, 128, 129, 2047, 2049, 4611])
-@pytest.mark.parametrize("rows", [1, 13])
-def test_depths_around_tiles_and_cache_chunks(restored_processor: None, depth: int, rows: int) -> None:
-    body = [
-        parameter("x", (rows, depth)),
-        parameter("y", (depth, 37), number=1),
-        parameter("t", (rows, 37), number=2, dtype=BF16),
-        inst("a", "convert", (rows, depth), "x", dtype=BF16),
-        inst("b", "convert", (depth, 37), "y", dtype=BF16),
-        dot_of("a", "b", rows, 37, dtype=BF16),
-        inst("s", "add", (rows, 37), "d", "t", dtype=BF16),
-    ]
-    check_everywhere(module_of(*body), [{"lhs", "rhs", "epilogue"}])
-
-
 # ---- convolutions ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("first", [True, False], ids=["NCHW", "NHWC"])
-@pytest.mark.parametrize(
-    ("groups", "reads", "writes"), [(1, 16, 37), (1, 3, 5), (4, 6, 20), (33, 1, 33), (9, 1, 27)]
-)
-def test_convolutions_with_all_around_them(
-    restored_processor: None, first: bool, groups: int, reads: int, writes: int
-) -> None:
-    channel, spatial = (1, (2, 3)) if first else (3, (1, 2))
-    numbers = ConvolutionDimensions(0, channel, spatial, 2, 3, (0, 1), 0, channel, spatial)
-    window = (WindowDimension(3, 2, (1, 1)), WindowDimension(3, 1, (1, 1)))
-    image = (2, groups * reads, 9, 11) if first else (2, 9, 11, groups * reads)
-    out = (2, writes, 5, 11) if first else (2, 5, 11, writes)
-    attributes = {"window": window, "dimension_numbers": numbers, "batch_group_count": 1}
-    w = near_bits(np.random.default_rng(4), BF16, (3, 3, reads, writes))
-    for weights in (const("w", w), parameter("w", w.data.shape, number=3, dtype=BF16)):
-        body = [
-            parameter("x", image),
-            parameter("bias", (writes,), number=1),
-            parameter("rest", out, number=2, dtype=BF16),
-            weights,
-            inst("a", "convert", image, "x", dtype=BF16),
-            inst("c", "convolution", out, "a", "w", feature_group_count=groups, **attributes),
-            inst("b", "broadcast", out, "bias", dimensions=(channel,)),
-            inst("s", "add", out, "b", "c"),
-            inst("h", "convert", out, "s", dtype=BF16),
-            inst("r", "add", out, "h", "rest", dtype=BF16),
-        ]
-        packed = {"packed"} if weights.opcode == "constant" and groups == 1 else set()
-        check_everywhere(module_of(*body), [{"lhs", "epilogue"} | packed])
-
-
-def test_a_convolution_without_features_has_an_epilogue(restored_processor: None) -> None:
-    numbers = ConvolutionDimensions(0, 2, (1,), 1, 2, (0,), 0, 2, (1,))
-    attributes = {"dimension_numbers": numbers, "feature_group_count": 1, "batch_group_count": 1}
-    body = [
-        parameter("x", (2, 7, 0)),
-        parameter("w", (3, 0, 5), number=1),
-        parameter("t", (2, 5, 5), number=2),
-        inst("c", "convolution", (2, 5, 5), "x", "w", window=(WindowDimension(3),), **attributes),
-        inst("s", "add", (2, 5, 5), "c", "t"),
-    ]
-    check_everywhere(module_of(*body), [{"epilogue"}])
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16])
@@ -828,20 +612,6 @@ def test_terms_of_a_convolution_that_is_padded_in_pieces(
 
 
 # ---- what is left alone ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("int_dot", ["exact", "via_float32"])
-def test_integer_products_are_untouched_M7(restored_processor: None, int_dot: str) -> None:
-    w = near_bits(np.random.default_rng(5), S32, (140, 9))
-    body = [
-        parameter("x", (7, 140), dtype=S32),
-        const("w", w),
-        inst("a", "negate", (7, 140), "x", dtype=S32),
-        dot_of("a", "w", 7, 9, dtype=S32),
-        inst("n", "negate", (7, 9), "d", dtype=S32),
-    ]
-    program = check_everywhere(module_of(*body), [], Profile(int_dot=int_dot))
-    assert [type(s.action) for s in program.steps] == [Chain, Call, Chain]
 
 
 def test_exact_sums_round_to_the_product_and_then_on_M6(restored_processor: None) -> None:

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.executor.random_modules import EXECUTED, Example, modules
 from tests.support import interpreter
+from tests.support.words import words
 
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DType
@@ -63,10 +64,6 @@ def near(rng: np.random.Generator, dtype: DType, *dims: int) -> Bits:
 def inputs_of(module: Module, seed: int = 5) -> list[Bits]:
     rng = np.random.default_rng(seed)
     return [near(rng, p.array.dtype, *p.array.dims) for p in module.parameters]
-
-
-def words(x: Bits) -> Words:
-    return np.ascontiguousarray(x.data).reshape(x.data.shape).view(f"u{x.dtype.itemsize}")
 
 
 def leaves(value: Value) -> list[Bits]:

@@ -11,6 +11,7 @@ from tests.executor import agreement
 from tests.executor.random_modules import OF_REPLICAS, PROFILE
 from tests.support import interpreter
 from tests.support.running import flat
+from tests.support.words import words
 
 from neuronsim import api, ops
 from neuronsim.arrays.array_object import Array
@@ -53,10 +54,10 @@ def test_fixture_of_every_opcode_agrees_with_xla(opcode: str) -> None:
     if opcode in agreement.NO_ORACLE:
         assert expected == []
         return
-    words = [agreement.words(x) for x in interpreter.leaves(value)]
-    assert len(words) == len(expected) > 0
+    found = [words(x) for x in interpreter.leaves(value)]
+    assert len(found) == len(expected) > 0
     if opcode in STRUCTURE:
-        assert all(np.array_equal(x, y) for x, y in zip(words, expected, strict=True))
+        assert all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
         return
     theirs = iter(expected)
     for a in applied:

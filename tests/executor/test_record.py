@@ -4,7 +4,6 @@ core's copies between all strides.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.executor.test_control_flow import DOUBLING, PAIR, compiled, loop, run
 
-from neuronsim import _core, dtypes, ops
+from neuronsim import _core
 from neuronsim.errors import OutOfMemory
 from neuronsim.executor import run as runner
 from neuronsim.executor.memory import ALIGNMENT, Memory, plan_memory
-from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Product, all_steps
 
@@ -135,25 +133,6 @@ def test_views_are_no_steps(view: str, expected: Any) -> None:
     assert run(program, range(1, 7)) == (v * v + v).tolist()
 
 
-def test_views_of_views() -> None:
-    """Where no strides walk the elements in the new order they are moved once."""
-    program = entry(
-        """
-  y = s32[2,3] negate(x)
-  t = s32[3,2] transpose(y), dimensions={1,0}
-  r = s32[3,2] reverse(t), dimensions={0}
-  u = s32[6] reshape(r)
-  h = s32[2] slice(u), slice={[1:6:4]}
-  ROOT s = s32[2] add(h, h)
-""",
-        "x = s32[2,3]",
-    )
-    assert [n for names in program.recorded.names for n in names] == ["y", "u", "s"]
-    x = np.arange(6).reshape(2, 3)
-    u = (-x).T[::-1].ravel()
-    assert run(program, x) == (2 * u[1:6:4]).tolist()
-
-
 @pytest.mark.parametrize("operand", ["x", "c"], ids=["input", "constant"])
 def test_reverse_of_what_no_step_makes(operand: str) -> None:
     program = entry(
@@ -164,122 +143,7 @@ def test_reverse_of_what_no_step_makes(operand: str) -> None:
     assert run(program, X) == [4, 4, 4]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "ROOT t = f32[3,0] transpose(x), dimensions={1,0}",
-        "t = f32[3,0] transpose(x), dimensions={1,0}\n  ROOT r = f32[0] reshape(t)",
-        "ROOT r = f32[0,3] reverse(x), dimensions={0,1}",
-        "s = f32[0,1] slice(x), slice={[0:0], [2:3]}\n  ROOT n = f32[0,1] negate(s)",
-        "s = f32[0,2] slice(x), slice={[0:0], [1:3]}\n"
-        "  ROOT c = f32[0,5] concatenate(x, s), dimensions={1}",
-        "z = s32[] constant(1)\n  ROOT d = f32[0,2] dynamic-slice(x, z, z), dynamic_slice_sizes={0,2}",
-        "z = s32[] constant(1)\n  ROOT d = f32[0,3] dynamic-update-slice(x, x, z, z)",
-    ],
-)
-def test_arrays_without_elements(body: str) -> None:
-    program = entry(f"  {body}", "x = f32[0,3]")
-    value = run_schedule(program, {"x": ops.Bits(np.zeros((0, 3), np.float32), dtypes.float32)})
-    assert isinstance(value, ops.Bits)
-    assert value.data.shape == program.results[0][1].dims
-    assert value.data.size == 0
-
-
 # ---- what moves ----------------------------------------------------------------------------------
-
-INDEX_TYPES = ("s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64")
-
-
-@pytest.mark.parametrize("dtype", INDEX_TYPES)
-@pytest.mark.parametrize("vector", [False, True], ids=["scalars", "vector"])
-def test_dynamic_slice_is_clamped(dtype: str, vector: bool) -> None:
-    indices = "v" if vector else "a, b"
-    parameters = [f"v = {dtype}[2]"] if vector else [f"a = {dtype}[]", f"b = {dtype}[]"]
-    program = compiled(
-        "ENTRY main {\n  x = s32[4,5] parameter(0)\n"
-        + "\n".join(f"  {p} parameter({n})" for n, p in enumerate(parameters, start=1))
-        + f"\n  ROOT s = s32[2,3] dynamic-slice(x, {indices}), dynamic_slice_sizes={{2,3}}\n}}\n",
-        int64="keep",
-    )
-    x = np.arange(20).reshape(4, 5)
-    info = np.iinfo({"s": "int", "u": "uint"}[dtype[0]] + dtype[1:])
-    for a in (info.min, 0, 1, 2, 3, info.max):
-        for b in (info.max, 1):
-            at = [np.array(a, info.dtype), np.array(b, info.dtype)]
-            i, j = (min(max(int(v), 0), 2) for v in at)
-            given = [np.stack(at)] if vector else at
-            assert run(program, x, *given) == x[i : i + 2, j : j + 3].tolist()
-
-
-def test_concatenate() -> None:
-    program = entry(
-        """
-  n = s32[2,2] negate(x)
-  t = s32[2,2] transpose(x), dimensions={1,0}
-  ROOT c = s32[2,7] concatenate(n, y, t, x), dimensions={1}
-""",
-        "x = s32[2,2]",
-        "y = s32[2,1]",
-    )
-    x, y = np.array([[1, 2], [3, 4]]), np.array([[8], [9]])
-    assert run(program, x, y) == np.concatenate([-x, y, x.T, x], 1).tolist()
-
-
-def padded(x: np.ndarray, low: int, high: int, interior: int) -> np.ndarray:
-    wide = np.full((len(x) - 1) * (interior + 1) + 1 if len(x) else 0, -7)
-    wide[:: interior + 1] = x
-    wide = np.concatenate([np.full(max(low, 0), -7), wide, np.full(max(high, 0), -7)])
-    return wide[max(-low, 0) : len(wide) - max(-high, 0)]
-
-
-@pytest.mark.parametrize("interior", [0, 1, 2])
-@pytest.mark.parametrize(("low", "high"), [(0, 0), (2, 1), (-1, 3), (1, -2), (-1, -1)])
-def test_pad(low: int, high: int, interior: int) -> None:
-    expected = padded(-np.arange(4), low, high, interior)
-    program = entry(
-        f"  y = s32[4] negate(x)\n  v = s32[] constant(-7)\n"
-        f"  ROOT p = s32[{len(expected)}] pad(y, v), padding={low}_{high}_{interior}",
-        "x = s32[4]",
-    )
-    assert run(program, range(4)) == expected.tolist()
-
-
-ITEMS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-@st.composite
-def strided(draw: st.DrawFn, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array of this shape in memory of its own, with its axes in any order, steps and directions."""
-    order = draw(st.permutations(range(len(shape))))
-    steps = [draw(st.sampled_from([1, 1, 1, 2, 3, -1, -2])) for _ in shape]
-    wide = [shape[d] * abs(steps[d]) for d in order]
-    memory = np.arange(int(np.prod(wide)), dtype=np.int64).astype(dtype).reshape(wide)
-    axes = memory.transpose(np.argsort(order)) if order else memory
-    return axes[(*(slice(None, None, s) for s in steps), ...)]
-
-
-@settings(max_examples=400)
-@given(st.data(), st.sampled_from(sorted(ITEMS)))
-def test_copies_between_all_strides(data: st.DataObject, size: int) -> None:
-    big = data.draw(st.booleans())
-    lengths = st.sampled_from([0, 1, 2, 3, 5, 17] if not big else [1, 2, 33, 70])
-    shape = tuple(data.draw(st.lists(lengths, max_size=3 if big else 5)))
-    source = data.draw(strided(shape, ITEMS[size]))
-    if shape and shape[0] and data.draw(st.booleans()):
-        source = np.broadcast_to(source[:1], shape)
-    target = data.draw(strided(shape, ITEMS[size]))
-    around = base(target)
-    expected = around.copy()
-    moved = np.lib.stride_tricks.as_strided(
-        expected.reshape(-1)[offset(target) :] if target.size else expected.reshape(-1),
-        target.shape, target.strides,
-    )  # fmt: skip
-    moved[...] = source
-    step = _core.record_copy(source, target)
-    executable = _core.Executable([step], [(base(a), 0, address(base(a))) for a in (source, target)])
-    executable.run([], SimpleNamespace(check=lambda: None), False)
-    np.testing.assert_array_equal(around, expected)
-    np.testing.assert_array_equal(target, source)
 
 
 def base(a: np.ndarray) -> np.ndarray:

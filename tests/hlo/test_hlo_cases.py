@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.words import words
 
 from neuronsim import api, ops
 from neuronsim.errors import NeuronSimError, UnsupportedOperator
@@ -90,11 +91,6 @@ def executed() -> dict[str, tuple[Case, tuple[Any, ...]]]:
 # ---- comparison ----------------------------------------------------------------------------------
 
 
-def bits(x: ops.Bits) -> np.ndarray:
-    """The storage words as unsigned integers."""
-    return np.ascontiguousarray(x.data).view(f"u{x.dtype.itemsize}")
-
-
 def distance(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     """Units in the last place between words of one float format; both zeros are one place."""
     sign = 1 << (8 * ours.itemsize - 1)
@@ -116,7 +112,7 @@ def differing(case: Case, results: tuple[Any, ...]) -> list[tuple[int, np.ndarra
     found = []
     assert len(results) == len(case.expected)
     for n, (array, expected) in enumerate(zip(results, case.expected, strict=True)):
-        ours = bits(array.bits)
+        ours = words(array.bits)
         theirs = np.ascontiguousarray(expected).view(ours.dtype)
         assert ours.shape == theirs.shape, case.name
         wrong = ours != theirs
@@ -149,9 +145,9 @@ def is_ours_correctly_rounded(case: Case, results: tuple[Any, ...], where: np.nd
     (operand,) = run(flat.replace_entry(entry))
     name = operand.dtype.name
     for index in where:
-        wide = formats.convert(name, "float32", int(bits(operand.bits).ravel()[index]))
+        wide = formats.convert(name, "float32", int(words(operand.bits).ravel()[index]))
         exact = formats.convert("float32", name, TWINS[function.opcode](wide))
-        if exact != int(bits(results[0].bits).ravel()[index]):
+        if exact != int(words(results[0].bits).ravel()[index]):
             return False
     return True
 
@@ -161,7 +157,7 @@ def is_ours_correctly_rounded(case: Case, results: tuple[Any, ...], where: np.nd
 
 def by_place(x: Any, axes: tuple[int, ...]) -> dict[tuple[int, ...], int]:
     """The words of an array by their index along the listed dimensions."""
-    return {at: int(word) for at, word in np.ndenumerate(bits(x.bits).transpose(axes))}
+    return {at: int(word) for at, word in np.ndenumerate(words(x.bits).transpose(axes))}
 
 
 def exact(word: int) -> Fraction:
@@ -202,7 +198,7 @@ def is_within_the_rounding_of_its_terms(
         at = np.unravel_index(index, results[0].shape)
         n, *place, out = (int(at[a]) for a in d.output)
         lhs, rhs = sums.convolution_terms(image, kernel, window, (n, tuple(place), out), **sizes)
-        ours = int(bits(results[0].bits)[at])
+        ours = int(words(results[0].bits)[at])
         if ours != sums.dot("float32", "float32", "float32", lhs, rhs):
             return False
         terms = [exact(a) * exact(b) for a, b in zip(lhs, rhs, strict=True)]
@@ -235,14 +231,14 @@ def is_the_sum_of_its_window(case: Case, results: tuple[Any, ...], where: np.nda
         sums.WindowAxis(w.size, w.stride, w.padding[0], w.base_dilation, w.window_dilation)
         for w in i.attributes["window"]
     ]
-    name, words, start = array.dtype.name, bits(array.bits), int(bits(initial.bits).ravel()[0])
-    theirs = np.ascontiguousarray(case.expected[0]).view(words.dtype)
+    name, found, start = array.dtype.name, words(array.bits), int(words(initial.bits).ravel()[0])
+    theirs = np.ascontiguousarray(case.expected[0]).view(found.dtype)
     for index in where:
         at = tuple(int(n) for n in np.unravel_index(index, results[0].shape))
         elements = [
-            int(words[p]) for p in windows.reduced_elements(words.shape, window, theirs.shape, at)
+            int(found[p]) for p in windows.reduced_elements(found.shape, window, theirs.shape, at)
         ]
-        ours = int(bits(results[0].bits)[at])
+        ours = int(words(results[0].bits)[at])
         if ours != sums.reduce_float("add", name, elements, start):
             return False
         terms = [formats.decode(name, x).value for x in (*elements, start)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.words import words
 
 import neuronsim as ns
 from neuronsim import api, dtypes, ops
@@ -58,10 +59,6 @@ def run(target: str, config: bytes, shape: AnyShape, *operands: ns.Array, **fiel
     return program(*operands)
 
 
-def words(x: ns.Array) -> Any:
-    return np.ascontiguousarray(x.bits.data).reshape(x.shape).view(f"u{x.dtype.itemsize}").tolist()
-
-
 def draw(seed: int, dims: tuple[int, ...], dtype: DType = F32) -> ns.Array:
     return ns.asarray(np.random.default_rng(seed).standard_normal(dims).astype(np.float32), dtype)
 
@@ -110,7 +107,7 @@ def test_unknown_target_is_named_with_awss_words(target: str) -> None:
 )
 def test_activation_E3_is_the_array_function(target: str, function: Any, dtype: DType) -> None:
     x = draw(1, (40, 25), dtype) * 3
-    assert words(run(target, b"", same(x), x)) == words(function(x))
+    assert words(run(target, b"", same(x), x)).tolist() == words(function(x)).tolist()
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float16], ids=lambda t: t.name)
@@ -120,7 +117,7 @@ def test_gradient_of_an_activation_R7_equals_the_twin(name: str, dtype: DType) -
     grad, x = draw(2, (6, 7), dtype), draw(3, (6, 7), dtype) * 3
     found = words(run(target, b"", same(x), grad, x))
     function = getattr(twin, name)
-    rows = zip(found, words(grad), words(x), strict=True)
+    rows = zip(found, words(grad).tolist(), words(x).tolist(), strict=True)
     assert all(ours == function(dtype.name, g, r) for ours, g, r in rows)
 
 
@@ -129,7 +126,7 @@ def test_gradient_of_an_activation_R7_equals_the_twin(name: str, dtype: DType) -
 def test_softmax_R7_and_its_gradient_equal_the_twin(config: bytes, dtype: DType) -> None:
     x, grad = draw(4, (5, 9), dtype) * 4, draw(5, (5, 9), dtype)
     axis = 0 if b"0" in config else 1
-    rows = lambda a: np.moveaxis(np.array(words(a)), axis, -1).tolist()  # noqa: E731
+    rows = lambda a: np.moveaxis(words(a), axis, -1).tolist()  # noqa: E731
     y = run("AwsNeuronSoftmax", config, same(x), x)
     assert rows(y) == [twin.softmax(dtype.name, row) for row in rows(x)]
     found = run("AwsNeuronSoftmaxBackward", config, same(x), grad, y)
@@ -146,12 +143,12 @@ def test_rms_norm_R7_rounds_once_to_the_stated_type(source: DType, stated: DType
     shape = Shape(stated, x.shape)
     found = run("AwsNeuronRmsNorm", str(axis).encode(), shape, x, weight, epsilon)
     assert found.dtype is stated
-    rows = np.moveaxis(np.array(words(ns.astype(x, F32))), axis, -1).reshape(-1, x.shape[axis])
+    rows = np.moveaxis(words(ns.astype(x, F32)), axis, -1).reshape(-1, x.shape[axis])
     expected = []
     for row in rows.tolist():
-        wide = twin.rms_norm("float32", row, words(weight), epsilon=float(np.float32(1e-5)))
+        wide = twin.rms_norm("float32", row, words(weight).tolist(), epsilon=float(np.float32(1e-5)))
         expected.append([formats.convert("float32", stated.name, w) for w in wide])
-    moved = np.moveaxis(np.array(words(found)), axis, -1).reshape(-1, x.shape[axis])
+    moved = np.moveaxis(words(found), axis, -1).reshape(-1, x.shape[axis])
     assert moved.tolist() == expected
 
 
@@ -193,7 +190,7 @@ def test_matmuls_M2_M7_are_dots() -> None:
     x, y = draw(8, (3, 200)), draw(9, (200, 5))
     config = b"rhs_contracting_dim=0,tp_degree=1,num_groups=1,use_sb_to_sb=0"
     found = run("AwsNeuronCollectiveMatmul", config, Shape(F32, (3, 5)), x, y)
-    assert words(found) == words(x @ y)
+    assert words(found).tolist() == words(x @ y).tolist()
     with pytest.raises(UnsupportedOperator, match="tp_degree 4"):
         run("AwsNeuronCollectiveMatmul", config.replace(b"=1,num", b"=4,num"), Shape(F32, (3, 5)), x, y)
 
@@ -208,9 +205,9 @@ def test_annotations_move_bits(target: str) -> None:
 @pytest.mark.parametrize("target", custom_calls._MARKERS)
 def test_markers_pass_what_they_mark(target: str) -> None:
     x, y = draw(10, (2, 3)), ns.asarray(np.arange(4), "int32")
-    assert words(run(target, b"", same(x), x)) == words(x)
+    assert words(run(target, b"", same(x), x)).tolist() == words(x).tolist()
     both = run(target, b"", TupleShape((same(x), same(y))), x, y)
-    assert [words(v) for v in both] == [words(x), words(y)]
+    assert [words(v).tolist() for v in both] == [words(x).tolist(), words(y).tolist()]
     with pytest.raises(InvalidModel, match="the file says"):
         run(target, b"", TupleShape((same(y), same(x))), x, y)
 
@@ -220,7 +217,7 @@ def test_casts_reach_custom_calls() -> None:
     x = draw(11, (4, 8))
     program = api.compile(module("AwsNeuronSoftmax", b"1", same(x), x), flags="--auto-cast all")
     expected = ns.nn.softmax(ns.astype(x, BF16), axis=1)
-    assert words(program(x)) == words(ns.astype(expected, F32))
+    assert words(program(x)).tolist() == words(ns.astype(expected, F32)).tolist()
 
 
 # ---- resizing ----------------------------------------------------------------------------------------
@@ -241,7 +238,7 @@ def place(i: int, length: int, size: int, mode: bytes) -> Fraction:
 def test_resize_nearest_takes_elements(dims: tuple[int, int], mode: bytes) -> None:
     x = draw(12, (2, 4, 3, 5), BF16)
     found = words(run("ResizeNearest", mode, Shape(BF16, (2, *dims, 5)), x))
-    source = np.array(words(x))
+    source = words(x)
     rounded = Fraction(1, 2) if mode == b'"10"' else 0
     rows = [int(place(i, 4, dims[0], mode) + rounded) for i in range(dims[0])]
     columns = [int(place(i, 3, dims[1], mode) + rounded) for i in range(dims[1])]
@@ -267,7 +264,7 @@ def test_resize_bilinear_R7_is_by_float32_steps(dims: tuple[int, int], mode: byt
         weight = np.array([np.float32(p - n) for p, n in zip(at, low, strict=True)]).reshape(shape)
         a, b = np.take(expected, low, axis), np.take(expected, high, axis)
         expected = a + (b - a) * weight
-    assert words(found) == expected.view(np.uint32).tolist()
+    assert words(found).tolist() == expected.view(np.uint32).tolist()
     with pytest.raises(InvalidModel, match="two digits"):
         run("ResizeBilinear", b'"11"', Shape(F32, (2, *dims, 5)), x)
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from tests.support.words import Words
 
-from neuronsim import dtypes
+from neuronsim import Array, asarray, dtypes
+from neuronsim.dtypes import DType
 from neuronsim.reference.formats import FORMATS
 
 
@@ -39,3 +40,8 @@ def random_words(rng: np.random.Generator, type_name: str, shape: Any, mode: str
         chosen = rng.integers(0, len(values), shape)
         words = np.where(rng.random(shape) < 0.7, values[chosen], words)
     return np.asarray(words)
+
+
+def normal(dtype: DType | str, shape: tuple[int, ...], seed: int = 0) -> Array:
+    """Normally distributed numbers, rounded to the type."""
+    return asarray(np.random.default_rng(seed).standard_normal(shape), dtype=dtype)
