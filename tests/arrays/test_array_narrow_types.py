@@ -58,11 +58,11 @@ def test_every_function_of_the_standard_has_a_case_or_a_reason() -> None:
     assert not set(CASES) & reasons
 
 
-@pytest.mark.parametrize("dtype", NARROW, ids=lambda t: t.name)
 @pytest.mark.parametrize("name", CASES)
-def test_equals_the_twin(name: str, dtype: DType) -> None:
-    case = CASES[name]
-    check(case.found(dtype), case.expected(dtype))
+def test_equals_the_twin(name: str) -> None:
+    for dtype in NARROW:
+        case = CASES[name]
+        check(case.found(dtype), case.expected(dtype))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -138,9 +138,8 @@ SAMPLES = [
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda a: f"{a.dtype}{a.shape}")
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_native_types_print_as_numpys_arrays(sample: Any, dtype: str) -> None:
+    for options in [
         {},
         {"precision": 3},
         {"precision": 3, "suppress": True},
@@ -149,18 +148,15 @@ SAMPLES = [
         {"floatmode": "unique", "sign": "+"},
         {"nanstr": "NA", "infstr": "INF", "linewidth": 30},
         {"formatter": {"float_kind": lambda v: f"<{v:.2f}>"}},
-    ],
-    ids=lambda o: "-".join(o),
-)
-def test_native_types_print_as_numpys_arrays(sample: Any, dtype: str, options: dict[str, Any]) -> None:
-    theirs = sample.astype(dtype) if sample.dtype.kind == "f" else sample
-    ours = np.asarray(theirs)
-    with np.printoptions(**options):
-        assert np.array2string(ours) == numpy.array2string(theirs)
-        assert str(ours) == str(theirs)
-        assert np.array2string(ours, separator="; ", prefix="xxx") == numpy.array2string(
-            theirs, separator="; ", prefix="xxx"
-        )
+    ]:
+        theirs = sample.astype(dtype) if sample.dtype.kind == "f" else sample
+        ours = np.asarray(theirs)
+        with np.printoptions(**options):
+            assert np.array2string(ours) == numpy.array2string(theirs)
+            assert str(ours) == str(theirs)
+            assert np.array2string(ours, separator="; ", prefix="xxx") == numpy.array2string(
+                theirs, separator="; ", prefix="xxx"
+            )
 
 
 @pytest.mark.parametrize("sample", SAMPLES[:9], ids=lambda a: f"{a.dtype}{a.shape}")

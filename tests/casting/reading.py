@@ -2,7 +2,7 @@
 rounded to the type and rounds its float32 results to it; so does a loop with what it carries, where HLO
 has the type; all else keeps the types of the model.
 
-It shares no code with the planner, the rewriter or the executor, and knows control flow and tuples.
+It shares no code with the planner, the rewriter or the executor.
 Values are float32, integer or bool ndarrays; a rounded value is kept as the float32 that it is.
 """
 
@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tests.support.interpreter import Steps, as_numpy, walk
 
-from neuronsim import dtypes, ops
+from neuronsim import dtypes
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Computation, Instruction, Module
+from neuronsim.hlo.module import Instruction, Module
 
 Array = npt.NDArray[Any]
 Value = Any  # an Array, or a tuple of values
@@ -86,43 +87,7 @@ def read_module(
     """What the module gives under `auto_cast` to `low`; `more` has functions of further opcodes."""
     functions = FUNCTIONS | {name.replace("_", "-"): f for name, f in more.items()}
 
-    def run(computation: Computation, arguments: list[Value]) -> Value:
-        values: dict[str, Value] = {}
-        for i in computation.instructions:
-            operands = [values[o] for o in i.operands]
-            values[i.name] = one(i, operands, arguments)
-        return values[computation.root]
-
-    def one(i: Instruction, operands: list[Value], arguments: list[Value]) -> Value:
-        called = [module.by_name[n] for n in i.called]
-        if i.opcode == "parameter":
-            return arguments[i.attributes["number"]]
-        if i.opcode == "constant":
-            literal: ops.Bits = i.attributes["literal"]
-            return literal.data.view(literal.dtype.numpy)
-        if i.opcode == "tuple":
-            return tuple(operands)
-        if i.opcode == "get-tuple-element":
-            return operands[0][i.attributes["tuple_index"]]
-        if i.opcode in ("opt-barrier", "add-dependency"):
-            return operands[0]
-        if i.opcode == "after-all":
-            return ()
-        if i.opcode in ("call", "fusion"):
-            return run(called[0], operands)
-        if i.opcode == "while":
-            body, condition = called
-            state = carried(operands[0], i)
-            while run(condition, [state]):
-                state = carried(run(body, [state]), i)
-            return state
-        if i.opcode == "conditional":
-            index = int(operands[0])
-            if operands[0].dtype == bool:
-                index = 1 - index  # the first branch is taken where the predicate is true
-            elif not 0 <= index < len(called):
-                index = len(called) - 1
-            return run(called[index], [operands[1 + index]])
+    def step(i: Instruction, operands: list[Value], path: str) -> Value:
         reads, gives = types(i, operands)
         result = functions[i.opcode](i, [rounded(v, reads) for v in operands])
         if isinstance(result, tuple):
@@ -150,4 +115,4 @@ def read_module(
             return low, low if auto_cast == "all" else F32
         return (low, low) if auto_cast == "all" else (F32, F32)
 
-    return run(module.entry_computation, inputs)
+    return walk(module, inputs, Steps(step, as_numpy, np.asarray, carried))

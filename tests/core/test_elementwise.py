@@ -120,26 +120,26 @@ def test_functions_E3_do_not_exist_for_integers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*BINARY, *CORRECTLY_ROUNDED, *COMPARISONS])
-@pytest.mark.parametrize("type_name", NARROW)
-def test_narrow_E1_loads_computes_and_rounds_once(
-    restored_processor: None, type_name: str, name: str
-) -> None:
-    rng = np.random.default_rng(14)
-    arity = ROWS[name][0]
-    counts = (60, 30, 60) if name in FUNCTIONS else (120, 120, 100)
-    columns = [
-        np.concatenate([random_words(rng, type_name, n, m) for n, m in zip(counts, modes, strict=True)])
-        for modes in itertools.repeat(("any", "near", "special"), arity)
-    ]
-    wide = [[formats.convert(type_name, "float32", w) for w in c.tolist()] for c in columns]
-    if name in COMPARISONS:
-        expected = [int(twin.compare(name, *p)) for p in zip(*wide, strict=True)]
-    else:
-        f = twin.FLOAT[name]
-        expected = [formats.convert("float32", type_name, f(*p)) for p in zip(*wide, strict=True)]
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        assert evaluate(name, *((type_name, c) for c in columns)).tolist() == expected, isa
+def test_narrow_E1_loads_computes_and_rounds_once(restored_processor: None, name: str) -> None:
+    for type_name in NARROW:
+        rng = np.random.default_rng(14)
+        arity = ROWS[name][0]
+        counts = (60, 30, 60) if name in FUNCTIONS else (120, 120, 100)
+        columns = [
+            np.concatenate(
+                [random_words(rng, type_name, n, m) for n, m in zip(counts, modes, strict=True)]
+            )
+            for modes in itertools.repeat(("any", "near", "special"), arity)
+        ]
+        wide = [[formats.convert(type_name, "float32", w) for w in c.tolist()] for c in columns]
+        if name in COMPARISONS:
+            expected = [int(twin.compare(name, *p)) for p in zip(*wide, strict=True)]
+        else:
+            f = twin.FLOAT[name]
+            expected = [formats.convert("float32", type_name, f(*p)) for p in zip(*wide, strict=True)]
+        for isa in processor.available_isas():
+            processor.set_isa(isa)
+            assert evaluate(name, *((type_name, c) for c in columns)).tolist() == expected, isa
 
 
 def test_narrow_E1_rounds_where_float32_is_between(isa: str) -> None:
@@ -172,16 +172,16 @@ def test_select_E6_moves_bits(isa: str, type_name: str) -> None:
     assert np.array_equal(one, a)
 
 
-@pytest.mark.parametrize("name", [*BINARY, *CORRECTLY_ROUNDED])
 @pytest.mark.parametrize("type_name", ["float32", *NARROW])
-def test_nan_E6_that_arithmetic_makes_is_canonical(isa: str, type_name: str, name: str) -> None:
-    f = formats.FORMATS[type_name]
-    lowest = ((1 << f.exponent_bits) - 1 << f.mantissa_bits) + 1 << f.shift
-    nans = [f.nan_bits | s | p for s in (0, f.sign_bit) for p in (0, 1 << f.shift)]
-    nans += [lowest, lowest | f.sign_bit]
-    words = np.array(nans, f"u{dtypes.DTYPES[type_name].itemsize}")
-    ours = evaluate(name, *[(type_name, words)] * ROWS[name][0])
-    assert ours.tolist() == [f.nan_bits] * len(nans)
+def test_nan_E6_that_arithmetic_makes_is_canonical(isa: str, type_name: str) -> None:
+    for name in [*BINARY, *CORRECTLY_ROUNDED]:
+        f = formats.FORMATS[type_name]
+        lowest = ((1 << f.exponent_bits) - 1 << f.mantissa_bits) + 1 << f.shift
+        nans = [f.nan_bits | s | p for s in (0, f.sign_bit) for p in (0, 1 << f.shift)]
+        nans += [lowest, lowest | f.sign_bit]
+        words = np.array(nans, f"u{dtypes.DTYPES[type_name].itemsize}")
+        ours = evaluate(name, *[(type_name, words)] * ROWS[name][0])
+        assert ours.tolist() == [f.nan_bits] * len(nans)
 
 
 # ---- E8: integers and bool ---------------------------------------------------------------------
@@ -204,25 +204,27 @@ def all_pairs_of_bytes(name: str, type_name: str) -> tuple[list[Words], Words]:
     )
 
 
-@pytest.mark.parametrize("name", [*INTEGER, *COMPARISONS])
 @pytest.mark.parametrize("type_name", ["int8", "uint8"])
-def test_every_pair_of_bytes_E8_equals_python(isa: str, type_name: str, name: str) -> None:
-    columns, expected = all_pairs_of_bytes(name, type_name)
-    assert np.array_equal(evaluate(name, *((type_name, c) for c in columns)), expected)
+def test_every_pair_of_bytes_E8_equals_python(isa: str, type_name: str) -> None:
+    for name in [*INTEGER, *COMPARISONS]:
+        columns, expected = all_pairs_of_bytes(name, type_name)
+        assert np.array_equal(evaluate(name, *((type_name, c) for c in columns)), expected)
 
 
-@pytest.mark.parametrize("name", [*INTEGER, *COMPARISONS])
 @pytest.mark.parametrize("type_name", [*SIGNED[1:], *UNSIGNED[1:]])
-def test_wide_integers_E8_equal_python(isa: str, type_name: str, name: str) -> None:
-    info, rng = np.iinfo(type_name), np.random.default_rng(17)
-    edges = np.array(
-        [0, 1, 2, 3, info.max, info.max - 1, info.min, info.min + 1, info.max // 2], type_name
-    )
-    edges = np.concatenate([edges, -edges]).view(f"u{edges.itemsize}")
-    grid = [x.ravel() for x in np.meshgrid(edges, edges)]
-    columns = [np.concatenate([g, random_words(rng, type_name, 400)]) for g in grid[: ROWS[name][0]]]
-    expected = integer_expectation(name, type_name, [c.view(type_name).tolist() for c in columns])
-    assert evaluate(name, *((type_name, c) for c in columns)).tolist() == expected
+def test_wide_integers_E8_equal_python(isa: str, type_name: str) -> None:
+    for name in [*INTEGER, *COMPARISONS]:
+        info, rng = np.iinfo(type_name), np.random.default_rng(17)
+        edges = np.array(
+            [0, 1, 2, 3, info.max, info.max - 1, info.min, info.min + 1, info.max // 2], type_name
+        )
+        edges = np.concatenate([edges, -edges]).view(f"u{edges.itemsize}")
+        grid = [x.ravel() for x in np.meshgrid(edges, edges)]
+        columns = [
+            np.concatenate([g, random_words(rng, type_name, 400)]) for g in grid[: ROWS[name][0]]
+        ]
+        expected = integer_expectation(name, type_name, [c.view(type_name).tolist() for c in columns])
+        assert evaluate(name, *((type_name, c) for c in columns)).tolist() == expected
 
 
 @pytest.mark.parametrize("type_name", SIGNED)

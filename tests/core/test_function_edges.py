@@ -35,21 +35,21 @@ def drawn(seed: int, n: int) -> Words:
     return np.where(np.arange(n) % 9 == 4, words, words & np.uint32(0x807FFFFF) | binades)
 
 
-@pytest.mark.parametrize("name", ONE_VARIABLE)
-def test_functions_E3_of_every_length_at_every_place(isa: str, name: str) -> None:
+def test_functions_E3_of_every_length_at_every_place(isa: str) -> None:
     """The end of an array is computed apart, and nothing beyond it is written."""
-    run, x = program(name), drawn(1, 48)
-    expected = np.empty(48, np.uint32)
-    for i in range(48):
-        run.run([x[i : i + 1]], [expected[i : i + 1]])
-    assert np.array_equal(expected, _all_at_once(run, x))
-    for n in range(1, 41):
-        for start in (0, 1, 3, 7):
-            output = np.full(n + 20, 0xA5A5A5A5, np.uint32)
-            run.run([x[start : start + n]], [output[start + 1 : start + 1 + n]])
-            assert np.array_equal(output[start + 1 : start + 1 + n], expected[start : start + n]), n
-            assert (output[: start + 1] == 0xA5A5A5A5).all()
-            assert (output[start + 1 + n :] == 0xA5A5A5A5).all()
+    for name in ONE_VARIABLE:
+        run, x = program(name), drawn(1, 48)
+        expected = np.empty(48, np.uint32)
+        for i in range(48):
+            run.run([x[i : i + 1]], [expected[i : i + 1]])
+        assert np.array_equal(expected, _all_at_once(run, x))
+        for n in range(1, 41):
+            for start in (0, 1, 3, 7):
+                output = np.full(n + 20, 0xA5A5A5A5, np.uint32)
+                run.run([x[start : start + n]], [output[start + 1 : start + 1 + n]])
+                assert np.array_equal(output[start + 1 : start + 1 + n], expected[start : start + n]), n
+                assert (output[: start + 1] == 0xA5A5A5A5).all()
+                assert (output[start + 1 + n :] == 0xA5A5A5A5).all()
 
 
 def _all_at_once(run: _core.TileProgram, x: Words) -> Words:
@@ -58,28 +58,28 @@ def _all_at_once(run: _core.TileProgram, x: Words) -> Words:
     return output
 
 
-@pytest.mark.parametrize("name", ONE_VARIABLE)
-def test_functions_E3_in_place(isa: str, name: str) -> None:
+def test_functions_E3_in_place(isa: str) -> None:
     """The result takes the operand's place, lanes in doubt included."""
-    x = np.concatenate(
-        [drawn(2, 1501), np.arange(80, dtype=np.uint32) * np.uint32(0x04000003), drawn(3, 30)]
-    )
-    run = program(name)
-    expected = _all_at_once(run, x)
-    run.run([x], [x])
-    assert np.array_equal(x, expected)
+    for name in ONE_VARIABLE:
+        x = np.concatenate(
+            [drawn(2, 1501), np.arange(80, dtype=np.uint32) * np.uint32(0x04000003), drawn(3, 30)]
+        )
+        run = program(name)
+        expected = _all_at_once(run, x)
+        run.run([x], [x])
+        assert np.array_equal(x, expected)
 
 
-@pytest.mark.parametrize("name", ONE_VARIABLE)
-def test_functions_E3_each_lane_alone_is_tested_for_doubt(isa: str, name: str) -> None:
+def test_functions_E3_each_lane_alone_is_tested_for_doubt(isa: str) -> None:
     """The hardest inputs, each alone among easy ones: a neighbour in doubt would help it."""
-    with np.load(HARDEST) as file:
-        hard, expected = file[name]
-    step = 17
-    x = np.full(hard.size * step, np.float32(1.7 if name == "acosh" else 0.7).view(np.uint32))
-    x[::step] = hard
-    y = evaluate(name, ("float32", x))[::step]
-    assert [hex(w) for w in hard[y != expected]] == []
+    for name in ONE_VARIABLE:
+        with np.load(HARDEST) as file:
+            hard, expected = file[name]
+        step = 17
+        x = np.full(hard.size * step, np.float32(1.7 if name == "acosh" else 0.7).view(np.uint32))
+        x[::step] = hard
+        y = evaluate(name, ("float32", x))[::step]
+        assert [hex(w) for w in hard[y != expected]] == []
 
 
 # ---- subnormal results ---------------------------------------------------------------------------
@@ -126,11 +126,11 @@ OF_LARGE_OPERANDS += ["softplus", "mish", "erf_dx", "silu_dx", "gelu_dx", "gelu_
 COPIES = 32
 
 
-@pytest.mark.parametrize("name", ONE_VARIABLE)
-def test_small_results_E3_equal_the_twin(isa: str, name: str) -> None:
-    x = inputs_of_small_results(name)
-    y = evaluate(name, ("float32", np.repeat(x, COPIES))).reshape(-1, COPIES)
-    assert [hex(w) for w in x[(y != expected_small(name)[:, None]).any(1)]] == []
+def test_small_results_E3_equal_the_twin(isa: str) -> None:
+    for name in ONE_VARIABLE:
+        x = inputs_of_small_results(name)
+        y = evaluate(name, ("float32", np.repeat(x, COPIES))).reshape(-1, COPIES)
+        assert [hex(w) for w in x[(y != expected_small(name)[:, None]).any(1)]] == []
 
 
 def test_control_there_are_small_results() -> None:
@@ -145,12 +145,12 @@ NEGATIVE_ZERO_LIMIT = [name for name in ONE_VARIABLE if TWIN[name].at_minus_inf 
 ONE = 0x3F800000
 
 
-@pytest.mark.parametrize("name", ONE_VARIABLE)
-def test_functions_E3_of_zeros(isa: str, name: str) -> None:
-    expected = [FUNCTIONS[name](0), FUNCTIONS[name](SIGN)]
-    for n in (1, 9, 33):
-        for word, y in zip((0, SIGN), expected, strict=True):
-            assert evaluate(name, ("float32", np.full(n, word, np.uint32))).tolist() == [y] * n
+def test_functions_E3_of_zeros(isa: str) -> None:
+    for name in ONE_VARIABLE:
+        expected = [FUNCTIONS[name](0), FUNCTIONS[name](SIGN)]
+        for n in (1, 9, 33):
+            for word, y in zip((0, SIGN), expected, strict=True):
+                assert evaluate(name, ("float32", np.full(n, word, np.uint32))).tolist() == [y] * n
 
 
 @pytest.mark.parametrize("name", NEGATIVE_ZERO_LIMIT)
@@ -159,12 +159,12 @@ def test_functions_E3_at_minus_infinity_underflow_with_their_sign(isa: str, name
     assert evaluate(name, ("float32", x)).tolist() == [SIGN] * 6
 
 
-@pytest.mark.parametrize("name", ONE_VARIABLE)
-def test_functions_E6_of_NaN_are_the_canonical_one(isa: str, name: str) -> None:
-    rng = np.random.default_rng(25)
-    payload = rng.integers(1, 1 << 23, 70, np.uint32)
-    nan = np.uint32(INF) | payload | rng.integers(0, 2, 70, np.uint32) << np.uint32(31)
-    x = rng.permutation(np.concatenate([nan, np.full(70, ONE, np.uint32)]))
-    y = evaluate(name, ("float32", x))
-    assert (y[x != ONE] == NAN).all()
-    assert set(y[x == ONE].tolist()) == {FUNCTIONS[name](ONE)}
+def test_functions_E6_of_NaN_are_the_canonical_one(isa: str) -> None:
+    for name in ONE_VARIABLE:
+        rng = np.random.default_rng(25)
+        payload = rng.integers(1, 1 << 23, 70, np.uint32)
+        nan = np.uint32(INF) | payload | rng.integers(0, 2, 70, np.uint32) << np.uint32(31)
+        x = rng.permutation(np.concatenate([nan, np.full(70, ONE, np.uint32)]))
+        y = evaluate(name, ("float32", x))
+        assert (y[x != ONE] == NAN).all()
+        assert set(y[x == ONE].tolist()) == {FUNCTIONS[name](ONE)}

@@ -41,12 +41,12 @@ def test_the_functions_are_those_of_the_rule() -> None:
     assert set(FUNCTIONS) == set(ONE_VARIABLE) - {"sqrt", "reciprocal"}  # which are one instruction
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_table_E5_equals_direct_evaluation_at_every_encoding(isa: str, name: str) -> None:
-    for type_name in TYPES:
-        x = encodings(type_name)
-        ours = evaluate(name, (type_name, x))
-        assert np.array_equal(ours, directly(name, type_name, x)), type_name
+def test_table_E5_equals_direct_evaluation_at_every_encoding(isa: str) -> None:
+    for name in FUNCTIONS:
+        for type_name in TYPES:
+            x = encodings(type_name)
+            ours = evaluate(name, (type_name, x))
+            assert np.array_equal(ours, directly(name, type_name, x)), type_name
 
 
 # Of profiles that round otherwise, one that changes no result of the type: the same program without a
@@ -57,12 +57,14 @@ WITHOUT_TABLE = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_table_E5_equals_the_same_program_without_one(isa: str, name: str) -> None:
-    for type_name in TYPES:
-        x = encodings(type_name)
-        ours = evaluate(name, (type_name, x))
-        assert np.array_equal(ours, evaluate(name, (type_name, x), profile=WITHOUT_TABLE[type_name]))
+def test_table_E5_equals_the_same_program_without_one(isa: str) -> None:
+    for name in FUNCTIONS:
+        for type_name in TYPES:
+            x = encodings(type_name)
+            ours = evaluate(name, (type_name, x))
+            assert np.array_equal(
+                ours, evaluate(name, (type_name, x), profile=WITHOUT_TABLE[type_name])
+            )
 
 
 ALL_TABLES = """
@@ -113,21 +115,21 @@ def chain(type_name: str, *names: str) -> _core.TileProgram:
     return _core.TileProgram([code], steps, [len(names)], ops.numerics(Profile()))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_table_E5_inside_a_chain(isa: str, name: str) -> None:
+def test_table_E5_inside_a_chain(isa: str) -> None:
     """Before, after and between other steps, whose values lie in tiles, and after itself."""
-    for type_name in TYPES:
-        x = encodings(type_name)
-        for names in (("floor", name), (name, "sqrt"), ("negative", name, "abs"), (name, name)):
-            expected = x
-            for step in names:
-                if KINDS[step] == "function":
-                    expected = directly(step, type_name, expected)
-                else:
-                    expected = evaluate(step, (type_name, expected))
-            ours = np.empty_like(x)
-            chain(type_name, *names).run([x], [ours])
-            assert np.array_equal(ours, expected), (type_name, names)
+    for name in FUNCTIONS:
+        for type_name in TYPES:
+            x = encodings(type_name)
+            for names in (("floor", name), (name, "sqrt"), ("negative", name, "abs"), (name, name)):
+                expected = x
+                for step in names:
+                    if KINDS[step] == "function":
+                        expected = directly(step, type_name, expected)
+                    else:
+                        expected = evaluate(step, (type_name, expected))
+                ours = np.empty_like(x)
+                chain(type_name, *names).run([x], [ours])
+                assert np.array_equal(ours, expected), (type_name, names)
 
 
 def drawn(type_name: str, n: int) -> Words:
@@ -242,7 +244,6 @@ def test_tables_E5_are_built_once_for_threads_that_come_at_once() -> None:
 # ---- profiles that round otherwise ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -253,14 +254,15 @@ def test_tables_E5_are_built_once_for_threads_that_come_at_once() -> None:
     ],
     ids=lambda c: "-".join(c.values()),
 )
-def test_functions_of_narrow_types_follow_the_profile(name: str, changes: dict[str, Any]) -> None:
-    setting = ops.Setting(Profile(**changes), 5, "0/main/f/")
-    for type_name in TYPES:
-        x = encodings(type_name)
-        evaluate(name, (type_name, x))  # the table is there
-        ours = evaluate(name, (type_name, x), setting=setting)
-        expected = directly(name, type_name, x, setting)
-        assert np.array_equal(ours, expected), type_name
+def test_functions_of_narrow_types_follow_the_profile(changes: dict[str, Any]) -> None:
+    for name in FUNCTIONS:
+        setting = ops.Setting(Profile(**changes), 5, "0/main/f/")
+        for type_name in TYPES:
+            x = encodings(type_name)
+            evaluate(name, (type_name, x))  # the table is there
+            ours = evaluate(name, (type_name, x), setting=setting)
+            expected = directly(name, type_name, x, setting)
+            assert np.array_equal(ours, expected), type_name
 
 
 @pytest.mark.parametrize(

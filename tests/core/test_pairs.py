@@ -181,11 +181,11 @@ def expected_of_every_pair(name: str, type_name: str) -> Words:
 
 
 @pytest.mark.parametrize("type_name", FLOAT8)
-@pytest.mark.parametrize("name", [*ARITHMETIC, *DIVISIONS, *COMPARISONS])
-def test_every_pair_of_float8_E1_E2_E7_E9(isa: str, name: str, type_name: str) -> None:
-    a, b = every_pair()
-    ours = evaluate(name, (type_name, a), (type_name, b))
-    assert np.array_equal(ours, expected_of_every_pair(name, type_name))
+def test_every_pair_of_float8_E1_E2_E7_E9(isa: str, type_name: str) -> None:
+    for name in [*ARITHMETIC, *DIVISIONS, *COMPARISONS]:
+        a, b = every_pair()
+        ours = evaluate(name, (type_name, a), (type_name, b))
+        assert np.array_equal(ours, expected_of_every_pair(name, type_name))
 
 
 def test_every_pair_E9_of_float8_has_a_decided_floor() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support import interpreter
 from tests.support.graphs import inst, module_of, parameter
+from tests.support.running import contents
 
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.dtypes import DType
@@ -17,9 +19,8 @@ from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import Diagnostics
 from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
-from neuronsim.executor.steps import Chain, Product, Step, TupleValue, Value
+from neuronsim.executor.steps import Chain, Product, Step
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
-from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify
 from neuronsim.ops import Bits, ConvolutionDimensions, DotDimensions, WindowDimension
 from neuronsim.profiles import Profile
@@ -63,30 +64,11 @@ def with_specials(rng: np.random.Generator, x: Bits) -> Bits:
     return Bits(np.asarray(data, word).view(t.storage), t)
 
 
-def words(value: Value) -> list[tuple[str, Dims, bytes]]:
-    if isinstance(value, TupleValue):
-        return [w for v in value.elements for w in words(v)]
-    return [(value.dtype.name, value.data.shape, np.ascontiguousarray(value.data).tobytes())]
-
-
-def one_at_a_time(module: Module, inputs: dict[str, Bits], profile: Profile, seed: int = 0) -> Value:
+def one_at_a_time(module: Module, inputs: dict[str, Bits], profile: Profile, seed: int = 0) -> Any:
     """D2: every instruction on its own, by the op table."""
-    values: dict[str, Any] = dict(inputs)
-    entry = module.entry_computation
-    for i in entry.instructions:
-        read = [values[o] for o in i.operands]
-        setting = ops.Setting(profile, seed, f"0/{entry.name}/{i.name}/")
-        if i.opcode == "constant":
-            values[i.name] = i.attributes["literal"]
-        elif i.opcode == "tuple":
-            values[i.name] = TupleValue(tuple(read))
-        elif i.opcode != "parameter" and profile.int64 == "truncate":
-            attributes = row_attributes(module, i)
-            values[i.name], _ = ops.truncated(row(i), read, attributes, setting, i.array.type)
-        elif i.opcode != "parameter":
-            attributes = row_attributes(module, i)
-            values[i.name] = ops.evaluate(row(i), read, attributes, setting, i.array.type)
-    return values[entry.root]
+    apply = interpreter.by_row_in_32_bits if profile.int64 == "truncate" else interpreter.by_row
+    given = [inputs[p.name] for p in module.parameters]
+    return interpreter.evaluate(module, given, profile, apply, seed)[0]
 
 
 def inputs_of(module: Module, seed: int, *, special: bool = False) -> dict[str, Bits]:
@@ -131,12 +113,12 @@ def check_everywhere(
     profile = profile or Profile()
     inputs = inputs_of(module, 1, special=special)
     first = compiled(module, profile)
-    expected = words(one_at_a_time(module, inputs, profile))
+    expected = contents(one_at_a_time(module, inputs, profile))
     for where in processors():
         program = compiled(module, profile)
         assert [fused(p) for p in products(program)] == fusions, where
-        assert words(run_schedule(program, inputs)) == expected, where
-        assert words(run_schedule(first, inputs)) == expected, f"compiled elsewhere, run on {where}"
+        assert contents(run_schedule(program, inputs)) == expected, where
+        assert contents(run_schedule(first, inputs)) == expected, f"compiled elsewhere, run on {where}"
     return first
 
 
@@ -324,7 +306,7 @@ def test_random_fused_products_equal_one_at_a_time_D2(seed: int, restored_proces
     graph.epilogue(product)
     module = graph.module()
     inputs = inputs_of(module, seed, special=seed % 4 == 1)
-    expected = words(one_at_a_time(module, inputs, profile))
+    expected = contents(one_at_a_time(module, inputs, profile))
     first = compiled(module, profile)
     may_end = profile.accumulate != "exact" and module.entry_computation.root != product.name
     for where in processors():
@@ -335,8 +317,8 @@ def test_random_fused_products_equal_one_at_a_time_D2(seed: int, restored_proces
             assert found.fusion.epilogue is None
         elif reads_product_in_one_chain(module, product.name):
             assert found.fusion.epilogue is not None
-        assert words(run_schedule(program, inputs)) == expected, where
-        assert words(run_schedule(first, inputs)) == expected, f"compiled elsewhere, run on {where}"
+        assert contents(run_schedule(program, inputs)) == expected, where
+        assert contents(run_schedule(first, inputs)) == expected, f"compiled elsewhere, run on {where}"
 
 
 def test_control_the_random_graphs_have_everything() -> None:
@@ -396,9 +378,9 @@ def test_random_networks_equal_one_at_a_time_D2(seed: int, restored_processor: N
     module = random_network(seed)
     inputs = inputs_of(module, seed)
     processor.set_isa(processor.available_isas()[seed % len(processor.available_isas())])
-    expected = words(one_at_a_time(module, inputs, Profile()))
+    expected = contents(one_at_a_time(module, inputs, Profile()))
     program = compiled(module)
-    assert words(run_schedule(program, inputs)) == expected
+    assert contents(run_schedule(program, inputs)) == expected
     members = [m for s in program.steps for m in s.members]
     assert len(members) == len(set(members))  # nothing is computed twice
 
@@ -522,7 +504,7 @@ def test_int64_terms_are_counted_on_their_own_C7(restored_settings: None) -> Non
     program = compiled(module, profile)
     assert [fused(p) for p in products(program)] == [{"epilogue"}]
     found = run_schedule(program, inputs, counts)
-    assert words(found) == words(one_at_a_time(module, small, profile))
+    assert contents(found) == contents(one_at_a_time(module, small, profile))
     assert set(counts.int64_truncated) == {"i"}
 
 
@@ -634,13 +616,13 @@ def test_stochastic_rounding_draws_the_same_words_S2(restored_processor: None) -
     ]
     module = module_of(*body)
     inputs = inputs_of(module, 1)
-    expected = words(one_at_a_time(module, inputs, profile, seed=9))
-    assert expected != words(one_at_a_time(module, inputs, profile, seed=10))
+    expected = contents(one_at_a_time(module, inputs, profile, seed=9))
+    assert expected != contents(one_at_a_time(module, inputs, profile, seed=10))
     for where in processors():
         program = compiled(module, profile)
         assert [fused(p) for p in products(program)] == [{"packed"}], where
         assert len(program.steps) == 3
-        assert words(run_schedule(program, inputs, seed=9)) == expected, where
+        assert contents(run_schedule(program, inputs, seed=9)) == expected, where
 
 
 # ---- controls ----------------------------------------------------------------------------------
@@ -677,21 +659,21 @@ def test_control_a_dropped_part_shows(part: str) -> None:
     program, inputs = compiled(module), inputs_of(module, 1)
     assert fused(products(program)[0]) == {"lhs", "packed", "epilogue"}
     found = run_schedule(program, inputs)
-    assert words(found) == words(one_at_a_time(module, inputs, Profile()))
+    assert contents(found) == contents(one_at_a_time(module, inputs, Profile()))
     without = changed(program, **{part: None})
     holds_pairs = processor.bfloat16_products(35) == "pairs"
     if part == "lhs" and holds_pairs:  # packed for the operand's type, and the weights are not kept
         with pytest.raises(RuntimeError, match="packed columns do not fit"):
             run_schedule(without, inputs)
     else:
-        assert words(run_schedule(without, inputs)) != words(found)
+        assert contents(run_schedule(without, inputs)) != contents(found)
 
 
 def test_control_packed_columns_are_read_on_their_processor_only(restored_processor: None) -> None:
     """Columns of another operand show where they were packed; elsewhere they are not looked at."""
     module = dense_layer()
     inputs = inputs_of(module, 1)
-    expected = words(one_at_a_time(module, inputs, Profile()))
+    expected = contents(one_at_a_time(module, inputs, Profile()))
     isas = processor.available_isas()
     if len(isas) < 2:
         pytest.skip("this processor has one instruction set")
@@ -706,7 +688,7 @@ def test_control_packed_columns_are_read_on_their_processor_only(restored_proces
         program = changed(program, packed=packed)
         for other in isas:
             processor.set_isa(other)
-            assert (words(run_schedule(program, inputs)) == expected) == (other != isa)
+            assert (contents(run_schedule(program, inputs)) == expected) == (other != isa)
 
 
 def test_control_the_order_of_an_epilogues_operands_shows() -> None:
@@ -715,5 +697,5 @@ def test_control_the_order_of_an_epilogues_operands_shows() -> None:
     for pair in (("d", "t"), ("t", "d")):
         body = [*layer(), parameter("t", (35, 45), number=2), inst("s", "subtract", (35, 45), *pair)]
         module = module_of(*body)
-        results.append(words(run_schedule(compiled(module), inputs_of(module, 1))))
+        results.append(contents(run_schedule(compiled(module), inputs_of(module, 1))))
     assert results[0] != results[1]

@@ -187,7 +187,7 @@ def test_reduce_window_R4_of_several_operations_that_runs_along_a_dimension(
     axis: int, backwards: bool
 ) -> None:
     """From the initial value, every accumulator being a result; float64 by the host's steps (H1)."""
-    dims, steps = (3, 70, 4), [("multiply", F64, (0, 1), {}), ("add", F64, (2, 1), {})]
+    dims, steps = (3, 40, 4), [("multiply", F64, (0, 1), {}), ("add", F64, (2, 1), {})]
     window = [WindowDimension(1)] * 3
     n = dims[axis]
     window[axis] = WindowDimension(n + 2, padding=(0, n + 1) if backwards else (n + 1, 0))

@@ -117,7 +117,7 @@ def update(*starts: Instruction) -> Module:
         X,
         parameter("row", Shape(F32, (1, 3)), 1),
         *starts,
-        inst("tried", "dynamic-update-slice", MATRIX, "x", "row", names),
+        inst("tried", "dynamic-update-slice", MATRIX, "x", "row", *names),
     )
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -51,12 +51,44 @@ def by_row(
     return ops.evaluate_all(row(i), operands, row_attributes(module, i), setting, i.result)
 
 
+def by_row_in_32_bits(
+    module: Module, i: Instruction, operands: tuple[ops.Bits, ...], setting: ops.Setting
+) -> tuple[ops.Bits, ...]:
+    """The same where the profile truncates 64-bit integers (C7)."""
+    attributes = row_attributes(module, i)
+    return (ops.truncated(row(i), operands, attributes, setting, i.array.type)[0],)
+
+
 def evaluate(
-    module: Module, inputs: Sequence[ops.Bits], profile: Profile, apply: Apply = by_row
+    module: Module, inputs: Sequence[ops.Bits], profile: Profile, apply: Apply = by_row, seed: int = 0
 ) -> tuple[Value, list[Applied]]:
     """The root's value, and every application of a row on the way, in order."""
-    run = _Run(module, ops.Setting(profile), apply)
-    return _computation(run, module.entry, inputs, _Place(module.entry)), run.applied
+    applied: list[Applied] = []
+
+    def step(i: Instruction, operands: list[Value], path: str) -> Value:
+        read = tuple(leaf for o in operands for leaf in leaves(o))
+        given = apply(module, i, read, ops.Setting(profile, seed, path))
+        applied.append(Applied(module, i, read, given))
+        return given[0] if isinstance(i.result, ops.ArrayType) else given
+
+    return walk(module, inputs, Steps(step)), applied
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a walk through a module does with values of any kind: an instruction's result from its
+    operands and its path (S2), a constant, an array of a value, and what a loop carries.
+    """
+
+    apply: Callable[[Instruction, list[Any], str], Any]
+    literal: Callable[[ops.Bits], Any] = lambda x: x
+    data: Callable[[Any], np.ndarray] = lambda x: x.data
+    carried: Callable[[Any, Instruction], Any] = lambda state, i: state
+
+
+def walk(module: Module, inputs: Sequence[Any], steps: Steps) -> Any:
+    """The root's value; calls, loops and branches are Python's."""
+    return _computation(module, steps, module.entry, inputs, _Place(module.entry))
 
 
 @dataclass(frozen=True)
@@ -73,75 +105,58 @@ class _Place:
         return f"0/{self.computation}/{self.calls}{name}/{','.join(map(str, self.trips))}"
 
 
-@dataclass
-class _Run:
-    module: Module
-    setting: ops.Setting
-    apply: Apply
-    applied: list[Applied] = field(default_factory=list)
-
-
-def _computation(run: _Run, name: str, arguments: Sequence[Value], place: _Place) -> Value:
-    values: dict[str, Value] = {}
-    computation = run.module.by_name[name]
+def _computation(
+    module: Module, steps: Steps, name: str, arguments: Sequence[Any], place: _Place
+) -> Any:
+    values: dict[str, Any] = {}
+    computation = module.by_name[name]
     for i in computation.instructions:
         operands = [values[o] for o in i.operands]
         if i.opcode == "parameter":
             values[i.name] = arguments[i.attributes["number"]]
         elif i.opcode in STRUCTURE:
-            values[i.name] = _structure(run, i, operands, place)
+            values[i.name] = _structure(module, steps, i, operands, place)
         else:
-            read = tuple(leaf for o in operands for leaf in leaves(o))
-            setting = run.setting._replace(path=place.path(i.name))
-            given = run.apply(run.module, i, read, setting)
-            run.applied.append(Applied(run.module, i, read, given))
-            values[i.name] = given[0] if isinstance(i.result, ops.ArrayType) else given
+            values[i.name] = steps.apply(i, operands, place.path(i.name))
     return values[computation.root]
 
 
-def _structure(run: _Run, i: Instruction, operands: list[Value], place: _Place) -> Value:
+def _structure(module: Module, steps: Steps, i: Instruction, operands: list[Any], place: _Place) -> Any:
+    def run(name: str, arguments: list[Any], where: _Place) -> Any:
+        return _computation(module, steps, name, arguments, where)
+
     match i.opcode:
         case "constant":
-            literal: Value = i.attributes["literal"]
-            return literal
+            return steps.literal(i.attributes["literal"])
         case "tuple":
             return tuple(operands)
         case "after-all":
             return ()
         case "get-tuple-element":
-            (source,) = operands
-            assert isinstance(source, tuple)
-            return source[i.attributes["tuple_index"]]
+            return operands[0][i.attributes["tuple_index"]]
         case "opt-barrier" | "add-dependency":
             return operands[0]
         case "call" | "fusion":
-            inlined = replace(place, calls=f"{place.calls}{i.name}.")
-            return _computation(run, i.called[0], operands, inlined)
+            return run(i.called[0], operands, replace(place, calls=f"{place.calls}{i.name}."))
         case "while":
             body, condition = i.called
-            (state,) = operands
+            state = steps.carried(operands[0], i)
             for trip in itertools.count():
                 at = [_Place(name, trips=(*place.trips, trip)) for name in i.called]
-                if not _scalar(_computation(run, condition, [state], at[1])):
+                if not steps.data(run(condition, [state], at[1])):
                     break
-                state = _computation(run, body, [state], at[0])
+                state = steps.carried(run(body, [state], at[0]), i)
             return state
         case "conditional":
-            branch = _branch(operands[0], len(i.called))
+            branch = _branch(steps.data(operands[0]), len(i.called))
             there = _Place(i.called[branch], trips=place.trips)
-            return _computation(run, i.called[branch], [operands[1 + branch]], there)
+            return run(i.called[branch], [operands[1 + branch]], there)
     raise AssertionError(f"{i.opcode} has no evaluation here")
 
 
-def _scalar(value: Value) -> int:
-    assert isinstance(value, ops.Bits)
-    return int(value.data)
-
-
-def _branch(selector: Value, count: int) -> int:
+def _branch(selector: np.ndarray, count: int) -> int:
     """By pred the first branch is that of true; an index outside takes the last (XLA)."""
-    assert isinstance(selector, ops.Bits)
-    number = _scalar(selector)
-    if selector.data.dtype == bool:
+    number = int(selector)
+    if selector.dtype == bool:
         return 0 if number else 1
     return number if 0 <= number < count else count - 1

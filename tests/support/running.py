@@ -34,6 +34,14 @@ def flat(value: Any) -> list[Any]:
     return [leaf for v in value for leaf in flat(v)] if isinstance(value, tuple) else [value]
 
 
+def contents(value: Any) -> list[tuple[str, tuple[int, ...], bytes]]:
+    """The type, shape and bytes of each array of a result, in a tuple of either kind."""
+    if isinstance(value, ops.Bits):
+        return [(value.dtype.name, value.data.shape, value.data.tobytes())]
+    parts = value.elements if isinstance(value, TupleValue) else value
+    return [c for v in parts for c in contents(v)]
+
+
 def _unpacked(value: Value) -> Any:
     return tuple(map(_unpacked, value.elements)) if isinstance(value, TupleValue) else value
 
