@@ -115,7 +115,7 @@ def test_activation_E3_is_the_array_function(target: str, function: Any, dtype: 
 def test_gradient_of_an_activation_R7_equals_the_twin(name: str, dtype: DType) -> None:
     target = f"AwsNeuron{name.split('_')[0].capitalize()}Backward"
     grad, x = draw(2, (6, 7), dtype), draw(3, (6, 7), dtype) * 3
-    found = words(run(target, b"", same(x), grad, x))
+    found = words(run(target, b"", same(x), grad, x)).tolist()
     function = getattr(twin, name)
     rows = zip(found, words(grad).tolist(), words(x).tolist(), strict=True)
     assert all(ours == function(dtype.name, g, r) for ours, g, r in rows)
@@ -199,7 +199,7 @@ def test_matmuls_M2_M7_are_dots() -> None:
 def test_annotations_move_bits(target: str) -> None:
     x = np.array([0x7FA00001, 0x80000000, 1, 0x3F800000], np.uint32).view(np.float32)
     array = ns.Array(ops.Bits(x, F32))
-    assert words(run(target, b"", same(array), array)) == x.view(np.uint32).tolist()
+    assert words(run(target, b"", same(array), array)).tolist() == x.view(np.uint32).tolist()
 
 
 @pytest.mark.parametrize("target", custom_calls._MARKERS)
@@ -237,7 +237,7 @@ def place(i: int, length: int, size: int, mode: bytes) -> Fraction:
 @pytest.mark.parametrize("dims", [(8, 6), (3, 9), (1, 1), (4, 3), (7, 2)], ids=str)
 def test_resize_nearest_takes_elements(dims: tuple[int, int], mode: bytes) -> None:
     x = draw(12, (2, 4, 3, 5), BF16)
-    found = words(run("ResizeNearest", mode, Shape(BF16, (2, *dims, 5)), x))
+    found = words(run("ResizeNearest", mode, Shape(BF16, (2, *dims, 5)), x)).tolist()
     source = words(x)
     rounded = Fraction(1, 2) if mode == b'"10"' else 0
     rows = [int(place(i, 4, dims[0], mode) + rounded) for i in range(dims[0])]
