@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from neuronsim.profiles import Profile
+from tests import counts
 
 ROOT = Path(__file__).parents[1]
 NUMERICS = ROOT / "docs" / "numerics.md"
@@ -246,3 +247,7 @@ def test_control_an_upward_include_is_found(tmp_path: Path) -> None:
         "tile.h includes movement",
         "kernels.cpp joins the rooms out of order",
     ]
+
+
+def test_the_counts_of_the_validation_page_are_those_of_the_tests() -> None:
+    assert counts.PAGE.read_text() == counts.page(), "python -m tests.counts writes them"
