@@ -447,10 +447,7 @@ def test_models_that_cannot_be_read_or_executed_are_refused(
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_data_that_do_not_fit_are_refused(
-    arrays: dict[str, np.ndarray],
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    arrays: dict[str, np.ndarray], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = str(tmp_path / "d.npz")
     np.savez(data, **arrays)
@@ -473,9 +470,7 @@ def single_array(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "write",
-    [random_bytes, empty, folder, missing, garbled_npz, single_array],
-    ids=lambda f: f.__name__,
+    "write", [random_bytes, empty, folder, missing, garbled_npz, single_array], ids=lambda f: f.__name__
 )
 def test_data_files_that_cannot_be_read_are_refused(
     write: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -500,10 +495,7 @@ def test_data_files_that_cannot_be_read_are_refused(
         (["explain", MODEL, "--auto-cast"], "--auto-cast needs a value: it accepts none, matmult"),
         (["explain", "--auto-cast", MODEL], "--auto-cast needs a value: it accepts none, matmult"),
         (["lint", MODEL, "--target", "inf1", "--verbose", "debug"], "did you mean 'DEBUG'?"),
-        (
-            ["plan", MODEL, "--policy", "all/fp16", "--plan", "p.json"],
-            "a plan and a policy both",
-        ),
+        (["plan", MODEL, "--policy", "all/fp16", "--plan", "p.json"], "a plan and a policy both"),
         (["tune"], "model, --data"),
         (["tune", MODEL], "--data"),
         (["tune", MODEL, "--data", DATA, "--jsn", "-"], "did you mean '--json'?"),
@@ -526,10 +518,7 @@ def test_data_files_that_cannot_be_read_are_refused(
         (["explain", MODEL, "--flags", '"'], "cannot be split"),
         (["explain", MODEL, "--flags", "--fast-math all"], "Inf1"),
         (
-            [
-                *("explain", MODEL, "--flags"),
-                "--auto-cast all --fast-math none",
-            ],
+            [*("explain", MODEL, "--flags"), "--auto-cast all --fast-math none"],
             "one line has flags of both compilers",
         ),
         (["explain", "--auto-cast", "al"], "did you mean 'all'?"),
@@ -807,10 +796,7 @@ def test_a_full_device_is_one_line_and_a_closed_pipe_is_no_error(name: str, plan
 
 @pytest.mark.isa_independent
 def test_a_status_of_a_result_is_that_with_a_closed_pipe_too(broken: str, plans: Path) -> None:
-    for arguments in (
-        ["diff", "{}/none.json", "{}/all.json"],
-        ["lint", broken, "--strict"],
-    ):
+    for arguments in (["diff", "{}/none.json", "{}/all.json"], ["lint", broken, "--strict"]):
         assert shell('"$@" | true; exit ${PIPESTATUS[0]}', arguments, plans).returncode == 1
 
 

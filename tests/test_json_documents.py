@@ -63,9 +63,7 @@ def json_type(value: Any) -> str:
 
 
 def check_types(
-    document: Any,
-    read: Callable[[str], object],
-    alike: tuple[tuple[str, str], ...] = (),
+    document: Any, read: Callable[[str], object], alike: tuple[tuple[str, str], ...] = ()
 ) -> None:
     """Each part, replaced by each value: refused if that is of another type, and else no crash."""
     read(json.dumps(document))

@@ -67,9 +67,7 @@ SHAPES = npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 
 
 def arrays(
-    dtypes: Sequence[str] = ALL,
-    shape: Any = SHAPES,
-    special: bool = True,
+    dtypes: Sequence[str] = ALL, shape: Any = SHAPES, special: bool = True
 ) -> st.SearchStrategy[Any]:
     """Arrays of one of the types."""
 
@@ -401,7 +399,7 @@ def created() -> dict[str, Case]:
                     st.sampled_from((0.5, -0.25)),
                 ),
                 called(whole),
-            ),
+            )
         ),
         "linspace": Case(
             called(

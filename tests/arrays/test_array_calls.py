@@ -141,11 +141,7 @@ def test_every_row_gives_the_bits_of_the_long_way(row: ops.Op) -> None:
 @pytest.mark.parametrize("dtype", DEVICE, ids=lambda t: t.name)
 def test_the_short_way_is_taken(dtype: DType, count: Count) -> None:
     """Once one call remembered the program, whatever the shapes are."""
-    x, line, scalar = (
-        drawn(dtype, (3, 4)),
-        drawn(dtype, (4,), 1),
-        drawn(dtype, ()),
-    )
+    x, line, scalar = (drawn(dtype, (3, 4)), drawn(dtype, (4,), 1), drawn(dtype, ()))
     mask = drawn(np.bool, (3, 1), 2)
     np.maximum(x, x)
     np.where(mask, x, x)

@@ -274,9 +274,7 @@ def is_of_its_type(x: np.Array) -> bool:
     return not word or not (numpy.ascontiguousarray(data).view(word) & unset).any()
 
 
-def unusual_calls(
-    call: Callable[..., Any],
-) -> Iterator[tuple[str, list[Any], dict[str, Any]]]:
+def unusual_calls(call: Callable[..., Any]) -> Iterator[tuple[str, list[Any], dict[str, Any]]]:
     """Each array argument, and all of them, are an unusual one; each axis, and `out`, with them."""
     parameters = list(inspect.signature(call).parameters.values())
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -126,10 +126,7 @@ def test_attention_R7_equals_the_twins_steps(t: DType) -> None:
         ({"is_causal": True}, {**own, "kept": lambda i, j: j <= i}),
         ({"mask": mask}, {**own, "kept": lambda i, j: bool(mask[i, j])}),
         ({"mask": bias}, {**own, "added": words(bias)}),
-        (
-            {"mask": bias, "is_causal": True},
-            {**own, "added": words(bias), "kept": lambda i, j: j <= i},
-        ),
+        ({"mask": bias, "is_causal": True}, {**own, "added": words(bias), "kept": lambda i, j: j <= i}),
     ]
     for given, twins in cases:
         found = np.nn.attention(q, k, v, **given)

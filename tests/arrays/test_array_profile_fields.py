@@ -358,10 +358,7 @@ CHANGES: dict[str, list[Change]] = {
     ],
     "mixed_precision_accumulation": [
         Change(
-            "off",
-            [np.bfloat16, np.float8_e4m3],
-            lambda t: np.sum(long_rows(t), axis=1),
-            rounded_tiles,
+            "off", [np.bfloat16, np.float8_e4m3], lambda t: np.sum(long_rows(t), axis=1), rounded_tiles
         )
     ],
     "batch_norm": [Change("xla", [np.float32], batch_normalized, normalized)],

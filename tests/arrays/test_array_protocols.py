@@ -38,11 +38,7 @@ def test_numpys_unary_functions_act_by_name(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("theirs", "ours"),
-    [
-        ("bitwise_and", "bitwise_and"),
-        ("bitwise_or", "bitwise_or"),
-        ("bitwise_xor", "bitwise_xor"),
-    ],
+    [("bitwise_and", "bitwise_and"), ("bitwise_or", "bitwise_or"), ("bitwise_xor", "bitwise_xor")],
 )
 def test_numpys_bit_functions_act_by_name(theirs: str, ours: str) -> None:
     assert getattr(numpy, theirs)(N, N).tolist() == getattr(np, ours)(N, N).tolist()
@@ -148,9 +144,7 @@ def test_H1_matmul_of_float64_is_numpys() -> None:
 
 
 @pytest.mark.parametrize(
-    "function",
-    [np.mean, np.sum, np.max, np.nn.softmax, np.nn.layer_norm],
-    ids=lambda f: f.__name__,
+    "function", [np.mean, np.sum, np.max, np.nn.softmax, np.nn.layer_norm], ids=lambda f: f.__name__
 )
 def test_H1_float64_is_never_computed_in_float32_in_silence(function: Callable[..., Any]) -> None:
     # Either NumPy's float64 result, or a refusal; 1 + 2^-40 is lost on the way through float32.

@@ -113,19 +113,6 @@ def test_iinfo_of_no_integer_type_raises(x: Any) -> None:
 # ---- kinds ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("t", DTYPES.values(), ids=str)
-def test_isdtype_agrees_with_array_api_strict(t: DType, strict: Any) -> None:
-    """A device format counts as float32 does."""
-    like = getattr(strict, t.name, strict.float32)
-    for kind in KINDS:
-        assert np.isdtype(t, kind) is strict.isdtype(like, kind), kind
-    for pair in itertools.combinations(KINDS, 2):
-        assert np.isdtype(t, pair) is strict.isdtype(like, pair), pair
-    assert np.isdtype(t, t)
-    assert [o for o in DTYPES.values() if np.isdtype(t, o)] == [t]
-    assert np.isdtype(t, ("bool", t))
-
-
 def test_isdtype_refuses_what_is_no_kind() -> None:
     with pytest.raises(InvalidArgument, match="did you mean 'real floating'"):
         np.isdtype(np.float32, "real floatin")

@@ -146,13 +146,7 @@ def test_a_chain_is_the_same_op_by_op() -> None:
     ],
 )
 def test_traffic_and_work_are_counted(
-    op: str,
-    shape: tuple[int, ...],
-    dtype: str,
-    axis: int | None,
-    elements: int,
-    size: int,
-    flops: int,
+    op: str, shape: tuple[int, ...], dtype: str, axis: int | None, elements: int, size: int, flops: int
 ) -> None:
     case = make_case(op, shape, dtype, axis)
     assert (case.elements, case.bytes, case.flops) == (elements, size, flops)

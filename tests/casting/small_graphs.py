@@ -72,11 +72,7 @@ WORDS: Mapping[str, tuple[str, Any, Mapping[str, Any]]] = {
         },
     ),
     "kernel": ("parameter", Shape(F32, (1, 1, 4, 4)), {}),
-    "batch_norm": (
-        "batch-norm-inference",
-        NORMED,
-        {"epsilon": 1e-3, "feature_index": 3},
-    ),
+    "batch_norm": ("batch-norm-inference", NORMED, {"epsilon": 1e-3, "feature_index": 3}),
     "batch_norm_training": (
         "batch-norm-training",
         TupleShape((NORMED, VECTOR, VECTOR)),

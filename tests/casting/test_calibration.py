@@ -114,7 +114,7 @@ def test_every_float_instruction_has_values(digits: Calibration) -> None:
     }
     assert digits.values.keys() == floats
     assert {i.opcode for i in module.entry_computation.instructions if i.name in floats} >= {
-        *("parameter", "constant", "dot", "reduce", "exponential"),
+        *("parameter", "constant", "dot", "reduce", "exponential")
     }
 
 

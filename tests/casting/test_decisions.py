@@ -118,13 +118,7 @@ def test_rules_state_types_category_and_rounding_of_instructions() -> None:
     rules = (
         Rule("b in bfloat16", low=BF16, name=("b",)),
         Rule("c sums in float16", accumulate=F16, output=F32, rounding="nearest_even", name=("c",)),
-        Rule(
-            "e too",
-            "always",
-            low=BF16,
-            rounding="stochastic",
-            operation=("exponential",),
-        ),
+        Rule("e too", "always", low=BF16, rounding="stochastic", operation=("exponential",)),
     )
     plan = make_plan(m, with_rules(neuron_policy("matmult", "fp16"), *rules))
     assert types(plan, "a") == (F16, F32, F32)

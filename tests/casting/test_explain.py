@@ -158,11 +158,11 @@ def test_what_the_policy_kept_is_in_the_table(capsys: pytest.CaptureFixture[str]
     (row,) = [r for r in out.splitlines() if "exp.1 " in r]
     assert status == 0
     assert [cell.strip() for cell in row.split("│")[1:-1]] == [
-        *("exp.1", "exponential", "", "", "as the model", "lists softmax as never"),
+        *("exp.1", "exponential", "", "", "as the model", "lists softmax as never")
     ]
     (row,) = [r for r in out.splitlines() if "add.59 " in r]
     assert [cell.strip() for cell in row.split("│")[1:-1]] == [
-        *("add.59", "add", "float16", "", "float16", "follows its inputs"),
+        *("add.59", "add", "float16", "", "float16", "follows its inputs")
     ]
 
 
@@ -206,8 +206,7 @@ def test_plans_that_differ_in_reasons_alone_are_the_same(
 ) -> None:
     _, plan, _ = planned("all")
     other = dataclasses.replace(
-        plan,
-        decisions={n: dataclasses.replace(d, reason="another") for n, d in plan.decisions.items()},
+        plan, decisions={n: dataclasses.replace(d, reason="another") for n, d in plan.decisions.items()}
     )
     assert set(plan.diff(other)) == set(plan.decisions)
     assert type_difference(plan, other) == {}

@@ -115,13 +115,7 @@ def test_no_value_leaves_products_in_float32() -> None:
 
 
 @pytest.mark.parametrize(
-    "pair",
-    [
-        ("all", "none"),
-        RELAYOUTS,
-        *itertools.combinations(FP32_CASTS, 2),
-    ],
-    ids=" ".join,
+    "pair", [("all", "none"), RELAYOUTS, *itertools.combinations(FP32_CASTS, 2)], ids=" ".join
 )
 def test_values_that_exclude_each_other_are_both_named(pair: tuple[str, str]) -> None:
     for first, second in (pair, pair[::-1]):

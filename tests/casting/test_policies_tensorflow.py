@@ -128,9 +128,7 @@ def test_statistics_carry_no_colour() -> None:
 
 def test_repeated_and_list_type_attrs() -> None:
     """A tuple (IdentityN) hands on the colours of its elements."""
-    m = graph(
-        *("input = constant", "allow1 = dot input input", "return allow1 allow1"),
-    )
+    m = graph(*("input = constant", "allow1 = dot input input", "return allow1 allow1"))
     entry = m.entry_computation
     taken = [
         Instruction(f"clr1.{n}", "get-tuple-element", SQUARE, ("out",), {"tuple_index": n})
@@ -245,14 +243,10 @@ def test_deny_path_ends_at_the_last_inferred_operation() -> None:
 
 
 def test_denied_operations_poison_what_is_between_products() -> None:
-    m = graph(
-        *("x = parameter", "a = dot x x", "e = exponential x", "s = add a e", "b = dot s s"),
-    )
+    m = graph(*("x = parameter", "a = dot x x", "e = exponential x", "s = add a e", "b = dot s s"))
     assert low_under(FLOAT16, m) == {"a", "b"}
     # Control: an operation on no list affects nothing.
-    other = graph(
-        *("x = parameter", "a = dot x x", "e = cbrt x", "s = add a e", "b = dot s s"),
-    )
+    other = graph(*("x = parameter", "a = dot x x", "e = cbrt x", "s = add a e", "b = dot s s"))
     assert low_under(FLOAT16, other) == {"a", "s", "b"}
 
 
@@ -270,9 +264,7 @@ def test_simple_unary_infer_op(opcode: str) -> None:
 
 def test_lists_differ_per_type() -> None:
     """Sum, Mean and Rsqrt: denied or unlisted in float16, inferred in bfloat16."""
-    m = graph(
-        *("x = parameter", "a = dot x x", "z = zero", "s = sum a z", "r = rows s", "b = dot r x"),
-    )
+    m = graph(*("x = parameter", "a = dot x x", "z = zero", "s = sum a z", "r = rows s", "b = dot r x"))
     assert low_under(FLOAT16, m) == {"a", "r", "b"}
     assert low_under(BFLOAT16, m) == {"a", "s", "r", "b"}
     m = graph("x = parameter", "a = dot x x", "q = rsqrt a", "b = dot q x")

@@ -212,9 +212,7 @@ def test_the_initial_value_of_a_maximum_has_no_range(least: str) -> None:
 def test_constants_are_seen_through_what_moves_them(small: RuleContext) -> None:
     assert matched(small, constant_above=699.0) == {"w", "dot.1"}
     assert matched(small, constant_above=700.0) == set()  # Inf stays Inf in every type
-    assert matched(small, constant_above=5e-7) == {
-        *("w", "dot.1", "small", "tiny", "tinier", "dot.12"),
-    }
+    assert matched(small, constant_above=5e-7) == {*("w", "dot.1", "small", "tiny", "tinier", "dot.12")}
 
 
 def test_constants_need_no_calibration() -> None:
@@ -224,9 +222,7 @@ def test_constants_need_no_calibration() -> None:
 
 
 @pytest.mark.parametrize("low", [dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3])
-def test_underflow_share_is_what_ml_dtypes_makes_zero_C1(
-    low: dtypes.DType,
-) -> None:
+def test_underflow_share_is_what_ml_dtypes_makes_zero_C1(low: dtypes.DType) -> None:
     rng = np.random.default_rng(8)
     values = np.float32(10.0 ** rng.uniform(-12, 3, 4000))
     values[::7] = 0

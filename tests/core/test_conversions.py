@@ -130,22 +130,6 @@ def test_control_C2_a_wrong_rounding_is_noticed(target: str, name: str, wrong: R
     assert not np.array_equal(numpy_oracle(bits, target, wrong), expected), name
 
 
-@pytest.mark.parametrize("source", [t for t in NARROW if t != "tfloat32"])
-def test_every_encoding_C5_widens_exactly(isa: str, source: str) -> None:
-    dtype = dtypes.DTYPES[source]
-    words = np.arange(1 << dtype.bits, dtype=f"u{dtype.itemsize}")
-    ours = evaluate("convert", (source, words), dtype=dtypes.float32)
-    native = words.view(dtype.numpy).astype(np.float32)
-    negative = words >> (dtype.bits - 1) == 1
-    quiet = np.where(negative, np.uint32(0xFFC00000), np.uint32(0x7FC00000))
-    expected = np.where(np.isnan(native), quiet, native.view(np.uint32))
-    assert np.array_equal(ours, expected)
-    # A NaN's encoding is decided by the table, not by the library that decoded it.
-    sample = words[:: 1 if dtype.itemsize == 1 else 97]
-    twin = [formats.convert(source, "float32", int(w)) for w in sample]
-    assert np.array_equal(ours[:: 1 if dtype.itemsize == 1 else 97], twin)
-
-
 @pytest.mark.parametrize("target", FLOATS)
 @pytest.mark.parametrize("source", FLOATS)
 def test_every_pair_of_formats_C1_equals_the_twin(
@@ -158,19 +142,6 @@ def test_every_pair_of_formats_C1_equals_the_twin(
         processor.set_isa(isa)
         ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
         assert ours.tolist() == expected, isa
-
-
-@pytest.mark.parametrize("source", NARROW)
-def test_widening_and_back_C1_keeps_every_value(source: str) -> None:
-    dtype = dtypes.DTYPES[source]
-    words = np.arange(1 << min(dtype.bits, 16), dtype=np.uint64).astype(f"u{dtype.itemsize}")
-    if source == "tfloat32":
-        words <<= np.uint32(16)  # every sign and exponent, seven bits of the mantissa
-    back = evaluate(
-        "convert", ("float32", evaluate("convert", (source, words), dtype=dtypes.float32)), dtype=dtype
-    )
-    number = np.array([formats.decode(source, int(w)).kind != "nan" for w in words])
-    assert np.array_equal(back[number], words[number])
 
 
 # ---- C1: one rounding of the exact source ------------------------------------------------------

@@ -29,8 +29,7 @@ def product(a: str, x: Words, b: str, y: Words, result: str = "float32") -> Word
 
 @pytest.mark.parametrize(("depth", "least"), [(131, 770), (1101, 91), (10_001, 10), (LARGE + 1, 1)])
 @pytest.mark.parametrize(
-    ("a", "b"),
-    some([("float32", "float32"), ("bfloat16", "bfloat16"), ("float8_e4m3", "float16")], 2),
+    ("a", "b"), some([("float32", "float32"), ("bfloat16", "bfloat16"), ("float8_e4m3", "float16")], 2)
 )
 def test_dot_M2_every_register_remainder(
     a: str, b: str, depth: int, least: int, restored_processor: None

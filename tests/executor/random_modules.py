@@ -18,15 +18,7 @@ from hypothesis import strategies as st
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import (
-    TOKEN,
-    AnyShape,
-    Computation,
-    Instruction,
-    Module,
-    Shape,
-    TupleShape,
-)
+from neuronsim.hlo.module import TOKEN, AnyShape, Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.profiles import Profile
 
@@ -970,9 +962,7 @@ def while_(b: Builder) -> Instruction:
     counter = condition.element(given, 0)
     limit = condition.scalar(b.between(0, 3))
     less = condition.add(
-        *("compare", Shape(BOOL), [counter, limit]),
-        comparison_direction="LT",
-        comparison_type="SIGNED",
+        *("compare", Shape(BOOL), [counter, limit]), comparison_direction="LT", comparison_type="SIGNED"
     )
     if b.chance(3):
         condition.some(1)

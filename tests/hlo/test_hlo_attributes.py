@@ -157,10 +157,7 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     (
         "f32[4,4]{1,0} dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
         "algorithm=dot_bf16_bf16_f32_x3",
-        {
-            "dot_dimensions": ops.DotDimensions((1,), (0,)),
-            "algorithm": "ALG_DOT_BF16_BF16_F32_X3",
-        },
+        {"dot_dimensions": ops.DotDimensions((1,), (0,)), "algorithm": "ALG_DOT_BF16_BF16_F32_X3"},
     ),
     (
         "f32[3,4,4]{2,1,0} dot(batch, batch), lhs_batch_dims={0}, lhs_contracting_dims={2}, "
@@ -182,10 +179,7 @@ LINES: list[tuple[str, dict[str, Any]]] = [
         "pred[4,4]{1,0} compare(x, x), direction=LT, type=TOTALORDER",
         {"comparison_direction": "LT", "comparison_type": "TOTALORDER"},
     ),
-    (
-        "pred[] compare(n, n), direction=NE",
-        {"comparison_direction": "NE", "comparison_type": "SIGNED"},
-    ),
+    ("pred[] compare(n, n), direction=NE", {"comparison_direction": "NE", "comparison_type": "SIGNED"}),
     (
         "f32[4,4]{1,0} reduce-precision(x), exponent_bits=8, mantissa_bits=10",
         {"exponent_bits": 8, "mantissa_bits": 10},
@@ -218,12 +212,7 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     (
         "f32[4,4]{1,0} all-reduce(x), channel_id=1, replica_groups={{0,1},{2,3}}, "
         "use_global_device_ids=true, to_apply=add",
-        {
-            "called": ("add",),
-            "replica_groups": GROUPS,
-            "channel_id": 1,
-            "use_global_device_ids": True,
-        },
+        {"called": ("add",), "replica_groups": GROUPS, "channel_id": 1, "use_global_device_ids": True},
     ),
     (
         "f32[4,4]{1,0} all-reduce(x), replica_groups={}, to_apply=add",
@@ -241,12 +230,7 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     ),
     (
         "f32[8,4]{1,0} all-gather(x), replica_groups={{0,1},{2,3}}, dimensions={0}",
-        {
-            "dimensions": (0,),
-            "replica_groups": GROUPS,
-            "channel_id": 0,
-            "use_global_device_ids": False,
-        },
+        {"dimensions": (0,), "replica_groups": GROUPS, "channel_id": 0, "use_global_device_ids": False},
     ),
     (
         "f32[4,4]{1,0} all-to-all(x), channel_id=2, replica_groups={{0,1},{2,3}}, dimensions={1}",

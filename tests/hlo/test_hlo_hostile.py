@@ -130,11 +130,7 @@ def many_calls() -> bytes:
     """Each computation calls the one before it twice: 2^40 instructions when they are inlined."""
     scalar = Shape(F32)
     levels = [
-        Computation(
-            "level0",
-            (parameter("p", ()), Instruction("q", "add", scalar, ("p", "p"))),
-            "q",
-        )
+        Computation("level0", (parameter("p", ()), Instruction("q", "add", scalar, ("p", "p"))), "q")
     ]
     for n in range(1, 40):
         below = {"called": (f"level{n - 1}",)}

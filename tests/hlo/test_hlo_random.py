@@ -91,11 +91,7 @@ def test_threefry_block_is_that_of_jax_random() -> None:
 
 def test_rng_draws_anew_in_each_call_and_again_from_a_seed() -> None:
     uniform = Instruction(
-        "rng.1",
-        "rng",
-        Shape(dtypes.float32, (64,)),
-        ("p0", "p1"),
-        {"distribution": "RNG_UNIFORM"},
+        "rng.1", "rng", Shape(dtypes.float32, (64,)), ("p0", "p1"), {"distribution": "RNG_UNIFORM"}
     )
     run = program(parameter(0, dtypes.float32), parameter(1, dtypes.float32), uniform)
     low, high = np.float32(-2), np.float32(5)

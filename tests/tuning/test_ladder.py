@@ -22,15 +22,7 @@ from neuronsim.tuning.report import print_ladder
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 MODEL = DIGITS / "model.hlo.pb"
-NAMES = [
-    "none",
-    "matmult/tf32",
-    "all/tf32",
-    "matmult/fp16",
-    "all/fp16",
-    "matmult/bf16",
-    "all/bf16",
-]
+NAMES = ["none", "matmult/tf32", "all/tf32", "matmult/fp16", "all/fp16", "matmult/bf16", "all/bf16"]
 
 
 @pytest.fixture(scope="module")
