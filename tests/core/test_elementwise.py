@@ -44,8 +44,8 @@ def float_pairs() -> tuple[Words, Words]:
     """Every pair of special values, and random patterns: of any exponent, and of close exponents."""
     rng = np.random.default_rng(10)
     a, b = (x.ravel() for x in np.meshgrid(SPECIAL, SPECIAL))
-    drawn = rng.integers(0, 1 << 32, (2, 2000), np.uint32)
-    close = drawn & np.uint32(0x807FFFFF) | rng.integers(121, 134, (2, 2000), np.uint32) << np.uint32(
+    drawn = rng.integers(0, 1 << 32, (2, 4000), np.uint32)
+    close = drawn & np.uint32(0x807FFFFF) | rng.integers(121, 134, (2, 4000), np.uint32) << np.uint32(
         23
     )
     return np.concatenate([a, drawn[0], close[0]]), np.concatenate([b, drawn[1], close[1]])
