@@ -20,6 +20,8 @@ from neuronsim.errors import UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import formats
 
+pytestmark = pytest.mark.isa_independent
+
 FORMATS = [row[0] for row in _core.FORMATS]
 PAIRS = list(itertools.combinations_with_replacement(DTYPES.values(), 2))
 

@@ -18,6 +18,8 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.targets import TARGETS
 
+pytestmark = pytest.mark.isa_independent
+
 ROWS = list(ops.OPS.values())
 ELEMENTWISE = [row for row in ROWS if row.core is not None]
 KERNELS = {name: (arity, kind) for name, arity, kind in _core.OPS}

@@ -23,6 +23,8 @@ from neuronsim.targets import (
     operators,
 )
 
+pytestmark = pytest.mark.isa_independent
+
 # The table "Supported XLA Operators" as the notes of 2.3.0.4 print it.
 OPERATORS_2_3_0_4 = [
     *("Abs", "Add", "Allgather", "Allreduce", "Atan2", "Batchnorm", "Batchnormgrad"),

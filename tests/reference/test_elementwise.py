@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference.formats import FORMATS, Number, decode, round_number
 
+pytestmark = pytest.mark.isa_independent
+
 NAN, INF, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
 words = st.integers(0, 2**32 - 1) | st.floats(width=32).map(
     lambda x: int(np.float32(x).view(np.uint32))

@@ -18,6 +18,8 @@ from neuronsim import _core
 from neuronsim.reference import formats
 from neuronsim.reference.formats import FORMATS, Number
 
+pytestmark = pytest.mark.isa_independent
+
 CONTRACT = Path(__file__).parents[2] / "docs" / "numerics.md"
 NATIVE = {
     "float32": np.float32,

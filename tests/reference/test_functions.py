@@ -14,6 +14,8 @@ from neuronsim.reference.formats import Number, decode, from_float, round_number
 from neuronsim.reference.functions import FUNCTIONS
 from neuronsim.reference.intervals import Interval, Undecided, pi
 
+pytestmark = pytest.mark.isa_independent
+
 NAN, INF, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
 TWO_VARIABLES = ["power", "atan2", "hypot", "logaddexp", "logaddexp2"]
 ONE_VARIABLE = [name for name in FUNCTIONS if name not in TWO_VARIABLES]

@@ -12,6 +12,8 @@ import pytest
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
 
+pytestmark = pytest.mark.isa_independent
+
 ONE = 0x3F800000
 SIGN = 0x80000000
 

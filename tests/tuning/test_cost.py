@@ -18,6 +18,8 @@ from neuronsim.tuning.cost import Estimate, estimate
 from neuronsim.tuning.ladder import LADDER
 from neuronsim.tuning.loop_facts import loop_facts
 
+pytestmark = pytest.mark.isa_independent
+
 F32, BF16, F16 = dtypes.float32, dtypes.bfloat16, dtypes.float16
 TENSOR, VECTOR, SCALAR, GPSIMD = 2.8e9, 1.12e9, 1.4e9, 1.4e9
 TRN1 = TARGETS["trn1"]

@@ -9,6 +9,8 @@ import pytest
 
 from neuronsim.tuning.metrics import error_metrics, predictions, top1
 
+pytestmark = pytest.mark.isa_independent
+
 REFERENCE = np.array([[3.0, 0.0], [0.0, 4.0]])  # its Frobenius norm is 5
 NAN, INF = math.nan, math.inf
 
