@@ -201,7 +201,7 @@ void run_all() {
                 std::vector<char> out(static_cast<size_t>(size * (cumulative ? count : 2)));
                 const View view{data.data(), t, {count / 2 * size, size}};
                 if (cumulative)
-                    reduce_cumulative(reduction, {2, count / 2}, 1, view, zero.data(), 1, out.data());
+                    reduce_cumulative(reduction, {2, count / 2}, view, zero.data(), 1, false, out.data());
                 else reduce(reduction, {2, count / 2}, 1, view, zero.data(), out.data());
                 print(std::string(cumulative ? "cumulative " : "reduce ") +
                           op_rows[static_cast<int>(op)].name + " " + name_of(t),
