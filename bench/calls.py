@@ -13,28 +13,24 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
-import math
-import sys
 import time
-import timeit
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy
-from rich.console import Console
 from rich.markup import escape
 
 import neuronsim
+from neuronsim.bench import alternate, timer
 from neuronsim.bench.report import table_of
-from neuronsim.whole_files import write_text
+from neuronsim.bench.suite import geometric_mean, terminal, write_figures
 
 GOAL_RATIO = 2.0
 GOAL_BYTES = 200
 ELEMENTS = 16
-CALLS = 200  # few, so that some of the rounds meet no interruption
 
 Call = Callable[[ModuleType, Any, Any], Any]
 
@@ -162,21 +158,14 @@ def step_seconds(rounds: int) -> dict[str, float]:
         text = LOOP.format(step=step, trips=TRIPS, **state)
         program = neuronsim.compile(text.encode(), auto_cast="none", threads=1)
         runs[name] = lambda program=program: program(*inputs)
-    best = dict.fromkeys(runs, math.inf)
-    for _ in range(rounds):
-        for name, run in runs.items():
-            best[name] = min(best[name], timeit.timeit(run, timer=time.process_time, number=1) / TRIPS)
-    return {name: best[name] - best[""] for name in STEPS}
+    bare, *steps = alternate([timer(run, time.process_time) for run in runs.values()], rounds)
+    return {name: (taken - bare) / TRIPS for name, taken in zip(STEPS, steps, strict=True)}
 
 
 def seconds(call: Call, peers: dict[str, tuple[Any, ...]], rounds: int) -> dict[str, float]:
     """The best time of one call of each peer; they take turns."""
-    best = dict.fromkeys(peers, math.inf)
-    for _ in range(rounds):
-        for name, arguments in peers.items():
-            taken = timeit.timeit(lambda a=arguments: call(*a), number=CALLS) / CALLS
-            best[name] = min(best[name], taken)
-    return best
+    best = alternate([timer(partial(call, *arguments)) for arguments in peers.values()], rounds)
+    return dict(zip(peers, best, strict=True))
 
 
 def array_bytes(count: int = 10_000) -> float:
@@ -198,10 +187,8 @@ def measure_steps(rounds: int, file_name: str | None) -> None:
     table = table_of("step", ["us"])
     for name, value in taken.items():
         table.add_row(name, f"{value * 1e6:.1f}")
-    Console(width=None if sys.stdout.isatty() else 100).print(table)
-    if file_name:
-        with open(file_name, "w", encoding="utf-8") as file:
-            json.dump({"step_seconds": taken}, file, indent=1)
+    terminal(100).print(table)
+    write_figures(file_name, {"step_seconds": taken})
 
 
 def main() -> None:
@@ -234,15 +221,13 @@ def main() -> None:
         shown = [f"{times[peer] * 1e6:.2f}" for peer in peers]
         table.add_row(escape(name), *shown, f"{ratio:.2f}")
     ratios = [t["neuronsim"] / t["numpy"] for t in found.values()]
-    mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
-    console = Console(width=None if sys.stdout.isatty() else 100)
+    mean = geometric_mean(ratios)
+    console = terminal(100)
     console.print(table)
     console.print(f"geometric mean {mean:.2f} (goal {GOAL_RATIO:g})")
     own = array_bytes()
     console.print(f"an Array takes {own:.0f} bytes beside its elements (goal {GOAL_BYTES})")
-    if options.json:
-        figures = {"seconds": found, "geometric_mean": mean, "array_bytes": own}
-        write_text(options.json, json.dumps(figures, indent=1))
+    write_figures(options.json, {"seconds": found, "geometric_mean": mean, "array_bytes": own})
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ is the best of the rounds.
 from __future__ import annotations
 
 import argparse
-import math
 
 from bench.networks import NETWORKS, SETTINGS
 from rich.console import Console
@@ -18,6 +17,7 @@ from tests.data.make_networks import make_network, to_hlo
 import neuronsim
 from neuronsim.bench import SETTLE_SECONDS, alternate, timer
 from neuronsim.bench.report import shown, table_of
+from neuronsim.bench.suite import geometric_mean
 
 
 def measure(name: str, setting: str, threads: int, rounds: int) -> tuple[float, float]:
@@ -50,8 +50,7 @@ def main() -> None:
                 table.add_row(name, setting, str(threads), *figures)
     console = Console()
     console.print(table)
-    mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
-    console.print(f"geometric mean {mean:.3f}; goal at most 1.10")
+    console.print(f"geometric mean {geometric_mean(ratios):.3f}; goal at most 1.10")
 
 
 if __name__ == "__main__":

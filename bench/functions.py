@@ -7,18 +7,12 @@ python bench/functions.py [--isa ISA] [--threads N] [--touched] [--only OP] [--a
 from __future__ import annotations
 
 import argparse
-import json
-import math
-import sys
 from collections import defaultdict
 
-from rich.console import Console
-
 from neuronsim import ops, processor
-from neuronsim.bench import Measurement, measure
+from neuronsim.bench import Measurement
 from neuronsim.bench.report import print_measurements
-from neuronsim.errors import NeuronSimError
-from neuronsim.whole_files import write_text
+from neuronsim.bench.suite import geometric_mean, measured, terminal, write_figures
 
 SHAPE = (1 << 24,)
 FUNCTIONS = (
@@ -37,40 +31,25 @@ def main() -> None:
     parser.add_argument("--only", metavar="OP")
     parser.add_argument("--all", action="store_true", help="every function, not only those of the goal")
     options = parser.parse_args()
-    console = Console(width=None if sys.stdout.isatty() else 130)
+    console = terminal(130)
     isa = options.isa or processor.available_isas()[-1]
+    more = {"threads": options.threads, "isa": isa, "touched": options.touched}
     names = sorted(ops.FUNCTIONS_OF_FLOATS) if options.all else FUNCTIONS
     found: list[Measurement] = []
     for dtype, peers in PEERS.items():
         for peer in peers:
             for name in names:
-                if options.only not in (None, name):
-                    continue
-                try:
-                    found.append(
-                        measure(
-                            name,
-                            SHAPE,
-                            dtype,
-                            threads=options.threads,
-                            isa=isa,
-                            peer=peer,
-                            touched=options.touched,
-                        )
-                    )
-                except NeuronSimError as error:
-                    left_out = f"left out: {name} {dtype} against {peer}: {error}"
-                    console.print(left_out, highlight=False)
+                if options.only in (None, name):
+                    found += measured(console, name, SHAPE, dtype, peer=peer, **more)
     print_measurements(found, console)
     ratios: dict[tuple[str, str], list[float]] = defaultdict(list)
     for m in found:
         if m.ratio is not None and m.peer is not None:
             ratios[m.dtype, m.peer].append(m.ratio)
     for (dtype, peer), values in ratios.items():
-        mean = math.exp(sum(map(math.log, values)) / len(values))
+        mean = geometric_mean(values)
         console.print(f"{dtype} / {peer}: geometric mean {mean:.2f}, least {min(values):.2f}")
-    if options.json:
-        write_text(options.json, json.dumps([m.to_dict() for m in found], indent=1))
+    write_figures(options.json, [m.to_dict() for m in found])
 
 
 if __name__ == "__main__":

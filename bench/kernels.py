@@ -6,16 +6,11 @@ python bench/kernels.py [--isa ISA]... [--threads N] [--touched] [--only OP] [--
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-
-from rich.console import Console
 
 from neuronsim import processor
-from neuronsim.bench import Measurement, measure
+from neuronsim.bench import Measurement
 from neuronsim.bench.report import print_measurements
-from neuronsim.errors import NeuronSimError
-from neuronsim.whole_files import write_text
+from neuronsim.bench.suite import measured, terminal, write_figures
 
 ROWS = (4096, 4096)
 NARROW = ("bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3fn")
@@ -53,32 +48,17 @@ def main() -> None:
     parser.add_argument("--touched", action="store_true", help="results to memory written before")
     parser.add_argument("--only", metavar="OP")
     options = parser.parse_args()
-    console = Console(width=None if sys.stdout.isatty() else 130)
+    console = terminal(130)
     found: list[Measurement] = []
     for isa in options.isa or [processor.available_isas()[-1]]:
         for op, shape, dtype, axis, peers in CASES:
             if options.only not in (None, op):
                 continue
             for peer in peers:
-                try:
-                    found.append(
-                        measure(
-                            op,
-                            shape,
-                            dtype,
-                            axis=axis,
-                            threads=options.threads,
-                            isa=isa,
-                            peer=peer,
-                            touched=options.touched,
-                        )
-                    )
-                except NeuronSimError as error:
-                    left_out = f"left out: {op} {dtype} against {peer}: {error}"
-                    console.print(left_out, highlight=False)
+                more = {"threads": options.threads, "isa": isa, "touched": options.touched}
+                found += measured(console, op, shape, dtype, peer=peer, axis=axis, **more)
     print_measurements(found, console)
-    if options.json:
-        write_text(options.json, json.dumps([m.to_dict() for m in found], indent=1))
+    write_figures(options.json, [m.to_dict() for m in found])
 
 
 if __name__ == "__main__":

@@ -14,22 +14,25 @@ takes beside its operands and its result. A machine that is busy with something 
 from __future__ import annotations
 
 import argparse
-import json
-import math
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from neuronsim import processor
-from neuronsim.bench import Layer, Measurement, MemoryUse, measure, measure_memory
+from neuronsim.bench import Layer, Measurement, MemoryUse, measure_memory
+from neuronsim.bench.report import shown, table_of
+from neuronsim.bench.suite import (
+    geometric_mean,
+    left_out,
+    load_average,
+    measured,
+    terminal,
+    write_figures,
+)
 from neuronsim.errors import NeuronSimError
-from neuronsim.whole_files import write_text
 
 
 @dataclass(frozen=True)
@@ -178,11 +181,8 @@ def duration(seconds: float) -> str:
 
 
 def kernel_table(found: Sequence[Measurement]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    table.add_column("kernel", no_wrap=True)
     columns = ("isa", "threads", "time", "GB/s", "GFLOP/s", "of peak", "peer", "its GFLOP/s", "ratio")
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = table_of("kernel", columns)
     for m in found:
         shape, layer = "x".join(map(str, m.shape)), f" {m.layer}" if m.layer else ""
         detail = f" {m.peer_detail.split()[-1]}" if m.peer_detail else ""
@@ -203,10 +203,7 @@ def kernel_table(found: Sequence[Measurement]) -> Table:
 
 
 def memory_table(found: Sequence[MemoryUse]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    table.add_column("memory beside operands and result", no_wrap=True)
-    for name in ("isa", "threads", "MiB", "result MiB"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = table_of("memory beside operands and result", ("isa", "threads", "MiB", "result MiB"))
     for m in found:
         kernel = f"{m.op} {m.dtype} {'x'.join(map(str, m.shape))}" + (f" {m.layer}" if m.layer else "")
         table.add_row(kernel, m.isa, str(m.threads), f"{m.mib:.1f}", f"{m.result / 2**20:.1f}")
@@ -215,16 +212,16 @@ def memory_table(found: Sequence[MemoryUse]) -> Table:
 
 def summaries(found: dict[str, list[Measurement]]) -> Iterator[dict[str, Any]]:
     """For each group and number of threads the geometric mean, the least ratio and the target."""
-    for group, measured in found.items():
-        for threads in sorted({m.threads for m in measured}):
-            ratios = {m: m.ratio for m in measured if m.threads == threads and m.ratio is not None}
+    for group, members in found.items():
+        for threads in sorted({m.threads for m in members}):
+            ratios = {m: m.ratio for m in members if m.threads == threads and m.ratio is not None}
             least = min(ratios, key=lambda m: ratios[m])
             target = TARGETS.get(group, Target())
             yield {
                 "group": group,
                 "threads": threads,
                 "kernels": len(ratios),
-                "mean": math.exp(math.fsum(map(math.log, ratios.values())) / len(ratios)),
+                "mean": geometric_mean(ratios.values()),
                 "target_mean": target.mean,
                 "least": ratios[least],
                 "target_least": target.least,
@@ -233,15 +230,42 @@ def summaries(found: dict[str, list[Measurement]]) -> Iterator[dict[str, Any]]:
 
 
 def summary_table(rows: Sequence[dict[str, Any]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    table.add_column("group", no_wrap=True)
-    for name in ("threads", "kernels", "mean", "target", "least", "target", "least at"):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ("threads", "kernels", "mean", "target", "least", "target", "least at")
+    table = table_of("group", columns)
     for row in rows:
-        figures = ("mean", "target_mean", "least", "target_least")
-        shown = ["" if row[name] is None else f"{row[name]:.2f}" for name in figures]
-        table.add_row(row["group"], str(row["threads"]), str(row["kernels"]), *shown, row["least_at"])
+        figures = [shown(row[name]) for name in ("mean", "target_mean", "least", "target_least")]
+        table.add_row(row["group"], str(row["threads"]), str(row["kernels"]), *figures, row["least_at"])
     return table
+
+
+def measured_group(
+    group: str, threads: Sequence[int], isa: str, repeats: int, console: Console
+) -> list[Measurement]:
+    """What one group gives, printed."""
+    found: list[Measurement] = []
+    for e in GROUPS[group]:
+        for n in (n for n in e.threads if n in threads):
+            more = {"layer": e.layer, "threads": n, "isa": e.isa or isa, "repeats": repeats}
+            found += measured(console, e.op, e.shape, e.dtype, peer=e.peer, **more)
+    if found:
+        console.print(f"{group}: {GROUPS[group][0].op} against {found[0].peer}")
+        console.print(kernel_table(found))
+    return found
+
+
+def measured_memory(threads: Sequence[int], isa: str, console: Console) -> list[MemoryUse]:
+    """What the kernels of MEMORY take, printed."""
+    found: list[MemoryUse] = []
+    for op, shape, dtype, layer in MEMORY:
+        word = str(layer) if layer else None
+        for n in threads:
+            try:
+                found.append(measure_memory(op, shape, dtype, layer=word, threads=n, isa=isa))
+            except NeuronSimError as error:
+                left_out(console, f"memory of {op} {dtype} {shape}", error)
+    if found:
+        console.print(memory_table(found))
+    return found
 
 
 def main() -> None:
@@ -255,65 +279,26 @@ def main() -> None:
     parser.add_argument("--isa", help="default: the widest of this processor; avx2 has its own")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = terminal(160)
     isa = options.isa or processor.available_isas()[-1]
     threads = (1, 2) if options.threads is None else (options.threads,)
     chosen = options.only or groups
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        console.print(f"the load average is {load:.1f}: something else runs here", style="red")
-    found: dict[str, list[Measurement]] = {}
-    memory: list[MemoryUse] = []
-
-    def left_out(what: str, error: NeuronSimError) -> None:
-        console.print(f"left out: {what}: {error}", highlight=False, markup=False)
-
-    for group in (g for g in GROUPS if g in chosen):
-        measured: list[Measurement] = []
-        for entry in GROUPS[group]:
-            for n in (n for n in entry.threads if n in threads):
-                try:
-                    measured.append(
-                        measure(
-                            entry.op,
-                            entry.shape,
-                            entry.dtype,
-                            layer=entry.layer,
-                            threads=n,
-                            isa=entry.isa or isa,
-                            peer=entry.peer,
-                            repeats=options.repeats,
-                        )
-                    )
-                except NeuronSimError as error:
-                    left_out(f"{entry.op} {entry.dtype} {entry.shape} against {entry.peer}", error)
-        if measured:
-            found[group] = measured
-            console.print(f"{group}: {GROUPS[group][0].op} against {measured[0].peer}")
-            console.print(kernel_table(measured))
-    for op, shape, dtype, layer in MEMORY if "memory" in chosen else ():
-        for n in threads:
-            try:
-                memory.append(
-                    measure_memory(
-                        op, shape, dtype, layer=str(layer) if layer else None, threads=n, isa=isa
-                    )
-                )
-            except NeuronSimError as error:
-                left_out(f"memory of {op} {dtype} {shape}", error)
-    if memory:
-        console.print(memory_table(memory))
+    load = load_average(console)
+    by_group = {
+        g: measured_group(g, threads, isa, options.repeats, console) for g in GROUPS if g in chosen
+    }
+    found = {group: measurements for group, measurements in by_group.items() if measurements}
+    memory = measured_memory(threads, isa, console) if "memory" in chosen else []
     rows = list(summaries(found))
     if rows:
         console.print(summary_table(rows))
-    if options.json:
-        figures = {
-            "load_average": load,
-            "summary": rows,
-            "measurements": [{"group": g, **m.to_dict()} for g, ms in found.items() for m in ms],
-            "memory": [m.to_dict() for m in memory],
-        }
-        write_text(options.json, json.dumps(figures, indent=1))
+    figures = {
+        "load_average": load,
+        "summary": rows,
+        "measurements": [{"group": g, **m.to_dict()} for g, ms in found.items() for m in ms],
+        "memory": [m.to_dict() for m in memory],
+    }
+    write_figures(options.json, figures)
 
 
 if __name__ == "__main__":

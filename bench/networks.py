@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
@@ -33,8 +32,8 @@ from rich.console import Console
 import neuronsim
 from neuronsim.bench import SETTLE_SECONDS, alternate, timer
 from neuronsim.bench.report import shown, table_of
+from neuronsim.bench.suite import geometric_mean, left_out, load_average, terminal, write_figures
 from neuronsim.errors import NeuronSimError
-from neuronsim.whole_files import write_text
 
 try:
     import jax
@@ -228,7 +227,7 @@ def summaries(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 "setting": goal.setting,
                 "peers": list(goal.peers),
                 "ratios": ratios,
-                "mean": math.exp(math.fsum(map(math.log, known)) / len(known)) if whole else None,
+                "mean": geometric_mean(known) if whole else None,
                 "goal": goal.least,
             }
 
@@ -273,7 +272,7 @@ def print_figures(console: Console, processes: list[dict[str, Any]]) -> None:
             f"{o['instructions']} instructions on small arrays"
         )
     for network, why in dict.fromkeys((f["network"], w) for f in found for w in f["left_out"].values()):
-        console.print(f"left out: {network}: {why}", highlight=False, markup=False)
+        left_out(console, network, why)
 
 
 def main() -> None:
@@ -288,22 +287,19 @@ def main() -> None:
     if options.worker:
         worker(names, options.threads, options.rounds, options.worker)
         return
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        console.print(f"the load average is {load:.1f}: something else runs here", style="red")
+    console = terminal(160)
+    load = load_average(console)
     began = time.time()
     threads = (1, 2) if options.threads is None else (options.threads,)
     processes = [in_process(names, n, options.rounds) for n in threads]
     print_figures(console, processes)
-    if options.json:
-        figures = {
-            "began": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(began)),
-            "load_average": load,
-            "summary": list(summaries([f for p in processes for f in p["networks"]])),
-            "processes": processes,
-        }
-        write_text(options.json, json.dumps(figures, indent=1))
+    figures = {
+        "began": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(began)),
+        "load_average": load,
+        "summary": list(summaries([f for p in processes for f in p["networks"]])),
+        "processes": processes,
+    }
+    write_figures(options.json, figures)
 
 
 if __name__ == "__main__":

@@ -173,7 +173,9 @@ def measure(
         )
 
 
-def alternate(timers: Sequence[Timer], repeats: int, warm: bool, settle: float) -> list[float]:
+def alternate(
+    timers: Sequence[Timer], repeats: int, warm: bool = False, settle: float = 0.0
+) -> list[float]:
     """The shortest time of one run of each, all taking turns, short ones repeated within a turn.
 
     A turn begins after `settle` seconds, in which the threads of the one before fall asleep, and if
