@@ -7,61 +7,56 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
+import inspect
 import os
 import reprlib
-import shlex
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from neuronsim import dtypes, ops, processor
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
-from neuronsim.casting.flags import (
-    AUTO_CASTS,
-    CASTING,
-    CastSettings,
-    Level,
-    Message,
-    parse_flags,
-)
+from neuronsim.casting.flags import CastSettings, Message
 from neuronsim.casting.flags.integer_downcast import check_integer_downcasts
 from neuronsim.casting.flags.io_config import check_io_config
-from neuronsim.casting.flags.options import option_name, split_flags
 from neuronsim.casting.lint import lint as lint_casts
-from neuronsim.casting.plans.plan import Plan, load_plan, make_plan
+from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies.calibration import Calibration, make_calibration
 from neuronsim.casting.policies.neuron import policy_of
 from neuronsim.casting.policies.policy import Policy
-from neuronsim.casting.policies.policy_file import load_policy
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import (
     FlagWarning,
     InvalidArgument,
-    InvalidFlag,
     InvalidModel,
     NonconformingModel,
     UnsupportedOperator,
     UnsupportedType,
 )
 from neuronsim.hlo import conformance, proto
-from neuronsim.hlo.cache import cached_flags
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
-from neuronsim.profiles import (
-    Profile,
-    default_profile,
-)
-from neuronsim.program import CompiledProgram, Setup, checked_replicas
+from neuronsim.profiles import Profile
+from neuronsim.program import CompiledProgram, checked_replicas
 from neuronsim.program import load as load_program
-from neuronsim.targets import SAME_CORE, TARGETS, CastType, Release, Target, find_release, find_target
+from neuronsim.setups import (
+    DEFAULT_SDK,
+    CastRequest,
+    CompileRequest,
+    CompilerSetting,
+    Setup,
+    find_setup,
+    resolve,
+)
+from neuronsim.targets import CastType, find_release, find_target
 from neuronsim.tuning.dataset import (
     Dataset,
     batch_count,
@@ -72,9 +67,6 @@ from neuronsim.tuning.dataset import (
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
 from neuronsim.whole_files import open_regular
 
-DEFAULT_SDK = "2.26"
-DEFAULT_TARGET = "trn1"
-FLAGS_VARIABLE = "NEURON_CC_FLAGS"
 LISTED = 10  # kinds of findings that an error spells out
 
 
@@ -135,156 +127,37 @@ def _kind_of(model: Any) -> str:
     return f"{reprlib.repr(model)}, {name}"
 
 
-class Inherited(NamedTuple):
-    """Flags that act where a call gives none that decide values, where they are from, and how important
-    it is to say so.
-    """
-
-    flags: str | list[str]
-    origin: str
-    level: Level
+_P = ParamSpec("_P")
+_Request = TypeVar("_Request")
+_Result = TypeVar("_Result")
 
 
-def resolve(
-    flags: str | Sequence[str] = "",
-    auto_cast: str | None = None,
-    auto_cast_type: str | None = None,
-    sdk: str = DEFAULT_SDK,
-    target: str | None = None,
-    profile: Profile | None = None,
-    *,
-    decided_by: str = "",
-    inherited: Inherited | None = None,
-) -> Setup:
-    """The setup that the arguments of `compile` mean.
+def _asked(
+    record: Callable[_P, _Request],
+) -> Callable[[Callable[[_Request], _Result]], Callable[_P, _Result]]:
+    """A function of a record as one of its fields, for callers, type checkers and `help`."""
 
-    Where `decided_by` names a plan or policy, flags cannot decide the casts, and inherited ones that
-    would do not act. Raises InvalidFlag or InvalidArgument.
-    """
-    release = find_release(sdk)
-    if target is not None:
-        find_target(target)
-    if target in SAME_CORE:
-        parse_flags(["--target", target], release)  # the release may be older
-    own = split_flags(flags)
-    keywords = {"--auto-cast": auto_cast, "--auto-cast-type": auto_cast_type}
-    words = [*own, *(f"{name}={v}" for name, v in keywords.items() if v is not None)]
-    if profile is not None and not isinstance(profile, Profile):
-        raise InvalidArgument(f"profile is a Profile, such as neuronsim.Profile(), not {profile!r}")
-    device = _find_device(words, target)
-    parsed = parse_flags(words, release, device.compiler)
-    given = parse_flags(own, release, device.compiler).given
-    for name, value in keywords.items():
-        chosen = parsed.given.get(name, "")
-        before = given.get(name, chosen)
-        if value is not None and AUTO_CASTS.get(before, before) != AUTO_CASTS.get(chosen, chosen):
-            raise InvalidFlag(
-                f"{name.strip('-').replace('-', '_')}={value!r} contradicts {name} {before} in the "
-                "flags: give one of them"
-            )
-    if decided_by and (casts := [name for name in parsed.given if name in CASTING]):
-        raise InvalidFlag(f"the {decided_by} decides the casts: it contradicts {', '.join(casts)}")
-    notes: list[Message] = []
-    if inherited is not None and parsed.deciding:
-        instead = ", ".join(parsed.deciding)
-        text = f"the flags of {inherited.origin} do not act: those that are given do ({instead})"
-        notes = [Message(inherited.level, text)]
-    elif inherited is not None:
-        acting, notes = _acting(inherited, words, release, target, decided_by)
-        device = _find_device([*acting, *words], target)
-        parsed = parse_flags([*acting, *words], release, device.compiler)
-    settings = parsed.settings.without_casts() if decided_by else parsed.settings
-    if profile is None:
-        accumulation = "on" if settings.mixed_precision_accumulation else "off"
-        profile = default_profile().replace(
-            int64="truncate" if device.truncates_int64 else "keep",
-            mixed_precision_accumulation=accumulation,
-        )
-        if settings.int_dot == "via_float32":
-            profile = profile.replace(int_dot="via_float32")
-    else:
-        notes += _overridden(settings, profile)
-    return Setup(
-        settings,
-        release,
-        device,
-        profile,
-        parsed.without_effect,
-        given=parsed.given,
-        messages=(*notes, *parsed.messages),
-        decided_by=decided_by,
-    )
+    def decorate(function: Callable[[_Request], _Result]) -> Callable[_P, _Result]:
+        @functools.wraps(function)
+        def call(*args: _P.args, **keywords: _P.kwargs) -> _Result:
+            try:
+                request = record(*args, **keywords)
+            except TypeError as error:
+                text = str(error).replace(f"{record.__name__}.__init__", function.__name__)
+                raise TypeError(text) from None
+            return function(request)
 
+        returned = function.__annotations__["return"]
+        signature = inspect.signature(record).replace(return_annotation=returned)
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        return call
 
-def _find_device(words: Sequence[str], target: str | None) -> Target:
-    """The target of the argument or of the flags, whose compiler's options the flags are."""
-    pairs = itertools.zip_longest(words, words[1:], fillvalue="")
-    values = [
-        w.partition("=")[2] or following for w, following in pairs if option_name(w) == "--target"
-    ]
-    named = next((v for v in reversed(values) if v in TARGETS or v in SAME_CORE), None)
-    device = find_target((named or DEFAULT_TARGET) if target is None else target)
-    if named is not None and find_target(named) is not device:
-        raise InvalidFlag(f"--target {named} in the flags contradicts the target {target}")
-    return device
-
-
-def _acting(
-    inherited: Inherited, words: Sequence[str], release: Release, target: str | None, decided_by: str
-) -> tuple[list[str], list[Message]]:
-    """The words of inherited flags that act beside a call's own, and what there is to say of them."""
-    origin, level = inherited.origin, inherited.level
-    try:
-        acting = split_flags(inherited.flags)
-        device = _find_device([*acting, *words], target)
-        given = parse_flags(acting, release, device.compiler).given
-    except InvalidFlag as error:
-        raise InvalidFlag(f"in {origin}: {error}") from error
-    casts = [name for name in given if name in CASTING] if decided_by else []
-    if not casts:
-        return acting, [Message(level, f"the flags are those of {origin}: {shlex.join(acting)}")]
-    others = [f"{n}={value}" if value else n for n, value in given.items() if n not in casts]
-    text = f"{', '.join(casts)} of {origin} has no effect: the {decided_by} decides the casts"
-    messages = [Message(level, text)]
-    if others:
-        messages.append(Message(level, f"the other flags are those of {origin}: {shlex.join(others)}"))
-    return others, messages
-
-
-def _overridden(settings: CastSettings, profile: Profile) -> Iterator[Message]:
-    """What flags say in vain against a profile that is given."""
-    on = settings.mixed_precision_accumulation
-    asked = {
-        "mixed_precision_accumulation": ("on" if on else "off") if settings.accumulation_given else "",
-        "int_dot": "via_float32" if settings.int_dot == "via_float32" else "",
-    }
-    for name, value in asked.items():
-        if value and getattr(profile, name) != value:
-            text = (
-                f"the profile decides: its {name} is {getattr(profile, name)!r}, and the flags say "
-                f"{value!r} in vain"
-            )
-            yield Message("warning", text)
+    return decorate
 
 
 @processor.pinned
-def compile(  # noqa: A001 (the public API's name)
-    model: str | Path | bytes | Module,
-    *,
-    flags: str | Sequence[str] = "",
-    auto_cast: str | None = None,
-    auto_cast_type: str | None = None,
-    sdk: str = DEFAULT_SDK,
-    target: str | None = None,
-    policy: Policy | str | Path | None = None,
-    plan: Plan | str | Path | None = None,
-    calibration: Calibration | None = None,
-    clean: bool = True,
-    profile: Profile | None = None,
-    threads: int | None = None,
-    replicas: int = 1,
-    strict: bool = False,
-) -> CompiledProgram:
+@_asked(CompileRequest)
+def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the public API's name)
     """Compile a model under a setting of the Neuron compiler.
 
     `model` is a file of `HloModuleProto` or HLO text, its bytes, a folder of AWS's compile cache or a
@@ -303,31 +176,18 @@ def compile(  # noqa: A001 (the public API's name)
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, NonconformingModel, InvalidFlag or
     InvalidArgument.
     """
-    for name, value in (("clean", clean), ("strict", strict)):
-        if not isinstance(value, bool):
-            raise InvalidArgument(f"{name} is True or False, not {value!r}")
-    decider, decided_by = _decider(policy, plan)
-    setup = setup_for(
-        model,
-        flags=flags,
-        auto_cast=auto_cast,
-        auto_cast_type=auto_cast_type,
-        sdk=sdk,
-        target=target,
-        profile=profile,
-        decided_by=decided_by,
-    )
-    setup = replace(setup, replicas=checked_replicas(replicas), clean=clean)
-    if threads is not None:
-        processor.set_num_threads(threads)
-    module = read_model(model)
-    if strict:
+    setup, decider = find_setup(request, request.profile)
+    setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
+    if request.threads is not None:
+        processor.set_num_threads(request.threads)
+    module = read_model(request.model)
+    if request.strict:
         _require_conformance(module, setup)
     settings = setup.settings
     if io_config := setup.given.get("--io-config"):
         check_io_config(io_config, module)
     downcasts = check_integer_downcasts(module, settings.integer_downcast, setup.release, setup.target)
-    made = _plan_of(module, decider, setup, calibration)
+    made = _plan_of(module, decider, setup, request.calibration)
     texts = list(downcasts)
     if settings.saturate_infinity and not any(d.saturate_infinity for d in made.decisions.values()):
         texts.append(
@@ -340,10 +200,10 @@ def compile(  # noqa: A001 (the public API's name)
     return CompiledProgram(module, made, setup)
 
 
-def _warn(messages: Sequence[Message]) -> None:
+def _warn(messages: Sequence[Message], stacklevel: int = 4) -> None:
     for message in messages:
         if message.level == "warning":
-            warnings.warn(message.text, FlagWarning, stacklevel=3)
+            warnings.warn(message.text, FlagWarning, stacklevel=stacklevel)
 
 
 def _require_conformance(module: Module, setup: Setup) -> None:
@@ -361,112 +221,41 @@ def _require_conformance(module: Module, setup: Setup) -> None:
 
 
 @processor.pinned
-def lint(
-    model: str | Path | bytes | Module,
-    *,
-    flags: str | Sequence[str] = "",
-    auto_cast: str | None = None,
-    auto_cast_type: str | None = None,
-    sdk: str = DEFAULT_SDK,
-    target: str | None = None,
-    policy: Policy | str | Path | None = None,
-    plan: Plan | str | Path | None = None,
-    calibration: Calibration | None = None,
-) -> tuple[Finding, ...]:
+@_asked(CastRequest)
+def lint(request: CastRequest) -> tuple[Finding, ...]:
     """What a model breaks of the constraints that AWS documents for a release, executable or not, and
     what its casts are known to break; see `compile` for the arguments.
 
     Raises InvalidModel for one that contradicts itself, InvalidArgument for an unknown release or
     target.
     """
-    decider, decided_by = _decider(policy, plan)
-    setup = setup_for(
-        model,
-        flags=flags,
-        auto_cast=auto_cast,
-        auto_cast_type=auto_cast_type,
-        sdk=sdk,
-        target=target,
-        decided_by=decided_by,
-    )
-    _warn(setup.messages)
-    module = _read(model)
+    return lint_under_setup(request)[1]
+
+
+def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
+    """The same, and the setup under which it was found."""
+    setup, decider = find_setup(request)
+    _warn(setup.messages, stacklevel=5)
+    module = _read(request.model)
     found = conformance.check(module, setup.release, setup.target)
     try:
         verify(module)
     except (UnsupportedOperator, UnsupportedType):  # the device may execute it
-        return found
-    made = _plan_of(module, decider, setup, calibration)
-    profile = setup.profile
-    return (*found, *lint_casts(module, made, setup.target, calibration, profile=profile))
-
-
-def setup_for(model: str | Path | bytes | Module, **arguments: Any) -> Setup:
-    """The setup of a model, whose folder or the environment may have flags too."""
-    inherited, text = None, os.environ.get(FLAGS_VARIABLE, "").strip()
-    if words := _folder_flags(model):
-        inherited = Inherited(words, "the model's folder", "info")
-    elif text:
-        inherited = Inherited(text, FLAGS_VARIABLE, "warning")
-    return resolve(**arguments, inherited=inherited)
-
-
-def _folder_flags(model: str | Path | bytes | Module) -> list[str]:
-    """The flags that lie beside the model in a folder of AWS's compile cache."""
-    is_folder = isinstance(model, str | Path) and os.path.isdir(model)  # text of any length is none
-    return cached_flags(Path(str(model))) if is_folder else []
+        return setup, found
+    made = _plan_of(module, decider, setup, request.calibration)
+    of_casts = lint_casts(module, made, setup.target, request.calibration, profile=setup.profile)
+    return setup, (*found, *of_casts)
 
 
 @processor.pinned
-def plan(
-    model: str | Path | bytes | Module,
-    *,
-    flags: str | Sequence[str] = "",
-    auto_cast: str | None = None,
-    auto_cast_type: str | None = None,
-    sdk: str = DEFAULT_SDK,
-    target: str | None = None,
-    policy: Policy | str | Path | None = None,
-    plan: Plan | str | Path | None = None,
-    calibration: Calibration | None = None,
-) -> Plan:
+@_asked(CastRequest)
+def plan(request: CastRequest) -> Plan:
     """What a setting casts in a model, and why; see `compile` for the arguments. A plan that is given
     is checked.
     """
-    decider, decided_by = _decider(policy, plan)
-    setup = setup_for(
-        model,
-        flags=flags,
-        auto_cast=auto_cast,
-        auto_cast_type=auto_cast_type,
-        sdk=sdk,
-        target=target,
-        decided_by=decided_by,
-    )
+    setup, decider = find_setup(request)
     _warn(setup.messages)
-    return _plan_of(read_model(model), decider, setup, calibration)
-
-
-def _decider(
-    policy: Policy | str | Path | None, plan: Plan | str | Path | None
-) -> tuple[Policy | Plan | None, str]:
-    """The plan or policy that decides the casts in the flags' place, and its name for messages."""
-    for name, given, kind in (("policy", policy, Policy), ("plan", plan, Plan)):
-        if not (given is None or isinstance(given, str | os.PathLike | kind)):
-            raise InvalidArgument(
-                f"{name} is a {kind.__name__}, its file or name, not {reprlib.repr(given)}"
-            )
-    if policy is not None and plan is not None:
-        raise InvalidFlag("a plan and a policy both decide the casts: give one of them")
-    if isinstance(plan, str | Path):
-        loaded = load_plan(plan)
-        return loaded, f"plan {loaded.policy} from {plan}"
-    if plan is not None:
-        return plan, f"plan {plan.policy}"
-    if policy is None:
-        return None, ""
-    chosen = policy if isinstance(policy, Policy) else load_policy(policy)
-    return chosen, f"policy {chosen.name}"
+    return _plan_of(read_model(request.model), decider, setup, request.calibration)
 
 
 def _plan_of(
@@ -506,7 +295,7 @@ def calibrate(
     do not fit.
     """
     _check_progress(progress)
-    module, setup = read_model(model), resolve(auto_cast="none")
+    module, setup = read_model(model), resolve(CompilerSetting(auto_cast="none"))
     program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
     reject_nan(dataset)
@@ -562,7 +351,10 @@ def tune(
     settings = [CastSettings(a, cast(CastType, t), accumulates) for a, t in LADDER]
 
     def build(s: CastSettings) -> CompiledProgram:
-        setup = resolve("", s.auto_cast, s.auto_cast_type, sdk, target, profile)
+        setting = CompilerSetting(
+            auto_cast=s.auto_cast, auto_cast_type=s.auto_cast_type, sdk=sdk, target=target
+        )
+        setup = resolve(setting, profile)
         return CompiledProgram(module, _plan_of(module, None, setup, None), setup)
 
     before = processor.num_threads()

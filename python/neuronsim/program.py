@@ -7,7 +7,7 @@ import json
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,7 @@ from neuronsim.arrays.files import DAMAGED
 from neuronsim.casting import fields
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.decisions.checks import check_plan
-from neuronsim.casting.flags import (
-    ALL_INTEGER_DOWNCASTS,
-    CastSettings,
-    Message,
-)
+from neuronsim.casting.flags import ALL_INTEGER_DOWNCASTS, CastSettings
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.errors import (
     InaccessibleFile,
@@ -48,39 +44,12 @@ from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.processor import pinned
 from neuronsim.profiles import Profile, RoundingState, check_seed, default_seed, in_force
+from neuronsim.setups import Setup
 from neuronsim.targets import Release, Target, find_release, find_target
 from neuronsim.whole_files import open_regular, replacing
 
 SAVED_VERSION = 3
 MAX_REPLICAS = 256
-
-
-@dataclass(frozen=True)
-class Setup:
-    """The records that `compile` freezes into a program, beside the plan."""
-
-    settings: CastSettings
-    release: Release
-    target: Target
-    profile: Profile
-    without_effect: tuple[str, ...] = ()
-    replicas: int = 1
-    given: Mapping[str, str] = field(default_factory=dict)  # the flags with their values
-    messages: tuple[Message, ...] = ()
-    clean: bool = True  # `apply_plan`'s
-    decided_by: str = ""  # the plan or policy that decided the casts in the flags' place
-
-    @property
-    def casts(self) -> str:
-        """What decided the casts, in words: the flags, or the plan or policy and the other flags."""
-        return " ".join(filter(None, (self.decided_by, self.settings.flag_line)))
-
-    @property
-    def compiler(self) -> str:
-        """The release and the compiler whose flags count, in words."""
-        if self.settings.compiler == "neuron-cc":
-            return f"SDK {self.release.sdk}, neuron-cc"  # whose versions are not in RELEASES
-        return str(self.release)
 
 
 @pinned

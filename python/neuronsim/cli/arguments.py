@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import neuronsim
-from neuronsim import api
 from neuronsim.casting.flags import OPTIONS
 from neuronsim.casting.flags.options import Option, find_option, option_name, split_flags
 from neuronsim.casting.policies.calibration import load_calibration
 from neuronsim.errors import InvalidArgument, InvalidFlag, nearest
 from neuronsim.hlo.trip_counts import OTHERS
+from neuronsim.setups import DEFAULT_SDK, DEFAULT_TARGET
 from neuronsim.targets import SAME_CORE, TARGETS, find_release
 
 LONGEST_NUMBER = 20  # digits
@@ -127,14 +127,14 @@ def _is_file(word: str, option: Option) -> bool:
 
 
 def add_release(parser: Parser) -> None:
-    parser.add_argument("--sdk", help=f"SDK or compiler version; default: {api.DEFAULT_SDK}")
+    parser.add_argument("--sdk", help=f"SDK or compiler version; default: {DEFAULT_SDK}")
     parser.add_argument("--compiler-version", help="the same, such as 2.3.0.4")
     parser.add_argument(
-        "--target", help=f"{', '.join((*TARGETS, *SAME_CORE))}; default: {api.DEFAULT_TARGET}"
+        "--target", help=f"{', '.join((*TARGETS, *SAME_CORE))}; default: {DEFAULT_TARGET}"
     )
 
 
-def version(options: argparse.Namespace, default: str = api.DEFAULT_SDK) -> str:
+def version(options: argparse.Namespace, default: str = DEFAULT_SDK) -> str:
     """The SDK or compiler version that --sdk or --compiler-version names."""
     named = [v for v in (options.sdk, options.compiler_version) if v is not None]
     if len(named) == 2 and find_release(named[0]) != find_release(named[1]):

@@ -11,10 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from neuronsim import api, ops
-from neuronsim.cli.arguments import Declare, add_casts, casts, setting, version
+from neuronsim.cli.arguments import Declare, add_casts, casts, version
 from neuronsim.cli.output import wide_console
 from neuronsim.errors import InvalidFlag
 from neuronsim.hlo.conformance import Finding, group, locations, summary
+from neuronsim.setups import CastRequest
 from neuronsim.targets import find_release, operators
 
 
@@ -41,9 +42,8 @@ def declare_commands(declare: Declare) -> None:
 
 
 def _lint(options: argparse.Namespace) -> None:
-    findings = api.lint(options.model, **casts(options))
+    setup, findings = api.lint_under_setup(CastRequest(options.model, **casts(options)))
     options.status = 1 if findings and options.strict else 0  # whether or not all of it is read
-    setup = api.setup_for(options.model, **setting(options))
     if options.json:
         report = {
             "schema": "neuronsim.lint/1",

@@ -20,6 +20,7 @@ from neuronsim.cli.arguments import (
 )
 from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
 from neuronsim.errors import InvalidArgument
+from neuronsim.setups import DEFAULT_TARGET
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
 
@@ -47,7 +48,7 @@ def _tune(options: argparse.Namespace) -> None:
             metric=options.metric,
             tolerance=options.tolerance,
             sdk=version(options),
-            target=api.DEFAULT_TARGET if options.target is None else options.target,
+            target=DEFAULT_TARGET if options.target is None else options.target,
             threads=options.threads,
             trips=trips(options),
             progress=progress,

@@ -18,6 +18,7 @@ from neuronsim.cli.arguments import Declare, add_casts, add_trips, casts, settin
 from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.setups import CompilerSetting, resolve
 
 
 def declare_commands(declare: Declare) -> None:
@@ -106,7 +107,7 @@ def _explain(options: argparse.Namespace) -> None:
 
 def _print_profile(options: argparse.Namespace) -> None:
     table = Table("field", "value", "rule", "evidence", "source")
-    for f in api.resolve(**setting(options)).profile.describe():
+    for f in resolve(CompilerSetting(**setting(options))).profile.describe():
         table.add_row(f["field"], str(f["value"]), f["rule"], f["evidence"], f["source"])
     wide_console().print(table)
 

@@ -18,7 +18,14 @@ from typing import Literal, cast
 from neuronsim import dtypes
 from neuronsim.casting.flags import neuron_cc, neuronx_cc
 from neuronsim.casting.flags.integer_downcast import INTEGER_DOWNCASTS
-from neuronsim.casting.flags.options import Option, find_option, read_options, split_flags
+from neuronsim.casting.flags.options import (
+    GivenOption,
+    Option,
+    find_option,
+    read_options,
+    right_most,
+    split_flags,
+)
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidFlag
 from neuronsim.records import check_fields
@@ -126,13 +133,14 @@ class Message:
 @dataclass(frozen=True)
 class Flags:
     """Parsed options: the settings, the options that were given with their values, those that change no
-    value, and what there is to say of them.
+    value, and what there is to say of them; and all `options` of the line, in its order.
     """
 
     settings: CastSettings
     given: Mapping[str, str] = field(default_factory=dict)
     without_effect: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
+    options: tuple[GivenOption, ...] = ()
 
     @property
     def deciding(self) -> tuple[str, ...]:
@@ -151,18 +159,19 @@ def parse_flags(
     words = split_flags(flags)
     _reject_command(words)
     _reject_other_compiler(words, compiler)
-    options = read_options(words, OPTIONS[compiler], release)
-    given: dict[str, str] = {}
-    for option, values in options:
-        given.pop(option.name, None)  # in the order of the right-most ones
-        given[option.name] = " ".join(values)
+    return decide_flags(read_options(words, OPTIONS[compiler], release), release, compiler)
+
+
+def decide_flags(options: Sequence[GivenOption], release: Release, compiler: Compiler) -> Flags:
+    """The same of options that were read already, of one line or of several."""
+    given = {o.name: " ".join(values) for o, values in right_most(options)}
     if compiler == "neuron-cc":
         settings = _neuron_cc_settings(given)
     else:
         settings = _neuronx_cc_settings(given, release)
     silent = tuple(dict.fromkeys(o.name for o, _ in options if o.effect != "values"))
     messages = [*_messages([o for o, _ in options], settings, release), *_inert_type(given, settings)]
-    return Flags(settings, given, silent, tuple(messages))
+    return Flags(settings, given, silent, tuple(messages), tuple(options))
 
 
 def verbosity(given: Mapping[str, str]) -> int:

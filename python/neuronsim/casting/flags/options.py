@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from neuronsim.errors import InvalidFlag, nearest
 from neuronsim.targets import Release, at_least, find_release
@@ -73,6 +73,9 @@ class Option:
         )
 
 
+GivenOption: TypeAlias = tuple[Option, tuple[str, ...]]  # with its values
+
+
 def split_flags(flags: str | Sequence[str]) -> list[str]:
     """The words of a flag line; a sequence has them already. Raises InvalidFlag."""
     is_list = isinstance(flags, list | tuple) and all(isinstance(f, str) for f in flags)
@@ -104,9 +107,16 @@ def find_option(word: str, table: Iterable[Option]) -> Option | None:
     return None if word.startswith("--") else next(glued, None)
 
 
-def read_options(
-    words: Sequence[str], table: Sequence[Option], release: Release
-) -> list[tuple[Option, tuple[str, ...]]]:
+def right_most(options: Sequence[GivenOption]) -> list[GivenOption]:
+    """Each option as it was given last, in the order of these."""
+    found: dict[str, GivenOption] = {}
+    for given in options:
+        found.pop(given[0].name, None)
+        found[given[0].name] = given
+    return list(found.values())
+
+
+def read_options(words: Sequence[str], table: Sequence[Option], release: Release) -> list[GivenOption]:
     """The options of a line with their values, in its order.
 
     Raises InvalidFlag with all problems: each names the flag, the accepted values and the nearest
