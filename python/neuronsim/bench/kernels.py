@@ -67,19 +67,17 @@ def make_case(
         )
     if op != "convolution" and layer is not None:
         raise InvalidArgument(f"a layer is convolution's, not {op}'s")
-    if op in PRODUCTS:
-        if axis is not None:
-            raise InvalidArgument(f"{op} of {shape} has no axis {axis}")
-        cast = target if target_name else None
-        if op == "matmul":
-            return matmul_case(shape, source, cast)
-        found = parse_layer(layer) if isinstance(layer, str) else layer
-        return convolution_case(shape, source, cast, found)
-    size = math.prod(shape)
     if axis is not None and (op not in _REDUCTIONS or not -len(shape) <= axis < len(shape)):
         raise InvalidArgument(f"{op} of {shape} has no axis {axis}")
+    cast = target if target_name else None
+    if op == "matmul":
+        return matmul_case(shape, source, cast)
+    if op == "convolution":
+        found = parse_layer(layer) if isinstance(layer, str) else layer
+        return convolution_case(shape, source, cast, found)
     if op in COMPOSITES:
         return _composite_case(op, shape, source)
+    size = math.prod(shape)
     row = ops.OPS.get(op)
     arity = 2 if op == "chain" else row.arity if row is not None and op != "convert" else 1
     values = tuple(_values(op, shape, seed) for seed in range(arity))
@@ -144,14 +142,14 @@ def _runs(
             push = _pusher(steps, len(arrays))
             last = ops.lower(ops.by_name(name), {}, operands, first.dtype, profile, push)
             operands = ((last, first.dtype), (1, first.dtype))
-        program = ops.tile_program((code,) * 2, tuple(steps), (operands[0][0],), profile)
-        run = lambda: ops.run_tile_program(program, data, types)[0]  # noqa: E731
+        tile_program = ops.tile_program((code,) * 2, tuple(steps), (operands[0][0],), profile)
+        run = lambda: ops.run_tile_program(tile_program, data, types)[0]  # noqa: E731
     else:
         assert row is not None
         inputs = tuple(a.dtype for a in arrays)
         like = [a.bits.type for a in arrays]
         result = target if op == "convert" else row.infer_array(like, {}).dtype
-        program, _ = ops.elementwise_program(row, {}, inputs, result, profile)
+        tile_program, _ = ops.elementwise_program(row, {}, inputs, result, profile)
         target = result
         if op == "convert":
             run = lambda: first.astype(target)  # noqa: E731
@@ -162,7 +160,7 @@ def _runs(
             run = lambda: apply_elementwise(op, *arrays)  # noqa: E731
     touched = np.zeros(first.shape, target.storage)
     touched.fill(0)
-    return run, lambda: program.run(data, [touched]), first.size
+    return run, lambda: tile_program.run(data, [touched]), first.size
 
 
 _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}

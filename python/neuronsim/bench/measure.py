@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -122,25 +122,17 @@ def measure(
     """
     if repeats < 1:
         raise InvalidArgument(f"the number of repeats is at least 1, not {repeats}")
-    before = (processor.num_threads(), processor.isa())
     with ExitStack() as stack:
-        stack.callback(processor.set_num_threads, before[0])
-        stack.callback(processor.set_isa, before[1])
-        processor.set_num_threads(threads)
-        if isa is not None:
-            processor.set_isa(isa)
+        stack.enter_context(_on_processor(threads, isa))
         case = make_case(op, shape, dtype, axis, layer)
         if touched and case.run_touched is case.run:
             raise InvalidArgument(f"the result of {op} is always fresh: leave out touched")
-        block = np.ones(max(case.bytes // 2, 1), np.uint8)
-        other = block.copy()
-        copy = (lambda: np.copyto(other, block)) if touched else block.copy
         fma_flops = _core.run_fma_chains(_CHAIN_STEPS)
         products = processor.bfloat16_products(case.product_rows) if case.multiplies_bfloat16 else None
         pair_flops = _core.run_pair_chains(_CHAIN_STEPS) if products == "pairs" else 0
         timers = [
             timer(case.run_touched if touched else case.run),
-            timer(copy),
+            timer(_copy(case.bytes // 2, touched)),
             timer(lambda: _core.run_fma_chains(_CHAIN_STEPS)),
             timer(lambda: _core.run_pair_chains(_CHAIN_STEPS) if pair_flops else None),
         ]
@@ -171,6 +163,26 @@ def measure(
             layer=None if case.layer is None else str(case.layer),
             bfloat16_products=products,
         )
+
+
+@contextmanager
+def _on_processor(threads: int, isa: str | None) -> Iterator[None]:
+    """So many threads and this instruction set, or the one that is set, for a while."""
+    before = processor.num_threads(), processor.isa()
+    try:
+        processor.set_num_threads(threads)
+        processor.set_isa(before[1] if isa is None else isa)
+        yield
+    finally:
+        processor.set_num_threads(before[0])
+        processor.set_isa(before[1])
+
+
+def _copy(size: int, touched: bool) -> Callable[[], Any]:
+    """NumPy's copy of so many bytes, to fresh memory or to memory that was written before."""
+    block = np.ones(max(size, 1), np.uint8)
+    other = block.copy()
+    return (lambda: np.copyto(other, block)) if touched else block.copy
 
 
 def alternate(
