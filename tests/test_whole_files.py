@@ -19,6 +19,7 @@ import pytest
 
 import neuronsim as np
 from neuronsim import cli, whole_files
+from neuronsim.cli import executing
 from neuronsim.errors import (
     FileIsFolder,
     ForbiddenFile,
@@ -385,13 +386,13 @@ def test_interrupted_commands_say_what_is_true(
         raise KeyboardInterrupt
 
     path = str(tmp_path / "y.npz")
-    monkeypatch.setattr(cli, "_listing", interrupt)  # when the file is there
+    monkeypatch.setattr(executing, "total_diagnostics", interrupt)  # when the file is there
     assert cli.main(["run", MODEL, "--inputs", DATA, "--output", path]) == 130
     assert os.listdir(tmp_path) == ["y.npz"]
     err = capsys.readouterr().err
     assert "nothing was written" not in err
     assert path in err.replace("\n", "")
-    monkeypatch.setattr(cli, "run_batches", interrupt)
+    monkeypatch.setattr(executing, "run_batches", interrupt)
     assert cli.main(["run", MODEL, "--inputs", DATA, "--output", path]) == 130
     assert capsys.readouterr().err == "neuronsim: interrupted; nothing was written\n"
 
