@@ -25,6 +25,7 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.cache import FLAGS_FILE, cached_flags
 from neuronsim.profiles import Profile
 from neuronsim.program import load as load_program
+from neuronsim.setups import CastRequest, find_setup
 from neuronsim.targets import Release
 
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "model.hlo.pb"
@@ -196,7 +197,7 @@ def test_fields_of_an_io_config() -> None:
 def test_fields_of_the_flags_of_a_folder(tmp_path: Path) -> None:
     def read(text: str) -> None:
         (tmp_path / FLAGS_FILE).write_text(text)
-        api.setup_for(tmp_path)
+        find_setup(CastRequest(tmp_path))
 
     check_types(["--auto-cast=all", "-O1"], read)
     assert cached_flags(tmp_path / "none") == []
