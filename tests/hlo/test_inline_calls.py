@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -174,7 +175,7 @@ def test_the_instructions_of_loops_count_too(monkeypatch: pytest.MonkeyPatch) ->
         computation("main", x(), inst("w", "while", "x", called=("body", "cond"))),
     )
     monkeypatch.setattr(ir, "MAX_INSTRUCTIONS", 17)  # 5 and 4 times 2, 2, 2
-    inline_calls(given)
+    inline_calls(dataclasses.replace(given))  # a copy: calls are inlined once
     monkeypatch.setattr(ir, "MAX_INSTRUCTIONS", 16)
     with pytest.raises(InvalidModel, match=r"NCC_EVRF007.*more than 16 instructions"):
         inline_calls(given)
@@ -202,7 +203,7 @@ def test_what_loops_and_branches_repeat_is_limited(monkeypatch: pytest.MonkeyPat
 
     given = module(square(), twice, branching("main", "twice", "twice"))
     monkeypatch.setattr(ir, "MAX_REPEATED_INSTRUCTIONS", 9)  # square 3 times, twice once
-    inline_calls(given)
+    inline_calls(dataclasses.replace(given))  # a copy: calls are inlined once
     monkeypatch.setattr(ir, "MAX_REPEATED_INSTRUCTIONS", 8)
     with pytest.raises(InvalidModel, match=r"NCC_EVRF007.*repeats 9 instructions.*up to 8 "):
         inline_calls(given)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NewType, TypeAlias
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
@@ -205,6 +205,13 @@ class Module:
     def scalar_computations(self) -> dict[str, ops.ScalarComputation]:
         """Those that were lowered so far (`opcodes.scalar_computation`)."""
         return {}
+
+    @cached_property
+    def _inlined(self) -> Module | None:
+        """The module without calls, which is found once; None where it is itself."""
+        found = _inline_calls(self)
+        vars(found)["_inlined"] = None
+        return None if found is self else found
 
     @property
     def entry_computation(self) -> Computation:
@@ -404,7 +411,10 @@ def graph_computations(module: Module) -> tuple[Computation, ...]:
     return tuple(c for c in module.computations if c.name in found)
 
 
-def inline_calls(module: Module) -> Module:
+FlatModule = NewType("FlatModule", Module)  # one without calls
+
+
+def inline_calls(module: Module) -> FlatModule:
     """The module with every `call` and `fusion` replaced by the callee's instructions, in all of its
     computations; those that are then not reachable are left out.
 
@@ -413,6 +423,10 @@ def inline_calls(module: Module) -> Module:
     repeats one, the entry computation keeps it and another becomes `computation.instruction`. Raises
     InvalidModel as `check_size` does.
     """
+    return FlatModule(module if module._inlined is None else module._inlined)
+
+
+def _inline_calls(module: Module) -> Module:
     check_size(module)
     reachable = _reachable(module.entry, module.by_name)
     computations = [c for c in module.computations if c.name in reachable]  # callees come first
