@@ -6,13 +6,12 @@ python bench/functions.py [--isa ISA] [--threads N] [--touched] [--only OP] [--a
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 
 from neuronsim import ops, processor
 from neuronsim.bench import Measurement
 from neuronsim.bench.report import print_measurements
-from neuronsim.bench.suite import geometric_mean, measured, terminal, write_figures
+from neuronsim.bench.suite import arguments, geometric_mean, measured, terminal, write_figures
 
 SHAPE = (1 << 24,)
 FUNCTIONS = (
@@ -23,12 +22,8 @@ PEERS = {"float32": ("torch",), "bfloat16": ("torch", "ml_dtypes"), "float16": (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--threads", type=int, default=1)
+    parser = arguments(__doc__)
     parser.add_argument("--isa", help="default: the widest of this processor")
-    parser.add_argument("--touched", action="store_true", help="results to memory written before")
-    parser.add_argument("--only", metavar="OP")
     parser.add_argument("--all", action="store_true", help="every function, not only those of the goal")
     options = parser.parse_args()
     console = terminal(130)

@@ -5,12 +5,10 @@ python bench/kernels.py [--isa ISA]... [--threads N] [--touched] [--only OP] [--
 
 from __future__ import annotations
 
-import argparse
-
 from neuronsim import processor
 from neuronsim.bench import Measurement
 from neuronsim.bench.report import print_measurements
-from neuronsim.bench.suite import measured, terminal, write_figures
+from neuronsim.bench.suite import arguments, measured, terminal, write_figures
 
 ROWS = (4096, 4096)
 NARROW = ("bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3fn")
@@ -41,12 +39,8 @@ CASES: tuple[tuple[str, tuple[int, ...], str, int | None, tuple[str, ...]], ...]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--threads", type=int, default=1)
+    parser = arguments(__doc__)
     parser.add_argument("--isa", action="append", help="default: the widest of this processor")
-    parser.add_argument("--touched", action="store_true", help="results to memory written before")
-    parser.add_argument("--only", metavar="OP")
     options = parser.parse_args()
     console = terminal(130)
     found: list[Measurement] = []

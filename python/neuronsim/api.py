@@ -57,13 +57,7 @@ from neuronsim.setups import (
     resolve,
 )
 from neuronsim.targets import CastType, find_release, find_target
-from neuronsim.tuning.dataset import (
-    Dataset,
-    batch_count,
-    batches,
-    load_dataset,
-    reject_nan,
-)
+from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
 from neuronsim.whole_files import open_regular
 

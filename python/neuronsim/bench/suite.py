@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -14,6 +15,16 @@ from rich.console import Console
 from neuronsim.bench.measure import Measurement, measure
 from neuronsim.errors import NeuronSimError
 from neuronsim.whole_files import write_text
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """The options of a suite of kernels."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--touched", action="store_true", help="results to memory written before")
+    parser.add_argument("--only", metavar="OP")
+    return parser
 
 
 def terminal(width: int) -> Console:

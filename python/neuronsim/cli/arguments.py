@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, TypeAlias
 
 import neuronsim
 from neuronsim.casting.flags import OPTIONS
@@ -37,12 +37,9 @@ class Parser(argparse.ArgumentParser):
         return [text for action in self._actions for text in action.option_strings]
 
 
-class Declare(Protocol):
-    """Declares a command by its name, the function that runs it and a sentence on what it does."""
-
-    def __call__(
-        self, name: str, run: Callable[[argparse.Namespace], None], text: str, /
-    ) -> Parser: ...
+Run: TypeAlias = Callable[[argparse.Namespace], None]
+# Declares a command by its name, what runs it and a sentence on what it does.
+Declare: TypeAlias = Callable[[str, Run, str], Parser]
 
 
 def parse(
@@ -55,7 +52,7 @@ def parse(
     parser.add_argument("--version", action="version", version=f"neuronsim {neuronsim.__version__}")
     added = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def declare(name: str, run: Callable[[argparse.Namespace], None], text: str, /) -> Parser:
+    def declare(name: str, run: Run, text: str) -> Parser:
         sub: Parser = added.add_parser(name, help=text, description=text)
         sub.set_defaults(run=run, parser=sub)
         return sub

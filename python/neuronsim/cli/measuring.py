@@ -10,14 +10,7 @@ from rich.console import Console
 from neuronsim import api
 from neuronsim.bench import PEERS, measure
 from neuronsim.bench.report import print_measurements
-from neuronsim.cli.arguments import (
-    Declare,
-    add_release,
-    add_threads,
-    add_trips,
-    trips,
-    version,
-)
+from neuronsim.cli.arguments import Declare, add_release, add_threads, add_trips, trips, version
 from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.setups import DEFAULT_TARGET

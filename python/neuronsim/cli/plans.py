@@ -56,9 +56,7 @@ def _calibrate(options: argparse.Namespace) -> None:
     check_writable(options.output)
     with progress_bar("float32") as progress:
         found = api.calibrate(
-            options.model,
-            options.data,
-            progress=lambda done, total: progress("float32", done, total),
+            options.model, options.data, progress=lambda done, total: progress("float32", done, total)
         )
     write(options, options.output, found.to_json() + "\n")
     print(f"the values of {len(found.values)} instructions of {options.model}: wrote {options.output}")
