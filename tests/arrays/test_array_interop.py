@@ -96,7 +96,6 @@ def test_sequences_with_arrays_keep_the_arrays_type() -> None:
 @pytest.mark.parametrize(
     "value",
     ["1", b"1", None, {}, object(), ["a"], [None], [[1], [1, 2]], [b"1"], {1}, iter([1])],
-    ids=repr,
 )
 def test_what_is_no_array_is_refused(value: Any) -> None:
     with pytest.raises(NeuronSimError, match="array"):
@@ -314,7 +313,6 @@ def test_from_dlpack_reads_strides_offsets_and_flags() -> None:
         ({"code": 9}, UnsupportedType),
         ({"major": 2}, BufferError),
     ],
-    ids=repr,
 )
 def test_from_dlpack_refuses_what_it_cannot_read(tensor: Any, error: type[Exception]) -> None:
     exporter = Exporter(Versioned, **tensor)
