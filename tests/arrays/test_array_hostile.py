@@ -158,11 +158,13 @@ def limits(seconds: float = 2, memory: int = 1 << 30) -> Iterator[None]:
 def own_settings() -> Iterator[None]:
     """Some functions change settings."""
     default, errors, seed = np.default_dtype(), np.geterr(), rounding_state().seed
+    receiver = np.geterrcall()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
     np.set_default_dtype(default)
     np.seterr(**errors)
+    np.seterrcall(receiver)
     np.seed_rounding(seed)
 
 

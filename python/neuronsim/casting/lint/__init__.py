@@ -31,6 +31,7 @@ from neuronsim.casting.lint.rules import CONTRACT, RULES, LintRule
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Rule
 from neuronsim.casting.policies.rules import RuleContext
+from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Instruction, Module, graph_computations, inline_calls
 from neuronsim.profiles import Profile
@@ -90,6 +91,10 @@ def float32_rules(findings: Iterable[Finding]) -> tuple[Rule, ...]:
     """The rules by which a policy keeps what findings name in float32 (`policies.with_rules`), one for
     each finding that names something.
     """
+    findings = tuple(findings) if isinstance(findings, Iterable) else (findings,)
+    for f in findings:
+        if not isinstance(f, Finding):
+            raise InvalidArgument(f"float32_rules takes what lint found, not {type(f).__name__}")
     return tuple(
         Rule(f"lint: {f.rule} ({f.instruction})", category="never", name=f.keep_float32)
         for f in findings
