@@ -150,6 +150,16 @@ def test_a_folder_of_the_compile_cache_gives_its_name(
     (folder / "compile_flags.json").write_text('["--auto-cast=all", "--target=inf2"]')
     assert run(folder, "", capsys)[0] == 0
     assert compiled("MODULE_1.nsim").setup.settings.auto_cast == "all"
+    for command in (["plan"], ["explain", "--json"]):
+        told = []
+        for model_and_flags in (
+            [folder],
+            [folder / "model.hlo_module.pb", "--auto-cast=all", "--target=inf2"],
+        ):
+            assert cli.main([*command, *map(str, model_and_flags)]) == 0
+            told.append(capsys.readouterr().out)
+        assert told[0] == told[1]
+        assert "bfloat16" in told[0]
 
 
 @pytest.mark.parametrize(
@@ -344,6 +354,10 @@ def test_the_python_functions_warn_of_it(model: Path, monkeypatch: pytest.Monkey
         assert api.plan(model) == program.plan
     with pytest.warns(FlagWarning, match="NEURON_CC_FLAGS do not act"):
         assert neuronsim.compile(model, auto_cast="none").plan.decisions == {}
+    for ask in (neuronsim.compile, neuronsim.plan, neuronsim.lint):
+        with pytest.warns(FlagWarning) as told:
+            ask(model)
+        assert {w.filename for w in told} == {__file__}, "the user's line, not one of the package"
     monkeypatch.setenv("NEURON_CC_FLAGS", " ")
     assert neuronsim.compile(model).setup.messages == ()
 

@@ -11,7 +11,6 @@ import functools
 import inspect
 import os
 import reprlib
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -38,6 +37,7 @@ from neuronsim.errors import (
     NonconformingModel,
     UnsupportedOperator,
     UnsupportedType,
+    warn,
 )
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
@@ -194,10 +194,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     return CompiledProgram(module, made, setup)
 
 
-def _warn(messages: Sequence[Message], stacklevel: int = 4) -> None:
+def _warn(messages: Sequence[Message]) -> None:
     for message in messages:
         if message.level == "warning":
-            warnings.warn(message.text, FlagWarning, stacklevel=stacklevel)
+            warn(message.text, FlagWarning)
 
 
 def _require_conformance(module: Module, setup: Setup) -> None:
@@ -229,7 +229,7 @@ def lint(request: CastRequest) -> tuple[Finding, ...]:
 def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
     """The same, and the setup under which it was found."""
     setup, decider = find_setup(request)
-    _warn(setup.messages, stacklevel=5)
+    _warn(setup.messages)
     module = _read(request.model)
     found = conformance.check(module, setup.release, setup.target)
     try:
@@ -247,9 +247,15 @@ def plan(request: CastRequest) -> Plan:
     """What a setting casts in a model, and why; see `compile` for the arguments. A plan that is given
     is checked.
     """
+    return plan_with_model(request)[1]
+
+
+def plan_with_model(request: CastRequest) -> tuple[Module, Plan]:
+    """The same, and the model that it is of."""
     setup, decider = find_setup(request)
     _warn(setup.messages)
-    return _plan_of(read_model(request.model), decider, setup, request.calibration)
+    module = read_model(request.model)
+    return module, _plan_of(module, decider, setup, request.calibration)
 
 
 def _plan_of(

@@ -18,7 +18,7 @@ from neuronsim.cli.arguments import Declare, add_casts, add_trips, casts, settin
 from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
-from neuronsim.setups import CompilerSetting, resolve
+from neuronsim.setups import CastRequest, CompilerSetting, resolve
 
 
 def declare_commands(declare: Declare) -> None:
@@ -77,8 +77,7 @@ def _plan(options: argparse.Namespace) -> None:
 
 def _plan_of(options: argparse.Namespace) -> tuple[Module, Plan]:
     """The model and its plan under the given setting."""
-    model = api.read_model(options.model)
-    return model, api.plan(model, **casts(options))
+    return api.plan_with_model(CastRequest(options.model, **casts(options)))
 
 
 def _explain(options: argparse.Namespace) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import sys
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from neuronsim.casting.policies.operations import names_of, operation_name, unkn
 from neuronsim.casting.policies.policy import Category, Policy, Rule
 from neuronsim.casting.policies.rules import Match, RuleContext, match_rules
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.errors import InvalidArgument, nearest, warn
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, graph_computations
 from neuronsim.hlo.recognition.composites import COMPOSITES, recognise
 
@@ -94,7 +92,7 @@ def find_choices(
         matches, unmatched = match_rules(policy.rules, context, include_wins=policy.include_wins)
         for rule in unmatched:
             if rule.operation or rule.name or rule.regex or rule.scope:
-                _warn(f"{policy.name}: {_unmatched(rule, context)}")
+                warn(f"{policy.name}: {_unmatched(rule, context)}", UserWarning)
     choices = {}
     for c, i in graph.instructions:
         if is_castable(c, i):
@@ -117,14 +115,6 @@ def _unmatched(rule: Rule, context: RuleContext) -> str:
     ]
     asked += [f"regex {rule.regex!r}"] if rule.regex else []
     return f"no instruction is what the rule {rule.reason!r} is about: {', '.join(asked)}"
-
-
-def _warn(text: str) -> None:
-    """A warning at the line outside of this package that asked for the plan."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("neuronsim."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, stacklevel=level)
 
 
 def _asks_for_composites(policy: Policy) -> bool:
@@ -224,7 +214,7 @@ def report_unlisted(choices: Mapping[str, Choice], policy: Policy) -> None:
     text = f"{policy.name} lists these operations nowhere ({_UNLISTED[policy.default]}): {told}"
     if policy.unlisted == "error":
         raise InvalidArgument(f"{text}. List them, or set unlisted to warn or ignore")
-    _warn(text)
+    warn(text, UserWarning)
 
 
 def slots_of(choice: Choice | None, policy: Policy) -> tuple[tuple[int, ...], tuple[int, ...]]:
