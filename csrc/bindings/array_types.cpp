@@ -100,7 +100,7 @@ PyObject* subscript(PyObject* self, PyObject* key) {
     // Owned, since an index may run Python's code.
     const auto whole = py::reinterpret_borrow<py::object>(array->data);
     PyObject* data = PyObject_GetItem(whole.ptr(), key);
-    auto& api = py::detail::npy_api::get();
+    const auto& api = py::detail::npy_api::get();
     if (data != nullptr && !api.PyArray_Check_(data))  // a scalar
         Py_SETREF(data, api.PyArray_FromAny_(data, nullptr, 0, 0, 0, nullptr));
     if (data == nullptr) {

@@ -41,6 +41,8 @@ py::list op_table() {
 
 PYBIND11_MODULE(_core, m) {
     m.doc() = "Kernels of neuronsim on ndarrays of storage bits.";
+    // Here, since the first look imports a module, which a slot of Array with an error set cannot.
+    py::detail::npy_api::get();
     m.attr("FORMATS") = format_rows();
     m.attr("DTYPES") = std::vector<std::string>(dtype_names, dtype_names + dtype_count);
     m.attr("OPS") = op_table();

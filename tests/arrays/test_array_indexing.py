@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+import subprocess
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -337,3 +339,13 @@ def test_lists_are_operands_on_either_side() -> None:
     assert (numpy.float64(2) * x).dtype is np.float64
     assert isinstance(numpy.int8(2) * x, np.Array)
     assert (x == [1.5, 0]).tolist() == [True, False]
+
+
+@pytest.mark.isa_independent
+@pytest.mark.parametrize("first", ["np.zeros(0)[0]", "np.zeros(3)[[9]]", "np.zeros(0)[0] + 1"])
+def test_an_index_outside_is_an_error_as_the_first_thing_that_a_process_does(first: str) -> None:
+    """The core looked NumPy up where an error was set, and ended the process."""
+    run = subprocess.run(
+        [sys.executable, "-c", f"import neuronsim as np; {first}"], capture_output=True, text=True
+    )
+    assert (run.returncode, "InvalidIndex" in run.stderr.splitlines()[-1]) == (1, True), run

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 import pytest
+from numpy.linalg import LinAlgError
 from tests.support.words import word_list
 
 import neuronsim as np
@@ -185,7 +186,7 @@ def test_least_squares() -> None:
         (lambda: linalg.matrix_power(np.ones((2, 3)), 2), "of one length"),
         (lambda: linalg.svd(np.ones(3)), "two-dimensional"),
         (lambda: linalg.eigvals(np.full((2, 2), math.inf)), "infs or NaNs"),
-        (lambda: linalg.svd(np.full((2, 2), math.nan)), "did not converge"),
+        (lambda: linalg.svd(np.full((2, 2), math.nan)), "no decomposition"),
     ],
 )
 def test_what_matrices_lack_is_numpys_error_and_ours(call: Callable[[], Any], said: str) -> None:
@@ -230,6 +231,35 @@ def test_float8_e4m3fn_is_not_computed_with() -> None:
             getattr(linalg, name)(x)
     with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
         linalg.matrix_power(x, 2)
+
+
+# NumPy's own singular values of this matrix never end.
+ENDLESS = [[-3.5, math.inf, 0, -0.0, -3.5], [-3, 1, 0.5, 1.5, 1], [-3, -1, 0.5, 0, -0.0]]
+DECOMPOSED: dict[str, Callable[[Any], Any]] = {
+    "svd": linalg.svd,
+    "singular values alone": lambda x: linalg.svd(x, compute_uv=False),
+    "svdvals": linalg.svdvals,
+    "pinv": linalg.pinv,
+    "matrix_rank": linalg.matrix_rank,
+    "lstsq": lambda x: linalg.lstsq(x, np.ones(3)),
+    "lstsq of the right side": lambda x: linalg.lstsq(np.eye(3), x[:, 1]),
+    "cond": linalg.cond,
+    "cond of order 2": lambda x: linalg.cond(x, -2),
+    "nuclear norm": lambda x: linalg.matrix_norm(x, ord="nuc"),
+    "norm of order 2": lambda x: linalg.norm(x, 2),
+    "eigh": lambda x: linalg.eigh(x[:, :3]),
+    "eigvalsh": lambda x: linalg.eigvalsh(x[:, :3]),
+}
+
+
+@pytest.mark.isa_independent
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("name", DECOMPOSED)
+def test_what_is_not_finite_is_not_decomposed(name: str, value: float) -> None:
+    x = np.asarray([np.asarray(ENDLESS), np.ones((3, 5))] if name == "svdvals" else ENDLESS)
+    x[..., 0, 1] = value
+    with pytest.raises(LinAlgError, match="an element is Inf or NaN"):
+        DECOMPOSED[name](x)
 
 
 @pytest.mark.isa_independent

@@ -54,17 +54,21 @@ def on_host(
     function: Callable[..., Any],
     *operands: Array,
     operations: float | None = None,
+    finite: bool = False,
     **options: Any,
 ) -> Any:
     """What NumPy's function gives for the operands in float64 or complex128, which hold them exactly.
     It takes about so many `operations`, by default those of decomposing matrices.
 
-    Raises InvalidMatrix for NumPy's LinAlgError and ours of the same class for its other errors.
+    Raises InvalidMatrix for NumPy's LinAlgError and ours of the same class for its other errors; where
+    only `finite` operands do, for others: LAPACK's singular values may never end at an Inf.
     """
     exact = [
         convert(x, dtypes.complex128 if x.dtype.kind == "complex" else dtypes.float64) for x in operands
     ]
     shapes = " and ".join(str(x.bits.type) for x in operands)
+    if finite and not all(np.isfinite(x.bits.data).all() for x in exact):
+        raise InvalidMatrix(f"{what} of {shapes}: an element is Inf or NaN: there is no decomposition")
     try:
         with np.errstate(all="ignore"):
             if operations is None:

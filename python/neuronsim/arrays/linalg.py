@@ -217,7 +217,8 @@ def matrix_norm(
         raise InvalidArgument(f"matrix_norm of {a.bits.type}: it needs at least 2 axes")
     if a.dtype.kind == "complex" or order in _SINGULAR_NORMS:
         options: dict[str, Any] = {"axis": (-2, -1), "keepdims": keepdims, "ord": order}
-        return rounded(on_host("matrix_norm", np.linalg.norm, a, **options), real_type(a.dtype))
+        found = on_host("matrix_norm", np.linalg.norm, a, finite=order in _SINGULAR_NORMS, **options)
+        return rounded(found, real_type(a.dtype))
     if order == "fro":
         return vector_norm(a, axis=(-2, -1), keepdims=keepdims)
     axis, outer_order = _NORMS_OF_SUMS[float(order)]
@@ -337,7 +338,7 @@ def lstsq(x1: Any, x2: Any, /, rcond: float | None = None) -> tuple[Array, Array
     """
     a, b = map(host_operand, common_arrays(x1, x2))
     cut = _tolerance(a) if rcond is None else number("rcond", rcond)
-    found, residuals, rank, values = on_host("lstsq", np.linalg.lstsq, a, b, rcond=cut)
+    found, residuals, rank, values = on_host("lstsq", np.linalg.lstsq, a, b, finite=True, rcond=cut)
     real = real_type(a.dtype)
     return rounded(found, a.dtype), rounded(residuals, real), int(rank), rounded(values, real)
 
@@ -361,14 +362,16 @@ def eigh(x: Any, /, UPLO: Literal["L", "U"] = "L") -> EighResult:  # noqa: N803 
     lower or upper triangle is read.
     """
     a = host_operand(x)
-    values, vectors = on_host("eigh", np.linalg.eigh, a, UPLO=UPLO)
+    values, vectors = on_host("eigh", np.linalg.eigh, a, finite=True, UPLO=UPLO)
     return EighResult(rounded(values, real_type(a.dtype)), rounded(vectors, a.dtype))
 
 
 def eigvalsh(x: Any, /, UPLO: Literal["L", "U"] = "L") -> Array:  # noqa: N803 (NumPy's name)
     """The eigenvalues, ascending, of a symmetric or Hermitian matrix."""
     a = host_operand(x)
-    return rounded(on_host("eigvalsh", np.linalg.eigvalsh, a, UPLO=UPLO), real_type(a.dtype))
+    return rounded(
+        on_host("eigvalsh", np.linalg.eigvalsh, a, finite=True, UPLO=UPLO), real_type(a.dtype)
+    )
 
 
 def qr(x: Any, /, mode: Literal["reduced", "complete", "r"] = "reduced") -> QRResult | Array:
@@ -390,14 +393,14 @@ def svd(
     options = {"full_matrices": full_matrices, "hermitian": hermitian}
     if not compute_uv:
         return svdvals(a)
-    u, s, vh = on_host("svd", np.linalg.svd, a, **options)
+    u, s, vh = on_host("svd", np.linalg.svd, a, finite=True, **options)
     return SVDResult(rounded(u, a.dtype), rounded(s, real_type(a.dtype)), rounded(vh, a.dtype))
 
 
 def svdvals(x: Any, /) -> Array:
     """The singular values, descending."""
     a = host_operand(x)
-    return rounded(on_host("svdvals", np.linalg.svdvals, a), real_type(a.dtype))
+    return rounded(on_host("svdvals", np.linalg.svdvals, a, finite=True), real_type(a.dtype))
 
 
 def pinv(x: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
@@ -406,7 +409,9 @@ def pinv(x: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = N
     """
     a = host_operand(x)
     cut = _given_tolerance(rcond if rtol is None else rtol, a)
-    return rounded(on_host("pinv", np.linalg.pinv, a, rtol=cut, hermitian=hermitian), a.dtype)
+    return rounded(
+        on_host("pinv", np.linalg.pinv, a, finite=True, rtol=cut, hermitian=hermitian), a.dtype
+    )
 
 
 def matrix_rank(x: Any, /, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
@@ -419,7 +424,9 @@ def matrix_rank(x: Any, /, tol: Any = None, hermitian: bool = False, *, rtol: An
     a = host_operand(x)
     if a.ndim < 2:
         return asarray(np.asarray(on_host("matrix_rank", np.any, a), np.int64))
-    values = on_host("matrix_rank", np.linalg.svd, a, compute_uv=False, hermitian=hermitian)
+    values = on_host(
+        "matrix_rank", np.linalg.svd, a, finite=True, compute_uv=False, hermitian=hermitian
+    )
     largest = values.max(axis=-1, initial=0)
     limit = _given_tolerance(rtol, a) * largest if tol is None else _given_tolerance(tol, a)
     try:
@@ -443,4 +450,5 @@ def _tolerance(x: Array) -> float:
 def cond(x: Any, p: float | Literal["fro", "nuc"] | None = None) -> Array:
     """The condition number: norm(x, p) norm(inv(x), p), of the order 2 without `p`; inf if singular."""
     a = host_operand(x)
-    return rounded(on_host("cond", np.linalg.cond, a, p=p), real_type(a.dtype))
+    found = on_host("cond", np.linalg.cond, a, finite=p in (None, *_SINGULAR_NORMS), p=p)
+    return rounded(found, real_type(a.dtype))
