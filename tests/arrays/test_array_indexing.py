@@ -349,3 +349,13 @@ def test_an_index_outside_is_an_error_as_the_first_thing_that_a_process_does(fir
         [sys.executable, "-c", f"import neuronsim as np; {first}"], capture_output=True, text=True
     )
     assert (run.returncode, "InvalidIndex" in run.stderr.splitlines()[-1]) == (1, True), run
+
+
+@pytest.mark.isa_independent
+@pytest.mark.parametrize("key", [False, True, numpy.asarray(False), (False,)])
+def test_values_of_too_many_axes_for_a_bool_index_are_refused(key: Any) -> None:
+    for value in (np.zeros((1, 2)), numpy.zeros((2, 2)), np.zeros((1, 1), "int8")):
+        x = np.asarray(1.0, "float8_e4m3")
+        with pytest.raises(UnsupportedType, match="0 or 1-dimensional"):
+            x[key] = value
+        assert x.tolist() == 1.0

@@ -30,7 +30,7 @@ from neuronsim.arrays.printing import array_repr, array_str
 from neuronsim.arrays.products import matmul, matrix_transpose
 from neuronsim.arrays.ufuncs import Ufunc
 from neuronsim.dtypes import Casting, DTypeLike
-from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType
+from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, refusal
 from neuronsim.processor import pinned
 
 _Operator = Callable[[Array, Any], Array]
@@ -156,8 +156,8 @@ class Flat:
             raise InvalidArgument(f"{what}: no values for {places.size} elements")
         try:
             np.put(self._array._data, places, given._data)  # again and again
-        except ValueError as error:
-            raise InvalidArgument(f"{what}: {error}") from error
+        except REFUSALS as error:
+            raise refusal(what, error) from error
 
 
 METHODS: list[str] = []  # those that are the functions of their name, with the array first
@@ -291,9 +291,8 @@ class ArrayMethods:
             self._data[index_bits(key)] = given._data
         except IndexError as error:
             raise InvalidIndex(f"{self.bits.type}[{shown(key)}]: {error}") from error
-        except ValueError as error:
-            where = f"{self.bits.type}[{shown(key)}] = {given.bits.type}"
-            raise InvalidArgument(f"{where}: {error}") from error
+        except REFUSALS as error:
+            raise refusal(f"{self.bits.type}[{shown(key)}] = {given.bits.type}", error) from error
 
     def __contains__(self, value: Any) -> bool:
         return _is_operand(value) and bool((self == value).bits.data.any())
