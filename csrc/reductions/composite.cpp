@@ -96,7 +96,7 @@ private:
         row_bytes_ = rank == 2 ? view.strides[0] : n_ * size_;
         const bool dense = rank == 0 || view.strides.back() == size_;
         is_dense_ = whole && dense;
-        lies_across_ = rank >= 2 && inner == n_ && !dense && view.strides[rank - 2] == size_;
+        lies_across_ = n_ > 0 && rank >= 2 && inner == n_ && !dense && view.strides[rank - 2] == size_;
         is_float32_in_memory_ = is_dense_ && size_ == sizeof(float) &&
                                 reinterpret_cast<uintptr_t>(view.data) % alignof(float) == 0 &&
                                 row_bytes_ % static_cast<int64_t>(sizeof(float)) == 0;

@@ -412,3 +412,16 @@ def test_bins_of_complex_numbers_are_refused() -> None:
     ):
         with pytest.raises(UnsupportedType, match="no order"):
             call()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("strides", [(0, 4, 0, 0), (0, 4, 0, 4), (4, 4, 4, 8)])
+def test_statistics_of_nothing_whatever_its_strides(strides: tuple[int, ...]) -> None:
+    """Some of them look like rows side by side, of which there are none to divide by."""
+    memory = numpy.zeros(8, "float32")
+    x = np.asarray(numpy.lib.stride_tricks.as_strided(memory, (0, 3, 0, 2), strides), copy=False)
+    assert x.bits.data.strides == strides
+    for statistic in (np.mean, np.var, np.std):
+        assert numpy.isnan(statistic(x).item())
+        assert statistic(x, axis=(0, 2)).shape == (3, 2)
+    assert np.linalg.vector_norm(x) == 0
