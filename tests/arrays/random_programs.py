@@ -1310,8 +1310,6 @@ EXCUSED: tuple[tuple[str, str, str, str], ...] = (
         "ranks are of the type's eps",
     ),
     ("different", r"gcd\.reduce.*initial=-", "", "the gcd of a negative number alone is its magnitude"),
-    ("different", r"= v[0-9]+\.view\(|view\(", "afterwards", "NaN are canonical (C5)"),
-    ("different", r"real", "afterwards", "the real part is an array of its own"),
     ("different", "spacing|nextafter", "", "integers take the default float type (C8)"),
     ("different", "lstsq", "type int64, NumPy's int32", "ranks are int64"),
     ("different", r"pad\(.*mode='(maximum|minimum)'", "bits", "of zeros +0 is the larger (E7)"),
