@@ -392,3 +392,15 @@ def test_len_iter_contains_and_hash() -> None:
     for act in zero_d:
         with pytest.raises(TypeError):
             act(np.asarray(1.0))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_functions_give_views_of_the_parts_as_the_attributes_do(
+    shape: tuple[int, ...], dtype: str
+) -> None:
+    for function, part in ((np.real, "real"), (np.imag, "imag"), (np.real_if_close, "real")):
+        x = np.full(shape, 3.0, dtype)
+        view = function(x)
+        view[...] = 7
+        assert np.all(getattr(x, part) == 7)
