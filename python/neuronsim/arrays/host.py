@@ -61,7 +61,7 @@ def on_host(
     It takes about so many `operations`, by default those of decomposing matrices.
 
     Raises InvalidMatrix for NumPy's LinAlgError and ours of the same class for its other errors; where
-    only `finite` operands do, for others: LAPACK's singular values may never end at an Inf.
+    only `finite` operands do, for others (H1): LAPACK's singular values may never end at an Inf.
     """
     exact = [
         convert(x, dtypes.complex128 if x.dtype.kind == "complex" else dtypes.float64) for x in operands
