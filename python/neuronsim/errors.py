@@ -82,6 +82,21 @@ class UnsupportedType(NeuronSimError, TypeError):
     """A value has an element type that the device, or the operation, does not have."""
 
 
+class UnknownValue(NeuronSimError, TypeError):
+    """What a traced function asks of an array whose values are not known before the program runs:
+    `value` is what the recorder knows of it.
+    """
+
+    def __init__(self, what: str, value: Any) -> None:
+        file, line = users_line()
+        super().__init__(
+            f"{os.path.basename(file)}:{line}: {what} needs the values of a traced array "
+            f"({value.type}), which are known when the program runs and not before: use functions of "
+            "arrays (where, lax.cond, lax.while_loop), or make the argument static"
+        )
+        self.value = value
+
+
 class AbsentName(NeuronSimError, AttributeError):
     """A module has no such name. The message is made when it is read: `hasattr` stays quick."""
 
@@ -191,14 +206,25 @@ def nearest(name: object, known: Iterable[str]) -> str:
 _PACKAGE = os.path.dirname(__file__) + "/"
 
 
-def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
-    """A warning at the line of the user's that led here: the nearest one outside the package."""
-    level = 1
+def _users_frame() -> tuple[FrameType | None, int]:
+    """The nearest frame outside the package that led here, and how many there are to it."""
+    level = 0
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level += 1
         frame = frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    return frame, level
+
+
+def users_line() -> tuple[str, int]:
+    """The file and the line of the user's that led here."""
+    frame, _ = _users_frame()
+    return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """A warning at the line of the user's that led here: the nearest one outside the package."""
+    warnings.warn(message, category, stacklevel=_users_frame()[1])
 
 
 def with_warnings_at_the_users_line(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:

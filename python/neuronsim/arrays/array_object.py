@@ -189,7 +189,7 @@ class Array(_core.ArrayBase, ArrayMethods):
     def copy(self, order: Literal["K", "A", "C", "F"] = "C") -> Array:
         """A copy with memory of its own."""
         check_order(order)
-        return self._like(np.array(self._data, order=order))
+        return self._like(ops.whole(self._data.copy(order)))
 
     def flatten(self, order: Literal["K", "A", "C", "F"] = "C") -> Array:
         """A copy of one axis."""
@@ -228,7 +228,7 @@ class Array(_core.ArrayBase, ArrayMethods):
             data = (
                 interruptible(4 * size, self._data.__getitem__, places) if size else self._data[places]
             )
-            return Array(ops.Bits(np.asarray(data), self._dtype))
+            return Array(ops.Bits(ops.whole(data), self._dtype))
         except (IndexError, ValueError) as error:
             raise InvalidIndex(f"{self.bits.type}[{shown(key)}]: {error}") from error
 

@@ -80,8 +80,6 @@ _BY_KIND: dict[str, dict[str, Callable[[Array], Array]]] = {
 
 def _by_kind(name: str, own: Mapping[str, Callable[[Array], Array]]) -> Callable[[Any], Array]:
     def compute(x: Any) -> Array:
-        if hasattr(x, "__neuronsim_apply__"):
-            return apply_elementwise(name, x)
         a = asarray(x)
         function = own.get(a.dtype.kind)
         return apply_elementwise(name, a) if function is None else function(a)
@@ -145,36 +143,31 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
         return nonzero(condition)
     if x1 is None or x2 is None:
         raise UnsupportedType("where() takes a condition alone, or with both x1 and x2")
-    return select_elements(_truth(condition), x1, x2)
-
-
-def _truth(x: Any) -> Array:
-    """`truth`, of what records operations too."""
-    return apply_elementwise("not_equal", x, False) if hasattr(x, "__neuronsim_apply__") else truth(x)
+    return select_elements(truth(condition), x1, x2)
 
 
 @as_ufunc(predicate=True)
 def logical_and(x1: Any, x2: Any, /) -> Array:
     """Whether both elements are not zero; NaN is not zero."""
-    return apply_elementwise("bitwise_and", _truth(x1), _truth(x2))
+    return apply_elementwise("bitwise_and", truth(x1), truth(x2))
 
 
 @as_ufunc(predicate=True)
 def logical_or(x1: Any, x2: Any, /) -> Array:
     """Whether an element is not zero; NaN is not zero."""
-    return apply_elementwise("bitwise_or", _truth(x1), _truth(x2))
+    return apply_elementwise("bitwise_or", truth(x1), truth(x2))
 
 
 @as_ufunc(predicate=True)
 def logical_xor(x1: Any, x2: Any, /) -> Array:
     """Whether one element and not the other is not zero; NaN is not zero."""
-    return apply_elementwise("bitwise_xor", _truth(x1), _truth(x2))
+    return apply_elementwise("bitwise_xor", truth(x1), truth(x2))
 
 
 @as_ufunc(predicate=True)
 def logical_not(x: Any, /) -> Array:
     """Whether the element is zero; NaN is not zero."""
-    return apply_elementwise("bitwise_invert", _truth(x))
+    return apply_elementwise("bitwise_invert", truth(x))
 
 
 @as_ufunc()

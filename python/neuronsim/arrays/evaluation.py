@@ -59,10 +59,6 @@ _NOT_PLAIN = _TO_FLOAT | {"power"}
 
 def evaluate_elementwise(name: str, *operands: Any) -> Array:
     """`apply_elementwise` by the ordinary way, whatever the profile remembers."""
-    for x in operands:
-        if hasattr(x, "__neuronsim_apply__"):
-            recorded: Array = ops.apply(name, operands)
-            return recorded
     first = operands[0]
     profile = current_profile()
     is_plain = type(first) is Array and (first.dtype.exponent_bits or name not in _NOT_PLAIN)
@@ -90,6 +86,7 @@ def evaluate_elementwise(name: str, *operands: Any) -> Array:
         raise InvalidArgument(f"{name}: the shapes {shapes} do not broadcast") from error
     ops.check_elementwise(op, common, common)
     is_integer_power = name == "power" and common.kind == "signed" and 0 not in dims
+    is_integer_power &= isinstance(values[1]._data, np.ndarray)
     if is_integer_power and (np.asarray(values[1]) < 0).any():
         raise InvalidArgument("integers to negative integer powers are not integers: use a float type")
     bits = [ops.Bits(np.broadcast_to(a.bits.data, dims), a.dtype) for a in values]
@@ -166,7 +163,7 @@ def reduce_by_short_way(reducer: str, x: Array, axis: Axis) -> Array | None:
     """
     profile, dtype, rank = current_profile(), x._dtype, x._data.ndim
     is_one_axis = type(axis) is int and -rank <= axis < rank
-    if not (axis is None or is_one_axis) or not x._data.size:
+    if not (axis is None or is_one_axis) or not x._data.size or not isinstance(x._data, np.ndarray):
         return None
     known = profile.derived.get((reducer, dtype))
     if known is None:
@@ -188,7 +185,7 @@ def reduce_by_short_way(reducer: str, x: Array, axis: Axis) -> Array | None:
 def statistic_by_short_way(name: str, x: Array, correction: float = 0) -> Array | None:
     """A statistic of all elements by the core; None of many, and where the ordinary way is to speak."""
     profile, dtype, size = current_profile(), x._dtype, x._data.size
-    if not 0 < size <= ops.LONGEST_ROW:
+    if not 0 < size <= ops.LONGEST_ROW or not isinstance(x._data, np.ndarray):
         return None
     known = profile.derived.get(("statistics", dtype))
     if known is None:
@@ -207,7 +204,8 @@ def statistic_by_short_way(name: str, x: Array, correction: float = 0) -> Array 
 def matmul_by_short_way(x: Any, y: Any, dtype: DType) -> Array | None:
     """The product of small vectors and matrices by what their profile remembers; None of others."""
     small = 1 <= x.ndim <= 2 and 1 <= y.ndim <= 2 and x.size + y.size <= 4096
-    if not small or x.shape[-1] != y.shape[0]:
+    is_known = isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
+    if not (small and is_known) or x.shape[-1] != y.shape[0]:
         return None
     profile = current_profile()
     known = profile.derived.get(("matmul", dtype))

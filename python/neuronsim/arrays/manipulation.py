@@ -46,7 +46,7 @@ def move_bits(function: Callable[..., Any], x: Any, *args: Any, **kwargs: Any) -
         moved = function(a.bits.data, *args, **kwargs)
     except REFUSALS as error:
         raise refusal(f"{function.__name__} of {a.bits.type}", error) from error
-    return Array(ops.Bits(np.asarray(moved), a.dtype))
+    return Array(ops.Bits(ops.whole(moved), a.dtype))
 
 
 # ---- shapes ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 from neuronsim.ops.collectives import COLLECTIVES, with_groups
 from neuronsim.ops.composites import LONGEST_ROW, composes_in_core
 from neuronsim.ops.computations import ScalarComputation, ScalarStep, computation_program
-from neuronsim.ops.custom_calls import custom_call_attributes
+from neuronsim.ops.custom_calls import OWN_PREFIX, custom_call_attributes, own_configuration
 from neuronsim.ops.elementwise import check_elementwise
 from neuronsim.ops.evaluation import (
     apply,
@@ -101,6 +101,7 @@ from neuronsim.ops.rows import (
     broadcast_dims,
     by_name,
     check_dims,
+    whole,
 )
 from neuronsim.ops.table import FUNCTIONS_OF_FLOATS, OPCODES, by_opcode
 from neuronsim.ops.windows import MAX_WINDOW, record_reduce_window
@@ -119,6 +120,7 @@ __all__ = [
     "NO_FUSION",
     "OPCODES",
     "OPS",
+    "OWN_PREFIX",
     "Accumulation",
     "ArrayType",
     "Attributes",
@@ -184,6 +186,7 @@ __all__ = [
     "of_origins",
     "order_keys",
     "outside_range_warning",
+    "own_configuration",
     "pack_columns",
     "record_product",
     "record_reduce",
@@ -200,6 +203,7 @@ __all__ = [
     "truncate_int64",
     "truncated",
     "truncated_all",
+    "whole",
     "with_groups",
     "with_terms",
 ]

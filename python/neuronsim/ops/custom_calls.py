@@ -8,6 +8,7 @@ docs/custom_calls.md says where the operands and configurations of each target a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -137,6 +138,9 @@ CUSTOM_CALLS: dict[str, CustomCall] = {
     **{target: CustomCall("pass_through") for target in _MARKERS},
 }
 
+# Targets of rows by their own names, which HLO has no opcode for; their configuration is JSON.
+OWN_PREFIX = "neuronsim."
+
 # Targets that AWS's compiler knows and whose meaning a module does not hold.
 _UNKNOWN_MEANING = {
     "AwsNeuronCustomOp": "the operator's C++ code is not in the module",
@@ -168,6 +172,8 @@ def custom_call_row(target: str) -> str:
     found = CUSTOM_CALLS.get(target)
     if found is not None:
         return found.row
+    if target.startswith(OWN_PREFIX):
+        return by_name(target.removeprefix(OWN_PREFIX)).name
     if target in _UNKNOWN_MEANING:
         raise UnsupportedOperator(
             f"neuronsim does not execute the custom call {target!r}: {_UNKNOWN_MEANING[target]}. "
@@ -188,8 +194,29 @@ def custom_call_attributes(target: str, backend_config: bytes, result: Result) -
     {'dimensions': (1,)}
     """
     custom_call_row(target)
+    if target.startswith(OWN_PREFIX):
+        return _own_attributes(target, backend_config)
     config = backend_config.decode("utf-8", "replace").strip().strip('"')
     return CUSTOM_CALLS[target].configure(config, result)
+
+
+def own_configuration(attributes: Attributes) -> bytes:
+    """The backend_config of a call of a row by its own name.
+
+    >>> own_configuration({"axis": 0})
+    b'{"axis":0}'
+    """
+    return json.dumps(dict(sorted(attributes.items())), separators=(",", ":")).encode()
+
+
+def _own_attributes(target: str, backend_config: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(backend_config or b"{}")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidArgument(f"the backend_config of {target} is no JSON object of its attributes")
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
 
 
 # ---- rows of custom calls alone ----------------------------------------------------------------------

@@ -75,15 +75,14 @@ def evaluate_product(
     return Bits(data, fusion.result(result).dtype)
 
 
-def apply(name: str, operands: Sequence[Any], **attributes: Any) -> Any:
-    """Evaluate an operation on arrays, or record it if an operand records.
-
-    An operand with `__neuronsim_apply__(op, operands, attributes)` takes over, as a tracer does.
+def apply(name: str, operands: Sequence[Bits], **attributes: Any) -> Any:
+    """Evaluate an operation on bits, or record it: data that are no ndarray take over by their method
+    `__neuronsim_apply__(op, operands, attributes)`, as a tracer's do.
     """
     op = by_name(name)
     for x in operands:
-        if type(x) is not Bits and (record := getattr(x, "__neuronsim_apply__", None)) is not None:
-            return record(op, operands, attributes)
+        if not isinstance(x.data, np.ndarray):
+            return x.data.__neuronsim_apply__(op, operands, attributes)
     profile = current_profile()
     if profile.activation == "neuron_range":
         outside = count_outside_range(op, operands, profile)

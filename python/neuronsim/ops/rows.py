@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from neuronsim import _core
@@ -46,6 +47,15 @@ class Bits(_core.BitsBase):
     @property
     def type(self) -> ArrayType:
         return ArrayType(self.dtype, self.data.shape)
+
+
+def whole(data: Any) -> Any:
+    """An array where NumPy gives a scalar; what records operations as it is.
+
+    >>> whole(np.float32(1)).shape
+    ()
+    """
+    return np.asarray(data) if isinstance(data, np.generic) else data
 
 
 # From the operands of each member of a group of replicas, in the group's order: the arrays that each

@@ -1,0 +1,164 @@
+"""Functions of arrays as modules: their arguments are traced.
+
+>>> from neuronsim.arrays.conversion import asarray
+>>> traced = trace(lambda x, k: {"scaled": x * k}, (asarray([1.0, 2.0]), 3.0))
+>>> traced.module.root.opcode, traced.rebuild(["result"])
+('multiply', {'scaled': 'result'})
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neuronsim import ops
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray, is_weak
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
+from neuronsim.frontends.recorder import Recorder, Value, current_recorder, recording
+from neuronsim.frontends.tracer import Tracer, value_of
+from neuronsim.hlo.module import Module
+
+
+@dataclass(frozen=True)
+class Tree:
+    """How arrays lie in tuples, lists and dicts: a leaf where `kind` is None."""
+
+    kind: type | None = None
+    keys: tuple[Any, ...] = ()
+    children: tuple[Tree, ...] = ()
+
+
+LEAF = Tree()
+
+
+def flatten(x: Any) -> tuple[list[Any], Tree]:
+    """The leaves of nested tuples, lists, dicts and None, and how they lie in them.
+
+    >>> flatten({"a": (1, 2), "b": None})[0]
+    [1, 2]
+    """
+    if x is None:
+        return [], Tree(type(None))
+    if isinstance(x, dict):
+        keys = tuple(x)
+        parts = [flatten(x[k]) for k in keys]
+    elif isinstance(x, list | tuple):
+        keys, parts = (), [flatten(v) for v in x]
+    else:
+        return [x], LEAF
+    return [v for leaves, _ in parts for v in leaves], Tree(type(x), keys, tuple(t for _, t in parts))
+
+
+def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
+    """What `flatten` took apart."""
+    rest = iter(leaves)
+
+    def build(t: Tree) -> Any:
+        if t.kind is None:
+            return next(rest)
+        if t.kind is type(None):
+            return None
+        children = [build(c) for c in t.children]
+        if issubclass(t.kind, dict):
+            return t.kind(zip(t.keys, children, strict=True))
+        return t.kind(*children) if hasattr(t.kind, "_fields") else t.kind(children)
+
+    return build(tree)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function as a module: one parameter for each leaf of its arguments that is an array, `names`
+    after the arguments; `rebuild` puts the module's results where the function returned them.
+    """
+
+    module: Module
+    names: tuple[str, ...]
+    results: Tree
+
+    def rebuild(self, results: Sequence[Any]) -> Any:
+        return unflatten(self.results, results)
+
+
+def is_array(x: Any) -> bool:
+    """Whether an argument is traced: an array; Python's numbers and all else are what they are."""
+    return isinstance(x, Array | np.ndarray | np.generic) or (
+        not is_weak(x) and hasattr(x, "__array__") and not callable(x)
+    )
+
+
+def trace(
+    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any] | None = None
+) -> Traced:
+    """The module of a function for arguments like these, whose arrays are traced.
+
+    Raises UnknownValue at the line that needs the values of an array, InvalidArgument for a result that
+    is no array.
+    """
+    keywords = keywords or {}
+    leaves, tree = flatten((tuple(args), dict(keywords)))
+    labels = _labels(function, args, keywords)
+    name = getattr(function, "__name__", type(function).__name__).strip("<>")
+    outer = current_recorder()
+    if outer is not None:
+        raise InvalidArgument(f"{name} is traced inside another trace: call it there without jit")
+    recorder = Recorder(name)
+    with recording(recorder):
+        given: list[Any] = []
+        for label, leaf in zip(labels, leaves, strict=True):
+            if is_array(leaf):
+                of = leaf.bits.type if isinstance(leaf, Array) else asarray(leaf).bits.type
+                given.append(_array(recorder.parameter(label, of)))
+            else:
+                given.append(leaf)
+        positional, named = unflatten(tree, given)
+        returned = function(*positional, **named)
+        found, results = flatten(returned)
+        values = [_result(name, x) for x in found]
+        module = recorder.finish(values, as_tuple=results is not LEAF and len(values) != 1)
+    return Traced(module, tuple(p.name for p in recorder.parameters), results)
+
+
+def _array(value: Value) -> Array:
+    return Array(ops.Bits(Tracer(value), value.type.dtype))
+
+
+def _result(name: str, x: Any) -> Value:
+    try:
+        array = asarray(x)
+    except NeuronSimError as error:
+        raise UnsupportedType(f"{name} returns {type(x).__name__}: it returns arrays") from error
+    return value_of(array.bits)
+
+
+def _labels(
+    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any]
+) -> list[str]:
+    """A name for each leaf: the parameter's, with its place inside it."""
+    try:
+        bound = inspect.signature(function).bind(*args, **keywords)
+        parameters = [
+            name
+            for name, p in bound.signature.parameters.items()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):
+        parameters = []
+    names = [parameters[n] if n < len(parameters) else f"argument_{n}" for n in range(len(args))]
+    found: list[str] = []
+    for label, x in (*zip(names, args, strict=True), *keywords.items()):
+        found += _places(label, x)
+    return found
+
+
+def _places(label: str, x: Any) -> list[str]:
+    if isinstance(x, dict):
+        return [p for k, v in x.items() for p in _places(f"{label}.{k}", v)]
+    if isinstance(x, list | tuple):
+        return [p for n, v in enumerate(x) for p in _places(f"{label}.{n}", v)]
+    return [] if x is None else [label]

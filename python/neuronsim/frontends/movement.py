@@ -1,0 +1,296 @@
+"""NumPy's movements of elements as instructions: reshapes, broadcasts, indices, joins.
+
+What is known of a movement before it runs is found by moving the numbers of the elements with NumPy
+itself: `positions` of the result in the operand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import dtypes, ops
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument, InvalidIndex
+from neuronsim.frontends.recorder import Recorder, Value, active_recorder
+
+Positions = npt.NDArray[np.int64]
+
+
+def row(name: str, operands: Sequence[Value], **attributes: Any) -> Value:
+    """One row of the op table, recorded where recording is."""
+    return active_recorder().record(ops.by_name(name), operands, attributes)
+
+
+def known(data: Any, dtype: DType) -> Value:
+    """A constant."""
+    return active_recorder().constant(ops.Bits(np.asarray(data, dtype.storage), dtype))
+
+
+def converted(x: Value, dtype: DType) -> Value:
+    """The values in another type by rules C."""
+    return x if x.type.dtype is dtype else row("convert", [x], dtype=dtype)
+
+
+def reinterpreted(x: Value, dtype: DType) -> Value:
+    """The bits as another type of the same size."""
+    if x.type.dtype is dtype:
+        return x
+    if dtypes.boolean in (dtype, x.type.dtype):  # whose bits are 0 and 1
+        return converted(x, dtype)
+    return row("bitcast_convert", [x], dtype=dtype, dims=x.type.dims)
+
+
+def reshaped(x: Value, dims: Sequence[int]) -> Value:
+    """The same elements, row-major, in another shape."""
+    made = active_recorder().producer(x)
+    if made is not None and made.opcode == "reshape":
+        x = active_recorder().operand(made, 0)
+    return x if tuple(dims) == x.type.dims else row("reshape", [x], dims=tuple(dims))
+
+
+def transposed(x: Value, axes: Sequence[int]) -> Value:
+    """The axes in another order."""
+    order = tuple(axes)
+    if order == tuple(range(len(order))):
+        return x
+    return row("transpose", [x], dimensions=order)
+
+
+def broadcast(x: Value, dims: Sequence[int]) -> Value:
+    """NumPy's broadcast: axes are added before the others, and those of length 1 repeated."""
+    dims, own = tuple(dims), x.type.dims
+    if dims == own:
+        return x
+    offset = len(dims) - len(own)
+    if offset < 0 or any(n not in (1, dims[offset + d]) for d, n in enumerate(own)):
+        raise InvalidArgument(f"{x.type} does not broadcast to {dims}")
+    kept = [d for d, n in enumerate(own) if n == dims[offset + d]]
+    x = reshaped(x, [own[d] for d in kept])
+    return row("broadcast", [x], dims=dims, dimensions=tuple(offset + d for d in kept))
+
+
+def joined(values: Sequence[Value], axis: int) -> Value:
+    """The arrays, one after the other along an axis."""
+    return values[0] if len(values) == 1 else row("concatenate", values, dimensions=(axis,))
+
+
+def moved(x: Value, function: Callable[[Positions], Any]) -> Value:
+    """What a function of NumPy's that only moves elements makes of an array."""
+    dims = x.type.dims
+    numbers = np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
+    return taken_from(x, np.asarray(function(numbers)))
+
+
+def taken_from(x: Value, positions: Positions) -> Value:
+    """The elements whose numbers in `x`, row-major, these are: by slices where they are evenly spaced."""
+    found = _strided(x, positions)
+    if found is not None:
+        return found
+    flat = reshaped(x, (math.prod(x.type.dims),))
+    return reshaped(taken(flat, known(positions.reshape(-1), dtypes.int64), 0), positions.shape)
+
+
+def _strided(x: Value, positions: Positions) -> Value | None:
+    """The elements by a transpose, slices, reversals and broadcasts; None where they do not suffice."""
+    if positions.size == 0:
+        return broadcast(known(0, x.type.dtype), positions.shape)
+    sides = [d for d, n in enumerate(positions.shape) if n > 1]
+    start = int(positions.flat[0])
+    steps = {
+        d: int(positions[tuple(int(e == d) for e in range(positions.ndim))]) - start for d in sides
+    }
+    spread = np.full(positions.shape, start, np.int64)
+    for d in sides:
+        side = [positions.shape[d] if e == d else 1 for e in range(positions.ndim)]
+        spread += (np.arange(positions.shape[d]) * steps[d]).reshape(side)
+    if not np.array_equal(spread, positions):
+        return None
+    dims = x.type.dims
+    strides = [math.prod(dims[d + 1 :]) for d in range(len(dims))]
+    place = [start // s % n if n > 1 else 0 for s, n in zip(strides, dims, strict=True)]
+    ranges = [(p, p + 1, 1) for p in place]
+    source: dict[int, int] = {}  # axis of the result: axis of x
+    turned = []
+    for d in sides:
+        if steps[d] == 0:
+            continue
+        axis = next(
+            (
+                a
+                for a, (s, n) in enumerate(zip(strides, dims, strict=True))
+                if n > 1 and steps[d] % s == 0 and abs(steps[d]) < s * n and a not in source.values()
+            ),
+            None,
+        )
+        if axis is None:
+            return None
+        step = steps[d] // strides[axis]
+        last = place[axis] + step * (positions.shape[d] - 1)
+        if not 0 <= last < dims[axis]:
+            return None
+        low, high = min(place[axis], last), max(place[axis], last)
+        ranges[axis] = (low, high + 1, abs(step))
+        source[d] = axis
+        if step < 0:
+            turned.append(axis)
+    if ranges != [(0, n, 1) for n in dims]:
+        x = row("slice", [x], slice=tuple(ranges))
+    if turned:
+        x = row("reverse", [x], dimensions=tuple(sorted(turned)))
+    order = sorted(source, key=lambda d: source[d])
+    x = reshaped(x, [positions.shape[d] for d in order])
+    kept = sorted(source)
+    x = transposed(x, [order.index(d) for d in kept])
+    if kept != list(range(positions.ndim)) or x.type.dims != positions.shape:
+        full = [n if d in source else 1 for d, n in enumerate(positions.shape)]
+        x = broadcast(reshaped(x, full), positions.shape)
+    return x
+
+
+def wrapped(indices: Value, length: int) -> Value:
+    """Indices that count from the end as those that count from the start."""
+    wide = converted(indices, dtypes.int64)
+    if indices.type.dtype.kind == "unsigned":
+        return wide
+    dims = wide.type.dims
+    below = row("less", [wide, broadcast(known(0, dtypes.int64), dims)])
+    shifted = row("add", [wide, broadcast(known(length, dtypes.int64), dims)])
+    return row("select", [below, shifted, wide])
+
+
+def taken(x: Value, indices: Value, axis: int) -> Value:
+    """The slices of `x` at places along an axis, all of which lie in it: the axis becomes those of
+    `indices`. A place outside is the nearest one, as HLO's gather has it.
+    """
+    dims, places = x.type.dims, indices.type.dims
+    batch = tuple(range(axis, axis + len(places)))
+    rank = len(dims) - 1 + len(places)
+    dimensions = ops.GatherDimensions(
+        offset_dims=tuple(d for d in range(rank) if d not in batch),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+        index_vector_dim=len(places),
+    )
+    sizes = tuple(1 if d == axis else n for d, n in enumerate(dims))
+    return row("gather", [x, indices], gather_dimensions=dimensions, slice_sizes=sizes)
+
+
+def taken_along(x: Value, indices: Value, axis: int) -> Value:
+    """Of each line along an axis the elements at its own places; the other axes broadcast."""
+    dims, places = x.type.dims, indices.type.dims
+    others = tuple(
+        n if d == axis else max(n, places[d]) if 0 not in (n, places[d]) else 0
+        for d, n in enumerate(dims)
+    )
+    x = broadcast(x, others)
+    indices = broadcast(indices, [p if d == axis else others[d] for d, p in enumerate(places)])
+    batch = tuple(d for d in range(len(dims)) if d != axis)
+    dimensions = ops.GatherDimensions(
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+        operand_batching_dims=batch,
+        start_indices_batching_dims=batch,
+        index_vector_dim=len(dims),
+    )
+    sizes = (1,) * len(dims)
+    return row("gather", [x, indices], gather_dimensions=dimensions, slice_sizes=sizes)
+
+
+# ---- indices that are traced --------------------------------------------------------------------
+
+
+def indexed(x: Value, key: Sequence[Any]) -> Value:
+    """`x[key]` where some of the key's parts are `Value`s of integers."""
+    parts = _expanded(key, len(x.type.dims))
+    plain = tuple(slice(None) if isinstance(k, Value | np.ndarray) else k for k in parts)
+    # Integers beside arrays of indices are arrays of them too, as NumPy has it.
+    plain = tuple(slice(None) if isinstance(k, int) else k for k in plain)
+    x = moved(x, lambda numbers: numbers[plain])
+    places = _places(parts)
+    indices = []
+    for axis, k in places:
+        value = k if isinstance(k, Value) else known(np.asarray(k, np.int64), dtypes.int64)
+        indices.append((axis, wrapped(value, x.type.dims[axis])))
+    shape = ops.broadcast_dims(*(v.type.dims for _, v in indices))
+    axes = [axis for axis, _ in indices]
+    vectors = [reshaped(broadcast(v, shape), (*shape, 1)) for _, v in indices]
+    stacked = joined(vectors, len(shape))
+    rank, own = len(x.type.dims), x.type.dims
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    first = axes[0] if adjacent else 0
+    batch = range(first, first + len(shape))
+    dimensions = ops.GatherDimensions(
+        offset_dims=tuple(d for d in range(rank - len(axes) + len(shape)) if d not in batch),
+        collapsed_slice_dims=tuple(axes),
+        start_index_map=tuple(axes),
+        index_vector_dim=len(shape),
+    )
+    sizes = tuple(1 if d in axes else n for d, n in enumerate(own))
+    return row("gather", [x, stacked], gather_dimensions=dimensions, slice_sizes=sizes)
+
+
+def updated(x: Value, key: Sequence[Any], update: Value) -> Value:
+    """`x` with `x[key] = update`, where some of the key's parts are `Value`s of integers: the last of
+    those that name one place stays.
+    """
+    parts = _expanded(key, len(x.type.dims))
+    if any(k is None or isinstance(k, slice) and k != slice(None) for k in parts):
+        raise InvalidIndex("assignment at traced indices takes them beside whole axes (:) alone")
+    places = [(axis, k) for axis, k in _places(parts)]
+    axes = [axis for axis, _ in places]
+    indices = [
+        wrapped(
+            k if isinstance(k, Value) else known(np.asarray(k, np.int64), dtypes.int64),
+            x.type.dims[axis],
+        )
+        for axis, k in places
+    ]
+    shape = ops.broadcast_dims(*(v.type.dims for v in indices))
+    stacked = joined([reshaped(broadcast(v, shape), (*shape, 1)) for v in indices], len(shape))
+    kept = [d for d in range(len(x.type.dims)) if d not in axes]
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    first = axes[0] if adjacent else 0
+    window = [d for d in range(len(kept) + len(shape)) if not first <= d < first + len(shape)]
+    sizes = [x.type.dims[d] for d in kept]
+    dims = [0] * (len(kept) + len(shape))
+    for d, n in zip(window, sizes, strict=True):
+        dims[d] = n
+    dims[first : first + len(shape)] = shape
+    dimensions = ops.ScatterDimensions(
+        update_window_dims=tuple(window),
+        inserted_window_dims=tuple(axes),
+        scatter_dims_to_operand_dims=tuple(axes),
+        index_vector_dim=len(shape),
+    )
+    recorder = active_recorder()
+    called = (recorder.second_of_two(x.type.dtype),)
+    return recorder.add(
+        "scatter", x.shape, [x, stacked, broadcast(update, dims)],
+        {"scatter_dimensions": dimensions, "called": called},
+    )  # fmt: skip
+
+
+def _expanded(key: Sequence[Any], rank: int) -> list[Any]:
+    """The key with `...` spelled out, a part for each axis."""
+    parts = list(key)
+    if not any(k is Ellipsis for k in parts):
+        parts.append(Ellipsis)
+    named = sum(k is not None and k is not Ellipsis for k in parts)
+    if named > rank:
+        raise InvalidIndex(f"{named} indices of an array of {rank} axes")
+    at = next(n for n, k in enumerate(parts) if k is Ellipsis)
+    return [*parts[:at], *[slice(None)] * (rank - named), *parts[at + 1 :]]
+
+
+def _places(parts: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Which axes of what the slices and new axes leave are indexed by arrays, and by which."""
+    return [
+        (axis, k)
+        for axis, k in enumerate(parts)
+        if isinstance(k, Value | np.ndarray) or (isinstance(k, int) and not isinstance(k, bool))
+    ]

@@ -1,0 +1,185 @@
+"""A model's graph as a module, for shapes and values of its inputs.
+
+docs/onnx.md lists the operators.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neuronsim import ops
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
+from neuronsim.errors import InvalidArgument, InvalidModel, UnknownValue, UnsupportedType, nearest
+from neuronsim.frontends.onnx import files
+from neuronsim.frontends.onnx.graph import check_operators, context_of, run_graph
+from neuronsim.frontends.recorder import Recorder, recording
+from neuronsim.frontends.tracer import Tracer, value_of
+from neuronsim.hlo.module import Module
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+
+def to_module(
+    model: str | os.PathLike[str] | bytes | ModelProto,
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_values: Mapping[str, Any] | None = None,
+    batch: int = 1,
+    composites: str = "formulas",
+) -> Module:
+    """The module of an ONNX model. What its inputs leave open is said by `input_shapes`; a first
+    dimension that nothing says is `batch`. `input_values` are inputs whose values are known. With
+    `composites="kept"` softmax, norms, mean and var stay one instruction each.
+
+    Raises InvalidModel, UnsupportedOperator, UnsupportedType, or InvalidArgument for inputs that it
+    does not have, or whose shape or value must be known.
+    """
+    proto, folder = files.read(model) if isinstance(model, str | os.PathLike | bytes) else (model, None)
+    context = context_of(proto, folder)
+    check_operators(proto.graph, context)
+    recorder = Recorder(proto.graph.name or (folder and Path(str(model)).stem) or "model")
+    recorder.shared.keeps_composites = composites == "kept"
+    with recording(recorder):
+        given = _inputs(proto, input_shapes or {}, input_values or {}, batch, recorder)
+        try:
+            found = run_graph(proto.graph, given, context)
+            results = [
+                value_of(_array_of(o.name, x).bits)
+                for o, x in zip(proto.graph.output, found, strict=True)
+            ]
+        except UnknownValue as error:
+            raise _of_inputs(error, recorder, given) from error
+        return recorder.finish(results)
+
+
+def _array_of(name: str, x: Any) -> Array:
+    if not isinstance(x, Array):
+        raise UnsupportedType(f"the output {name!r} is no tensor")
+    return x
+
+
+class UnknownInput(InvalidArgument):
+    """A value that decides what the program is depends on inputs: their names are in `inputs`."""
+
+    def __init__(self, message: str, inputs: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.inputs = inputs
+
+
+def _of_inputs(error: UnknownValue, recorder: Recorder, given: Mapping[str, Array]) -> InvalidArgument:
+    """What to say of a value that must be known, in the model's own names."""
+    parameters = {
+        x.bits.data.value.name: name for name, x in given.items() if isinstance(x.bits.data, Tracer)
+    }
+    value = error.value
+    names = tuple(parameters[p] for p in value.recorder.sources(value) if p in parameters)
+    where = recorder.shared.scope
+    reader = f"{where.metadata.op_name} ({where.metadata.op_type})" if where.name else "a node"
+    listed = ", ".join(map(repr, names)) or "what no input decides"
+    return UnknownInput(
+        f"{reader} decides shapes or steps of the program by values that depend on the input {listed}: "
+        f"say them with input_values={{{names[0]!r}: ...}}, on the command line "
+        f"--input-value {names[0]}=..."
+        if names
+        else f"{reader} decides shapes of the program by values that are drawn while it runs",
+        names,
+    )
+
+
+def _inputs(
+    model: ModelProto,
+    shapes: Mapping[str, Sequence[int]],
+    known: Mapping[str, Any],
+    batch: int,
+    recorder: Recorder,
+) -> dict[str, Array]:
+    """The graph's inputs by name: traced, or the values that are known."""
+    initialized = {t.name for t in model.graph.initializer}
+    declared = [i for i in model.graph.input if i.name not in initialized]
+    names = [i.name for i in declared]
+    for name in (*shapes, *known):
+        if name not in names:
+            raise InvalidArgument(
+                f"the model has no input {name!r}{nearest(name, names)}: it has {', '.join(names)}"
+            )
+    symbols: dict[str, int] = {}
+    for i in declared:
+        if i.name in shapes or i.name in known:
+            dims = tuple(shapes[i.name]) if i.name in shapes else asarray(known[i.name]).shape
+            _bind(i, dims, symbols)
+    found: dict[str, Array] = {}
+    for i in declared:
+        dtype = _dtype(i)
+        if i.name in known:
+            found[i.name] = asarray(known[i.name], dtype)
+            continue
+        dims = tuple(shapes[i.name]) if i.name in shapes else _dims(i, symbols, batch, model)
+        value = recorder.parameter(i.name, ops.ArrayType(dtype, dims))
+        found[i.name] = Array(ops.Bits(Tracer(value), dtype))
+    return found
+
+
+def _dtype(i: ValueInfoProto) -> Any:
+    if not i.type.HasField("tensor_type"):
+        kind = i.type.WhichOneof("value") or "nothing"
+        raise UnsupportedType(f"the input {i.name!r} is a {kind}: neuronsim takes tensors")
+    return files.dtype_of(i.type.tensor_type.elem_type, f"the input {i.name!r}")
+
+
+def _bind(i: ValueInfoProto, dims: Sequence[int], symbols: dict[str, int]) -> None:
+    """Checks a shape that is given against the declared one, and learns its symbols."""
+    if not i.type.tensor_type.HasField("shape"):
+        return
+    declared = i.type.tensor_type.shape.dim
+    text = [d.dim_param or (d.dim_value if d.HasField("dim_value") else "?") for d in declared]
+    wrong = InvalidArgument(f"the input {i.name!r} is {text}, and {list(dims)} is given")
+    if len(declared) != len(dims):
+        raise wrong
+    for d, n in zip(declared, dims, strict=True):
+        if d.HasField("dim_value") and d.dim_value > 0 and d.dim_value != n:
+            raise wrong
+        if d.dim_param and symbols.setdefault(d.dim_param, n) != n:
+            raise InvalidArgument(
+                f"the inputs' dimension {d.dim_param!r} is both {symbols[d.dim_param]} and {n}"
+            )
+
+
+def _dims(i: ValueInfoProto, symbols: dict[str, int], batch: int, model: ModelProto) -> tuple[int, ...]:
+    """The declared shape, its open dimensions by the other inputs' and the first by the batch."""
+    if not i.type.tensor_type.HasField("shape"):
+        raise InvalidArgument(
+            f"the model does not say how many dimensions the input {i.name!r} has: "
+            f"{_say(i.name, '2,3')}"
+        )
+    dims: list[int] = []
+    for at, d in enumerate(i.type.tensor_type.shape.dim):
+        if d.HasField("dim_value") and d.dim_value > 0:
+            dims.append(int(d.dim_value))
+        elif d.dim_param in symbols:
+            dims.append(symbols[d.dim_param])
+        elif at == 0:
+            dims.append(batch)
+            if d.dim_param:
+                symbols[d.dim_param] = batch
+        else:
+            readers = [n.name or n.op_type for n in model.graph.node if i.name in n.input]
+            open_ = d.dim_param or f"number {at}"
+            shown = ",".join(
+                [*map(str, dims), "N", *["..."] * (len(i.type.tensor_type.shape.dim) > at + 1)]
+            )
+            raise InvalidArgument(
+                f"the dimension {open_} of the input {i.name!r}, which {', '.join(readers[:3])} reads, is "
+                f"not known: {_say(i.name, shown)}"
+            )
+    if any(n < 0 for n in dims):
+        raise InvalidModel(f"the input {i.name!r} has the shape {dims}")
+    return tuple(dims)
+
+
+def _say(name: str, dims: str) -> str:
+    return f"say it with input_shapes={{{name!r}: ({dims})}}, on the command line --input-shape {name}={dims}"

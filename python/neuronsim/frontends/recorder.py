@@ -1,0 +1,349 @@
+"""The recorder: rows of the op table become instructions of computations.
+
+>>> recorder = Recorder("double")
+>>> x = recorder.parameter("x", ops.ArrayType(dtypes.float32, (2,)))
+>>> doubled = recorder.record(ops.by_name("add"), [x, x], {})
+>>> recorder.finish((doubled,)).root.opcode
+'add'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from neuronsim import dtypes, ops
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument, UnsupportedType, users_line
+from neuronsim.hlo.module import (
+    AnyShape,
+    Computation,
+    Instruction,
+    Metadata,
+    Module,
+    Shape,
+    TupleShape,
+    fresh_name,
+    inline_calls,
+    live_instructions,
+)
+
+# What the row takes and an instruction's shape or operands say.
+_OF_SHAPE = frozenset({"dims", "dtype", "results", "result", "reducer", "computations"})
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """What an instruction gives: its name in the recorder's computation, and its type."""
+
+    recorder: Recorder
+    name: str
+    shape: AnyShape
+
+    @property
+    def type(self) -> ops.ArrayType:
+        """The type of a value that is an array."""
+        assert isinstance(self.shape, Shape)
+        return self.shape.type
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where instructions come from: what they are named after, and their metadata."""
+
+    name: str = ""
+    metadata: Metadata = Metadata()
+
+
+@dataclass
+class _Shared:
+    """What the recorders of one module's computations have in common."""
+
+    names: set[str] = field(default_factory=set)  # of instructions
+    computations: dict[str, Computation] = field(default_factory=dict)
+    reducers: dict[tuple[str, DType], str] = field(default_factory=dict)
+    scope: Scope = Scope()
+    keeps_composites: bool = False  # as calls of their names, not spelled out
+
+
+_recording: ContextVar[Recorder | None] = ContextVar("recording", default=None)
+
+
+class Recorder:
+    """A computation while it is recorded; `outer` is that in whose loop or branch it will run. Values
+    of outer computations that it reads become its captures.
+    """
+
+    def __init__(self, name: str, outer: Recorder | None = None) -> None:
+        self.name, self.outer = name, outer
+        self.shared: _Shared = outer.shared if outer else _Shared()
+        self.instructions: list[Instruction] = []
+        self.parameters: list[Instruction] = []
+        self.captures: dict[Value, Value] = {}  # of the outer recorder: the value here
+        self._constants: dict[Any, tuple[Any, Value]] = {}
+        self._by_name: dict[str, Instruction] = {}
+        self._values: dict[str, Value] = {}
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def parameter(self, name: str, of: ops.ArrayType) -> Value:
+        """The next parameter."""
+        number, shape = len(self.parameters), _shape(of)
+        made = Instruction(self._name(name), "parameter", shape, (), {"number": number})
+        self.parameters.append(made)
+        return self._valued(Value(self, made.name, shape))
+
+    def _valued(self, value: Value) -> Value:
+        self._values[value.name] = value
+        return value
+
+    def constant(self, bits: ops.Bits) -> Value:
+        """A constant, one for each array that stays in memory."""
+        data = bits.data
+        key = data.tobytes() if data.size == 1 else (id(data.base), data.ctypes.data, data.strides)
+        known = self._constants.get((bits.type, key))
+        if known is not None:
+            return known[1]
+        literal = ops.Bits(np.ascontiguousarray(data).reshape(data.shape), bits.dtype)
+        value = self.add("constant", _shape(bits.type), (), {"literal": literal})
+        self._constants[bits.type, key] = (data, value)  # which keeps its memory
+        return value
+
+    def producer(self, value: Value) -> Instruction | None:
+        """The instruction that gave a value of this computation."""
+        return self._by_name.get(value.name) if value.recorder is self else None
+
+    def operand(self, instruction: Instruction, number: int) -> Value:
+        """What an instruction of this computation reads."""
+        return self._values[instruction.operands[number]]
+
+    def sources(self, value: Value) -> list[str]:
+        """The parameters of the entry computation that a value depends on, in their order."""
+        found, pending = {value.name}, [value.name]
+        everywhere = {i.name: i for r in self._chain() for i in r.instructions}
+        captured = {v.name: o.name for r in self._chain() for o, v in r.captures.items()}
+        while pending:
+            name = pending.pop()
+            operands = everywhere[name].operands if name in everywhere else ()
+            for o in (*operands, *filter(None, [captured.get(name)])):
+                if o not in found:
+                    found.add(o)
+                    pending.append(o)
+        return [p.name for r in self._chain() for p in r.parameters if p.name in found]
+
+    def _chain(self) -> list[Recorder]:
+        return [self, *(self.outer._chain() if self.outer else ())]
+
+    def add(
+        self,
+        opcode: str,
+        shape: AnyShape,
+        operands: Sequence[Value] = (),
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Value:
+        """One instruction, as it is given."""
+        scope, kind = self.shared.scope, opcode.replace("-", "_")
+        name = self._name(f"{scope.name}.{kind}" if scope.name else kind)
+        named = tuple(self._here(v).name for v in operands)
+        metadata = scope.metadata if scope.metadata != Metadata() else _metadata_of_line()
+        made = Instruction(name, opcode, shape, named, dict(attributes or {}), metadata)
+        self.instructions.append(made)
+        self._by_name[name] = made
+        return self._valued(Value(self, name, shape))
+
+    def record(self, op: ops.Op, operands: Sequence[Value], attributes: ops.Attributes) -> Value:
+        """The instruction of a row: by its opcode, or a custom call of its name."""
+        stated = attributes.get("result")
+        given = {k: v for k, v in attributes.items() if k != "result"}
+        result = op.infer([v.type for v in operands], given) if stated is None else stated
+        shape = _result_shape(result)
+        if not op.opcode:
+            return self.add("custom-call", shape, operands, _custom_call(op, given))
+        own = {k: v for k, v in given.items() if k not in _OF_SHAPE}
+        if op.direction is not None:
+            order = {"comparison_type": "TOTALORDER"} if op.total_order else {}
+            own |= {"comparison_direction": op.direction, **order}
+        if "reducer" in given:
+            own["called"] = (self.reducer(given["reducer"], operands[0].type.dtype),)
+        return self.add(op.opcode, shape, operands, own)
+
+    def element(self, value: Value, index: int) -> Value:
+        """One of the arrays of a tuple."""
+        assert isinstance(value.shape, TupleShape)
+        return self.add(
+            "get-tuple-element", value.shape.elements[index], (value,), {"tuple_index": index}
+        )
+
+    def reducer(self, name: str, dtype: DType) -> str:
+        """The computation that applies a row to two scalars."""
+        known = self.shared.reducers.get((name, dtype))
+        if known is None:
+            inner = Recorder(f"{name}_{dtype.name}")
+            inner.shared = _Shared(names=self.shared.names)
+            scalar = ops.ArrayType(dtype, ())
+            op = ops.by_name(name)
+            if dtype is dtypes.boolean and op.on_bool:
+                op = ops.by_name(op.on_bool)
+            pair = [inner.parameter(n, scalar) for n in ("x", "y")]
+            found = inner.record(op, pair, {})
+            known = self.shared.reducers[name, dtype] = self.keep(inner.computation(found))
+        return known
+
+    def second_of_two(self, dtype: DType) -> str:
+        """The computation that gives the second of two scalars: a scatter's that overwrites."""
+        known = self.shared.reducers.get(("second", dtype))
+        if known is None:
+            inner = Recorder(f"second_{dtype.name}")
+            inner.shared = _Shared(names=self.shared.names)
+            scalar = ops.ArrayType(dtype, ())
+            _, second = (inner.parameter(n, scalar) for n in ("x", "y"))
+            known = self.shared.reducers["second", dtype] = self.keep(inner.computation(second))
+        return known
+
+    def keep(self, computation: Computation) -> str:
+        """Adds a computation of the module, and gives its name."""
+        names = set(self.shared.computations)
+        name = fresh_name(computation.name, names)
+        named = Computation(name, computation.instructions, computation.root)
+        self.shared.computations[name] = named
+        return name
+
+    def name_last(self, name: str) -> None:
+        """Names the last instruction, which none has read yet, after the scope that made it."""
+        wanted = _legal(name)
+        if not self.instructions or wanted in self.shared.names:
+            return
+        last = self.instructions[-1]
+        if last.opcode == "constant" or not last.name.startswith(f"{wanted}."):
+            return
+        value = self._values.pop(last.name)
+        del self._by_name[last.name]
+        self.shared.names.add(wanted)
+        value.name = wanted
+        self.instructions[-1] = self._by_name[wanted] = last.replace(name=wanted)
+        self._valued(value)
+
+    def _name(self, wanted: str) -> str:
+        """A name that no instruction of the module has yet, of letters that HLO's text takes."""
+        return fresh_name(_legal(wanted), self.shared.names)
+
+    def _here(self, value: Value) -> Value:
+        """The value in this computation: itself, or what stands for it as a capture."""
+        if value.recorder is self:
+            return value
+        if self.outer is None or not value.recorder.encloses(self):
+            raise InvalidArgument(
+                f"the array {value.name!r} was traced in {value.recorder.name!r} and is used outside of "
+                "it: give it back as a result, or make it an argument"
+            )
+        known = self.captures.get(value)
+        if known is None:
+            known = self._valued(Value(self, self._name(f"{value.name}.captured"), value.shape))
+            self.captures[value] = known
+        return known
+
+    def encloses(self, other: Recorder | None) -> bool:
+        """Whether `other` is this recorder, or one inside it."""
+        while other is not None and other is not self:
+            other = other.outer
+        return other is self
+
+    # ---- computations ----------------------------------------------------------------------------
+
+    def computation(self, root: Value) -> Computation:
+        """What was recorded and the root depends on; it has no captures."""
+        whole = Computation(self.name, (*self.parameters, *self.instructions), self._here(root).name)
+        live = live_instructions(whole)
+        kept = (i for i in whole.instructions if i.name in live or i.opcode == "parameter")
+        return Computation(self.name, tuple(kept), whole.root)
+
+    def finish(self, results: Sequence[Value], *, as_tuple: bool = False) -> Module:
+        """The module whose entry computation this is."""
+        root = results[0]
+        if as_tuple or len(results) != 1:
+            root = self.tuple(results)
+        entry = self.computation(root)
+        computations = (*self.shared.computations.values(), entry)
+        names = tuple(p.name for p in self.parameters)
+        return inline_calls(Module(self.name, entry.name, computations, names))
+
+    def tuple(self, values: Sequence[Value]) -> Value:
+        """A tuple of values."""
+        return self.add("tuple", TupleShape(tuple(v.shape for v in values)), values)
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[Recorder]:
+    """What is applied to traced arrays inside the block is recorded by this recorder."""
+    token = _recording.set(recorder)
+    try:
+        yield recorder
+    finally:
+        _recording.reset(token)
+
+
+def current_recorder() -> Recorder | None:
+    """The innermost recorder that records."""
+    return _recording.get()
+
+
+def active_recorder() -> Recorder:
+    """The same; raises InvalidArgument where none does."""
+    found = _recording.get()
+    if found is None:
+        raise InvalidArgument(
+            "a traced array is used after its trace: give it back as a result of the function that is "
+            "compiled, and keep no other hold of it"
+        )
+    return found
+
+
+@contextmanager
+def in_scope(name: str, metadata: Metadata) -> Iterator[None]:
+    """Instructions inside the block are named after `name` and have this metadata."""
+    recorder = current_recorder()
+    if recorder is None:
+        yield
+        return
+    before = recorder.shared.scope
+    recorder.shared.scope = Scope(name, metadata)
+    try:
+        yield
+        recorder.name_last(name)
+    finally:
+        recorder.shared.scope = before
+
+
+def _legal(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name) or "_"
+
+
+def _metadata_of_line() -> Metadata:
+    file, line = users_line()
+    return Metadata(source_file=file, source_line=line)
+
+
+def _shape(of: ops.ArrayType) -> Shape:
+    if of.dtype is dtypes.tfloat32:
+        raise UnsupportedType(
+            "HLO has no tfloat32: give float32, and let flags cast (--auto-cast-type tf32)"
+        )
+    return Shape(of.dtype, of.dims)
+
+
+def _result_shape(result: ops.Result) -> AnyShape:
+    if isinstance(result, ops.ArrayType):
+        return _shape(result)
+    return TupleShape(tuple(map(_shape, result)))
+
+
+def _custom_call(op: ops.Op, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    own = {k: v for k, v in attributes.items() if k not in _OF_SHAPE or k == "reducer"}
+    config = ops.own_configuration(own) if own else b""
+    return {"custom_call_target": ops.OWN_PREFIX + op.name, "backend_config": config}

@@ -1,0 +1,610 @@
+"""What lies in a traced array in the place of its ndarray: NumPy's functions and the op table's rows are
+recorded, and what needs values says so.
+
+>>> from neuronsim.frontends.recorder import Recorder, recording
+>>> with recording(Recorder("main")) as recorder:
+...     x = Tracer(recorder.parameter("x", ops.ArrayType(dtypes.float32, (2, 3))))
+...     np.moveaxis(x, 0, 1).shape
+(3, 2)
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from neuronsim import dtypes, ops
+from neuronsim.dtypes import as_dtype
+from neuronsim.errors import InvalidArgument, InvalidIndex, UnknownValue, UnsupportedType
+from neuronsim.frontends import movement
+from neuronsim.frontends.movement import (
+    broadcast,
+    converted,
+    joined,
+    known,
+    moved,
+    reinterpreted,
+    reshaped,
+    row,
+    transposed,
+)
+from neuronsim.frontends.recorder import Value, active_recorder
+
+_View = Callable[[Value], Value]
+
+
+class Tracer:
+    """The storage of an array whose values are not known yet. It is written by becoming another value;
+    a view follows its base, and writes through it.
+    """
+
+    __slots__ = ("_back", "_base", "_forth", "_pending", "_seen", "_value", "_version")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        value: Value,
+        base: Tracer | None = None,
+        forth: _View | None = None,
+        back: Callable[[Value, Value], Value] | None = None,
+    ) -> None:
+        self._value, self._base, self._forth, self._back = value, base, forth, back
+        self._version = 0
+        self._seen = base.version if base is not None else 0
+        # What views wrote and nobody has read yet: how it goes into this memory.
+        self._pending: list[_View] = []
+
+    @property
+    def version(self) -> int:
+        """How often the memory was written."""
+        return self._version if self._base is None else self._base.version
+
+    @property
+    def value(self) -> Value:
+        """What the memory holds now."""
+        if self._base is None:
+            pending, self._pending = self._pending, []
+            for put in pending:
+                self._value = put(self._value)
+        elif self._seen != self.version:
+            assert self._forth is not None
+            self._value, self._seen = self._forth(self._base.value), self.version
+        return self._value
+
+    def write(self, value: Value) -> None:
+        """Put a value of the same type in the place of what is there."""
+        if self._base is None:
+            self._pending = []
+            self._version += 1
+        else:
+            back = self._back
+            if back is None:
+                raise InvalidArgument("the array is read-only: write into a copy of it")
+            self._base._put(lambda whole: back(whole, value))
+        self._value, self._seen = value, self.version
+
+    def _put(self, put: _View) -> None:
+        """Has what a view wrote put into the memory once it is read."""
+        if self._base is None:
+            self._pending.append(put)
+            self._version += 1
+            return
+        forth, back = self._forth, self._back
+        if forth is None or back is None:
+            raise InvalidArgument("the array is read-only: write into a copy of it")
+        self._base._put(lambda whole: back(whole, put(forth(whole))))
+
+    def _view(self, forth: _View, back: Callable[[Value, Value], Value] | None) -> Tracer:
+        return Tracer(forth(self.value), self, forth, back)
+
+    # ---- what an ndarray has -----------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._value.type.dims
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self._value.type.dtype.storage)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return tuple(self.itemsize * math.prod(self.shape[d + 1 :]) for d in range(self.ndim))
+
+    @property
+    def flags(self) -> Any:
+        writeable = self._base is None or self._back is not None
+        return SimpleNamespace(
+            writeable=writeable, c_contiguous=True, f_contiguous=self.ndim < 2, fnc=False, owndata=True
+        )
+
+    @property
+    def base(self) -> None:
+        return None
+
+    @property
+    def T(self) -> Tracer:  # noqa: N802 (NumPy's name)
+        return self.transpose()
+
+    def setflags(self, write: bool | None = None, align: Any = None, uic: Any = None) -> None:
+        """Nothing: what is read-only is a view that cannot be written."""
+
+    def transpose(self, *axes: Any) -> Tracer:
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        order = tuple(range(self.ndim))[::-1] if given is None else tuple(map(operator.index, given))
+        order = tuple(d % self.ndim if self.ndim else d for d in order)
+        inverse = tuple(np.argsort(order).tolist())
+        return self._view(lambda v: transposed(v, order), lambda base, v: transposed(v, inverse))
+
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tracer:
+        dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        numbers = np.broadcast_to(np.empty((), np.int8), self.shape)
+        if order == "F" and self.ndim > 1:
+            return self.T.reshape(*_reversed(_shape_of(numbers, dims))).T
+        dims, own = _shape_of(numbers, dims), self.shape
+        return self._view(lambda v: reshaped(v, dims), lambda base, v: reshaped(v, own))
+
+    def ravel(self, order: str = "C") -> Tracer:
+        return self.reshape(-1, order="C" if order == "K" else order)
+
+    def flatten(self, order: str = "C") -> Tracer:
+        return self.ravel(order).copy()
+
+    def copy(self, order: str = "C") -> Tracer:
+        return Tracer(self.value)
+
+    def view(self, dtype: Any) -> Tracer:
+        target = as_dtype(dtype)
+        if target.itemsize != self.itemsize:
+            raise UnsupportedType("a view of a traced array has elements of the same size")
+        own = self._value.type.dtype
+        return self._view(lambda v: reinterpreted(v, target), lambda base, v: reinterpreted(v, own))
+
+    def astype(self, dtype: Any, copy: bool = True) -> Tracer:
+        if self._value.type.dtype.kind not in ("signed", "unsigned", "bool"):
+            self._unknown("astype of its bits")
+        return Tracer(converted(self.value, as_dtype(dtype)))
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise UnsupportedType("len() of an array without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tracer]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Tracer:
+        parts = key if isinstance(key, tuple) else (key,)
+        traced = _traced_key(parts)
+        if traced is not None:
+            return Tracer(movement.indexed(self.value, traced))
+        if not _is_basic(parts):
+            return Tracer(moved(self.value, lambda numbers: numbers[key]))
+        return self._view(
+            lambda v: moved(v, lambda numbers: numbers[key]),
+            lambda base, v: _replaced(base, key, v),
+        )
+
+    def __setitem__(self, key: Any, update: Any) -> None:
+        parts = key if isinstance(key, tuple) else (key,)
+        new = as_value(update, self._value)
+        traced = _traced_key(parts)
+        if traced is None:
+            self.write(_replaced(self.value, key, new))
+        else:
+            self.write(movement.updated(self.value, traced, new))
+
+    # ---- protocols ---------------------------------------------------------------------------------
+
+    def __neuronsim_apply__(
+        self, op: ops.Op, operands: Sequence[ops.Bits], attributes: ops.Attributes
+    ) -> ops.Bits:
+        """What `ops.apply` gives where an operand is traced."""
+        from neuronsim.frontends.rows import record_row  # which is written with traced arrays
+
+        return record_row(op, operands, attributes)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
+        mover = FUNCTIONS.get(function)
+        if mover is None:
+            self._unknown(f"numpy.{function.__name__}")
+        return mover(*args, **keywords)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        name = _UFUNCS.get(ufunc.__name__)
+        if name is None or method != "__call__" or keywords:
+            self._unknown(f"numpy.{ufunc.__name__}")
+        return _of_integers(name, inputs)
+
+    def _unknown(self, what: str) -> Any:
+        raise UnknownValue(what, self.value)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        self._unknown("an ndarray of it")
+
+    def __bool__(self) -> bool:
+        return bool(self._unknown("a branch on it"))
+
+    def __index__(self) -> int:
+        return int(self._unknown("it as an index or a length"))
+
+    def __int__(self) -> int:
+        return int(self._unknown("int() of it"))
+
+    def __float__(self) -> float:
+        return float(self._unknown("float() of it"))
+
+    def tolist(self) -> Any:
+        return self._unknown("its elements as Python's numbers")
+
+    def item(self, *args: Any) -> Any:
+        return self._unknown("an element as a Python number")
+
+    def tobytes(self, order: Any = None) -> Any:
+        return self._unknown("its bytes")
+
+    __add__ = __radd__ = lambda self, other: np.add(self, other)
+    __sub__ = lambda self, other: np.subtract(self, other)
+    __rsub__ = lambda self, other: np.subtract(other, self)
+    __mul__ = __rmul__ = lambda self, other: np.multiply(self, other)
+    __and__ = __rand__ = lambda self, other: np.bitwise_and(self, other)
+    __or__ = __ror__ = lambda self, other: np.bitwise_or(self, other)
+    __xor__ = __rxor__ = lambda self, other: np.bitwise_xor(self, other)
+    __invert__ = lambda self: np.invert(self)
+    __eq__ = lambda self, other: np.equal(self, other)  # type: ignore[assignment]
+    __ne__ = lambda self, other: np.not_equal(self, other)  # type: ignore[assignment]
+    __lt__ = lambda self, other: np.less(self, other)
+    __le__ = lambda self, other: np.less_equal(self, other)
+    __gt__ = lambda self, other: np.greater(self, other)
+    __ge__ = lambda self, other: np.greater_equal(self, other)
+
+
+def is_traced(bits: ops.Bits) -> bool:
+    """Whether the values of an array are recorded, not known."""
+    return isinstance(bits.data, Tracer)
+
+
+def value_of(bits: ops.Bits) -> Value:
+    """The value of an array in the recording: a constant of one that is known."""
+    if isinstance(bits.data, Tracer):
+        return reinterpreted(bits.data.value, bits.dtype)
+    data = np.asarray(bits.data)
+    lies = [s != 0 or n <= 1 for s, n in zip(data.strides, data.shape, strict=True)]
+    if 0 in data.shape or all(lies):
+        return active_recorder().constant(ops.Bits(data, bits.dtype))
+    # What NumPy repeats without memory HLO repeats too.
+    once = np.asarray(data[tuple(slice(None) if kept else 0 for kept in lies)])
+    dims = [n for n, kept in zip(data.shape, lies, strict=True) if kept]
+    full = [n if kept else 1 for n, kept in zip(data.shape, lies, strict=True)]
+    value = active_recorder().constant(ops.Bits(once.reshape(dims), bits.dtype))
+    return broadcast(reshaped(value, full), data.shape)
+
+
+def as_value(x: Any, like: Value) -> Value:
+    """What is written into an array: its storage."""
+    if isinstance(x, Tracer):
+        return reinterpreted(x.value, like.type.dtype)
+    return known(np.asarray(x), like.type.dtype)
+
+
+# ---- indices ----------------------------------------------------------------------------------------
+
+
+def _shape_of(numbers: Any, dims: Any) -> tuple[int, ...]:
+    try:
+        return tuple(numbers.reshape(dims).shape)
+    except ValueError as error:
+        raise InvalidArgument(f"an array of the shape {numbers.shape} cannot take {dims}") from error
+
+
+def _reversed(dims: Sequence[int]) -> tuple[Any, ...]:
+    return (tuple(dims)[::-1],)
+
+
+def _is_basic(parts: Sequence[Any]) -> bool:
+    return all(k is None or k is Ellipsis or isinstance(k, int | slice | np.integer) for k in parts)
+
+
+def _traced_key(parts: Sequence[Any]) -> list[Any] | None:
+    """The key with the values of its traced parts; None if it has none."""
+    if not any(isinstance(k, Tracer) for k in parts):
+        return None
+    found: list[Any] = []
+    for k in parts:
+        if isinstance(k, Tracer):
+            if k.value.type.dtype is dtypes.boolean:
+                raise UnknownValue("how many elements a traced mask leaves", k.value)
+            found.append(k.value)
+        elif isinstance(k, np.ndarray | list):
+            array = np.asarray(k)
+            if array.dtype == bool:
+                raise InvalidIndex("a mask beside traced indices: give its nonzero()")
+            found.append(array)
+        else:
+            found.append(operator.index(k) if isinstance(k, np.integer) else k)
+    return found
+
+
+def _replaced(x: Value, key: Any, update: Value) -> Value:
+    """`x` with `x[key] = update`, of a key that is known."""
+    dims = x.type.dims
+    numbers = np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
+    places = numbers[key]
+    update = broadcast(update, np.shape(places))
+    if np.array_equal(places, numbers):
+        return update
+    block = _block(np.asarray(places), numbers)
+    if block is not None:
+        starts, sizes = block
+        begin = [known(s, dtypes.int32) for s in starts]
+        return row("dynamic_update_slice", [x, reshaped(update, sizes), *begin])
+    # Each element is one of the old, or one of the new that follow them.
+    source = numbers.reshape(-1).copy()
+    source[np.asarray(places).reshape(-1)] = numbers.size + np.arange(np.size(places))
+    flat = [reshaped(v, (math.prod(v.type.dims),)) for v in (x, update)]
+    both = joined(flat, 0)
+    found = movement.taken(both, known(source, dtypes.int64), 0)
+    return reshaped(found, dims)
+
+
+def _block(places: Any, numbers: Any) -> tuple[list[int], list[int]] | None:
+    """Where a block of neighbours begins and how long it is on each side; None of other elements."""
+    if not places.size or not numbers.ndim:
+        return None
+    corners = (np.unravel_index(int(p), numbers.shape) for p in (places.min(), places.max()))
+    low, high = ([int(c) for c in corner] for corner in corners)
+    inside = numbers[tuple(slice(a, b + 1) for a, b in zip(low, high, strict=True))]
+    if inside.size != places.size or not np.array_equal(inside.reshape(-1), places.reshape(-1)):
+        return None
+    return low, list(inside.shape)
+
+
+# ---- NumPy's functions ------------------------------------------------------------------------------
+
+_UFUNCS = {
+    **{n: n for n in ("add", "subtract", "multiply", "negative", "maximum", "minimum", "remainder")},
+    **{n: n for n in ("bitwise_and", "bitwise_or", "bitwise_xor", "equal", "not_equal")},
+    **{n: n for n in ("less", "less_equal", "greater", "greater_equal")},
+    "invert": "bitwise_invert",
+    "logical_and": "bitwise_and",
+    "logical_or": "bitwise_or",
+    "logical_not": "bitwise_invert",
+}
+
+
+def _of_integers(name: str, inputs: Sequence[Any]) -> Tracer:
+    """Arithmetic on integers and bool that lie in arrays, such as indices and masks."""
+    types = [x.value.type.dtype for x in inputs if isinstance(x, Tracer)]
+    if any(t.exponent_bits for t in types):
+        raise UnknownValue(f"numpy.{name} of its bits", _values(inputs)[0])
+    common = np.result_type(*(x.dtype if isinstance(x, Tracer) else x for x in inputs))
+    dtype = as_dtype(common)
+    values = [
+        converted(x.value, dtype) if isinstance(x, Tracer) else known(np.asarray(x), dtype)
+        for x in inputs
+    ]
+    dims = ops.broadcast_dims(*(v.type.dims for v in values))
+    return Tracer(row(name, [broadcast(v, dims) for v in values]))
+
+
+def _value(x: Any, like: Any = None) -> Value:
+    if isinstance(x, Tracer):
+        return x.value
+    data = np.asarray(x)
+    dtype = like.value.type.dtype if isinstance(like, Tracer) else as_dtype(data.dtype)
+    return value_of(ops.Bits(np.asarray(data, dtype.storage), dtype))
+
+
+def _values(arrays: Sequence[Any]) -> list[Value]:
+    like = next(x for x in arrays if isinstance(x, Tracer))
+    return [_value(x, like) for x in arrays]
+
+
+def _concatenate(arrays: Sequence[Any], axis: int | None = 0, **ignored: Any) -> Tracer:
+    values = _values(arrays)
+    if axis is None:
+        values, axis = [reshaped(v, (math.prod(v.type.dims),)) for v in values], 0
+    rank = len(values[0].type.dims)
+    if not -rank <= axis < rank:
+        raise InvalidArgument(f"axis {axis} of arrays of {rank} axes")
+    return Tracer(joined(values, axis % rank))
+
+
+def _stack(arrays: Sequence[Any], axis: int = 0, **ignored: Any) -> Tracer:
+    values = _values(arrays)
+    dims = values[0].type.dims
+    if any(v.type.dims != dims for v in values):
+        raise InvalidArgument("stack takes arrays of one shape")
+    at = axis % (len(dims) + 1)
+    return Tracer(joined([reshaped(v, (*dims[:at], 1, *dims[at:])) for v in values], at))
+
+
+def _stacked(
+    function: Callable[..., Any], axis: Callable[[int], int], least: Callable[[Any], Any]
+) -> Any:
+    def stack(arrays: Sequence[Any], **ignored: Any) -> Tracer:
+        wide = [least(x) if not isinstance(x, Tracer) else _by_positions(least)(x) for x in arrays]
+        return _concatenate(wide, axis(wide[0].ndim))
+
+    return stack
+
+
+def _by_positions(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one array that only moves elements, and gives one or several arrays."""
+
+    def move(x: Any, *args: Any, **keywords: Any) -> Any:
+        if not isinstance(x, Tracer):
+            unknown = next(v for v in (*args, *keywords.values()) if isinstance(v, Tracer))
+            raise UnknownValue(f"numpy.{function.__name__}", unknown.value)
+        numbers = np.arange(x.size, dtype=np.int64).reshape(x.shape)
+        found = function(numbers, *args, **keywords)
+        if isinstance(found, list | tuple):
+            return [Tracer(movement.taken_from(x.value, np.asarray(f))) for f in found]
+        return Tracer(movement.taken_from(x.value, np.asarray(found)))
+
+    return move
+
+
+def _view_by(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that gives a view: of the array without or with axes of length 1."""
+
+    def view(x: Tracer, *args: Any, **keywords: Any) -> Tracer:
+        shape = function(np.broadcast_to(np.empty((), np.int8), x.shape), *args, **keywords).shape
+        return x.reshape(shape)
+
+    return view
+
+
+def _broadcast_to(x: Any, shape: Any, subok: bool = False) -> Tracer:
+    dims = tuple(shape) if np.iterable(shape) else (operator.index(shape),)
+    return (
+        Tracer(x.value, x, None, None)
+        if dims == x.shape
+        else x._view(lambda v: broadcast(v, dims), None)
+    )
+
+
+def _take(
+    x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+) -> Tracer:
+    value = _value(x)
+    if axis is None:
+        value, axis = reshaped(value, (math.prod(value.type.dims),)), 0
+    axis %= max(len(value.type.dims), 1)
+    if not isinstance(indices, Tracer):
+        return Tracer(moved(value, lambda numbers: np.take(numbers, indices, axis, mode=mode)))
+    places = indices.value
+    length = value.type.dims[axis]
+    places = converted(places, dtypes.int64) if mode == "clip" else movement.wrapped(places, length)
+    return Tracer(movement.taken(value, places, axis))
+
+
+def _take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tracer:
+    if not isinstance(indices, Tracer):
+        return Tracer(moved(x.value, lambda n: np.take_along_axis(n, indices, axis)))
+    value = _value(x)
+    if axis is None:
+        value, axis = reshaped(value, (math.prod(value.type.dims),)), 0
+    axis %= len(value.type.dims)
+    places = movement.wrapped(indices.value, value.type.dims[axis])
+    return Tracer(movement.taken_along(value, places, axis))
+
+
+def _where(condition: Any, x: Any, y: Any) -> Tracer:
+    like = next(v for v in (x, y, condition) if isinstance(v, Tracer))
+    mask = _value(condition)
+    if mask.type.dtype is not dtypes.boolean:
+        mask = row("not_equal", [mask, broadcast(known(0, mask.type.dtype), mask.type.dims)])
+    a, b = (_value(v, like) for v in (x, y))
+    dims = ops.broadcast_dims(*(v.type.dims for v in (mask, a, b)))
+    return Tracer(row("select", [broadcast(v, dims) for v in (mask, a, b)]))
+
+
+def _copyto(target: Any, source: Any, casting: Any = None, where: Any = True) -> None:
+    if not isinstance(target, Tracer):
+        raise UnknownValue("an ndarray of it", source.value)
+    new = broadcast(as_value(source, target.value), target.shape)
+    if where is not True:
+        new = _where(where, Tracer(new), target).value
+    target.write(broadcast(new, target.shape))
+
+
+def _copy(x: Tracer, *args: Any, **ignored: Any) -> Tracer:
+    return x.copy()
+
+
+def _like(value: int) -> Callable[..., Any]:
+    def like(
+        x: Tracer, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None
+    ) -> Any:
+        dims = x.shape if shape is None else shape
+        return np.full(dims, value, x.dtype if dtype is None else dtype)
+
+    return like
+
+
+def _pad(x: Any, widths: Any, mode: Any = "constant", **keywords: Any) -> Tracer:
+    if mode != "constant":
+        return Tracer(moved(x.value, lambda numbers: np.pad(numbers, widths, mode, **keywords)))
+    fill = keywords.get("constant_values", 0)
+    value = fill.value if isinstance(fill, Tracer) else None
+    if value is None:
+        data = np.asarray(fill)
+        if data.ndim and (data != data.flat[0]).any():
+            raise UnsupportedType("pad of a traced array takes one constant")
+        value = known(data.flat[0] if data.size else 0, x.value.type.dtype)
+    pairs = np.broadcast_to(np.asarray(widths), (x.ndim, 2)).tolist()
+    return Tracer(
+        row("pad", [x.value, reshaped(value, ())], padding=tuple((a, b, 0) for a, b in pairs))
+    )
+
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    **{f: _by_positions(f) for f in (
+        *(np.flip, np.fliplr, np.flipud, np.rot90, np.roll, np.repeat, np.tile, np.resize),
+        *(np.diagonal, np.delete, np.rollaxis, np.split, np.array_split, np.hsplit, np.vsplit),
+        *(np.dsplit, np.unstack, np.lib.stride_tricks.sliding_window_view),
+    )},
+    **{f: _view_by(f) for f in (np.atleast_1d, np.atleast_2d, np.atleast_3d, np.expand_dims, np.squeeze)},
+    np.hstack: _stacked(np.hstack, lambda rank: min(rank - 1, 1), np.atleast_1d),
+    np.vstack: _stacked(np.vstack, lambda rank: 0, np.atleast_2d),
+    np.dstack: _stacked(np.dstack, lambda rank: 2, np.atleast_3d),
+    np.column_stack: _stacked(
+        np.column_stack, lambda rank: 1, lambda x: x if x.ndim > 1 else x.reshape(-1, 1)
+    ),
+    np.concatenate: _concatenate,
+    np.stack: _stack,
+    np.broadcast_to: _broadcast_to,
+    np.take: _take,
+    np.take_along_axis: _take_along_axis,
+    np.where: _where,
+    np.copyto: _copyto,
+    np.copy: _copy,
+    np.pad: _pad,
+    np.empty_like: _like(0),
+    np.zeros_like: _like(0),
+    np.ones_like: _like(1),
+    np.shape: lambda x: x.shape,
+    np.ndim: lambda x: x.ndim,
+    np.size: lambda x, axis=None: x.size if axis is None else x.shape[axis],
+    np.ravel: lambda x, order="C": x.ravel(order),
+    np.reshape: lambda x, shape, order="C", **more: x.reshape(shape, order=order),
+    np.transpose: lambda x, axes=None: x.transpose() if axes is None else x.transpose(axes),
+    np.swapaxes: lambda x, a, b: x.transpose(_swapped(x.ndim, a, b)),
+    np.moveaxis: lambda x, source, to: x.transpose(_moved_axes(x.ndim, source, to)),
+    np.may_share_memory: lambda a, b, *more: a is b,
+    np.shares_memory: lambda a, b, *more: a is b,
+}  # fmt: skip
+
+
+def _swapped(rank: int, a: int, b: int) -> list[int]:
+    order = list(range(rank))
+    order[a], order[b] = order[b], order[a]
+    return order
+
+
+def _moved_axes(rank: int, source: int, to: int) -> list[int]:
+    order = [d for d in range(rank) if d != source % rank]
+    order.insert(to % rank, source % rank)
+    return order
