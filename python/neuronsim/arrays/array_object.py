@@ -336,7 +336,7 @@ class Array(_core.ArrayBase, ArrayMethods):
         return self
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        native = self._data.view(self._dtype.numpy)
+        native = known_data(self).view(self._dtype.numpy)
         if dtype is not None and np.dtype(dtype) != native.dtype:
             if copy is False:
                 raise InvalidArgument(f"{self.bits.type} does not become {dtype} without a copy")
@@ -405,10 +405,16 @@ def _restore(data: npt.NDArray[Any], dtype: str) -> Array:
 _PLAIN = ops.Setting(Profile())
 
 
+def known_data(x: Array) -> npt.NDArray[Any]:
+    """The storage of an array whose values are known; what records operations says that they are not."""
+    return x._data if isinstance(x._data, np.ndarray) else x._data.__array__()
+
+
 def exact_values(x: Array) -> npt.NDArray[Any]:
     """The elements in a NumPy type that holds every value of theirs; by the core, whatever
     the caller's floating-point environment is (D1).
     """
+    known_data(x)
     if not x.dtype.exponent_bits:
         return np.asarray(x)
     wide = ops.evaluate(ops.by_name("convert"), [x.bits], {"dtype": dtypes.float64}, _PLAIN)

@@ -7,6 +7,7 @@ Array([1.   , 2.5  , 0.334], dtype=bfloat16)
 from __future__ import annotations
 
 import reprlib
+import sys
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any, Literal
@@ -73,6 +74,8 @@ def asarray(
         return result
     if order is not None:
         check_order(order)
+    if not isinstance(result._data, np.ndarray):  # what records lies in no order
+        return copied(result) if copy else result
     data = np.asarray(result.bits.data, order=order)
     if copy and source is not None and data is source.bits.data:
         data = np.array(data, order=order or "K")
@@ -306,6 +309,21 @@ def check_cast(source: DType, target: DType, casting: Casting) -> None:
         )
 
 
+def let_record(x: Array, other: Any) -> None:
+    """Makes the memory of an array record where what is written into it, or where, does.
+
+    Raises InvalidArgument if another array shares the memory, which could not follow.
+    """
+    if not isinstance(x._data, np.ndarray) or isinstance(other, np.ndarray):
+        return
+    if sys.getrefcount(x._data) > 2 or x._data.base is not None:
+        raise InvalidArgument(
+            f"a traced value is written into {x.bits.type}, whose memory another array shares: write "
+            "into a copy of it"
+        )
+    x._data = other.__neuronsim_constant__(x.bits)
+
+
 def write(
     out: Any, value: Any, where: Any = True, casting: Casting = "same_kind", *, broadcasts: bool = False
 ) -> Array:
@@ -337,8 +355,13 @@ def write(
         raise InvalidArgument(f"the array {target.bits.type} is read-only: write into a copy of it")
     if not broadcasts and data.shape != source._data.shape:
         raise InvalidArgument(f"out is {target.bits.type}, and the result {source.bits.type}")
+    converted = convert(source, target._dtype)._data
+    if not isinstance(converted, np.ndarray) and isinstance(data, np.ndarray):
+        del data
+        let_record(target, converted)
+        data = target._data
     try:
-        np.copyto(data, convert(source, target._dtype)._data, where=chosen)
+        np.copyto(data, converted, where=chosen)
     except ValueError as error:
         raise InvalidArgument(
             f"{source.bits.type}, where {np.shape(chosen)}, does not broadcast into {target.bits.type}"

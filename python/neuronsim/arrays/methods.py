@@ -19,7 +19,15 @@ from neuronsim.arrays import evaluation, fft, linalg
 from neuronsim.arrays.absent_names import not_computed
 from neuronsim.arrays.array_object import Array, index_bits, shown
 from neuronsim.arrays.chapters import FUNCTIONS
-from neuronsim.arrays.conversion import asarray, check_cast, convert, is_weak, weak_array, write
+from neuronsim.arrays.conversion import (
+    asarray,
+    check_cast,
+    convert,
+    is_weak,
+    let_record,
+    weak_array,
+    write,
+)
 from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.elementwise import right_shift
 from neuronsim.arrays.evaluation import apply_elementwise, elementwise_method
@@ -287,8 +295,12 @@ class ArrayMethods:
 
     def __setitem__(self: Any, key: Any, value: Any) -> None:
         given = weak_array(value, self._dtype) if is_weak(value) else asarray(value, self._dtype)
+        places = index_bits(key)
+        for x in (given._data, *(places if isinstance(places, tuple) else (places,))):
+            if not isinstance(x, np.ndarray) and hasattr(x, "__neuronsim_constant__"):
+                let_record(self, x)
         try:
-            self._data[index_bits(key)] = given._data
+            self._data[places] = given._data
         except IndexError as error:
             raise InvalidIndex(f"{self.bits.type}[{shown(key)}]: {error}") from error
         except REFUSALS as error:

@@ -19,56 +19,10 @@ from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray, is_weak
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
+from neuronsim.frontends.pytrees import LEAF, Tree, flatten, unflatten
 from neuronsim.frontends.recorder import Recorder, Value, current_recorder, recording
 from neuronsim.frontends.tracer import Tracer, value_of
 from neuronsim.hlo.module import Module
-
-
-@dataclass(frozen=True)
-class Tree:
-    """How arrays lie in tuples, lists and dicts: a leaf where `kind` is None."""
-
-    kind: type | None = None
-    keys: tuple[Any, ...] = ()
-    children: tuple[Tree, ...] = ()
-
-
-LEAF = Tree()
-
-
-def flatten(x: Any) -> tuple[list[Any], Tree]:
-    """The leaves of nested tuples, lists, dicts and None, and how they lie in them.
-
-    >>> flatten({"a": (1, 2), "b": None})[0]
-    [1, 2]
-    """
-    if x is None:
-        return [], Tree(type(None))
-    if isinstance(x, dict):
-        keys = tuple(x)
-        parts = [flatten(x[k]) for k in keys]
-    elif isinstance(x, list | tuple):
-        keys, parts = (), [flatten(v) for v in x]
-    else:
-        return [x], LEAF
-    return [v for leaves, _ in parts for v in leaves], Tree(type(x), keys, tuple(t for _, t in parts))
-
-
-def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
-    """What `flatten` took apart."""
-    rest = iter(leaves)
-
-    def build(t: Tree) -> Any:
-        if t.kind is None:
-            return next(rest)
-        if t.kind is type(None):
-            return None
-        children = [build(c) for c in t.children]
-        if issubclass(t.kind, dict):
-            return t.kind(zip(t.keys, children, strict=True))
-        return t.kind(*children) if hasattr(t.kind, "_fields") else t.kind(children)
-
-    return build(tree)
 
 
 @dataclass(frozen=True)

@@ -206,6 +206,25 @@ class Recorder:
             known = self.shared.reducers["second", dtype] = self.keep(inner.computation(second))
         return known
 
+    def placeholder(self, name: str, of: ops.ArrayType) -> Value:
+        """A value that will be an element of the parameter of a loop or a branch (`keep_region`)."""
+        return self._valued(Value(self, self._name(name), _shape(of)))
+
+    def capture(self, value: Value) -> Value:
+        """What stands for a value of an outer computation here."""
+        return self._here(value)
+
+    def keep_region(self, elements: Sequence[Value], root: Value) -> str:
+        """Adds the computation that takes one tuple of these elements, and gives its name."""
+        shape = TupleShape(tuple(v.shape for v in elements))
+        state = Instruction(self._name("state"), "parameter", shape, (), {"number": 0})
+        taken = [
+            Instruction(v.name, "get-tuple-element", v.shape, (state.name,), {"tuple_index": n})
+            for n, v in enumerate(elements)
+        ]
+        whole = Computation(self.name, (state, *taken, *self.instructions), self._here(root).name)
+        return self.keep(_live(whole))
+
     def keep(self, computation: Computation) -> str:
         """Adds a computation of the module, and gives its name."""
         names = set(self.shared.computations)
@@ -259,9 +278,7 @@ class Recorder:
     def computation(self, root: Value) -> Computation:
         """What was recorded and the root depends on; it has no captures."""
         whole = Computation(self.name, (*self.parameters, *self.instructions), self._here(root).name)
-        live = live_instructions(whole)
-        kept = (i for i in whole.instructions if i.name in live or i.opcode == "parameter")
-        return Computation(self.name, tuple(kept), whole.root)
+        return _live(whole)
 
     def finish(self, results: Sequence[Value], *, as_tuple: bool = False) -> Module:
         """The module whose entry computation this is."""
@@ -318,6 +335,13 @@ def in_scope(name: str, metadata: Metadata) -> Iterator[None]:
         recorder.name_last(name)
     finally:
         recorder.shared.scope = before
+
+
+def _live(c: Computation) -> Computation:
+    """What the root depends on, and the parameters."""
+    live = live_instructions(c)
+    kept = (i for i in c.instructions if i.name in live or i.opcode == "parameter")
+    return Computation(c.name, tuple(kept), c.root)
 
 
 def _legal(name: str) -> str:

@@ -67,3 +67,6 @@ def _spelled_out(op: ops.Op, operands: Sequence[Value], attributes: ops.Attribut
     values = [converted(v, dtype) for v in (x, *others)]
     found: Value = FORMULAS[op.name](RecordedSteps(dtype, axes), values, attributes)
     return converted(reshaped(found, result.dims), result.dtype)
+
+
+Tracer.record = staticmethod(record_row)

@@ -1,0 +1,273 @@
+"""Loops and branches whose conditions and trip counts are arrays: `neuronsim.lax`.
+
+On arrays that are known they run as Python's; traced they become HLO's while and conditional. The names
+and arguments are those of `jax.lax`.
+
+>>> from neuronsim.arrays.conversion import asarray
+>>> fori_loop(0, 3, lambda i, x: x * 2, asarray(1.0))
+Array(8., dtype=float32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neuronsim import arrays as np
+from neuronsim import dtypes, ops
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.frontends.pytrees import Tree, flatten, unflatten
+from neuronsim.frontends.recorder import Recorder, Value, active_recorder, current_recorder, recording
+from neuronsim.frontends.tracer import Tracer, is_traced, value_of
+from neuronsim.hlo.module import TupleShape
+
+__all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
+
+
+def _is_traced(x: Any) -> bool:
+    return isinstance(x, Array) and is_traced(x.bits)
+
+
+def _arrays(tree: Any) -> tuple[list[Array], Tree]:
+    leaves, structure = flatten(tree)
+    return [asarray(x) for x in leaves], structure
+
+
+def _array(value: Value) -> Array:
+    return Array(ops.Bits(Tracer(value), value.type.dtype))
+
+
+def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+    """`while cond_fun(val): val = body_fun(val)`, from `init_val`; `val` keeps its types and shapes."""
+    if current_recorder() is None:
+        val = init_val
+        while bool(asarray(cond_fun(val))):
+            val = body_fun(val)
+        return val
+    start, tree = _arrays(init_val)
+    # A condition that is known decides here, as it does outside of a trace.
+    decided = asarray(cond_fun(init_val))
+    if not is_traced(decided.bits) and not any(map(_is_traced, start)):
+        val = init_val
+        while not is_traced((test := asarray(cond_fun(val))).bits):
+            if not bool(test):
+                return val
+            val = body_fun(val)
+        start, tree = _arrays(val)
+    found = _record_while(cond_fun, body_fun, start, tree)
+    return unflatten(tree, found)
+
+
+def _record_while(
+    condition: Callable[[Any], Any], body: Callable[[Any], Any], start: Sequence[Array], tree: Tree
+) -> list[Array]:
+    outer = active_recorder()
+    carried = [value_of(x.bits) for x in start]
+    types = [v.type for v in carried]
+
+    def test(arrays: list[Array]) -> list[Array]:
+        found = asarray(condition(unflatten(tree, arrays)))
+        if found.dtype is not dtypes.boolean or found.shape:
+            raise UnsupportedType(f"a loop's condition is one bool, not {found.bits.type}")
+        return [found]
+
+    def step(arrays: list[Array]) -> list[Array]:
+        found, after = _arrays(body(unflatten(tree, arrays)))
+        if after != tree:
+            raise InvalidArgument("a loop's body returns what it takes, in the same tuples and dicts")
+        return _as_types(found, types, "a loop's body")
+
+    tests, steps = _Region(outer, "condition", types, test), _Region(outer, "body", types, step)
+    captured = list(dict.fromkeys([*tests.captures, *steps.captures]))
+    shape = TupleShape(tuple(v.shape for v in (*carried, *captured)))
+    called = (steps.keep(captured, loops=True), tests.keep(captured, loops=False))
+    loop = outer.add("while", shape, [outer.tuple([*carried, *captured])], {"called": called})
+    return [_array(outer.element(loop, n)) for n in range(len(carried))]
+
+
+def _as_types(found: Sequence[Array], types: Sequence[ops.ArrayType], what: str) -> list[Array]:
+    """The arrays, which have these types; Python's numbers take them."""
+    for x, t in zip(found, types, strict=True):
+        if x.bits.type != t:
+            raise UnsupportedType(f"{what} makes {x.bits.type} of {t}: convert it with astype")
+    return list(found)
+
+
+class _Region:
+    """A computation of a loop or a branch, which takes one tuple: its arrays, then what it captures."""
+
+    def __init__(
+        self,
+        outer: Recorder,
+        name: str,
+        types: Sequence[ops.ArrayType],
+        function: Callable[[list[Array]], list[Array]],
+    ) -> None:
+        self.recorder = Recorder(f"{outer.name}.{name}", outer)
+        self.types = types
+        with recording(self.recorder):
+            self.values = [self.recorder.placeholder(name, t) for t in types]
+            results = function([_array(v) for v in self.values])
+            self.results = [value_of(x.bits) for x in results]
+
+    @property
+    def captures(self) -> list[Value]:
+        """The values around the computation that it reads."""
+        return list(self.recorder.captures)
+
+    def keep(self, captured: Sequence[Value], *, loops: bool, alone: bool = False) -> str:
+        """Adds the computation to the module. One that `loops` gives the whole tuple; another gives its
+        one result, or with `alone` false where it has several a tuple.
+        """
+        inner = self.recorder
+        with recording(inner):
+            for v in captured:
+                inner.capture(v)
+            inside = [inner.captures[v] for v in captured]
+            elements = [*self.values, *inside]
+            results = [*self.results, *inside] if loops else self.results
+            root = inner.tuple(results) if loops or alone else self.results[0]
+            return inner.keep_region(elements, root)
+
+
+def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+    """`true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`; they return the same types."""
+    test = asarray(pred)
+    if test.shape:
+        raise UnsupportedType(f"a branch is taken by one bool, not by {test.bits.type}")
+    if not is_traced(test.bits):
+        return (true_fun if bool(test) else false_fun)(*operands)
+    if test.dtype is not dtypes.boolean:
+        test = np.not_equal(test, 0)
+    return _record_branches(test, (true_fun, false_fun), operands)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """`branches[index](*operands)`; an index outside is the nearest one."""
+    place = asarray(index)
+    if place.shape or place.dtype.kind not in ("signed", "unsigned"):
+        raise UnsupportedType(f"a branch is chosen by one integer, not by {place.bits.type}")
+    if not branches:
+        raise InvalidArgument("switch needs a branch")
+    if not is_traced(place.bits):
+        return branches[max(0, min(int(place), len(branches) - 1))](*operands)
+    return _record_branches(
+        np.clip(place, 0, len(branches) - 1).astype(dtypes.int32), branches, operands
+    )
+
+
+def _record_branches(
+    chosen: Array, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]
+) -> Any:
+    outer = active_recorder()
+    given, tree = _arrays(tuple(operands))
+    trees: list[Tree] = []
+
+    def run(function: Callable[..., Any]) -> Callable[[list[Array]], list[Array]]:
+        def body(arrays: list[Array]) -> list[Array]:
+            found, after = _arrays(function(*unflatten(tree, arrays)))
+            trees.append(after)
+            return found
+
+        return body
+
+    values = [value_of(x.bits) for x in given]
+    types = [v.type for v in values]
+    regions = [_Region(outer, f"branch_{n}", types, run(f)) for n, f in enumerate(branches)]
+    results = [[v.type for v in r.results] for r in regions]
+    if any(t != trees[0] for t in trees) or any(r != results[0] for r in results):
+        raise UnsupportedType(
+            "the branches give different types: "
+            + " and ".join(", ".join(map(str, r)) or "nothing" for r in results)
+        )
+    if not results[0]:
+        return unflatten(trees[0], [])
+    captured = list(dict.fromkeys(v for r in regions for v in r.captures))
+    called = tuple(r.keep(captured, loops=False, alone=True) for r in regions)
+    shape = TupleShape(tuple(v.shape for v in regions[0].results))
+    state = outer.tuple([*values, *captured])
+    found = outer.add(
+        "conditional", shape, [value_of(chosen.bits), *[state] * len(regions)], {"called": called}
+    )
+    return unflatten(trees[0], [_array(outer.element(found, n)) for n in range(len(results[0]))])
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
+    """`for i in range(lower, upper): val = body_fun(i, val)`, from `init_val`."""
+    low, high = asarray(lower), asarray(upper)
+    if current_recorder() is None:
+        val = init_val
+        for i in range(int(low), int(high)):
+            val = body_fun(asarray(i, low.dtype), val)
+        return val
+    start, tree = _arrays(init_val)
+    state = (low, high.astype(low.dtype), unflatten(tree, start))
+    _, _, found = _record_loop(
+        lambda s: s[0] < s[1], lambda s: (s[0] + 1, s[1], body_fun(s[0], s[2])), state
+    )
+    return found
+
+
+def _record_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
+    start, tree = _arrays(state)
+    return unflatten(tree, _record_while(condition, body, start, tree))
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """`carry, y = f(carry, x)` for each `x` along the first axis of the arrays `xs`; the last carry and
+    the `y`s stacked.
+    """
+    arrays, tree = _arrays(xs)
+    lengths = {a.shape[0] for a in arrays if a.ndim} | ({length} if length is not None else set())
+    if len(lengths) != 1 or any(not a.ndim for a in arrays):
+        raise InvalidArgument(
+            f"scan over arrays of the lengths {sorted(lengths)}: they have one length"
+        )
+    (n,) = lengths
+    order = range(n)[::-1] if reverse else range(n)
+
+    def piece(i: Any) -> Any:
+        return unflatten(tree, [a[i] for a in arrays])
+
+    if n == 0:
+        raise InvalidArgument("scan over arrays of length 0: nothing says what it stacks")
+    carry, first = f(init, piece(order[0]))
+    ys, ytree = _arrays(first)
+    if current_recorder() is None:
+        rows = [ys]
+        for i in order[1:]:
+            carry, y = f(carry, piece(i))
+            rows.append(_arrays(y)[0])
+        rows = rows[::-1] if reverse else rows
+        return carry, unflatten(ytree, [np.stack(column) for column in zip(*rows, strict=True)])
+    buffers = []
+    for y in ys:
+        buffer = np.zeros((n, *y.shape), dtype=y.dtype)
+        buffer[order[0]] = y
+        buffers.append(buffer)
+
+    def body(i: Any, state: Any) -> Any:
+        at = n - 1 - i if reverse else i
+        new, y = f(state[0], piece(at))
+        written = []
+        for buffer, part in zip(state[1], _arrays(y)[0], strict=True):
+            changed = buffer.copy()
+            changed[at] = part
+            written.append(changed)
+        return new, written
+
+    carry, stacked = fori_loop(1, n, body, (carry, buffers))
+    return carry, unflatten(ytree, stacked)
+
+
+def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 (jax.lax's name)
+    """`f` of each element along the first axis, stacked."""
+    return scan(lambda carry, x: (carry, f(x)), (), xs)[1]

@@ -1,0 +1,252 @@
+"""NumPy's functions on the storage of traced arrays: what only moves elements, and arithmetic on integers
+and bool.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from neuronsim import dtypes, ops
+from neuronsim.dtypes import as_dtype
+from neuronsim.errors import InvalidArgument, UnknownValue, UnsupportedType
+from neuronsim.frontends import movement
+from neuronsim.frontends.movement import broadcast, converted, joined, known, moved, reshaped, row
+from neuronsim.frontends.recorder import Value
+from neuronsim.frontends.tracer import Tracer, as_value, value_of
+
+_UFUNCS = {
+    **{n: n for n in ("add", "subtract", "multiply", "negative", "maximum", "minimum", "remainder")},
+    **{n: n for n in ("bitwise_and", "bitwise_or", "bitwise_xor", "equal", "not_equal")},
+    **{n: n for n in ("less", "less_equal", "greater", "greater_equal")},
+    "invert": "bitwise_invert",
+    "logical_and": "bitwise_and",
+    "logical_or": "bitwise_or",
+    "logical_not": "bitwise_invert",
+}
+
+
+def _of_integers(name: str, *inputs: Any) -> Tracer:
+    """Arithmetic on integers and bool that lie in arrays, such as indices and masks."""
+    types = [x.value.type.dtype for x in inputs if isinstance(x, Tracer)]
+    if any(t.exponent_bits for t in types):
+        raise UnknownValue(f"numpy.{name} of its bits", _values(inputs)[0])
+    common = np.result_type(*(x.dtype if isinstance(x, Tracer) else x for x in inputs))
+    dtype = as_dtype(common)
+    values = [
+        converted(x.value, dtype) if isinstance(x, Tracer) else known(np.asarray(x), dtype)
+        for x in inputs
+    ]
+    dims = ops.broadcast_dims(*(v.type.dims for v in values))
+    return Tracer(row(name, [broadcast(v, dims) for v in values]))
+
+
+def _value(x: Any, like: Any = None) -> Value:
+    if isinstance(x, Tracer):
+        return x.value
+    data = np.asarray(x)
+    dtype = like.value.type.dtype if isinstance(like, Tracer) else as_dtype(data.dtype)
+    return value_of(ops.Bits(np.asarray(data, dtype.storage), dtype))
+
+
+def _values(arrays: Sequence[Any]) -> list[Value]:
+    like = next(x for x in arrays if isinstance(x, Tracer))
+    return [_value(x, like) for x in arrays]
+
+
+def _concatenate(arrays: Sequence[Any], axis: int | None = 0, **ignored: Any) -> Tracer:
+    values = _values(arrays)
+    if axis is None:
+        values, axis = [reshaped(v, (math.prod(v.type.dims),)) for v in values], 0
+    rank = len(values[0].type.dims)
+    if not -rank <= axis < rank:
+        raise InvalidArgument(f"axis {axis} of arrays of {rank} axes")
+    return Tracer(joined(values, axis % rank))
+
+
+def _stack(arrays: Sequence[Any], axis: int = 0, **ignored: Any) -> Tracer:
+    values = _values(arrays)
+    dims = values[0].type.dims
+    if any(v.type.dims != dims for v in values):
+        raise InvalidArgument("stack takes arrays of one shape")
+    at = axis % (len(dims) + 1)
+    return Tracer(joined([reshaped(v, (*dims[:at], 1, *dims[at:])) for v in values], at))
+
+
+def _stacked(
+    function: Callable[..., Any], axis: Callable[[int], int], least: Callable[[Any], Any]
+) -> Any:
+    def stack(arrays: Sequence[Any], **ignored: Any) -> Tracer:
+        wide = [least(x) if not isinstance(x, Tracer) else _by_positions(least)(x) for x in arrays]
+        return _concatenate(wide, axis(wide[0].ndim))
+
+    return stack
+
+
+def _by_positions(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one array that only moves elements, and gives one or several arrays."""
+
+    def move(x: Any, *args: Any, **keywords: Any) -> Any:
+        if not isinstance(x, Tracer):
+            unknown = next(v for v in (*args, *keywords.values()) if isinstance(v, Tracer))
+            raise UnknownValue(f"numpy.{function.__name__}", unknown.value)
+        numbers = np.arange(x.size, dtype=np.int64).reshape(x.shape)
+        found = function(numbers, *args, **keywords)
+        if isinstance(found, list | tuple):
+            return [Tracer(movement.taken_from(x.value, np.asarray(f))) for f in found]
+        return Tracer(movement.taken_from(x.value, np.asarray(found)))
+
+    return move
+
+
+def _view_by(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that gives a view: of the array without or with axes of length 1."""
+
+    def view(x: Tracer, *args: Any, **keywords: Any) -> Tracer:
+        shape = function(np.broadcast_to(np.empty((), np.int8), x.shape), *args, **keywords).shape
+        return x.reshape(shape)
+
+    return view
+
+
+def _broadcast_to(x: Any, shape: Any, subok: bool = False) -> Tracer:
+    dims = tuple(shape) if np.iterable(shape) else (operator.index(shape),)
+    return (
+        Tracer(x.value, x, None, None)
+        if dims == x.shape
+        else x._view(lambda v: broadcast(v, dims), None)
+    )
+
+
+def _take(
+    x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+) -> Tracer:
+    value = _value(x)
+    if axis is None:
+        value, axis = reshaped(value, (math.prod(value.type.dims),)), 0
+    axis %= max(len(value.type.dims), 1)
+    if not isinstance(indices, Tracer):
+        return Tracer(moved(value, lambda numbers: np.take(numbers, indices, axis, mode=mode)))
+    places = indices.value
+    length = value.type.dims[axis]
+    places = converted(places, dtypes.int64) if mode == "clip" else movement.wrapped(places, length)
+    return Tracer(movement.taken(value, places, axis))
+
+
+def _take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tracer:
+    if not isinstance(indices, Tracer):
+        return Tracer(moved(x.value, lambda n: np.take_along_axis(n, indices, axis)))
+    value = _value(x)
+    if axis is None:
+        value, axis = reshaped(value, (math.prod(value.type.dims),)), 0
+    axis %= len(value.type.dims)
+    places = movement.wrapped(indices.value, value.type.dims[axis])
+    return Tracer(movement.taken_along(value, places, axis))
+
+
+def _where(condition: Any, x: Any, y: Any) -> Tracer:
+    like = next(v for v in (x, y, condition) if isinstance(v, Tracer))
+    mask = _value(condition)
+    if mask.type.dtype is not dtypes.boolean:
+        mask = row("not_equal", [mask, broadcast(known(0, mask.type.dtype), mask.type.dims)])
+    a, b = (_value(v, like) for v in (x, y))
+    dims = ops.broadcast_dims(*(v.type.dims for v in (mask, a, b)))
+    return Tracer(row("select", [broadcast(v, dims) for v in (mask, a, b)]))
+
+
+def _copyto(target: Any, source: Any, casting: Any = None, where: Any = True) -> None:
+    if not isinstance(target, Tracer):
+        raise UnknownValue("an ndarray of it", source.value)
+    new = broadcast(as_value(source, target.value), target.shape)
+    if where is not True:
+        new = _where(where, Tracer(new), target).value
+    target.write(broadcast(new, target.shape))
+
+
+def _copy(x: Tracer, *args: Any, **ignored: Any) -> Tracer:
+    return x.copy()
+
+
+def _like(value: int) -> Callable[..., Any]:
+    def like(
+        x: Tracer, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None
+    ) -> Any:
+        dims = x.shape if shape is None else shape
+        return np.full(dims, value, x.dtype if dtype is None else dtype)
+
+    return like
+
+
+def _pad(x: Any, widths: Any, mode: Any = "constant", **keywords: Any) -> Tracer:
+    if mode != "constant":
+        return Tracer(moved(x.value, lambda numbers: np.pad(numbers, widths, mode, **keywords)))
+    fill = keywords.get("constant_values", 0)
+    value = fill.value if isinstance(fill, Tracer) else None
+    if value is None:
+        data = np.asarray(fill)
+        if data.ndim and (data != data.flat[0]).any():
+            raise UnsupportedType("pad of a traced array takes one constant")
+        value = known(data.flat[0] if data.size else 0, x.value.type.dtype)
+    pairs = np.broadcast_to(np.asarray(widths), (x.ndim, 2)).tolist()
+    return Tracer(
+        row("pad", [x.value, reshaped(value, ())], padding=tuple((a, b, 0) for a, b in pairs))
+    )
+
+
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    **{f: _by_positions(f) for f in (
+        *(np.flip, np.fliplr, np.flipud, np.rot90, np.roll, np.repeat, np.tile, np.resize),
+        *(np.diagonal, np.delete, np.rollaxis, np.split, np.array_split, np.hsplit, np.vsplit),
+        *(np.dsplit, np.unstack, np.lib.stride_tricks.sliding_window_view),
+    )},
+    **{f: _view_by(f) for f in (np.atleast_1d, np.atleast_2d, np.atleast_3d, np.expand_dims, np.squeeze)},
+    np.hstack: _stacked(np.hstack, lambda rank: min(rank - 1, 1), np.atleast_1d),
+    np.vstack: _stacked(np.vstack, lambda rank: 0, np.atleast_2d),
+    np.dstack: _stacked(np.dstack, lambda rank: 2, np.atleast_3d),
+    np.column_stack: _stacked(
+        np.column_stack, lambda rank: 1, lambda x: x if x.ndim > 1 else x.reshape(-1, 1)
+    ),
+    np.concatenate: _concatenate,
+    np.stack: _stack,
+    np.broadcast_to: _broadcast_to,
+    np.take: _take,
+    np.take_along_axis: _take_along_axis,
+    np.where: _where,
+    np.copyto: _copyto,
+    np.copy: _copy,
+    np.pad: _pad,
+    np.empty_like: _like(0),
+    np.zeros_like: _like(0),
+    np.ones_like: _like(1),
+    np.shape: lambda x: x.shape,
+    np.ndim: lambda x: x.ndim,
+    np.size: lambda x, axis=None: x.size if axis is None else x.shape[axis],
+    np.ravel: lambda x, order="C": x.ravel(order),
+    np.reshape: lambda x, shape, order="C", **more: x.reshape(shape, order=order),
+    np.transpose: lambda x, axes=None: x.transpose() if axes is None else x.transpose(axes),
+    np.swapaxes: lambda x, a, b: x.transpose(_swapped(x.ndim, a, b)),
+    np.moveaxis: lambda x, source, to: x.transpose(_moved_axes(x.ndim, source, to)),
+    np.may_share_memory: lambda a, b, *more: a is b,
+    np.shares_memory: lambda a, b, *more: a is b,
+}  # fmt: skip
+
+
+def _swapped(rank: int, a: int, b: int) -> list[int]:
+    order = list(range(rank))
+    order[a], order[b] = order[b], order[a]
+    return order
+
+
+def _moved_axes(rank: int, source: int, to: int) -> list[int]:
+    order = [d for d in range(rank) if d != source % rank]
+    order.insert(to % rank, source % rank)
+    return order
+
+
+Tracer.functions.update(_FUNCTIONS)
+Tracer.ufuncs.update({name: partial(_of_integers, row_name) for name, row_name in _UFUNCS.items()})
