@@ -8,7 +8,12 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import inspect
+import os
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +23,7 @@ import numpy as np
 from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray, is_weak
-from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType, nearest
 from neuronsim.frontends.pytrees import LEAF, Tree, flatten, unflatten
 from neuronsim.frontends.recorder import Recorder, Value, current_recorder, recording
 from neuronsim.frontends.tracer import Tracer, value_of
@@ -116,3 +121,58 @@ def _places(label: str, x: Any) -> list[str]:
     if isinstance(x, list | tuple):
         return [p for n, v in enumerate(x) for p in _places(f"{label}.{n}", v)]
     return [] if x is None else [label]
+
+
+def is_function(x: Any) -> bool:
+    """Whether a model is a Python function of arrays."""
+    return callable(x) and not hasattr(x, "lower") and not isinstance(x, type)
+
+
+_NAME = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")
+
+
+def find_function(name: str) -> Callable[..., Any] | None:
+    """The function that `module:function` names; None of what is no such name. The module is found as
+    Python finds it, from the current folder too.
+
+    Raises InvalidArgument if there is no such module, or nothing of that name in it.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None or os.path.exists(name):
+        return None
+    module_name, path = match.groups()
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise InvalidArgument(f"{name!r}: {error}") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise InvalidArgument(f"{name!r}: {part!r} is no name of it{nearest(part, dir(found))}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise InvalidArgument(f"{name!r} is a {type(found).__name__}, no function")
+    return found  # type: ignore[no-any-return]
+
+
+def to_module(
+    function: Callable[..., Any],
+    example_args: Sequence[Any],
+    input_shapes: Mapping[str, Sequence[int]],
+    input_values: Mapping[str, Any],
+) -> Module:
+    """The module of a function for example arguments, or for float32 arrays of the shapes that its
+    parameters have by name; `input_values` are arguments whose values are known.
+    """
+    names = [n for n in inspect.signature(function).parameters]
+    for name in (*input_shapes, *input_values):
+        if name not in names:
+            raise InvalidArgument(f"the function has no parameter {name!r}{nearest(name, names)}")
+    keywords = {
+        name: asarray(np.broadcast_to(np.float32(0), tuple(dims))) for name, dims in input_shapes.items()
+    }
+    fixed = functools.partial(function, **input_values)
+    functools.update_wrapper(fixed, function)
+    return trace(fixed, example_args, keywords).module

@@ -39,7 +39,7 @@ def to_module(
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, or InvalidArgument for inputs that it
     does not have, or whose shape or value must be known.
     """
-    proto, folder = files.read(model) if isinstance(model, str | os.PathLike | bytes) else (model, None)
+    proto, folder = files.read(model)
     context = context_of(proto, folder)
     check_operators(proto.graph, context)
     recorder = Recorder(proto.graph.name or (folder and Path(str(model)).stem) or "model")
