@@ -705,7 +705,7 @@ def no_models(folder: Path) -> Iterator[tuple[Any, str]]:
     yield None, "None"
     yield 5, "5, builtins.int"
     yield {"x": 1}, "builtins.dict"
-    yield (lambda x: x), "jax.jit(model).lower(*example_arguments)"
+    yield (lambda x: x), "jax.jit(function).lower(*example_arguments)"
     yield api.compile(ONE), "compiled already"
     yield b"", "no computations"
     yield b"hello", "not an HloModuleProto"

@@ -99,7 +99,8 @@ __all__ = [
     *_types.TYPE_NAMES,
     *("Array", "DType", "Device", "False_", "NeuronSimError", "Profile", "True_", "WindowDimension"),
     *("__array_api_version__", "available_isas", "bfloat16_products", "current_profile"),
-    *("default_dtype", "e", "euler_gamma", "fft", "inf", "isa", "lax", "linalg", "nan", "ndarray", "newaxis"),
+    *("default_dtype", "e", "euler_gamma", "fft", "inf", "isa", "lax", "linalg", "nan", "ndarray"),
+    "newaxis",
     *("nn", "num_threads", "pi", "random", "seed_rounding", "set_bfloat16_products"),
     *("set_default_dtype", "set_isa", "set_num_threads", "testing", "ufunc", "use_profile"),
 ]

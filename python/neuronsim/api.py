@@ -66,11 +66,12 @@ from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
 from neuronsim.whole_files import open_regular
 
+_CLOSED = ModelInputs()  # of a model that states all of its inputs
 LISTED = 10  # kinds of findings that an error spells out
 
 
 @processor.pinned
-def read_model(model: Any, inputs: ModelInputs = ModelInputs()) -> Module:
+def read_model(model: Any, inputs: ModelInputs = _CLOSED) -> Module:
     """The verified module of a model in any of the forms that `compile` takes. Raises InvalidModel and
     others.
     """
@@ -93,7 +94,7 @@ def _read(model: Any, inputs: ModelInputs) -> Module:
         return function_to_module(
             model, inputs.example_args, inputs.input_shapes or {}, inputs.input_values or {}
         )
-    unread = [n for n, v in vars(ModelInputs()).items() if getattr(inputs, n) != v]
+    unread = [n for n, v in vars(_CLOSED).items() if getattr(inputs, n) != v]
     if unread:
         raise InvalidArgument(
             f"{', '.join(unread)}: a model of HLO states its inputs' shapes and takes none"
@@ -117,8 +118,8 @@ def _read_hlo(model: Any) -> Module:
 
 
 _MODELS = (
-    "a file of HLO or ONNX (its name or its bytes), a folder of AWS's compile cache, an onnx.ModelProto, "
-    "a Module, or a function of arrays with example arguments"
+    "a file of HLO or ONNX (its name or its bytes), a folder of AWS's compile cache, an "
+    "onnx.ModelProto, a Module, or a function of arrays with example arguments"
 )
 _LOWER = "compiler_ir('hlo').as_serialized_hlo_module_proto()"
 
@@ -174,7 +175,7 @@ def _asked(
         def call(*args: _P.args, **keywords: _P.kwargs) -> _Result:
             examples: dict[str, Any] = {"example_args": args[1:]} if len(args) > 1 else {}
             try:
-                request = record(*args[:1], **examples, **keywords)  # type: ignore[call-arg]
+                request = record(*args[:1], **examples, **keywords)  # type: ignore[arg-type]
             except TypeError as error:
                 text = str(error).replace(f"{record.__name__}.__init__", function.__name__)
                 raise TypeError(text) from None
@@ -200,12 +201,12 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     an onnx.ModelProto, a Module, or a function of arrays, which is traced with `example_args`; by its
     name it is "module:function". Dimensions of inputs that the model leaves open are those of
     `input_shapes` by the inputs' names, a first one `batch`; `input_values` are inputs whose values are
-    known when it is compiled, and are no inputs of the program. The casts are those of `plan` (a Plan or its file) or `policy` (a Policy, the name of one or
-    a file of one; rules on magnitudes need the `calibration` of `calibrate`), which exclude each other
-    and flags that cast; else of `flags` (options of `neuronx-cc`, or of `neuron-cc` for the target
-    "inf1") and of `auto_cast` ("none", "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32",
-    "fp8_e4m3"), with the defaults of the release `sdk`. `target` is that of the flags, else "trn1".
-    With `clean` false the plan is applied literally, to the same values. Where no flag is given that
+    known when it is compiled, and are no inputs of the program. The casts are those of `plan` (a Plan
+    or its file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
+    `calibration` of `calibrate`), which exclude each other and flags that cast; else of `flags`
+    (options of `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none",
+    "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the
+    defaults of the release `sdk`. `target` is that of the flags, else "trn1". With `clean` false the plan is applied literally, to the same values. Where no flag is given that
     decides values, a folder's own flags act too, else those of NEURON_CC_FLAGS, which a warning says.
     What there is to say of the flags is in the setup's `messages`; the warnings are raised as
     FlagWarning. What `profile` decides, flags do not.

@@ -372,21 +372,15 @@ def test_sign_of_minus_zero_is_the_function_s_own_E9() -> None:
         assert math.copysign(1, np.sign(x).tolist()[0]) == 1
 
 
-def test_subclasses_and_objects_that_record_take_the_long_way() -> None:
+def test_subclasses_take_the_long_way() -> None:
     class Mine(np.Array):
         __slots__ = ()
-
-    class Recorder:
-        def __neuronsim_apply__(self, op: ops.Op, operands: Any, attributes: Any) -> str:
-            return f"recorded {op.name}"
 
     x = np.asarray([1.0, 2.0])
     for _ in range(2):
         assert (x + x).tolist() == [2.0, 4.0]
         assert type(Mine(x.bits) + Mine(x.bits)) is np.Array
         assert type(np.add(Mine(x.bits), x)) is np.Array
-        assert np.add(x, Recorder()) == "recorded add"
-        assert np.exp(Recorder()) == "recorded exp"
 
 
 def test_shapes_that_do_not_broadcast_are_an_error() -> None:

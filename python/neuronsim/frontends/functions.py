@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray, is_weak
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType, nearest
 from neuronsim.frontends.pytrees import LEAF, Tree, flatten, unflatten
 from neuronsim.frontends.recorder import Recorder, Value, current_recorder, recording
-from neuronsim.frontends.tracer import Tracer, value_of
+from neuronsim.frontends.tracer import traced_bits, value_of
 from neuronsim.hlo.module import Module
 
 
@@ -72,7 +71,7 @@ def trace(
         for label, leaf in zip(labels, leaves, strict=True):
             if is_array(leaf):
                 of = leaf.bits.type if isinstance(leaf, Array) else asarray(leaf).bits.type
-                given.append(_array(recorder.parameter(label, of)))
+                given.append(Array(traced_bits(recorder.parameter(label, of))))
             else:
                 given.append(leaf)
         positional, named = unflatten(tree, given)
@@ -81,10 +80,6 @@ def trace(
         values = [_result(name, x) for x in found]
         module = recorder.finish(values, as_tuple=results is not LEAF and len(values) != 1)
     return Traced(module, tuple(p.name for p in recorder.parameters), results)
-
-
-def _array(value: Value) -> Array:
-    return Array(ops.Bits(Tracer(value), value.type.dtype))
 
 
 def _result(name: str, x: Any) -> Value:
@@ -166,13 +161,12 @@ def to_module(
     """The module of a function for example arguments, or for float32 arrays of the shapes that its
     parameters have by name; `input_values` are arguments whose values are known.
     """
-    names = [n for n in inspect.signature(function).parameters]
+    names = list(inspect.signature(function).parameters)
     for name in (*input_shapes, *input_values):
         if name not in names:
             raise InvalidArgument(f"the function has no parameter {name!r}{nearest(name, names)}")
-    keywords = {
-        name: asarray(np.broadcast_to(np.float32(0), tuple(dims))) for name, dims in input_shapes.items()
-    }
+    zero = np.float32(0)
+    keywords = {n: asarray(np.broadcast_to(zero, tuple(dims))) for n, dims in input_shapes.items()}
     fixed = functools.partial(function, **input_values)
     functools.update_wrapper(fixed, function)
     return trace(fixed, example_args, keywords).module

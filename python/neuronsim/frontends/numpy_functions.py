@@ -1,5 +1,5 @@
-"""NumPy's functions on the storage of traced arrays: what only moves elements, and arithmetic on integers
-and bool.
+"""NumPy's functions on the storage of traced arrays: what only moves elements, and arithmetic on
+integers and bool.
 """
 
 from __future__ import annotations
@@ -124,14 +124,14 @@ def _broadcast_to(x: Any, shape: Any, subok: bool = False) -> Tracer:
 
 
 def _take(
-    x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+    x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "raise"
 ) -> Tracer:
     value = _value(x)
     if axis is None:
         value, axis = reshaped(value, (math.prod(value.type.dims),)), 0
     axis %= max(len(value.type.dims), 1)
     if not isinstance(indices, Tracer):
-        return Tracer(moved(value, lambda numbers: np.take(numbers, indices, axis, mode=mode)))
+        return Tracer(moved(value, lambda numbers: np.take(numbers, indices, axis, None, mode)))
     places = indices.value
     length = value.type.dims[axis]
     places = converted(places, dtypes.int64) if mode == "clip" else movement.wrapped(places, length)
@@ -204,7 +204,9 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
         *(np.diagonal, np.delete, np.rollaxis, np.split, np.array_split, np.hsplit, np.vsplit),
         *(np.dsplit, np.unstack, np.lib.stride_tricks.sliding_window_view),
     )},
-    **{f: _view_by(f) for f in (np.atleast_1d, np.atleast_2d, np.atleast_3d, np.expand_dims, np.squeeze)},
+    **{f: _view_by(f) for f in (
+        *(np.atleast_1d, np.atleast_2d, np.atleast_3d, np.expand_dims, np.squeeze),
+    )},
     np.hstack: _stacked(np.hstack, lambda rank: min(rank - 1, 1), np.atleast_1d),
     np.vstack: _stacked(np.vstack, lambda rank: 0, np.atleast_2d),
     np.dstack: _stacked(np.dstack, lambda rank: 2, np.atleast_3d),

@@ -58,7 +58,7 @@ class Scope:
     """Where instructions come from: what they are named after, and their metadata."""
 
     name: str = ""
-    metadata: Metadata = Metadata()
+    metadata: Metadata = field(default_factory=Metadata)
 
 
 @dataclass
@@ -258,8 +258,8 @@ class Recorder:
             return value
         if self.outer is None or not value.recorder.encloses(self):
             raise InvalidArgument(
-                f"the array {value.name!r} was traced in {value.recorder.name!r} and is used outside of "
-                "it: give it back as a result, or make it an argument"
+                f"the array {value.name!r} was traced in {value.recorder.name!r} and is used outside "
+                "of it: give it back as a result, or make it an argument"
             )
         known = self.captures.get(value)
         if known is None:

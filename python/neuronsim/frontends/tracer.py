@@ -1,5 +1,5 @@
-"""What lies in a traced array in the place of its ndarray: NumPy's functions and the op table's rows are
-recorded, and what needs values says so.
+"""What lies in a traced array in the place of its ndarray: NumPy's functions and the op table's rows
+are recorded, and what needs values says so.
 
 >>> from neuronsim.frontends.recorder import Recorder, recording
 >>> with recording(Recorder("main")) as recorder:
@@ -14,7 +14,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -244,7 +244,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             self._unknown(f"numpy.{ufunc.__name__}")
         return recorded(*inputs)
 
-    def _unknown(self, what: str) -> Any:
+    def _unknown(self, what: str) -> NoReturn:
         raise UnknownValue(what, self.value)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
@@ -270,6 +270,12 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def tobytes(self, order: Any = None) -> Any:
         return self._unknown("its bytes")
+
+
+def traced_bits(value: Value) -> ops.Bits:
+    """What takes the place of the bits of an array that has this value."""
+    data: Any = Tracer(value)
+    return ops.Bits(data, value.type.dtype)
 
 
 def is_traced(bits: ops.Bits) -> bool:

@@ -118,8 +118,8 @@ def _external(proto: TensorProto, dims: tuple[int, ...], dtype: DType, folder: P
         there = os.fstat(file.fileno()).st_size
         if offset < 0 or (stated and stated != size) or offset + size > there:
             raise InvalidModel(
-                f"the tensor {proto.name!r} of {dtype.name}{list(dims)} needs {size} bytes at {offset} of "
-                f"{location!r}, which has {there} and for it {stated or size}"
+                f"the tensor {proto.name!r} of {dtype.name}{list(dims)} needs {size} bytes at {offset} "
+                f"of {location!r}, which has {there} and for it {stated or size}"
             )
         if not size:
             return Array(ops.Bits(np.zeros(dims, dtype.storage), dtype))

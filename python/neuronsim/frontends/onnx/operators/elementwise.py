@@ -15,7 +15,7 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda node, *operands: function(*operands)
 
 
-for _name, _function in {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Add": np.add,
     "Sub": np.subtract,
     "Mul": np.multiply,
@@ -30,7 +30,8 @@ for _name, _function in {
     "Erf": np.erf,
     "Relu": lambda x: np.maximum(x, 0),
     "Identity": lambda x: x,
-}.items():
+}
+for _name, _function in _FUNCTIONS.items():
     operator(_name)(_plain(_function))
 
 
