@@ -52,22 +52,21 @@ inline constexpr int64_t work_at_once = 1 << 22;  // multiply-adds between two l
 
 class Convolver {
 public:
-    Convolver(const Convolution& shape, const ProductOperand& input, const ProductOperand& kernel,
-              const PackedColumns* packed, const ProductResult& result, const Accumulation& how,
-              const Numerics& numerics, Draw draw)
+    // The kernel is the call's, in the order in which windows read it.
+    Convolver(const ConvolutionCall& call, const ProductOperand& kernel, Draw draw)
         : k_(kernels()),
-          c_(shape),
-          x_(input),
+          c_(call.shape),
+          x_(call.a),
           w_(kernel),
-          packed_(packed),
-          out_(result),
-          how_(how),
-          numerics_(numerics),
+          packed_(call.packed),
+          out_(call.result),
+          how_(call.how),
+          numerics_(call.numerics),
           draw_(draw),
-          groups_(shape.feature_groups * shape.batch_groups),
-          form_(packed != nullptr && packed->fits(x_, w_, how, numerics)
-                    ? packed->form()
-                    : product_form(k_, x_.type(), w_.type(), how, numerics, axes_size(result.rows))) {}
+          groups_(c_.feature_groups * c_.batch_groups),
+          form_(packed_ != nullptr && packed_->fits(call)
+                    ? packed_->form()
+                    : product_form(k_, x_.type(), w_.type(), how_, numerics_, axes_size(out_.rows))) {}
 
     void run();
 
@@ -136,12 +135,14 @@ private:
 
     // The result's places for some samples and some outputs of the first spatial dimension.
     ProductResult part(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const;
+    // A product into a part of the result. Packed columns are those of one group.
+    void multiply(const ProductOperand& a, const ProductOperand& b, const PackedColumns* packed,
+                  const ProductResult& r) const;
     // S2: an element's index is its place in the whole result.
     Draw draw_of(const ProductResult& r) const;
     Axes window_axes(const std::vector<int64_t>& strides, int64_t channels, int64_t channel) const;
     Axes position_axes(int64_t samples, int64_t sample, const std::vector<int64_t>& strides,
                        int64_t rows) const;
-    static Workspace& space();
 
     const Kernels& k_;
     const Convolution& c_;

@@ -2,12 +2,8 @@
 
 namespace neuronsim {
 
-namespace {
-
 constexpr int64_t plane_bytes = 1 << 20;  // of one channel
 constexpr size_t max_phases = 256;        // of a plane
-
-}  // namespace
 
 // A channel's padded plane, cut by the strides: a phase holds every stride-th place, so that the
 // windows of neighbouring outputs are neighbours, over the ends of lines too. Only phases that the
