@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
-#include <vector>
 
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
