@@ -26,6 +26,7 @@ from neuronsim.hlo.array_sources import (
 )
 from neuronsim.hlo.module import (
     Computation,
+    FlatModule,
     Instruction,
     Module,
     graph_computations,
@@ -55,7 +56,7 @@ class LoopTrips:
     evidence: Evidence
 
 
-def loop_trips(flat: Module, assumed: Trips = None) -> tuple[LoopTrips, ...]:
+def loop_trips(flat: FlatModule, assumed: Trips = None) -> tuple[LoopTrips, ...]:
     """The loops of a module whose calls are inlined, callers first, with their trips: where they are
     not known, those that are `assumed`, one number for all loops or by their names (`*` for all
     others); else an upper bound of the condition, else ASSUMED_TRIPS.
@@ -116,7 +117,7 @@ class RunCounts:
 
 
 def run_counts(
-    flat: Module, loops: Sequence[LoopTrips], cost: Callable[[Computation], float]
+    flat: FlatModule, loops: Sequence[LoopTrips], cost: Callable[[Computation], float]
 ) -> RunCounts:
     """How often each computation that is executed instruction by instruction runs; `cost` says which
     branch is the dearest, as what one run of a computation costs without those that it calls.
@@ -237,7 +238,7 @@ class _Found:
 _UNKNOWN = _Found(None, is_exact=False)
 
 
-def _find_trips(flat: Module) -> dict[str, _Found]:
+def _find_trips(flat: FlatModule) -> dict[str, _Found]:
     """What is known of the trips of each loop, callers first."""
     found: dict[str, _Found] = {}
     graphs = graph_computations(flat)

@@ -37,6 +37,7 @@ from neuronsim.hlo.module import (
     Alias,
     AnyShape,
     Computation,
+    FlatModule,
     Instruction,
     Module,
     Shape,
@@ -51,7 +52,7 @@ from neuronsim.hlo.opcodes import APPLIES_SCALARS, row
 Planned: TypeAlias = "DType | tuple[Planned, ...]"
 
 
-def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> Module:
+def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> FlatModule:
     """The module, inlined, with every decision of the plan written out. Raises InvalidArgument if the
     plan does not fit the module.
 
@@ -69,20 +70,22 @@ def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> Module:
     if not clean or any(d.rounding == "stochastic" for d in plan.decisions.values()):  # S2
         return _rewritten(flat, plan.decisions, plan.keep_output_type, clean=False)
     chosen = choose_types(flat, plan.decisions, keep_output_type=plan.keep_output_type)
-    found = merge_converts(_rewritten(flat, chosen, plan.keep_output_type, clean=True))
+    found = FlatModule(merge_converts(_rewritten(flat, chosen, plan.keep_output_type, clean=True)))
     if chosen == plan.decisions or not may_convert_more(plan.decisions):
         return found
     own = merge_converts(_rewritten(flat, plan.decisions, plan.keep_output_type, clean=True))
-    return min(found, own, key=converted_bytes)
+    return min(found, FlatModule(own), key=converted_bytes)
 
 
-def _rewritten(flat: Module, decisions: Mapping[str, Decision], keep: bool, *, clean: bool) -> Module:
+def _rewritten(
+    flat: FlatModule, decisions: Mapping[str, Decision], keep: bool, *, clean: bool
+) -> FlatModule:
     """The module with these decisions written out."""
     shared = _Shared(flat, decisions, keep, clean)
     rewritten = {c.name: _Rewriter(c, decisions, shared).run() for c in graph_computations(flat)}
     computations = (rewritten.get(c.name, c) for c in flat.computations)
     planned = dataclasses.replace(flat, computations=(*shared.new_computations(), *computations))
-    return planned if keep else _with_own_outputs(planned)
+    return FlatModule(planned if keep else _with_own_outputs(planned))
 
 
 def _with_own_outputs(module: Module) -> Module:

@@ -31,6 +31,7 @@ from neuronsim.dtypes import DType
 from neuronsim.hlo.module import (
     AnyShape,
     Computation,
+    FlatModule,
     Instruction,
     Module,
     Shape,
@@ -49,7 +50,7 @@ _AT_ONCE = 1000  # instructions of a network: the time for a cut grows faster th
 
 
 def choose_types(
-    module: Module,
+    module: FlatModule,
     decisions: Mapping[str, Decision],
     *,
     keep_output_type: bool = True,
