@@ -169,7 +169,8 @@ def _folded(
         if i.opcode == "parameter":
             values = arguments.get(int(i.attributes["number"]))
         elif i.opcode == "constant":
-            values = tuple(map(_if_small, literals(i.attributes["literal"])))
+            found = literals(i.attributes["literal"])
+            values = tuple(v if v.data.size <= SMALL else None for v in found)
         elif i.opcode == "while":
             kept = passed_on(module.by_name[i.called[0]], sources[i.called[0]])
             given = known.values(i.operands[0])
@@ -196,10 +197,6 @@ class _Known:
     def values(self, name: str) -> Values:
         """The values of all arrays of an instruction."""
         return tuple(map(self.value, self.sources[name]))
-
-
-def _if_small(value: ops.Bits) -> ops.Bits | None:
-    return value if value.data.size <= SMALL else None
 
 
 def _evaluated(i: Instruction, operands: Values, module: Module) -> Values | None:
@@ -343,7 +340,8 @@ def _counted(
             if place is None or start is None or end is None:
                 continue
             by = step(place)
-            count = None if by is None else _count(start, by, end, test, _type(condition, carried))
+            dtype = condition.by_name[carried].array.dtype
+            count = None if by is None else _count(start, by, end, test, dtype)
             return _UNKNOWN if count is None else _Found(count)
         return _UNKNOWN
 
@@ -382,10 +380,6 @@ def _place(name: str, sources: Sources) -> int | None:
     while made.opcode in ("copy", "reshape", "bitcast"):
         made, number = sources[made.operands[0]][0]
     return number if made.opcode == "parameter" else None
-
-
-def _type(c: Computation, name: str) -> DType:
-    return c.by_name[name].array.dtype
 
 
 def _count(start: int, step: int, end: int, test: str, dtype: DType) -> int | None:

@@ -70,11 +70,11 @@ def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> FlatModu
     if not clean or any(d.rounding == "stochastic" for d in plan.decisions.values()):  # S2
         return _rewritten(flat, plan.decisions, plan.keep_output_type, clean=False)
     chosen = choose_types(flat, plan.decisions, keep_output_type=plan.keep_output_type)
-    found = FlatModule(merge_converts(_rewritten(flat, chosen, plan.keep_output_type, clean=True)))
+    found = merge_converts(_rewritten(flat, chosen, plan.keep_output_type, clean=True))
     if chosen == plan.decisions or not may_convert_more(plan.decisions):
         return found
     own = merge_converts(_rewritten(flat, plan.decisions, plan.keep_output_type, clean=True))
-    return min(found, FlatModule(own), key=converted_bytes)
+    return min(found, own, key=converted_bytes)
 
 
 def _rewritten(
@@ -351,7 +351,8 @@ class _Rewriter:
 
     def _operand(self, i: Instruction, number: int, d: Decision, *, wide: bool) -> str:
         name, place = i.operands[number], f"{i.name}.{number}"
-        if not _is_float32(self.computation.by_name[name].shape):
+        shape = self.computation.by_name[name].shape
+        if not isinstance(shape, Shape) or shape.dtype is not dtypes.float32:
             return self._in_model_types(name, place)
         if number in d.float32_operands:
             return self._as(name, dtypes.float32, place)
@@ -396,14 +397,6 @@ class _Rewriter:
         self._emit(rounded, _planned_results(i, d))
 
 
-def _is_float32(shape: AnyShape) -> bool:
-    return isinstance(shape, Shape) and shape.dtype is dtypes.float32
-
-
-def _gives_float32(i: Instruction) -> bool:
-    return any(s.dtype is dtypes.float32 for s in i.shape.arrays())
-
-
 def _rounded_results(i: Instruction, d: Decision) -> list[int]:
     """The numbers of the float32 results that the decision gives another type."""
     arrays = enumerate(i.shape.arrays())
@@ -417,7 +410,8 @@ def _runs_in_float32(i: Instruction, d: Decision) -> bool:
     """
     if d.float32_operands or d.float32_results:
         return True
-    two_types = _gives_float32(i) and carrier(d.operand) is not carrier(d.output)
+    gives_float32 = any(s.dtype is dtypes.float32 for s in i.shape.arrays())
+    two_types = gives_float32 and carrier(d.operand) is not carrier(d.output)
     has_form = i.opcode == "convert" or row(i).cast == "matmult"
     return works_on_float32(i) or (two_types and not has_form)
 
