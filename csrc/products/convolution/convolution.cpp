@@ -11,7 +11,10 @@ constexpr int64_t image_bytes = 6 << 20;  // what is padded at a time
 void Convolver::run() {
     if (axes_size(out_.rows) == 0) return;
     const bool by_channels = is_device_float(out_.dtype) && is_depthwise();
-    if (by_channels && has_planes()) return multiply_planes();
+    // Where the elements of a channel's lines lie side by side, in the input and in the result.
+    if (by_channels && x_axes().back().stride == storage_bytes(x_.dtype) &&
+        out_.rows.back().stride == storage_bytes(out_.stored()))
+        return multiply_planes();
     if (!by_channels && !needs_image()) return multiply_in_place();
     // As much of the batch, or else of the first spatial dimension, as the limit allows.
     const auto bytes = [&](int64_t rows) {
@@ -64,11 +67,6 @@ bool Convolver::is_depthwise() const {
     return rank() > 0 && c_.feature_groups > 1 && c_.input_features == 1 && c_.output_features <= 4 &&
            how_.model != Accumulate::exact &&
            (form_ == ProductForm::fma || form_ == ProductForm::pairs) && packed_ == nullptr;
-}
-
-bool Convolver::has_planes() const {
-    return x_axes().back().stride == storage_bytes(x_.dtype) &&
-           out_.rows.back().stride == storage_bytes(out_.stored());
 }
 
 ProductResult Convolver::part(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const {

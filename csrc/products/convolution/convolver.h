@@ -1,10 +1,6 @@
 // One convolution's parts, and the ways in which it is computed, each in a file of its own.
 #pragma once
 
-#include <algorithm>
-#include <initializer_list>
-#include <vector>
-
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
@@ -87,8 +83,6 @@ private:
     bool needs_image() const;
     // Each output feature has an input feature of its own: the vectors run over them.
     bool is_depthwise() const;
-    // Whether the elements of a channel's lines lie side by side, in the input and in the result.
-    bool has_planes() const;
 
     // The product of a view of the input: no window reaches into padding.
     void multiply_in_place() const;

@@ -19,7 +19,6 @@ struct Convolver::Plane {
     int64_t bytes() const { return saturated_product({size(), 4}); }
 };
 
-// For so many outputs of the first spatial dimension.
 Convolver::Plane Convolver::plane(int64_t count) const {
     Plane p;
     p.extents.resize(rank());
