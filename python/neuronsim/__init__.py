@@ -87,7 +87,7 @@ def _loaded_on_first_use(name: str) -> ModuleType:
 
 random = _loaded_on_first_use("neuronsim.arrays.random")
 testing = _loaded_on_first_use("neuronsim.arrays.testing")
-lax = _loaded_on_first_use("neuronsim.frontends.control_flow")
+lax = _loaded_on_first_use("neuronsim.frontends.lax")
 # As NumPy's, the sub-namespaces are imported by their names too: `from neuronsim.linalg import norm`.
 for _name in ("fft", "lax", "linalg", "nn", "random", "testing"):
     sys.modules[f"neuronsim.{_name}"] = globals()[_name]

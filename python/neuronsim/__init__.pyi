@@ -135,7 +135,7 @@ from neuronsim.dtypes import (
     uint16 as uint16, uint32 as uint32, uint64 as uint64, uint8 as uint8,
 )
 from neuronsim.errors import NeuronSimError as NeuronSimError
-from neuronsim.frontends import control_flow as lax
+from neuronsim.frontends import lax as lax
 from neuronsim.hlo.conformance import Finding as Finding
 from neuronsim.just_in_time import jit as jit
 from neuronsim.ops.rows import WindowDimension as WindowDimension

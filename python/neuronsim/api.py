@@ -205,9 +205,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     or its file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
     `calibration` of `calibrate`), which exclude each other and flags that cast; else of `flags`
     (options of `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none",
-    "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the
-    defaults of the release `sdk`. `target` is that of the flags, else "trn1". With `clean` false the plan is applied literally, to the same values. Where no flag is given that
-    decides values, a folder's own flags act too, else those of NEURON_CC_FLAGS, which a warning says.
+    "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of
+    the release `sdk`. `target` is that of the flags, else "trn1". With `clean` false the plan is
+    applied literally, to the same values. Where no flag is given that decides values, a folder's own
+    flags act too, else those of NEURON_CC_FLAGS, which a warning says.
     What there is to say of the flags is in the setup's `messages`; the warnings are raised as
     FlagWarning. What `profile` decides, flags do not.
     `threads` is `set_num_threads`, for the whole process. The program runs on `replicas` emulated
