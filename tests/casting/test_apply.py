@@ -158,12 +158,6 @@ def test_applied_module_computes_A1_A2(model: Module, auto_cast: str, cast_type:
     assert words_of(execute(applied(model, auto_cast, cast_type), inputs())) == expected
 
 
-def test_the_settings_differ_on_the_model(model: Module) -> None:
-    # If two of them agreed, the test above could not tell them apart.
-    results = [words_of(execute(applied(model, *s), inputs())) for s in SETTINGS]
-    assert all(a != b for a, b in itertools.combinations(results, 2))
-
-
 # ---- where the converts stand ------------------------------------------------------------------
 
 

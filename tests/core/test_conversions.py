@@ -120,16 +120,6 @@ def test_2_to_24_inputs_C2_equal_ml_dtypes_from_float32(target: str) -> None:
         assert np.array_equal(ours[~np.isnan(x)], theirs[~np.isnan(x)])
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"), [("truncation", np.trunc), ("ties away", lambda x: np.floor(x + 0.5))]
-)
-@pytest.mark.parametrize("target", NARROW)
-def test_control_C2_a_wrong_rounding_is_noticed(target: str, name: str, wrong: Rint) -> None:
-    bits, expected = boundaries(target)
-    assert np.array_equal(numpy_oracle(bits, target), expected)
-    assert not np.array_equal(numpy_oracle(bits, target, wrong), expected), name
-
-
 @pytest.mark.parametrize("target", FLOATS)
 @pytest.mark.parametrize("source", FLOATS)
 def test_every_pair_of_formats_C1_equals_the_twin(
@@ -165,13 +155,6 @@ def test_float64_C1_is_rounded_once(isa: str, target: str) -> None:
     words = float64_cases(target, np.random.default_rng(2))
     ours = evaluate("convert", ("float64", words), dtype=dtypes.DTYPES[target])
     assert ours.tolist() == [formats.convert("float64", target, int(w)) for w in words]
-
-
-def test_float64_C1_bfloat16_is_not_rounded_through_float32(isa: str) -> None:
-    x = np.array([1 + 2.0**-8 + 2.0**-40]).view(np.uint64)
-    assert evaluate("convert", ("float64", x), dtype=dtypes.bfloat16).tolist() == [0x3F81]
-    # The control: ml_dtypes rounds twice and gives 1.0.
-    assert x.view(np.float64).astype(ml_dtypes.bfloat16).view(np.uint16).tolist() == [0x3F80]
 
 
 def integer_cases(source: str, rng: np.random.Generator) -> list[int]:
@@ -313,15 +296,6 @@ def test_there_and_back_C1_in_registers(isa: str, source: str, target: str) -> N
     assert np.array_equal(output, evaluate("convert", (target, stored), dtype=dtypes.float32))
 
 
-@pytest.mark.parametrize("target", FLOATS)
-def test_minus_zero_C5_stays(isa: str, target: str) -> None:
-    for source in (*FLOATS, "float64"):
-        f = formats.FORMATS[source]
-        words = np.array([f.sign_bit, 0], f"u{dtypes.DTYPES[source].itemsize}")
-        ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
-        assert ours.tolist() == [formats.FORMATS[target].sign_bit, 0]
-
-
 @pytest.mark.parametrize("source", FLOATS)
 def test_widening_to_float64_C5_is_exact(source: str) -> None:
     rng = np.random.default_rng(5)
@@ -358,14 +332,6 @@ def test_float_to_integer_C6_truncates_and_saturates(
         assert ours.view(target).tolist() == twin, isa
 
 
-def test_float_to_integer_C6_examples() -> None:
-    x = np.array([-1.9, 1.9, math.nan, 3e9, -3e9, -0.0], np.float32).view(np.uint32)
-    assert evaluate("convert", ("float32", x), dtype=dtypes.int32).view(np.int32).tolist() == [
-        *(-1, 1, 0, 2**31 - 1, -(2**31), 0)
-    ]
-    assert evaluate("convert", ("float32", x), dtype=dtypes.uint8).tolist() == [0, 1, 0, 255, 0, 0]
-
-
 @pytest.mark.parametrize("source", INTEGERS)
 def test_integer_to_integer_C6_wraps(isa: str, source: str) -> None:
     for target in INTEGERS:
@@ -394,12 +360,3 @@ def test_to_bool_C6_is_not_zero_and_nan_is_true(isa: str, source: str) -> None:
 
 
 # ---- C9 ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("m_bits", "through"), [(23, "float32"), (10, "tfloat32"), (7, "bfloat16")])
-def test_reduce_precision_C9_is_the_format_in_float32(isa: str, m_bits: int, through: str) -> None:
-    rng = np.random.default_rng(9)
-    words = np.concatenate([random_words(rng, "float32", 400, m) for m in ("any", "special")])
-    ours = evaluate("reduce_precision", ("float32", words), exponent_bits=8, mantissa_bits=m_bits)
-    there = [formats.convert("float32", through, int(w)) for w in words]
-    assert ours.tolist() == [formats.convert(through, "float32", w) for w in there]

@@ -292,7 +292,7 @@ NUMPYS: dict[str, Callable[[], Run]] = {
     "top-k": lambda: functools.partial(ns.top_k, drawn(1 << 26), 1 << 20),
     "decomposition": lambda: functools.partial(ns.linalg.svd, drawn(1800, 1800)),
     "product of float64": lambda: functools.partial(
-        ns.convolve, *2 * [drawn(60_000).astype("float64")]
+        ns.convolve, *2 * [drawn(15_000).astype("float64")]
     ),
     "roots": lambda: functools.partial(ns.roots, drawn(700)),
     "transform": lambda: functools.partial(ns.fft.fft, [1.0], n=40_000_000),

@@ -210,25 +210,6 @@ def test_sort_E7_E10_compares_every_type(name: str, type_name: str) -> None:
         assert _core.sort(program, [words]).tolist() == order
 
 
-def test_sort_E10_takes_the_comparator_as_it_is_called() -> None:
-    """comparator(right, left): two elements and an inconsistent comparator tell the order of calls."""
-    words = np.array([5, 3], np.uint32)
-    assert _core.sort(simple("less", "int32"), [words]).tolist() == [1, 0]
-    assert _core.sort(simple("greater", "int32"), [words]).tolist() == [0, 1]
-    equal = np.array([4, 4], np.uint32)
-    assert _core.sort(simple("less_equal", "int32"), [equal]).tolist() == [1, 0]
-    assert _core.sort(simple("less", "int32"), [equal]).tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int64", "bool"])
-def test_sort_E10_is_stable(type_name: str, isa: str) -> None:
-    words = np.zeros(500, f"u{dtypes.DTYPES[type_name].itemsize}")
-    words[np.random.default_rng(102).random(500) < 0.5] = 1
-    found = _core.sort(simple("less", type_name), [words])
-    ties = np.flatnonzero(words == 0).tolist() + np.flatnonzero(words).tolist()
-    assert found.tolist() == ties
-
-
 def test_sort_E10_several_operands(threads: int, isa: str) -> None:
     """The comparator may look at any of them: the second alone, or the second and then the third."""
     rng = np.random.default_rng(103)
