@@ -43,7 +43,7 @@ RANDOM = {"rng", "rng-get-and-update-state"}
 HEALTH = list(HealthCheck)
 
 
-@settings(max_examples=100, phases=[Phase.generate], suppress_health_check=HEALTH)
+@settings(max_examples=50, phases=[Phase.generate], suppress_health_check=HEALTH)
 @given(modules(), st.sampled_from(SETTINGS))
 def test_a_planned_module_is_a_module_A2(example: Example, setting: tuple[str, str]) -> None:
     model, policy = example.module, neuron_policy(*setting)  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ def is_on_float32(c: Computation, i: Instruction) -> bool:
     return F32 in (reads if row(i).cast == "matmult" else types)  # narrow products may give float32
 
 
-@settings(max_examples=100, phases=[Phase.generate], suppress_health_check=HEALTH)
+@settings(max_examples=50, phases=[Phase.generate], suppress_health_check=HEALTH)
 @given(modules(tuple(sorted(set(EXECUTED) - ROUND_EACH_STEP - RANDOM))), st.sampled_from(SETTINGS))
 def test_a_planned_module_computes_A1_A2(example: Example, setting: tuple[str, str]) -> None:
     model = example.module

@@ -299,12 +299,12 @@ def test_whatever_is_recognised_computes_what_its_name_says(path: Path) -> None:
     assert missed  # changes that break the formula are found out
 
 
-def test_recognition_of_10000_instructions_is_not_quadratic() -> None:
+def test_recognition_of_many_instructions_is_not_quadratic() -> None:
     module = inline_calls(proto.read(DATA / "networks" / "transformer.hlo.pb"))
     entry = module.entry_computation
     body: list[Instruction] = []
     names: dict[str, Any] = {}
-    while len(body) < 10_000:
+    while len(body) < 3_000:
         suffix = f".{len(body)}"
         names = {i.name: i.name + suffix for i in entry.instructions}
         for i in entry.instructions:
@@ -315,7 +315,7 @@ def test_recognition_of_10000_instructions_is_not_quadratic() -> None:
         start = time.process_time()
         found = recognise(repeated, module)
         seconds.append(time.process_time() - start)
-    assert min(seconds) < 10  # quadratic time is minutes
+    assert min(seconds) < 3  # quadratic time is tens of seconds
     copies = len(body) // len(entry.instructions)
     assert Counter(c.kind for c in found)["softmax"] == 2 * copies
 

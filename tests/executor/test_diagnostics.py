@@ -479,7 +479,7 @@ def test_instruction_sets_count_the_same() -> None:
     assert all(f == found[0] for f in found)
 
 
-@settings(max_examples=100, suppress_health_check=HEALTH, deadline=None)
+@settings(max_examples=50, suppress_health_check=HEALTH, deadline=None)
 @given(modules())
 def test_observed_execution_has_the_same_values_and_counts(example: Example) -> None:
     program = api.compile(example.module, auto_cast="none", target="host", profile=PROFILE)

@@ -50,7 +50,7 @@ def free(offset: int, m: Memory, placed: dict[Memory, int]) -> bool:
     return not taken & set(lines)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.data())
 def test_planned_memory_does_not_overlap(data: st.DataObject) -> None:
     """Each array lies in the first free lines, as a search of all lines finds them."""
