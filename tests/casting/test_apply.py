@@ -35,7 +35,6 @@ F32, BF16, TF32 = dtypes.float32, dtypes.bfloat16, dtypes.tfloat32
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
 SETTINGS = [("none", "bf16"), *itertools.product(("matmult", "all"), CAST_TYPES)]
 EVERY_SETTING = pytest.mark.parametrize(("auto_cast", "cast_type"), SETTINGS)
-ModelOf = Callable[..., Module]
 Words = np.ndarray[Any, Any]
 
 

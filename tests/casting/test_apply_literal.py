@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ from neuronsim.profiles import Profile
 
 F32, F16, BF16, TF32 = dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
-ModelOf = Callable[..., Module]
 
 
 def converts(module: Module) -> list[tuple[str, str]]:

@@ -26,7 +26,6 @@ FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-fwrapv", "-fno-strict-alias
 FLAGS += ["-fno-math-errno", "-fno-trapping-math", "-fno-tree-pre", "-static", "-pthread"]
 FLAGS += ["-DNEURONSIM_ISA_NAMESPACE=native", '-DNEURONSIM_ISA_NAME="aarch64"']
 COUNT = 3000
-REDUCERS = ["add", "multiply", "maximum", "minimum"]
 # What digests.cpp multiplies: rows, depth and columns; length, window, padding, groups, features read
 # and written of a group.
 DOTS = {"row": (1, 300, 10), "column": (29, 101, 1), "outer": (50, 1, 51)}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
-import neuronsim as ns
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.profiles import Profile
@@ -420,8 +419,3 @@ def test_core_refuses_an_output_of_another_shape() -> None:
 
 
 # ---- the array functions -----------------------------------------------------------------------
-
-FUNCTIONS: dict[str, Callable[..., ns.Array]] = {
-    "add": ns.cumulative_sum,
-    "multiply": ns.cumulative_prod,
-}

@@ -285,7 +285,6 @@ def test_products_M2_have_the_same_bits_in_pairs_and_by_fma(restored_processor: 
 # ---- the floating-point environment ------------------------------------------------------------
 
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="MXCSR is a register of x86-64")
-AT_RESET = 0x1F80
 HOSTILE = {
     "round up": 0x1F80 | 2 << 13,
     "round down": 0x1F80 | 1 << 13,

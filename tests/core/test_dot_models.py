@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import neuronsim as ns
-from neuronsim import dtypes, ops, processor
+from neuronsim import dtypes, ops
 from neuronsim.errors import UnsupportedOperator, UnsupportedType
 from neuronsim.profiles import Profile, avx512_bf16, in_force
 from neuronsim.reference import formats
 from tests.core.loop_dot import loop_dot
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.processors import every_processor
 from tests.support.words import encoded
 
 PLAIN = ops.DotDimensions((1,), (0,))
@@ -91,20 +92,17 @@ def test_dot_M6_every_model_beyond_a_cache_chunk(
     y = random_words(rng, "bfloat16", (depth, columns), "near")
     choices = {"accumulate": accumulate, "accumulate_format": accumulate_format}
     expected = loop_dot("bfloat16", x, "bfloat16", y, **choices)
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            found = evaluate(
-                "dot",
-                ("bfloat16", x),
-                ("bfloat16", y),
-                dot_dimensions=PLAIN,
-                dtype=dtypes.float32,
-                accumulate=dtypes.DTYPES[accumulate_format],
-                profile=Profile(accumulate=accumulate),
-            )
-            np.testing.assert_array_equal(found, expected, err_msg=f"{isa}, {threads} threads")
+    for where in every_processor():
+        found = evaluate(
+            "dot",
+            ("bfloat16", x),
+            ("bfloat16", y),
+            dot_dimensions=PLAIN,
+            dtype=dtypes.float32,
+            accumulate=dtypes.DTYPES[accumulate_format],
+            profile=Profile(accumulate=accumulate),
+        )
+        np.testing.assert_array_equal(found, expected, err_msg=where)
 
 
 @pytest.mark.parametrize("accumulate", ["psum128", "sequential", "exact", "pairs"])

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import _core, dtypes, processor
+from neuronsim import _core, dtypes
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.processors import everywhere
 from tests.support.words import Words
 
 ROWS = {name: (arity, kind) for name, arity, kind in _core.OPS}
@@ -33,7 +34,6 @@ PREDICATES = list(twin.PREDICATE)
 TOTAL = [f"{name}_total_order" for name in twin.COMPARISON]
 SHIFTS = ["shift_left", "shift_right_arithmetic", "shift_right_logical"]
 COUNTS = ["population_count", "count_leading_zeros"]
-SIGN = np.uint32(0x80000000)
 NAN = np.uint32(0x7FC00000)
 
 
@@ -66,16 +66,6 @@ def expected_words(name: str, type_name: str, *columns: Words) -> list[int]:
     f = twin.FLOAT[name]
     wide = [widened(type_name, c) for c in columns]
     return [formats.convert("float32", type_name, f(*row)) for row in zip(*wide, strict=True)]
-
-
-def on_every_isa(name: str, *operands: tuple[str, Words]) -> Words:
-    """The result, the same on every instruction set (D1); put the processor back afterwards."""
-    results = []
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        results.append(evaluate(name, *operands))
-        assert np.array_equal(results[-1], results[0]), isa
-    return results[0]
 
 
 # ---- floor, ceil, trunc, rint, round_half_away, sign, reciprocal ---------------------------------
@@ -165,7 +155,7 @@ def test_narrow_E3_E9_equals_the_twin(restored_processor: None, name: str, type_
         halves = [formats.from_float(type_name, k / 2) for k in range(66)]
         units = [h + (d << shift) for h in halves[1:] for d in (-1, 0, 1)]
         words = np.concatenate([words, both_signs([0, *units], type_name)])
-    ours = on_every_isa(name, (type_name, words))
+    ours = everywhere(name, (type_name, words))
     assert ours.tolist() == expected_words(name, type_name, words)
 
 
@@ -381,7 +371,7 @@ def test_narrow_division_E1_E9_equals_the_twin(
     modes = [("any", "any"), ("near", "near"), ("special", "special"), ("any", "special")]
     pairs = [[random_words(rng, type_name, 350, m) for m in pair] for pair in modes]
     a, b = (np.concatenate([p[i] for p in pairs]) for i in (0, 1))
-    ours = on_every_isa(name, (type_name, a), (type_name, b))
+    ours = everywhere(name, (type_name, a), (type_name, b))
     assert ours.tolist() == expected_words(name, type_name, a, b)
 
 
@@ -400,7 +390,7 @@ def test_clamp_E7_equals_the_twin(restored_processor: None, type_name: str) -> N
         np.concatenate([g.ravel(), random_words(rng, type_name, 300, "near")])
         for g in np.meshgrid(few, few, few)
     ]
-    ours = on_every_isa("clamp", *((type_name, c) for c in columns))
+    ours = everywhere("clamp", *((type_name, c) for c in columns))
     assert ours.tolist() == expected_words("clamp", type_name, *columns)
 
 

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 import neuronsim as ns
-from neuronsim import dtypes, ops, processor
+from neuronsim import dtypes, ops
 from neuronsim.errors import UnsupportedType
 from neuronsim.profiles import Profile, use_profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.processors import everywhere
 from tests.support.words import Words, encoded
 
 FP8 = ["float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -38,19 +39,6 @@ def word_type(type_name: str) -> np.dtype[Any]:
 def float_words(values: Sequence[float], dtype: str = "float32") -> Words:
     """NumPy's own encoding of float32 or float64 values."""
     return np.array(values, dtype).view(word_type(dtype))
-
-
-def everywhere(name: str, *operands: tuple[str, Words], threads: bool = False, **more: Any) -> Words:
-    """The result, which is the same on every instruction set, and number of threads if asked for."""
-    found: Words | None = None
-    for isa, n in itertools.product(processor.available_isas(), (1, 2) if threads else (1,)):
-        processor.set_isa(isa)
-        processor.set_num_threads(n)
-        ours = evaluate(name, *operands, **more)
-        assert found is None or np.array_equal(ours, found), (name, isa, n)
-        found = ours
-    assert found is not None
-    return found
 
 
 def widened(type_name: str, word: int) -> int:
@@ -638,7 +626,7 @@ def test_flush_C4_every_step_of_a_reduction(
         ours = everywhere(
             "reduce",
             *((type_name, operand), (type_name, np.asarray(initial))),
-            threads=True,
+            threads=(1, 2),
             profile=profile,
             dimensions=(axis,),
             reducer=reducer,
@@ -656,7 +644,7 @@ def test_flush_C4_of_many_sums_on_threads(restored_processor: None) -> None:
         read = np.where(column & 0x7F800000, column, column & 0x80000000)
         raw = (total.view(np.float32) + read.view(np.float32)).view(np.uint32)
         total = np.where(raw & 0x7F800000, raw, raw & 0x80000000)
-    more = {"dimensions": (1,), "reducer": "add", "threads": True}
+    more = {"dimensions": (1,), "reducer": "add", "threads": (1, 2)}
     ours = everywhere("reduce", ("float32", x), ("float32", zero), profile=FLUSH, **more)
     assert np.array_equal(ours, total)
     usual = everywhere("reduce", ("float32", x), ("float32", zero), **more)
@@ -702,7 +690,7 @@ def test_flush_C4_every_fma_and_psum_addition_of_a_dot(
     ours = everywhere(
         "dot",
         *((lhs, x), (rhs, y)),
-        threads=True,
+        threads=(1, 2),
         profile=FLUSH,
         dot_dimensions=UNFUSED,
         dtype=dtypes.DTYPES[result],
@@ -973,7 +961,7 @@ def test_reduce_R1_rounds_every_step_to_the_accumulate_type(
         ours = everywhere(
             "reduce",
             *((type_name, operand), (type_name, np.asarray(initial))),
-            threads=True,
+            threads=(1, 2),
             dimensions=(axis,),
             reducer=reducer,
             accumulate=dtypes.DTYPES[accumulate],

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import _core, dtypes, ops, processor
+from neuronsim import _core, dtypes, ops
 from neuronsim.errors import InvalidArgument
 from neuronsim.profiles import Profile
 from neuronsim.reference import formats
 from neuronsim.reference.order import merge_order
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.processors import every_processor
 from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -184,14 +185,11 @@ def test_sort_E10_equals_the_twin(name: str, restored_processor: None) -> None:
         lines = words.reshape(-1, words.shape[-1]) if words.size else words[:0].reshape(0, 0)
         orders = [merge_order(elements(type_name, line), comes_first) for line in lines]
         expected.append(np.array(orders, np.int64).reshape(words.shape))
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            for words, order in zip(cases, expected, strict=True):
-                found = _core.sort(program, [words])
-                assert found.dtype == np.int64
-                np.testing.assert_array_equal(found, order, err_msg=f"{name} {words.shape} {isa}")
+    for where in every_processor():
+        for words, order in zip(cases, expected, strict=True):
+            found = _core.sort(program, [words])
+            assert found.dtype == np.int64
+            np.testing.assert_array_equal(found, order, err_msg=f"{name} {words.shape} {where}")
 
 
 @pytest.mark.parametrize("type_name", [t for t in TYPES if t not in ("float64", "float8_e4m3fn")])
@@ -276,9 +274,7 @@ def test_sort_of_many_slices_D1(restored_processor: None) -> None:
     x = random_words(np.random.default_rng(106), "int32", (700, 37)) % 50
     expected = np.argsort(x.view(np.int32), axis=-1, kind="stable")
     less = simple("less", "int32")
-    for isa, threads in itertools.product(processor.available_isas(), (1, 2)):
-        processor.set_isa(isa)
-        processor.set_num_threads(threads)
+    for _ in every_processor():
         np.testing.assert_array_equal(_core.sort(less, [x]), expected)
 
 

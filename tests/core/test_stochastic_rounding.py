@@ -18,16 +18,18 @@ import numpy as np
 import pytest
 
 import neuronsim as ns
-from neuronsim import _core, api, dtypes, ops, processor
+from neuronsim import _core, api, dtypes, ops
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Instruction, Module, Shape
 from neuronsim.profiles import Profile, next_rounding, rounding_state, seed_rounding, use_profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
+from tests.support import processors
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.graphs import module_of
+from tests.support.processors import every_processor
 from tests.support.words import Words
 
 FP8 = ["float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -66,17 +68,7 @@ def wide(type_name: str, words: Words) -> list[int]:
     return [formats.convert(type_name, "float32", w) for w in words.ravel().tolist()]
 
 
-def everywhere(name: str, *operands: tuple[str, Words], **more: Any) -> Words:
-    """The result, which is the same on every instruction set and number of threads."""
-    found: Words | None = None
-    for isa, n in itertools.product(processor.available_isas(), (1, 2)):
-        processor.set_isa(isa)
-        processor.set_num_threads(n)
-        ours = evaluate(name, *operands, **{"setting": SETTING, **more})
-        assert found is None or np.array_equal(ours, found), (isa, n)
-        found = ours
-    assert found is not None
-    return found
+everywhere = functools.partial(processors.everywhere, threads=(1, 2), setting=SETTING)
 
 
 @pytest.fixture(autouse=True)
@@ -870,11 +862,9 @@ def expected_totals(seed: int, call: int, computation: str = "main") -> list[int
 
 def test_program_S2_chain_has_an_id_for_each_instruction(restored_processor: None) -> None:
     """One tile program, whose steps draw by the names of their instructions."""
-    for isa, n in itertools.product(processor.available_isas(), (1, 2)):
-        processor.set_isa(isa)
-        processor.set_num_threads(n)
+    for where in every_processor():
         found = compiled()(*compiled_inputs(), seed=3)
-        assert found.bits.data.tolist() == expected_totals(3, 0), (isa, n)
+        assert found.bits.data.tolist() == expected_totals(3, 0), where
 
 
 def test_program_S2_calls_go_on_without_a_seed() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import _core, dtypes, ops, processor
+from neuronsim import _core, dtypes, ops
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops import WindowDimension
 from neuronsim.profiles import Profile
@@ -21,6 +21,7 @@ from neuronsim.reference import formats, random, sums
 from tests.core.test_cumulative import expected_prefixes, integer_prefixes, prefixes, rounds_tiles
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.processors import every_processor
 from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -414,19 +415,16 @@ def test_windows_D1_every_path_gives_the_same_bits(restored_processor: None) -> 
         for mode in ("near", "special")
     ]
     first: list[bytes] = []
-    for name in processor.available_isas():
-        processor.set_isa(name)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            seen = [
-                evaluate(
-                    "reduce_window", (t, x), (t, np.zeros((), x.dtype)), window=window,
-                    reducer=REDUCERS[i % 4], profile=(PLAIN, OFF, FLUSH)[i % 3],
-                ).tobytes()
-                for i, (t, x) in enumerate(cases)
-            ]  # fmt: skip
-            first = first or seen
-            assert [i for i, (a, b) in enumerate(zip(first, seen, strict=True)) if a != b] == []
+    for _ in every_processor():
+        seen = [
+            evaluate(
+                "reduce_window", (t, x), (t, np.zeros((), x.dtype)), window=window,
+                reducer=REDUCERS[i % 4], profile=(PLAIN, OFF, FLUSH)[i % 3],
+            ).tobytes()
+            for i, (t, x) in enumerate(cases)
+        ]  # fmt: skip
+        first = first or seen
+        assert [i for i, (a, b) in enumerate(zip(first, seen, strict=True)) if a != b] == []
 
 
 def test_windows_of_rank_0_R4() -> None:
@@ -696,12 +694,9 @@ def test_fold_D1_every_path_gives_the_same_bits(restored_processor: None) -> Non
     )
     window = (WindowDimension(3, padding=(1, 1)), WindowDimension(5, stride=2, padding=(3, 3)))
     seen = set()
-    for name in processor.available_isas():
-        processor.set_isa(name)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            found = fold(computation, window, (x, y), (0, 0), ["bfloat16"] * 2)
-            seen.add(tuple(ours.tobytes() for ours in found))
+    for _ in every_processor():
+        found = fold(computation, window, (x, y), (0, 0), ["bfloat16"] * 2)
+        seen.add(tuple(ours.tobytes() for ours in found))
     assert len(seen) == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ NARROW = (BF16, F16, dtypes.float8_e5m2, dtypes.float8_e4m3, dtypes.float8_e3m4)
 FLOATS = (F32, *NARROW)
 PLAIN = DotDimensions((1,), (0,))
 Dims = tuple[int, ...]
-ModuleOf = Callable[..., Module]
 
 
 def const(name: str, value: Bits) -> Instruction:

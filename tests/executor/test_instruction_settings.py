@@ -40,7 +40,6 @@ NARROW = {"bf16": "bfloat16", "f16": "float16"}
 NEAREST, STOCHASTIC = Profile(), Profile(rounding="stochastic")
 ADD = "add { a = %s[] parameter(0)  b = %s[] parameter(1)  ROOT s = %s[] add(a, b) }\n"
 HEALTH = list(HealthCheck)
-Words = np.ndarray
 
 
 def stating(**own: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,6 @@ S32, U32, S64, U64 = dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64
 FLOATS = (F32, BF16, dtypes.float16, dtypes.float8_e5m2, dtypes.float8_e4m3, dtypes.float8_e3m4)
 EVERY = (*FLOATS, S32, dtypes.int8, dtypes.uint16, S64, PRED)
 DIMS = (5,)
-ModuleOf, ProgramOf = Callable[..., Module], Callable[..., Schedule]
 
 
 def random_bits(rng: np.random.Generator, dtype: DType, dims: tuple[int, ...]) -> Bits:

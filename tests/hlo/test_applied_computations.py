@@ -256,11 +256,6 @@ def test_reduce_window_H1_overflows_to_inf_without_a_warning() -> None:
     assert np.isinf(ours(module, inputs)[0].view(np.float64)).all()
 
 
-PEER_WINDOW = (
-    WindowDimension(3, 2, (1, 1)), WindowDimension(2, 1, (0, 1), window_dilation=2)
-)  # fmt: skip
-
-
 # ---- select-and-scatter --------------------------------------------------------------------------
 
 
