@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.casting.small_graphs import REDUCERS
 from tests.support.running import result_bytes
 
 from neuronsim import dtypes, ops
@@ -41,18 +42,9 @@ ROOT = Path(__file__).parents[2]
 TRN1 = find_target("trn1")
 BF16, FP16, FP8 = "bf16", "fp16", "fp8_e4m3"
 
-REGIONS = """
-add { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b) }
-max { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] maximum(a, b) }
-"""
-
 
 def module_of(body: str, more: str = "") -> Module:
-    module = from_text(f"HloModule m\n{REGIONS}\n{more}\nENTRY main {{\n{body}\n}}")
+    module = from_text(f"HloModule m\n{REDUCERS}\n{more}\nENTRY main {{\n{body}\n}}")
     verify(module)
     return module
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.composite_examples import DATA, FILES, Values, example, spelled_out, values_of
+from tests.casting.small_graphs import REDUCERS
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import NeuronSimError
@@ -182,18 +183,9 @@ def test_what_others_read_too_is_shared() -> None:
 
 # ---- near misses ---------------------------------------------------------------------------------
 
-REGIONS = """
-add { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b) }
-max { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] maximum(a, b) }
-"""
-
 
 def text_of(*lines: str) -> Module:
-    head = ["HloModule m", REGIONS, "ENTRY main {", "x = f32[8,8] parameter(0)"]
+    head = ["HloModule m", REDUCERS, "ENTRY main {", "x = f32[8,8] parameter(0)"]
     head += ["y = f32[8,8] parameter(1)", "zero = f32[] constant(0)", "low = f32[] constant(-inf)"]
     module = from_text("\n".join([*head, *lines, "}"]))
     verify(module)
