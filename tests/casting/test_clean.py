@@ -227,12 +227,6 @@ def test_what_is_merged() -> None:
         assert converts(merge_converts(chain(source, *steps, stored=stored))) == left, (source, steps)
 
 
-def test_two_roundings_are_not_one() -> None:
-    inputs = values(F32, stored=False)
-    twice, once = chain(F32, F16, BF16, stored=False), chain(F32, BF16, stored=False)
-    assert results(twice, inputs, Profile()) != results(once, inputs, Profile())
-
-
 def test_what_states_how_it_rounds_is_not_merged() -> None:
     module = chain(BF16, F32, F16, stored=False)
     *others, last = module.entry_computation.instructions

@@ -399,9 +399,3 @@ def test_reducers_that_a_type_has_not_are_refused() -> None:
             difference_of_squares(),
             Profile(rounding="stochastic"),
         )
-
-
-def test_groups_beyond_the_replicas_are_refused() -> None:
-    operands = [[Bits(np.zeros(2, np.float32), F32)]]
-    with pytest.raises(InvalidArgument, match="replicas=2"):
-        together("all_reduce", operands, {"replica_groups": ((0, 1),), **simple("add", F32)})

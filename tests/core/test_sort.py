@@ -401,25 +401,6 @@ def test_order_E10_is_the_sort_of_its_comparator() -> None:
         np.testing.assert_array_equal(top, merged)
 
 
-def test_order_E10_first_nan_wins_both_ways() -> None:
-    for type_name in FLOATS:
-        f = formats.FORMATS[type_name]
-        inf = formats.from_float(type_name, math.inf)
-        word = f"u{dtypes.DTYPES[type_name].itemsize}"
-        line = np.array([inf, f.sign_bit | inf, f.sign_bit | f.nan_bits, f.nan_bits, inf], word)
-        assert evaluate("argmax", (type_name, line), axis=0) == 2
-        assert evaluate("argmin", (type_name, line), axis=0) == 2
-        assert evaluate("argmax", (type_name, line[:2]), axis=0) == 0
-        assert evaluate("argmin", (type_name, line[:2]), axis=0) == 1
-        zeros = np.array([f.sign_bit, 0, f.sign_bit], word)
-        for name in ("argmax", "argmin"):
-            assert evaluate(name, (type_name, zeros), axis=0) == 0
-            assert evaluate(name, (type_name, zeros[1:]), axis=0) == 0
-        assert evaluate("argsort", (type_name, line), axis=0).tolist() == [1, 0, 4, 2, 3]
-        assert evaluate("top_k", (type_name, line), k=5).tolist() == [3, 0, 4, 1, 2]
-        assert evaluate("top_k", (type_name, zeros), k=3).tolist() == [1, 0, 2]
-
-
 @pytest.mark.parametrize("type_name", ["int64", "uint64"])
 def test_order_E10_of_integers_beyond_doubles(type_name: str) -> None:
     big = 2**62

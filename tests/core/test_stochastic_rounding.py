@@ -476,23 +476,6 @@ def test_reduce_S1_rounds_each_output_by_its_index(
             assert ours.ravel().tolist() == rounded(type_name, totals), axes
 
 
-def test_reduce_S2_of_many_outputs_on_threads(restored_processor: None) -> None:
-    rng = np.random.default_rng(13)
-    x = rng.integers(0x3F00, 0x4100, (300, 40, 70), np.uint16)
-    zero = np.zeros((), np.uint16)
-    ours = everywhere("reduce", ("bfloat16", x), ("bfloat16", zero), dimensions=(1,), reducer="add")
-    single = (x.astype(np.uint32) << np.uint32(16)).astype(np.uint32)
-    totals = evaluate(
-        "reduce",
-        *(("float32", single), ("float32", np.zeros((), np.uint32))),
-        dimensions=(1,),
-        reducer="add",
-    )
-    r = _core.random_words(SEED, SETTING.identifier(), 0, totals.size).astype(np.uint64)
-    carried = (totals.ravel().astype(np.uint64) << np.uint64(16)) + r >> np.uint64(32)
-    assert np.array_equal(ours.ravel(), carried.astype(np.uint16))
-
-
 @pytest.mark.parametrize("type_name", ["bfloat16", "float8_e4m3"])
 @pytest.mark.parametrize("depth", [300, 512, 1100])
 @pytest.mark.parametrize("outputs", [3, 20])

@@ -143,23 +143,6 @@ def test_reverse_of_what_no_step_makes(operand: str) -> None:
     assert run(program, X) == [4, 4, 4]
 
 
-# ---- what moves ----------------------------------------------------------------------------------
-
-
-def base(a: np.ndarray) -> np.ndarray:
-    while isinstance(a.base, np.ndarray):
-        a = a.base
-    return a
-
-
-def address(a: np.ndarray) -> int:
-    return int(a.__array_interface__["data"][0])
-
-
-def offset(a: np.ndarray) -> int:
-    return (address(a) - address(base(a))) // a.itemsize
-
-
 # ---- in place ------------------------------------------------------------------------------------
 
 UPDATE = """

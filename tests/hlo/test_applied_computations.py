@@ -259,14 +259,10 @@ def test_reduce_window_H1_overflows_to_inf_without_a_warning() -> None:
 # ---- select-and-scatter --------------------------------------------------------------------------
 
 
-def random_pooling(seed: int, t: DType, plain: bool) -> tuple[tuple[WindowDimension, ...], list[Bits]]:
+def random_pooling(seed: int, t: DType) -> tuple[tuple[WindowDimension, ...], list[Bits]]:
     rng = np.random.default_rng([139, seed])
     dims = (7, 6)
     window = random_window(rng, dims)
-    if plain:
-        sizes, strides, margins = (rng.integers(*ends, 2).tolist() for ends in ((1, 4), (1, 4), (0, 2)))
-        rows = zip(sizes, strides, margins, strict=True)
-        window = tuple(WindowDimension(size, stride, (m, m)) for size, stride, m in rows)
     source = tuple(d.output_size(n) for d, n in zip(window, dims, strict=True))
     x = bits(rng.integers(-5, 6, dims), t)
     return window, [x, bits(rng.integers(-100, 100, source), t), bits(7, t)]
@@ -275,7 +271,7 @@ def random_pooling(seed: int, t: DType, plain: bool) -> tuple[tuple[WindowDimens
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("t", [S32, F64], ids=lambda t: t.name)
 def test_select_and_scatter_R4_equals_the_twin(t: DType, seed: int) -> None:
-    window, inputs = random_pooling(seed, t, plain=False)
+    window, inputs = random_pooling(seed, t)
     bodies = [comparison("ge", "GE", t), binary("sum", "add", t)]
     module = module_of("select-and-scatter", [b.type for b in inputs], {"window": window}, bodies)
     (found,) = ours(module, inputs)

@@ -36,7 +36,6 @@ def module_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) 
 
 
 X, Y = parameter("x", MATRIX, 0), parameter("y", MATRIX, 1)
-SUM = reducer("sum")
 
 
 def bad(name: str, *instructions: Instruction, others: tuple[Computation, ...] = ()) -> Any:
