@@ -46,7 +46,7 @@ def low_bit_patterns() -> Iterator[Words]:
 
 @cache
 def boundaries(target: str) -> tuple[Words, Words]:
-    """Every value of the format (all exponents with some mantissas, of more than 8 bits), every
+    """Every value of the format (of more than 8 bits all exponents with some mantissas), every
     midpoint between neighbours, the overflow threshold and a few steps beyond, and each one's two
     float32 neighbours; and what the twin makes of them.
     """
@@ -54,7 +54,7 @@ def boundaries(target: str) -> tuple[Words, Words]:
     positive: list[int] = []
     for field in range(nan >> shift):
         place = field % (1 << m_bits)
-        if min(place % (1 << m_bits - 1), -place % (1 << m_bits - 1)) <= 2:
+        if min(place % (1 << m_bits - 1), -place % (1 << m_bits - 1)) <= 4:
             positive.append(field)
     decoded = [formats.decode(target, f << shift) for f in positive]
     following = [formats.decode(target, (f + 1) << shift) for f in positive]
