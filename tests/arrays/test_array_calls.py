@@ -436,16 +436,6 @@ def test_R7_statistics_give_the_bits_of_the_table(
                     same(function(v, **attributes), expected)
 
 
-def test_R7_statistics_of_nothing_and_of_few() -> None:
-    for _ in range(2):
-        assert numpy.isnan(np.mean(np.ones((0, 3))).tolist())
-        assert np.mean(np.ones(3)).tolist() == 1.0
-        # A divisor that is not positive is 0.
-        assert numpy.isnan(np.var(np.ones(2), correction=3).tolist())
-        assert np.mean(np.asarray([1, 2])).dtype is np.float32
-        assert np.mean(np.asarray(numpy.array([1.0, 2.0]))).dtype is np.float64
-
-
 def test_reductions_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.ones((3, 4))
     first = np.sum(x, axis=1)
@@ -542,47 +532,6 @@ def test_E10_keys_of_views_are_those_of_their_elements() -> None:
 
 
 # ---- indices, numbers, memory -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.bfloat16, np.float8_e4m3, np.bool, np.complex64])
-def test_indices_are_numpys_on_the_bits(dtype: DType) -> None:
-    x = np.asarray(numpy.arange(60).reshape(3, 4, 5) % 7).astype(dtype)
-    keys: list[Any] = [
-        *(
-            0,
-            -1,
-            slice(1, None),
-            slice(None, None, -2),
-            ...,
-            None,
-            (),
-            (0, 1, 2),
-            (1, slice(0, 2)),
-            True,
-        ),
-        *((..., 0), (None, 2, ..., slice(3)), (0, 0, 0, None), (slice(5, 9),), [0, 2], (0, [1, 2])),
-        *(numpy.int64(1), numpy.array([0, 1]), (slice(None), numpy.array([True, False, True, False]))),
-    ]
-    for key in keys:
-        expected = numpy.asarray(x.bits.data[key])
-        found = x[key]
-        assert type(found) is np.Array
-        assert found.dtype is dtype
-        assert found.shape == expected.shape
-        assert found.tobytes() == expected.tobytes()
-    assert x[np.asarray([0, 2])].tobytes() == x.bits.data[[0, 2]].tobytes()
-    assert x[np.asarray(1), np.asarray([True, False, True, True])].shape == (3, 5)
-    part = x[1, 2:]
-    part[0, 0] = 1
-    assert complex(x[1, 2, 0]) == 1  # a view
-    element = x[0, 0, 0]
-    element[...] = 1
-    assert complex(x[0, 0, 0]) == 0  # a number of its own, as NumPy's is
-    for key in (3, (0, 4), (0, 0, 0, 0), slice(None, None, 0), "a", 1.0, np.asarray([0.5])):
-        with pytest.raises((IndexError, ValueError)):
-            x[key]
-    with pytest.raises(InvalidIndex, match=r"\[3\]"):
-        x[3]
 
 
 @pytest.mark.parametrize("dtype", DEVICE, ids=lambda t: t.name)

@@ -14,7 +14,7 @@ from numpy.linalg import LinAlgError
 from tests.support.words import word_list
 
 import neuronsim as np
-from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
+from neuronsim.errors import InvalidArgument, NeuronSimError
 from neuronsim.reference import elementwise, formats, sums
 
 linalg = np.linalg
@@ -221,16 +221,6 @@ def test_what_matrices_lack_is_numpys_error_and_ours(call: Callable[[], Any], sa
 def test_what_does_not_fit_is_refused(call: Callable[[Any], Any], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
         call(np.ones((2, 2)))
-
-
-@pytest.mark.isa_independent
-def test_float8_e4m3fn_is_not_computed_with() -> None:
-    x = np.ones((2, 2), dtype="float8_e4m3fn")
-    for name in ("inv", "det", "svd", "vector_norm", "matrix_norm", "cholesky"):
-        with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
-            getattr(linalg, name)(x)
-    with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
-        linalg.matrix_power(x, 2)
 
 
 # NumPy's own singular values of this matrix never end.

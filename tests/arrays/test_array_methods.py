@@ -159,16 +159,6 @@ def test_transposes_are_views() -> None:
         np.zeros(3).mT  # noqa: B018
 
 
-def test_squeeze_is_a_view() -> None:
-    x = np.zeros((1, 3, 1))
-    assert x.squeeze().shape == (3,)
-    assert x.squeeze(0).shape == x.squeeze(axis=(0,)).shape == (3, 1)
-    x.squeeze()[1] = 2
-    assert x[0, 1, 0].item() == 2
-    with pytest.raises(ValueError):  # noqa: PT011 (the function's own error)
-        x.squeeze(1)
-
-
 def test_real_and_imag_are_views() -> None:
     z = np.asarray([1 + 2j, 3 - 4j])
     z.real[0] = 7
@@ -181,17 +171,6 @@ def test_real_and_imag_are_views() -> None:
     assert X.imag.tolist() == [[0] * 3] * 2
     with pytest.raises(InvalidArgument, match="read-only"):
         X.imag = 1
-
-
-def test_flat() -> None:
-    x = np.asarray([[1.0, 2.0], [3.0, 4.0]], dtype="float16").T
-    assert [float(v) for v in x.flat] == [1, 3, 2, 4]
-    assert (len(x.flat), x.flat[1].item(), x.flat[[3, 0]].tolist()) == (4, 3, [4, 1])
-    x.flat[1] = 9
-    x.flat[2:] = [7, 8]
-    assert x.tolist() == [[1, 9], [7, 8]]
-    x.flat = 0
-    assert x.tolist() == [[0, 0], [0, 0]]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", "complex64", "bfloat16"])

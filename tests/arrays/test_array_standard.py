@@ -15,7 +15,6 @@ from typing import Any
 import numpy
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from standard_cases import ALL, ARRAY, CASES, FFT, FUNCTION_OF, LINALG, REFLECTED, Case, Name
 
 import neuronsim
@@ -349,14 +348,3 @@ def test_a_wrong_function_is_found() -> None:
             CASES["exp"],
             arguments,
         )
-
-
-@given(st.sampled_from(ALL), st.sampled_from(ALL))
-def test_C8_promotion_of_every_pair_is_the_standards(first: str, second: str) -> None:
-    x, y = (strict.ones(2, dtype=getattr(strict, t)) for t in (first, second))
-    try:
-        expected = plain(strict.result_type(x, y)).name
-    except TypeError:
-        return
-    own = neuronsim.result_type(getattr(neuronsim, first), getattr(neuronsim, second))
-    assert own.name == expected
