@@ -147,6 +147,9 @@ def test_E8_shift_right_of_two_types_is_numpys(dtype: DType, other: DType) -> No
         assert found.dtype.numpy == expected.dtype
         assert found.tolist() == expected.tolist()
     assert np.right_shift.outer(a, b).tolist() == numpy.right_shift.outer(x, y).tolist()
+    if other is not np.bool:  # a number has the array's type
+        for found in (tops[1] >> b, np.right_shift(tops[1], b)):
+            assert (found.dtype, found.tolist()) == (other, [tops[1] >> n for n in y.tolist()])
     if expected.dtype == x.dtype:
         a >>= b
         assert a.tolist() == expected.tolist()
