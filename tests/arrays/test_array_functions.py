@@ -67,13 +67,6 @@ def test_integer_powers_stay_integers_and_other_pairs_do_not() -> None:
         assert getattr(np, name)(x, y).dtype is np.float32
 
 
-def test_python_numbers_are_arrays_without_axes() -> None:
-    assert np.exp(0).dtype is np.float32
-    assert float(np.exp(1.0)) == float(numpy.float32(math.e))
-    assert float(np.hypot(3, 4)) == 5
-    assert np.sin(np.asarray([[1.0, 2.0]])).shape == (1, 2)
-
-
 # ---- the host (H1) -------------------------------------------------------------------------------
 
 ON_HOST: dict[str, Callable[[float], float]] = {

@@ -31,60 +31,6 @@ def test_every_method_of_the_table_is_a_function() -> None:
     assert set(METHODS) <= set(arrays.FUNCTIONS)
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "keywords"),
-    [
-        ("all", (), {"axis": 0}),
-        ("any", (1,), {}),
-        ("argmax", (0,), {}),
-        ("argmin", (), {}),
-        ("argpartition", (1,), {}),
-        ("argsort", (), {"axis": 0}),
-        ("clip", (-1, 1), {}),
-        ("conj", (), {}),
-        ("conjugate", (), {}),
-        ("cumprod", (1,), {}),
-        ("cumsum", (), {"axis": 0}),
-        ("diagonal", (), {"offset": 1}),
-        ("dot", (np.ones((3, 2), dtype="bfloat16"),), {}),
-        ("max", (0,), {}),
-        ("mean", (1,), {}),
-        ("min", (), {"axis": 1, "keepdims": True}),
-        ("nonzero", (), {}),
-        ("prod", (0,), {}),
-        ("ptp", (), {}),
-        ("ravel", (), {}),
-        ("repeat", (2,), {"axis": 1}),
-        ("round", (), {}),
-        ("std", (0,), {}),
-        ("sum", (0,), {}),
-        ("swapaxes", (0, 1), {}),
-        ("take", ([2, 0],), {"axis": 1}),
-        ("trace", (), {}),
-        ("transpose", (), {}),
-        ("var", (), {"axis": 0}),
-        ("squeeze", (), {}),
-    ],
-    ids=lambda v: v if isinstance(v, str) else "",
-)
-def test_methods_are_the_functions(name: str, args: Any, keywords: Any) -> None:
-    found = getattr(X, name)(*args, **keywords)
-    function = {"squeeze": lambda x: x}.get(name) or getattr(np, name)
-    expected = function(X, *args, **keywords)
-    native = getattr(numpy, name)(
-        numpy.asarray(X, "float64"),
-        *(numpy.asarray(a, "float64") if isinstance(a, np.Array) else a for a in args),
-        **keywords,
-    )
-    if not isinstance(expected, tuple):
-        found, expected, native = (found,), (expected,), (native,)
-    for f, e, n in zip(found, expected, native, strict=True):
-        assert f.dtype is e.dtype
-        assert f.tobytes() == e.tobytes()
-        assert f.shape == numpy.shape(n)
-        assert numpy.allclose(numpy.asarray(f, "float64"), n, rtol=2**-7)
-
-
 def test_every_public_name_of_ndarray_is_there_or_left_out_for_a_reason() -> None:
     left_out = {
         "byteswap": "the bits have the processor's byte order",

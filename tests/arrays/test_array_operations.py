@@ -84,16 +84,6 @@ def through_the_table(name: str, *operands: np.Array, profile: Profile | None = 
 # ---- % // ** << >> ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("symbol", ["%", "//"])
-def test_C8_float_scalars_take_the_arrays_type(symbol: str) -> None:
-    op = OPERATORS[symbol][1]
-    x = np.asarray([7.5, -7.5], dtype="bfloat16")
-    tenth = np.asarray(0.1, dtype="bfloat16")
-    same(op(x, 0.1), op(x, np.asarray([tenth.item()] * 2, dtype="bfloat16")))
-    same(op(0.1, x), op(np.asarray([tenth.item()] * 2, dtype="bfloat16"), x))
-    assert op(np.asarray([7]), 2.0).dtype is np.float32  # beside integers: the default type
-
-
 def test_E8_a_zero_divisor_gives_zero_as_in_numpy() -> None:
     for dtype in INTEGERS:
         x = np.asarray([0, 1, 7], dtype=dtype)
@@ -184,15 +174,6 @@ def test_E8_negative_integer_powers_raise(dtype: DType) -> None:
     assert (nothing.shape, nothing.dtype) == ((0, 2), dtype)
 
 
-def test_E8_powers_of_unsigned_integers_and_zero() -> None:
-    x = np.asarray([0, 3, 255], dtype="uint8")
-    assert (x**0).tolist() == [1, 1, 1]
-    assert (x**2).tolist() == [0, 9, 1]
-    with pytest.raises(OverflowError, match="uint8"):
-        x**-1
-    assert (np.asarray([], dtype="int8") ** np.asarray([], dtype="int8")).shape == (0,)
-
-
 @pytest.mark.parametrize("symbol", ["<<", ">>", "&"])
 def test_E8_bit_operators_with_float_scalars_raise(symbol: str) -> None:
     op = operator.rshift if symbol == ">>" else OPERATORS[symbol][1]
@@ -254,17 +235,6 @@ def test_tolist_and_repr_of_a_signalling_nan_do_not_warn(dtype: DType) -> None:
     assert np.isnan(x).tolist() == [True]
     assert numpy.isnan(x.tolist()).all()
     assert "nan" in repr(x)
-
-
-def test_E7_clip_is_minimum_of_maximum() -> None:
-    x = np.asarray([-2.0, -0.0, 0.0, 5.0, numpy.nan], dtype="bfloat16")
-    found = np.clip(x, 0.0, 3.0)
-    assert found.dtype is np.bfloat16
-    assert repr(found.tolist()) == "[0.0, 0.0, 0.0, 3.0, nan]"
-    assert repr(np.clip(x, None, -0.0).tolist()) == "[-2.0, -0.0, -0.0, -0.0, nan]"
-    assert np.clip(x, 4.0, 1.0).tolist()[:4] == [1.0] * 4  # the upper bound acts last
-    same(np.clip(x), x)
-    assert numpy.isnan(np.clip(np.asarray([1.0]), numpy.nan, 2.0).tolist()).all()
 
 
 def test_E8_counts_keep_the_type() -> None:
