@@ -290,12 +290,6 @@ def test_special_values_of_statistics(dtype: DType) -> None:
         assert math.isnan(function(x, axis=1).tolist()[0])
 
 
-def test_remainder_is_pythons() -> None:
-    values = [v for v in SIGNED if math.isfinite(v) and v]
-    for x, y in itertools.product(values, values):
-        assert (np.asarray(x, np.float64) % np.asarray(y, np.float64)).item() == x % y
-
-
 # Of a function of complex numbers the real and imaginary part of the operand, and of the result; `~` is
 # either sign, `cis` the signs and sizes of infinity or zero times cos(b) + sin(b)j.
 PARTS: dict[str, str] = {

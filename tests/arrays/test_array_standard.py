@@ -16,6 +16,7 @@ import numpy
 import pytest
 from hypothesis import HealthCheck, given, settings
 from standard_cases import ALL, ARRAY, CASES, FFT, FUNCTION_OF, LINALG, REFLECTED, Case, Name
+from tests.support.parameters import some
 
 import neuronsim
 from neuronsim.reference import elementwise as twin
@@ -292,15 +293,10 @@ def compare(space: str, name: str, examples: int) -> None:
     assert compared > (examples // 10 if name != "broadcast_shapes" else 0)
 
 
+@pytest.mark.parametrize("examples", some([10, 2000], 1))
 @pytest.mark.parametrize(("space", "name"), EVERY, ids=lambda v: v or "main")
-def test_agrees_with_array_api_strict(space: str, name: str) -> None:
-    compare(space, name, 10)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("space", "name"), EVERY, ids=lambda v: v or "main")
-def test_agrees_with_array_api_strict_over_many_arguments(space: str, name: str) -> None:
-    compare(space, name, 2000)
+def test_agrees_with_array_api_strict(space: str, name: str, examples: int) -> None:
+    compare(space, name, examples)
 
 
 @pytest.mark.parametrize(("space", "name"), EVERY, ids=lambda v: v or "main")
