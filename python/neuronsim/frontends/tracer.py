@@ -214,6 +214,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, key: Any, update: Any) -> None:
         parts = key if isinstance(key, tuple) else (key,)
         new = as_value(update, self._value)
+        (mask,) = parts if len(parts) == 1 else (None,)
+        if isinstance(mask, Tracer) and mask.value.type.dtype is dtypes.boolean and not new.type.dims:
+            self.write(_where_set(self.value, mask.value, new))
+            return
         traced = _traced_key(parts)
         if traced is None:
             self.write(_replaced(self.value, key, new))
@@ -342,6 +346,15 @@ def _traced_key(parts: Sequence[Any]) -> list[Any] | None:
         else:
             found.append(operator.index(k) if isinstance(k, np.integer) else k)
     return found
+
+
+def _where_set(x: Value, mask: Value, update: Value) -> Value:
+    """One value where a mask over the first axes holds, else what is there."""
+    dims = x.type.dims
+    if mask.type.dims != dims[: len(mask.type.dims)]:
+        raise InvalidIndex(f"a mask of {mask.type.dims} does not index an array of {dims}")
+    wide = reshaped(mask, mask.type.dims + (1,) * (len(dims) - len(mask.type.dims)))
+    return row("select", [broadcast(wide, dims), broadcast(update, dims), x])
 
 
 def _replaced(x: Value, key: Any, update: Value) -> Value:
