@@ -49,7 +49,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     start, tree = _arrays(init_val)
     # A condition that is known decides here, as it does outside of a trace.
     decided = asarray(cond_fun(init_val))
-    if not is_traced(decided.bits) and not any(map(_is_traced, start)):
+    if not is_traced(decided.bits) and not any(_is_traced(x) for x in start):
         val = init_val
         while not is_traced((test := asarray(cond_fun(val))).bits):
             if not bool(test):
@@ -180,7 +180,7 @@ def _record_branches(
     if any(t != trees[0] for t in trees) or any(r != results[0] for r in results):
         raise UnsupportedType(
             "the branches give different types: "
-            + " and ".join(", ".join(map(str, r)) or "nothing" for r in results)
+            + " and ".join(", ".join(str(t) for t in r) or "nothing" for r in results)
         )
     if not results[0]:
         return unflatten(trees[0], [])

@@ -248,6 +248,11 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             self._unknown(f"numpy.{ufunc.__name__}")
         return recorded(*inputs)
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"a traced array's storage has no {name!r}")
+        return self._unknown(f"ndarray.{name}")
+
     def _unknown(self, what: str) -> NoReturn:
         raise UnknownValue(what, self.value)
 
