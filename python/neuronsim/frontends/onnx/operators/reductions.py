@@ -138,3 +138,32 @@ def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
 
 operator("CumSum", since=11)(_cumulative(np.cumulative_sum))
 operator("CumProd", since=26)(_cumulative(np.cumulative_prod))
+
+
+# ---- what is divided by reductions -------------------------------------------------------------------
+
+
+@operator("LpNormalization")
+def _lp_normalization(node: Node, x: Array) -> Array:
+    return _by_norm(x, node.get("axis", -1), node.get("p", 2))
+
+
+@in_float32("x")
+def _by_norm(x: Any, axis: int, p: int) -> Array:
+    """x over its norm; zeros where that is 0."""
+    along = (axis % x.ndim,)
+    norm = _sum(np.abs(x), along, True) if p == 1 else np.sqrt(_sum_of_squares(x, along, True))
+    return np.divide(x, np.where(np.equal(norm, 0), 1, norm))
+
+
+@operator("MeanVarianceNormalization", since=9)
+def _mean_variance_normalization(node: Node, x: Array) -> Array:
+    """Two-pass, where ONNX's body subtracts squares."""
+    return _standardized(x, tuple(node.get("axes", (0, 2, 3))))
+
+
+@in_float32("x")
+def _standardized(x: Any, axes: tuple[int, ...]) -> Array:
+    centred = np.subtract(x, np.mean(x, axis=axes, keepdims=True))
+    deviation = np.sqrt(np.mean(np.multiply(centred, centred), axis=axes, keepdims=True))
+    return np.divide(centred, np.add(deviation, 1e-9))
