@@ -1,16 +1,19 @@
 """The rows of ONNX's operators, by subject."""
 
 from neuronsim.frontends.onnx.operators import (
+    control,
     elementwise,
     indexing,
     normalization,
     padding,
+    recurrent,
+    resizing,
     selection,
     shapes,
     windows,
 )
 from neuronsim.frontends.onnx.table import OPERATORS
 
-__all__ = ["NAMES", "elementwise", "indexing", "normalization", "padding", "selection", "shapes", "windows"]
+__all__ = ["NAMES", "control", "elementwise", "indexing", "normalization", "padding", "recurrent", "resizing", "selection", "shapes", "windows"]
 
 NAMES = tuple(sorted({name for _, name in OPERATORS}))
