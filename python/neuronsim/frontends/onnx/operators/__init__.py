@@ -2,19 +2,30 @@
 
 from neuronsim.frontends.onnx.operators import (
     activations,
+    control,
     elementwise,
+    indexing,
     losses,
+    normalization,
+    padding,
+    primitives,
     products,
     quantization,
     random,
+    recurrent,
     reductions,
+    resizing,
+    selection,
+    shapes,
     signals,
+    windows,
 )
 from neuronsim.frontends.onnx.table import OPERATORS
 
 __all__ = [
-    *("NAMES", "activations", "elementwise", "losses", "products", "quantization", "random"),
-    *("reductions", "signals"),
+    *("NAMES", "activations", "control", "elementwise", "indexing", "losses", "normalization"),
+    *("padding", "primitives", "products", "quantization", "random", "recurrent", "reductions"),
+    *("resizing", "selection", "shapes", "signals", "windows"),
 ]
 
 NAMES = tuple(sorted({name for _, name in OPERATORS}))
