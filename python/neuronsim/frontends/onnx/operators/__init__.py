@@ -23,9 +23,25 @@ from neuronsim.frontends.onnx.operators import (
 from neuronsim.frontends.onnx.table import OPERATORS
 
 __all__ = [
-    *("NAMES", "activations", "control", "elementwise", "indexing", "losses", "normalization"),
-    *("padding", "primitives", "products", "quantization", "random", "recurrent", "reductions"),
-    *("resizing", "selection", "shapes", "signals", "windows"),
+    "NAMES",
+    "activations",
+    "control",
+    "elementwise",
+    "indexing",
+    "losses",
+    "normalization",
+    "padding",
+    "primitives",
+    "products",
+    "quantization",
+    "random",
+    "recurrent",
+    "reductions",
+    "resizing",
+    "selection",
+    "shapes",
+    "signals",
+    "windows",
 ]
 
 NAMES = tuple(sorted({name for _, name in OPERATORS}))

@@ -179,6 +179,10 @@ def _of_matrices(function: Callable[..., Array]) -> Callable[..., Array]:
     return run
 
 
-for _name, _function in {"Softmax": nn.softmax, "LogSoftmax": nn.log_softmax, "Hardmax": _hardmax}.items():
+for _name, _function in {
+    "Softmax": nn.softmax,
+    "LogSoftmax": nn.log_softmax,
+    "Hardmax": _hardmax,
+}.items():
     operator(_name)(_of_matrices(_function))
     operator(_name, since=13)(_along(_function))
