@@ -133,7 +133,7 @@ def _shrunk(x: Any, lambd: float, bias: float) -> Array:
 
 @in_float32("x")
 def swish(x: Any, alpha: float) -> Array:
-    """x sigmoid(alpha x)."""
+    """The product of x and sigmoid(alpha x)."""
     return np.multiply(x, np.sigmoid(x if alpha == 1 else np.multiply(x, alpha)))
 
 

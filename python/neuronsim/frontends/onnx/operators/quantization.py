@@ -7,6 +7,7 @@ from typing import Any
 from neuronsim import arrays as np
 from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.info import iinfo
 from neuronsim.arrays.layers import psum_type
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
@@ -41,13 +42,13 @@ def quantized(values: Array, zero_point: Any, to: DType) -> Array:
     nearest = np.rint(values).astype(psum_type(values))
     if zero_point is not None:
         nearest = np.add(nearest, zero_point.astype(nearest.dtype))
-    info = np.iinfo(to)
+    info = iinfo(to)
     return clipped(nearest, float(info.min), float(info.max)).astype(to)
 
 
 @operator("QuantizeLinear", since=10)
 def _quantize(node: Node, x: Array, scale: Array, zero_point: Array | None = None) -> Array:
-    """x / scale in the scale's type, or that of `precision`."""
+    """The quotient in the scale's type, or that of `precision`."""
     code = node.get("output_dtype", 0)
     if zero_point is not None:
         to = zero_point.dtype
