@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
+
 from neuronsim import arrays as np
 from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
-from neuronsim.arrays.info import iinfo
 from neuronsim.arrays.layers import psum_type
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
@@ -42,7 +43,7 @@ def quantized(values: Array, zero_point: Any, to: DType) -> Array:
     nearest = np.rint(values).astype(psum_type(values))
     if zero_point is not None:
         nearest = np.add(nearest, zero_point.astype(nearest.dtype))
-    info = iinfo(to)
+    info = numpy.iinfo(to.numpy)
     return clipped(nearest, float(info.min), float(info.max)).astype(to)
 
 
