@@ -59,9 +59,19 @@ def _leaky_relu(node: Node, x: Array) -> Array:
     return nn.leaky_relu(x, node.get("alpha", 0.01))
 
 
-@operator("PRelu")
-def _prelu(node: Node, x: Array, slope: Array) -> Array:
+def _sloped(x: Array, slope: Array) -> Array:
     return np.where(np.less(x, 0), np.multiply(x, slope), x)
+
+
+@operator("PRelu")
+def _prelu_of_channels(node: Node, x: Array, slope: Array) -> Array:
+    """One slope, or one for each channel (axis 1)."""
+    return _sloped(x, slope.reshape((-1, *[1] * (x.ndim - 2)) if slope.size > 1 else ()))
+
+
+@operator("PRelu", since=7)
+def _prelu(node: Node, x: Array, slope: Array) -> Array:
+    return _sloped(x, slope)
 
 
 @operator("Elu")
