@@ -54,7 +54,7 @@ def context_of(model: ModelProto, folder: Path | None) -> Context:
     return Context(versions, functions, folder)
 
 
-OLDEST = 7
+OLDEST = 1
 
 
 def _domain(name: str) -> str:
