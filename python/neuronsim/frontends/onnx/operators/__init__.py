@@ -8,12 +8,26 @@ from neuronsim.frontends.onnx.operators import (
     padding,
     recurrent,
     resizing,
+    sampling,
     selection,
     shapes,
     windows,
 )
 from neuronsim.frontends.onnx.table import OPERATORS
 
-__all__ = ["NAMES", "control", "elementwise", "indexing", "normalization", "padding", "recurrent", "resizing", "selection", "shapes", "windows"]
+__all__ = [
+    "NAMES",
+    "control",
+    "elementwise",
+    "indexing",
+    "normalization",
+    "padding",
+    "recurrent",
+    "resizing",
+    "sampling",
+    "selection",
+    "shapes",
+    "windows",
+]
 
 NAMES = tuple(sorted({name for _, name in OPERATORS}))
