@@ -150,7 +150,7 @@ def _affine_grid(node: Node, theta: Array, size: Array) -> Array:
     return np.reshape(found, (n, *dims, len(dims))).astype(theta.dtype)
 
 
-# ---- regions ------------------------------------------------------------------------------------------
+# ---- regions -----------------------------------------------------------------------------------------
 
 
 def _columns(rois: Array) -> list[Array]:
