@@ -14,7 +14,13 @@ from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidModel, UnknownValue, UnsupportedOperator, UnsupportedType
 from neuronsim.frontends import control_flow
 from neuronsim.frontends.onnx import files
-from neuronsim.frontends.onnx.operators.primitives import axis_of, flipped, integers, is_known, moved_axis
+from neuronsim.frontends.onnx.operators.primitives import (
+    axis_of,
+    flipped,
+    integers,
+    is_known,
+    moved_axis,
+)
 from neuronsim.frontends.onnx.table import Node, operator
 
 SHORT = 16  # loops of no more steps are spelled out
@@ -35,13 +41,11 @@ def _if(node: Node, condition: Array) -> list[Array]:
     if is_known(test):
         return _run(node, branches[0 if bool(test) else 1], [])
     return list(
-        control_flow.cond(
-            test, *(lambda branch=b: tuple(_run(node, branch, [])) for b in branches)
-        )
+        control_flow.cond(test, *(lambda branch=b: tuple(_run(node, branch, [])) for b in branches))
     )
 
 
-# ---- Loop ---------------------------------------------------------------------------------------------
+# ---- Loop --------------------------------------------------------------------------------------------
 
 
 @operator("Loop")
@@ -148,7 +152,7 @@ def _while(
     return list(control_flow.while_loop(goes_on, step, begin)[2])
 
 
-# ---- Scan ---------------------------------------------------------------------------------------------
+# ---- Scan --------------------------------------------------------------------------------------------
 
 
 @operator("Scan", since=8)

@@ -55,7 +55,9 @@ def _sliced(x: Array, starts: Any, ends: Any, axes: Any, steps: Any) -> Array:
     where = list(range(len(first))) if axes is None else [axis_of(d, x.ndim) for d in integers(axes)]
     by = [1] * len(first) if steps is None else integers(steps)
     if len({len(v) for v in (first, last, where, by)}) != 1 or 0 in by or len(first) > x.ndim:
-        raise InvalidModel(f"slices from {first} to {last} by {by} of the axes {where} of {x.bits.type}")
+        raise InvalidModel(
+            f"slices from {first} to {last} by {by} of the axes {where} of {x.bits.type}"
+        )
     ranges = [(0, n, 1) for n in x.shape]
     turned = []
     for axis, begin, end, step in zip(where, first, last, by, strict=True):
@@ -130,14 +132,10 @@ def _reducer(node: Node) -> str:
 def _scatter_elements(node: Node, x: Array, indices: Array, updates: Array) -> Array:
     axis = axis_of(node.get("axis", 0), x.ndim)
     if indices.ndim != x.ndim or indices.shape != updates.shape:
-        raise InvalidModel(
-            f"scatters {updates.bits.type} into {x.bits.type} at {indices.bits.type}"
-        )
+        raise InvalidModel(f"scatters {updates.bits.type} into {x.bits.type} at {indices.bits.type}")
     places = wrapped(indices, x.shape[axis])
     columns = [
-        places
-        if d == axis
-        else np.broadcast_to(along(numpy.arange(n), d, x.ndim), indices.shape)
+        places if d == axis else np.broadcast_to(along(numpy.arange(n), d, x.ndim), indices.shape)
         for d, n in enumerate(indices.shape)
     ]
     vectors = joined([np.reshape(c, (*indices.shape, 1)) for c in columns], x.ndim)

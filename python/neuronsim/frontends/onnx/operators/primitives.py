@@ -76,7 +76,7 @@ def apply_all(name: str, *operands: Array, **attributes: Any) -> tuple[Array, ..
     return tuple(found)
 
 
-# ---- movement -----------------------------------------------------------------------------------------
+# ---- movement ----------------------------------------------------------------------------------------
 
 
 def sliced(x: Array, ranges: Sequence[tuple[int, int, int]]) -> Array:
@@ -129,7 +129,7 @@ def along(values: Any, axis: int, rank: int) -> Array:
     return line.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
-# ---- places that are known ----------------------------------------------------------------------------
+# ---- places that are known ---------------------------------------------------------------------------
 
 
 def taken(x: Array, places: Sequence[int] | numpy.ndarray[Any, Any], axis: int) -> Array:
@@ -178,7 +178,7 @@ def _run(x: Array, axis: int, first: int, step: int, count: int) -> Array:
     return flipped(found, [axis]) if step < 0 else found
 
 
-# ---- places that are computed -------------------------------------------------------------------------
+# ---- places that are computed ------------------------------------------------------------------------
 
 
 def wrapped(indices: Array, length: int) -> Array:
@@ -268,7 +268,7 @@ def _computation(reducer: str, dtype: DType) -> ScalarComputation:
     return ScalarComputation(reducer, (dtype, dtype), (step,), (2,), reducer)
 
 
-# ---- windows ------------------------------------------------------------------------------------------
+# ---- windows -----------------------------------------------------------------------------------------
 
 
 def windows_reduced(x: Array, reducer: str, window: Sequence[ops.WindowDimension]) -> Array:

@@ -148,9 +148,7 @@ _ROUNDINGS: dict[str, Callable[[_Numbers], _Numbers]] = {
 }
 
 
-def _resized(
-    node: Node, x: Array, axis: int, at: _Numbers, factor: float, nearest: str
-) -> Array:
+def _resized(node: Node, x: Array, axis: int, at: _Numbers, factor: float, nearest: str) -> Array:
     """One axis resized, of which the result's elements lie at these places."""
     n = x.shape[axis]
     mode = node.get("mode", "nearest")
@@ -171,9 +169,7 @@ def _resized(
     return _weighted(in_float(x), axis, numpy.clip(places, 0, n - 1), weights)
 
 
-def _taps(
-    node: Node, at: _Numbers, scale: float, *, cubic: bool
-) -> tuple[_Numbers, _Numbers]:
+def _taps(node: Node, at: _Numbers, scale: float, *, cubic: bool) -> tuple[_Numbers, _Numbers]:
     """For each of the elements that a result is made of, where they lie and what they weigh."""
     reach = (2 if cubic else 1) / scale
     first = numpy.floor(at - reach).astype(numpy.int64) + 1

@@ -101,9 +101,7 @@ def _non_max_suppression(
     return asarray(numpy.asarray(chosen, numpy.int64).reshape(-1, 3))
 
 
-def _kept(
-    low: Any, high: Any, scores: Any, count: int, limit: float, floor: float | None
-) -> list[int]:
+def _kept(low: Any, high: Any, scores: Any, count: int, limit: float, floor: float | None) -> list[int]:
     """The boxes of one kind, the best first, of which none overlaps a better one by more."""
     order = numpy.argsort(-scores, kind="stable")
     if floor is not None:

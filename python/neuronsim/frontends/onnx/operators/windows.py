@@ -72,7 +72,7 @@ def _window(node: Node, lengths: Sequence[int], sizes: Sequence[int] | None = No
     return _Window(kernel, strides, dilations, pairs)
 
 
-# ---- convolutions -------------------------------------------------------------------------------------
+# ---- convolutions ------------------------------------------------------------------------------------
 
 
 @operator("Conv")
@@ -122,7 +122,7 @@ def _conv_transpose(node: Node, x: Array, w: Array, bias: Array | None = None) -
     return convolved(x, kernel, bias, _Window(sizes, [1] * rank, dilations, padding), strides, groups)
 
 
-# ---- pools --------------------------------------------------------------------------------------------
+# ---- pools -------------------------------------------------------------------------------------------
 
 
 def _pool(node: Node, x: Array) -> tuple[_Window, _Window]:
