@@ -189,7 +189,7 @@ def _taken(x: Array, labels: list[Label], lengths: dict[Label, int]) -> tuple[Ar
         while own.count(label) > 1:
             first = own.index(label)
             second = own.index(label, first + 1)
-            data = data.diagonal(0, first, second)
+            data = np.diagonal(data, 0, first, second)
             data.flags.writeable = writeable  # as NumPy's einsum has it
             own = [v for i, v in enumerate(own) if i not in (first, second)] + [label]
     return Array(ops.Bits(data, x.dtype)), own

@@ -86,11 +86,8 @@ def evaluate_elementwise(name: str, *operands: Any) -> Array:
         raise InvalidArgument(f"{name}: the shapes {shapes} do not broadcast") from error
     ops.check_elementwise(op, common, common)
     is_integer_power = name == "power" and common.kind == "signed" and 0 not in dims
-    if (
-        is_integer_power
-        and isinstance(values[1]._data, np.ndarray)
-        and (np.asarray(values[1]) < 0).any()
-    ):
+    is_known = isinstance(values[-1]._data, np.ndarray)
+    if is_integer_power and is_known and (np.asarray(values[-1]) < 0).any():
         raise InvalidArgument("integers to negative integer powers are not integers: use a float type")
     bits = [ops.Bits(np.broadcast_to(a.bits.data, dims), a.dtype) for a in values]
     like = [

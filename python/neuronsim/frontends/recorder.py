@@ -184,7 +184,9 @@ class Recorder:
         )
 
     def reducer(self, name: str, dtype: DType) -> str:
-        """The computation that applies a row to two scalars."""
+        """The computation that applies a row to two scalars, or gives the second of them."""
+        if name == "second":
+            return self.second_of_two(dtype)
         known = self.shared.reducers.get((name, dtype))
         if known is None:
             inner = Recorder(f"{name}_{dtype.name}")
