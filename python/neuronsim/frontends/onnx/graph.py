@@ -54,7 +54,7 @@ def context_of(model: ModelProto, folder: Path | None) -> Context:
     return Context(versions, functions, folder)
 
 
-OLDEST = 7
+OLDEST = 1
 
 
 def _domain(name: str) -> str:
@@ -210,6 +210,9 @@ def _run_body(
         function = _body_of_schema(n, given, context)
     set_by_node = {a.name: a for a in n.attribute}
     defaults = {a.name: a for a in function.attribute_proto}
+    if (domain, n.op_type) not in context.functions:
+        own = _schema(n, context).attributes.values()
+        defaults |= {a.name: a.default_value for a in own if a.default_value.name}
     nodes = [_with_references(inner, {**defaults, **set_by_node}) for inner in function.node]
     versions = {_domain(o.domain): o.version for o in function.opset_import}
     inner = context.inside(f"{name}/", {})

@@ -59,9 +59,19 @@ def _leaky_relu(node: Node, x: Array) -> Array:
     return nn.leaky_relu(x, node.get("alpha", 0.01))
 
 
-@operator("PRelu")
-def _prelu(node: Node, x: Array, slope: Array) -> Array:
+def _sloped(x: Array, slope: Array) -> Array:
     return np.where(np.less(x, 0), np.multiply(x, slope), x)
+
+
+@operator("PRelu")
+def _prelu_of_channels(node: Node, x: Array, slope: Array) -> Array:
+    """One slope, or one for each channel (axis 1)."""
+    return _sloped(x, slope.reshape((-1, *[1] * (x.ndim - 2)) if slope.size > 1 else ()))
+
+
+@operator("PRelu", since=7)
+def _prelu(node: Node, x: Array, slope: Array) -> Array:
+    return _sloped(x, slope)
 
 
 @operator("Elu")
@@ -133,7 +143,7 @@ def _shrunk(x: Any, lambd: float, bias: float) -> Array:
 
 @in_float32("x")
 def swish(x: Any, alpha: float) -> Array:
-    """x sigmoid(alpha x)."""
+    """The product of x and sigmoid(alpha x)."""
     return np.multiply(x, np.sigmoid(x if alpha == 1 else np.multiply(x, alpha)))
 
 
@@ -179,6 +189,10 @@ def _of_matrices(function: Callable[..., Array]) -> Callable[..., Array]:
     return run
 
 
-for _name, _function in {"Softmax": nn.softmax, "LogSoftmax": nn.log_softmax, "Hardmax": _hardmax}.items():
+for _name, _function in {
+    "Softmax": nn.softmax,
+    "LogSoftmax": nn.log_softmax,
+    "Hardmax": _hardmax,
+}.items():
     operator(_name)(_of_matrices(_function))
     operator(_name, since=13)(_along(_function))

@@ -19,6 +19,28 @@ from neuronsim.frontends.tracer import is_traced
 
 _INTEGERS = ("signed", "unsigned")
 
+# ---- arithmetic ------------------------------------------------------------------------------------
+
+
+def quotient(a: Array, b: Array) -> Array:
+    """The quotient, of integers cut towards zero as HLO has it."""
+    if a.dtype.kind not in _INTEGERS:
+        return np.divide(a, b)
+    operands = [x.bits for x in np.broadcast_arrays(a, b)]
+    return Array(ops.apply("divide", operands))
+
+
+def _power(x: Array, exponent: Array) -> Array:
+    """In the type of the base; a square is a product, of the same bits."""
+    if not is_traced(exponent.bits) and exponent.size == 1 and float(exponent.reshape(())) == 2.0:
+        dims = ops.broadcast_dims(x.shape, exponent.shape)
+        return np.broadcast_to(np.multiply(x, x), dims)
+    if x.dtype.kind in _INTEGERS and exponent.dtype.kind == "float":
+        wide = psum_type(exponent)
+        return np.power(x.astype(wide), exponent.astype(wide)).astype(x.dtype)
+    return np.power(x, exponent.astype(x.dtype))
+
+
 # Operators that are one function of arrays. What HLO has no opcode for is spelled by its neighbours
 # that have one, of the same bits: isnan(x) is x != x, atan(x) is atan2(x, 1), as XLA has them.
 _PLAIN: dict[str, Callable[..., Array]] = {
@@ -32,12 +54,14 @@ _PLAIN: dict[str, Callable[..., Array]] = {
     "BitwiseNot": np.bitwise_invert,
     "BitwiseOr": np.bitwise_or,
     "BitwiseXor": np.bitwise_xor,
+    "Div": quotient,
     "GreaterOrEqual": np.greater_equal,
     "LessOrEqual": np.less_equal,
     "Mul": np.multiply,
     "Neg": np.negative,
     "Not": np.bitwise_invert,
     "Or": np.bitwise_or,
+    "Pow": _power,
     "Reciprocal": lambda x: np.divide(1, x),
     "Round": np.rint,
     "Sign": lambda x: apply_elementwise("sign", x),  # HLO's, of which -0 is -0
@@ -50,27 +74,27 @@ def _plain(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda node, *operands: function(*operands)
 
 
+def _beside(node: Node, a: Array, b: Array) -> Array:
+    """Before version 7: the second operand, whose axes are those of the first from `axis` on."""
+    axis = node.get("axis")
+    return b if axis is None else b.reshape((*b.shape, *[1] * (a.ndim - axis % a.ndim - b.ndim)))
+
+
+def _with_axis(function: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda node, a, b: function(a, _beside(node, a, b))
+
+
+_HAD_AXIS = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
+
 for _name, _function in _PLAIN.items():
-    operator(_name)(_plain(_function))
+    operator(_name, since=7 if _name in _HAD_AXIS else 1)(_plain(_function))
+for _name in _HAD_AXIS:
+    operator(_name)(_with_axis(_PLAIN[_name]))
 
 
 @operator("Identity")
 def _identity(node: Node, x: Any) -> Any:
     return x
-
-
-# ---- arithmetic ------------------------------------------------------------------------------------
-
-
-def quotient(a: Array, b: Array) -> Array:
-    """The quotient, of integers cut towards zero as HLO has it."""
-    if a.dtype.kind not in _INTEGERS:
-        return np.divide(a, b)
-    operands = [x.bits for x in np.broadcast_arrays(a, b)]
-    return Array(ops.apply("divide", operands))
-
-
-operator("Div")(_plain(quotient))
 
 
 @operator("Mod")
@@ -83,18 +107,6 @@ def _mod(node: Node, a: Array, b: Array) -> Array:
         return np.remainder(a, b)
     differs = np.bitwise_and(np.not_equal(rest, 0), np.less(np.bitwise_xor(rest, b), 0))
     return np.where(differs, np.add(rest, b), rest)
-
-
-@operator("Pow")
-def _pow(node: Node, x: Array, exponent: Array) -> Array:
-    """In the type of the base; a square is a product, of the same bits."""
-    if not is_traced(exponent.bits) and exponent.size == 1 and float(exponent.reshape(())) == 2.0:
-        dims = ops.broadcast_dims(x.shape, exponent.shape)
-        return np.broadcast_to(np.multiply(x, x), dims)
-    if x.dtype.kind in _INTEGERS and exponent.dtype.kind == "float":
-        wide = psum_type(exponent)
-        return np.power(x.astype(wide), exponent.astype(wide)).astype(x.dtype)
-    return np.power(x, exponent.astype(x.dtype))
 
 
 def _folded(function: Callable[..., Array]) -> Callable[..., Array]:

@@ -19,7 +19,7 @@ def _matmul(node: Node, a: Array, b: Array) -> Array:
 
 @operator("Gemm")
 def _gemm(node: Node, a: Array, b: Array, c: Array | None = None) -> Array:
-    """alpha A B + beta C: a dot over the axes that the transposes say, the rest in PSUM's float32,
+    """The sum alpha A B + beta C: a dot over the axes that the transposes say, the rest in float32,
     rounded once.
     """
     if a.ndim != 2 or b.ndim != 2:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
+
 from neuronsim import arrays as np
 from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
@@ -12,6 +14,7 @@ from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
 from neuronsim.frontends.onnx.files import dtype_of
 from neuronsim.frontends.onnx.operators.elementwise import cast, clipped, computable
+from neuronsim.frontends.onnx.operators.windows import _window, convolved
 from neuronsim.frontends.onnx.table import Node, operator
 
 
@@ -26,7 +29,9 @@ def _spread(node: Node, value: Array, x: Array) -> Array:
     if not block:
         return value.reshape(tuple(-1 if d == at else 1 for d in range(x.ndim)))
     if value.ndim != x.ndim or value.shape[at] != -(-x.shape[at] // block):
-        raise InvalidModel(f"scales {value.bits.type} of blocks of {block} along axis {at} of {x.bits.type}")
+        raise InvalidModel(
+            f"scales {value.bits.type} of blocks of {block} along axis {at} of {x.bits.type}"
+        )
     dims = value.shape
     repeated = np.broadcast_to(np.expand_dims(value, at + 1), (*dims[: at + 1], block, *dims[at + 1 :]))
     whole = repeated.reshape((*dims[:at], dims[at] * block, *dims[at + 1 :]))
@@ -38,13 +43,13 @@ def quantized(values: Array, zero_point: Any, to: DType) -> Array:
     nearest = np.rint(values).astype(psum_type(values))
     if zero_point is not None:
         nearest = np.add(nearest, zero_point.astype(nearest.dtype))
-    info = np.iinfo(to)
+    info = numpy.iinfo(to.numpy)
     return clipped(nearest, float(info.min), float(info.max)).astype(to)
 
 
 @operator("QuantizeLinear", since=10)
 def _quantize(node: Node, x: Array, scale: Array, zero_point: Array | None = None) -> Array:
-    """x / scale in the scale's type, or that of `precision`."""
+    """The quotient in the scale's type, or that of `precision`."""
     code = node.get("output_dtype", 0)
     if zero_point is not None:
         to = zero_point.dtype
@@ -117,3 +122,39 @@ def _requantized(sums: Array, first: Array, second: Array, scale: Array, zero_po
     x, y, z = (v.astype(dtypes.float32) for v in (first, second, scale))
     factor = np.divide(np.multiply(x, y), z)
     return quantized(np.multiply(sums.astype(dtypes.float32), factor), zero_point, zero_point.dtype)
+
+
+# ---- convolutions ----------------------------------------------------------------------------------
+
+
+def _by_channel(value: Any, rank: int, axis: int) -> Any:
+    """What is given for each output channel beside an array whose axis they are."""
+    if value is None or value.size == 1:
+        return value if value is None else value.reshape(())
+    return value.reshape(tuple(-1 if d == axis else 1 for d in range(rank)))
+
+
+def _convolved(node: Node, x: Array, x_zero: Any, w: Array, w_zero: Any) -> Array:
+    """Sums in int32; what pads is the zero point, 0 after the subtraction."""
+    inner = x.ndim - 2
+    window = _window(node, x.shape[2:], w.shape[2:])
+    operands = _centred(x, x_zero), _centred(w, _by_channel(w_zero, w.ndim, 0))
+    return convolved(*operands, None, window, [1] * inner, node.get("group", 1))
+
+
+@operator("ConvInteger", since=10)
+def _conv_integer(
+    node: Node, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None
+) -> Array:
+    return _convolved(node, x, x_zero, w, w_zero)
+
+
+@operator("QLinearConv", since=10)
+def _quantized_conv(
+    node: Node, x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array,
+    scale: Array, zero_point: Array, bias: Array | None = None,
+) -> Array:  # fmt: skip
+    sums = _convolved(node, x, x_zero, w, w_zero)
+    if bias is not None:
+        sums = np.add(sums, _by_channel(bias, sums.ndim, 1))
+    return _requantized(sums, x_scale, _by_channel(w_scale, sums.ndim, 1), scale, zero_point)

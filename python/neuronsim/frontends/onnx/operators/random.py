@@ -26,7 +26,8 @@ def _drawn(name: str, first: float, second: float, dims: Sequence[int], dtype: D
         return getattr(random, name)(first, second, tuple(dims), dtype=dtype)  # type: ignore[no-any-return]
     numbers = [known(np.asarray(v, dtype=dtype).bits.data, dtype) for v in (first, second)]
     value = row("rng", numbers, distribution=f"RNG_{name.upper()}", dims=tuple(dims))
-    return Array(ops.Bits(Tracer(value), dtype))
+    data: Any = Tracer(value)
+    return Array(ops.Bits(data, dtype))
 
 
 _DISTRIBUTIONS = {
@@ -91,5 +92,7 @@ def _dropout_by_mode(node: Node, x: Array, ratio: Any = None, training: Any = No
     if training is not None and bool(training.reshape(())):
         share = 0.5 if ratio is None else float(ratio.reshape(()))
         if share:
-            raise node.refuse(f"in training mode drops {share:g} of the elements: export the model in eval mode")
+            raise node.refuse(
+                f"drops {share:g} of the elements to train: export the model in eval mode"
+            )
     return _dropout(node, x)

@@ -150,7 +150,7 @@ def _lp_normalization(node: Node, x: Array) -> Array:
 
 @in_float32("x")
 def _by_norm(x: Any, axis: int, p: int) -> Array:
-    """x over its norm; zeros where that is 0."""
+    """The elements over their norm; zeros where that is 0."""
     along = (axis % x.ndim,)
     norm = _sum(np.abs(x), along, True) if p == 1 else np.sqrt(_sum_of_squares(x, along, True))
     return np.divide(x, np.where(np.equal(norm, 0), 1, norm))

@@ -13,7 +13,6 @@ import numpy
 import numpy.typing as npt
 
 from neuronsim import arrays as np
-from neuronsim import dtypes
 from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
 from neuronsim.errors import InvalidModel
@@ -26,7 +25,7 @@ _Matrix = npt.NDArray[numpy.float64]
 def _angles(rows: int, columns: int, length: int) -> _Matrix:
     """2 pi n k / length, of the exact remainder of n k."""
     products = numpy.outer(numpy.arange(rows), numpy.arange(columns)) % length
-    return products * (2 * math.pi / length)
+    return products.astype(numpy.float64) * (2 * math.pi / length)
 
 
 def _fourier_matrix(rows: int, channels: int, length: int, *, inverse: bool, half: bool) -> _Matrix:
@@ -59,7 +58,7 @@ def _transformed(node: Node, x: Array, length: int | None, axis: int) -> Array:
     inverse, onesided = bool(node.get("inverse", 0)), bool(node.get("onesided", 0))
     own, channels = x.shape[axis], x.shape[-1]
     if axis == x.ndim - 1 or channels not in (1, 2):
-        raise InvalidModel(f"{x.bits.type}: its last axis, real or with the imaginary part, is no signal")
+        raise InvalidModel(f"{x.bits.type}: the last axis is 1 or 2 long, and no signal")
     is_real_result = inverse and onesided
     if length is None:
         length = 2 * (own - 1) if is_real_result else own
@@ -101,14 +100,12 @@ def _stft(
     if own is None:
         own = window.shape[0] if window is not None else signal.shape[1]
     half = bool(node.get("onesided", 1))
-    matrix = np.asarray(
-        _fourier_matrix(own, channels, own, inverse=False, half=half), dtype=x.dtype
-    )
+    matrix = np.asarray(_fourier_matrix(own, channels, own, inverse=False, half=half), dtype=x.dtype)
     if window is not None:
         matrix = np.multiply(matrix, window.reshape((-1, 1, 1, 1)))
     columns = matrix.shape[2]
     kernel = np.permute_dims(matrix, (2, 3, 1, 0)).reshape((columns * 2, channels, own))
-    found = nn.conv1d(np.moveaxis(signal, -1, 1), kernel, stride=_known(step))
+    found = nn.conv1d(np.moveaxis(signal, -1, 1), kernel, stride=int(step.reshape(())))
     parts = found.reshape((x.shape[0], columns, 2, found.shape[-1]))
     return np.permute_dims(parts, (0, 3, 1, 2))
 
