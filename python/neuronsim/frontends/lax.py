@@ -235,24 +235,25 @@ def scan(
     order = range(n)[::-1] if reverse else range(n)
 
     def piece(i: Any) -> Any:
-        return unflatten(tree, [a[i] for a in arrays])
+        lines = arrays if isinstance(i, int) else [_array(value_of(a.bits)) for a in arrays]
+        return unflatten(tree, [a[i] for a in lines])
 
     if n == 0:
         raise InvalidArgument("scan over arrays of length 0: nothing says what it stacks")
     carry, first = f(init, piece(order[0]))
     ys, ytree = _arrays(first)
-    if current_recorder() is None:
-        rows = [ys]
-        for i in order[1:]:
-            carry, y = f(carry, piece(i))
-            rows.append(_arrays(y)[0])
+    rows = [ys]
+    # Steps whose results are known are not recorded.
+    while len(rows) < n and not any(_is_traced(x) for x in (*_arrays(carry)[0], *rows[-1])):
+        carry, y = f(carry, piece(order[len(rows)]))
+        rows.append(_arrays(y)[0])
+    if len(rows) == n:
         rows = rows[::-1] if reverse else rows
         return carry, unflatten(ytree, [np.stack(column) for column in zip(*rows, strict=True)])
-    buffers = []
-    for y in ys:
-        buffer = np.zeros((n, *y.shape), dtype=y.dtype)
-        buffer[order[0]] = y
-        buffers.append(buffer)
+    buffers = [np.zeros((n, *y.shape), dtype=y.dtype) for y in ys]
+    for at, row in zip(order, rows, strict=False):
+        for buffer, y in zip(buffers, row, strict=True):
+            buffer[at] = y
 
     def body(i: Any, state: Any) -> Any:
         at = n - 1 - i if reverse else i
@@ -264,7 +265,7 @@ def scan(
             written.append(changed)
         return new, written
 
-    carry, stacked = fori_loop(1, n, body, (carry, buffers))
+    carry, stacked = fori_loop(len(rows), n, body, (carry, buffers))
     return carry, unflatten(ytree, stacked)
 
 

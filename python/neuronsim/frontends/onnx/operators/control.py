@@ -40,9 +40,7 @@ def _if(node: Node, condition: Array) -> list[Array]:
     test = np.reshape(condition, ())
     if is_known(test):
         return _run(node, branches[0 if bool(test) else 1], [])
-    return list(
-        lax.cond(test, *(lambda branch=b: tuple(_run(node, branch, [])) for b in branches))
-    )
+    return list(lax.cond(test, *(lambda branch=b: tuple(_run(node, branch, [])) for b in branches)))
 
 
 # ---- Loop --------------------------------------------------------------------------------------------
