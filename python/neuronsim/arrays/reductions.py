@@ -362,6 +362,8 @@ def is_not_nan(x: Array) -> npt.NDArray[np.bool_]:
         return ~np.isnan(x.bits.data)
     if x.dtype.kind != "float":
         return np.ones(x.shape, np.bool_)
+    if not isinstance(x._data, np.ndarray):  # what records has no keys
+        return apply_elementwise("equal", x, x)._data
     keys = ops.order_keys(x.bits)
     return np.asarray(keys != np.iinfo(keys.dtype).max)
 
