@@ -117,20 +117,14 @@ def _grid_sample(node: Node, x: Array, grid: Array) -> Array:
         border = (0.0, n - 1.0) if corners else (-0.5, n - 0.5)
         if mode == "nearest":
             at = np.rint(at)
-        if padding == "border":
-            at = np.clip(at, 0, n - 1) if mode != "cubic" else _clamped(at, border, n)
+        if padding == "border" and mode != "cubic":  # each of whose elements is clipped alone
+            at = np.clip(at, 0, n - 1)
         elif padding == "reflection":
             at = _reflected(at, *border)
             at = np.trunc(at) if mode == "nearest" else at
         places.append(at)
         borders.append(border)
     return sampled(x, places, mode, padding, borders)
-
-
-def _clamped(at: Array, border: tuple[float, float], n: int) -> Array:
-    """Those beyond the border on the nearest element."""
-    low, high = border
-    return np.where((at < low) | (at > high), np.clip(at, 0, n - 1), at)
 
 
 @operator("AffineGrid", since=20)

@@ -20,7 +20,7 @@ from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.frontends.pytrees import Tree, flatten, unflatten
 from neuronsim.frontends.recorder import Recorder, Value, active_recorder, current_recorder, recording
-from neuronsim.frontends.tracer import Tracer, is_traced, value_of
+from neuronsim.frontends.tracer import is_traced, traced_bits, value_of
 from neuronsim.hlo.module import TupleShape
 
 __all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
@@ -36,7 +36,7 @@ def _arrays(tree: Any) -> tuple[list[Array], Tree]:
 
 
 def _array(value: Value) -> Array:
-    return Array(ops.Bits(Tracer(value), value.type.dtype))
+    return Array(traced_bits(value))
 
 
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
@@ -49,7 +49,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     start, tree = _arrays(init_val)
     # A condition that is known decides here, as it does outside of a trace.
     decided = asarray(cond_fun(init_val))
-    if not is_traced(decided.bits) and not any(map(_is_traced, start)):
+    if not is_traced(decided.bits) and not any(_is_traced(x) for x in start):
         val = init_val
         while not is_traced((test := asarray(cond_fun(val))).bits):
             if not bool(test):
@@ -133,7 +133,7 @@ class _Region:
 
 
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
-    """`true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`; they return the same types."""
+    """`true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`; both give the same types."""
     test = asarray(pred)
     if test.shape:
         raise UnsupportedType(f"a branch is taken by one bool, not by {test.bits.type}")
@@ -180,7 +180,7 @@ def _record_branches(
     if any(t != trees[0] for t in trees) or any(r != results[0] for r in results):
         raise UnsupportedType(
             "the branches give different types: "
-            + " and ".join(", ".join(map(str, r)) or "nothing" for r in results)
+            + " and ".join(", ".join(str(t) for t in r) or "nothing" for r in results)
         )
     if not results[0]:
         return unflatten(trees[0], [])
@@ -235,24 +235,25 @@ def scan(
     order = range(n)[::-1] if reverse else range(n)
 
     def piece(i: Any) -> Any:
-        return unflatten(tree, [a[i] for a in arrays])
+        lines = arrays if isinstance(i, int) else [_array(value_of(a.bits)) for a in arrays]
+        return unflatten(tree, [a[i] for a in lines])
 
     if n == 0:
         raise InvalidArgument("scan over arrays of length 0: nothing says what it stacks")
     carry, first = f(init, piece(order[0]))
     ys, ytree = _arrays(first)
-    if current_recorder() is None:
-        rows = [ys]
-        for i in order[1:]:
-            carry, y = f(carry, piece(i))
-            rows.append(_arrays(y)[0])
+    rows = [ys]
+    # Steps whose results are known are not recorded.
+    while len(rows) < n and not any(_is_traced(x) for x in (*_arrays(carry)[0], *rows[-1])):
+        carry, y = f(carry, piece(order[len(rows)]))
+        rows.append(_arrays(y)[0])
+    if len(rows) == n:
         rows = rows[::-1] if reverse else rows
         return carry, unflatten(ytree, [np.stack(column) for column in zip(*rows, strict=True)])
-    buffers = []
-    for y in ys:
-        buffer = np.zeros((n, *y.shape), dtype=y.dtype)
-        buffer[order[0]] = y
-        buffers.append(buffer)
+    buffers = [np.zeros((n, *y.shape), dtype=y.dtype) for y in ys]
+    for at, row in zip(order, rows, strict=False):
+        for buffer, y in zip(buffers, row, strict=True):
+            buffer[at] = y
 
     def body(i: Any, state: Any) -> Any:
         at = n - 1 - i if reverse else i
@@ -264,7 +265,7 @@ def scan(
             written.append(changed)
         return new, written
 
-    carry, stacked = fori_loop(1, n, body, (carry, buffers))
+    carry, stacked = fori_loop(len(rows), n, body, (carry, buffers))
     return carry, unflatten(ytree, stacked)
 
 
