@@ -19,8 +19,12 @@ from tests.frontends.onnx_cases import (
 )
 from tests.frontends.onnx_coverage import uncovered
 
+from neuronsim.arrays.array_object import Array
 from neuronsim.errors import InvalidModel
+from neuronsim.frontends.onnx.model import to_module
 from neuronsim.frontends.onnx.operators import elementwise
+from neuronsim.frontends.onnx.table import OPERATORS, Node, Row
+from neuronsim.frontends.tracer import is_traced
 
 NUMBERS = np.float32(
     [-np.inf, -300, -2.5, -1.5, -0.5, -0.0, 0, 1e-40, 0.5, 1, 2.5, 1e30, np.inf, np.nan]
@@ -149,13 +153,20 @@ def test_every_row_has_a_case() -> None:
     ],
 )
 def test_what_is_recorded(op: str, inputs: list[Any], opcodes: list[str]) -> None:
-    from neuronsim.frontends.onnx.model import to_module
-
     case = Case(op, inputs)
     known = {f"x{n}": x for n, x in enumerate(inputs) if np.ndim(x) == 0}
     module = to_module(case.model, input_values=known)
     entry = module.entry_computation
     assert [i.opcode for i in entry.instructions if i.opcode != "parameter"] == opcodes
+
+
+def test_a_row_that_is_traced_otherwise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plus_one(node: Node, x: Array) -> Array:
+        return x + (1 if is_traced(x.bits) else 2)
+
+    monkeypatch.setitem(OPERATORS, ("", "PlusOne"), [Row("PlusOne", 1, "", plus_one)])
+    with pytest.raises(AssertionError):
+        check_traced_as_eager(Case("PlusOne", [A]))
 
 
 def test_remainders_are_told_apart() -> None:

@@ -20,7 +20,7 @@ from tests.frontends.onnx_cases import (
 )
 from tests.frontends.onnx_coverage import uncovered
 
-from neuronsim.errors import InvalidModel, UnsupportedType
+from neuronsim.errors import InvalidModel, UnsupportedOperator, UnsupportedType
 from neuronsim.frontends.onnx.model import to_module
 from neuronsim.frontends.onnx.operators import losses, products, quantization, signals
 
@@ -179,6 +179,11 @@ def test_a_signal_may_lack_its_last_axis() -> None:
 def test_graphs_have_no_products_of_float64() -> None:
     with pytest.raises(UnsupportedType, match="float64"):
         run(Case("MatMul", [A.astype(np.float64), B.astype(np.float64)], 2))
+
+
+def test_transforms_have_a_largest_length() -> None:
+    with pytest.raises(UnsupportedOperator, match="shorter frames"):
+        run(Case("DFT", [floats(1, 2, 1), _number(2**40)]))
 
 
 @pytest.mark.parametrize("length", [7, 8])

@@ -36,6 +36,7 @@ CASES = [
     *[Case(op, [POSITIVE], 1, {"axes": [0, -1]}, 11) for op in _OPS],
     *[Case(op, [X], 1, {"noop_with_empty_axes": 1}) for op in ("ReduceSum", "ReduceL2", "ReduceMax")],
     *[Case(op, [INTS, ints(1)]) for op in _OF_INTS],
+    *[Case(op, [np.float32(2)]) for op in _OPS if op != "ReduceLogSumExp"],
     Case("ReduceSumSquare", [INTS, ints(1)], wanted=np.sum(INTS**2, 1, np.int32, keepdims=True)),
     Case("ReduceMean", [INTS, ints(1)], wanted=np.int32([[1], [0]])),
     *[Case(op, [INTS > 0, ints(1)]) for op in ("ReduceMax", "ReduceMin")],
