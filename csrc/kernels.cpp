@@ -2,6 +2,9 @@
 // the linker cannot merge code for one processor into another's.
 #include "machine/kernels.h"
 
+#include <type_traits>
+#include <utility>
+
 #include "functions/exact/accurate.h"
 #include "machine/interrupt.h"
 

@@ -8,7 +8,7 @@ import ast
 import importlib
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -80,19 +80,20 @@ def home(name: str, value: object) -> tuple[str, str] | None:
     return None
 
 
-def package_stub() -> str:
-    """The text of the stub of the package: what comes from each module, then the Ufuncs by the form of
-    their call, other names of the same object, and numbers and strings.
+def stub_of(module: ModuleType, names: Sequence[str], also: dict[str, list[str]]) -> str:
+    """The text of the stub of a module: `also` and what comes from each module, then the Ufuncs by the
+    form of their call, other names of the same object, and numbers and strings.
     """
-    imports: dict[str, list[str]] = {"neuronsim.arrays.ufuncs": ["Ufunc"]}
+    imports = {"neuronsim.arrays.ufuncs": ["Ufunc"], **also}
     aliases: list[str] = []
     values: dict[str, list[str]] = {}
-    names = sorted({*neuronsim.__all__, "bench", "__version__"})
-    for name in names:
-        value = getattr(neuronsim, name)
-        if isinstance(value, ModuleType):
-            module, _, last = value.__name__.rpartition(".")
-            imports.setdefault(module, []).append(f"{last} as {name}")
+    for name in sorted(names):
+        value = getattr(module, name)
+        if module is neuronsim and name in arrays.FUNCTIONS:
+            imports.setdefault("neuronsim.arrays", []).append(f"{name} as {name}")
+        elif isinstance(value, ModuleType):
+            package, _, last = value.__name__.rpartition(".")
+            imports.setdefault(package, []).append(f"{last} as {name}")
         elif isinstance(value, Ufunc):
             values.setdefault(f"_{KINDS[value.nin, value.nout][0]}", []).append(name)
         elif (found := home(name, value)) is None:
@@ -104,7 +105,22 @@ def package_stub() -> str:
         else:
             values.setdefault(type(value).__name__, []).append(name)
     lines = [*_import_lines(imports), "\n", *aliases, *_value_lines(values)]
-    return "".join([HEAD.format(what="neuronsim"), OWN, *lines])
+    return "".join([HEAD.format(what=module.__name__), OWN, *lines])
+
+
+def package_stub() -> str:
+    """The text of the stub of the package."""
+    return stub_of(neuronsim, [*neuronsim.__all__, "bench", "__version__"], {})
+
+
+def arrays_stub() -> str:
+    """The text of the stub of `neuronsim.arrays`, whose functions are its chapters'."""
+    also = {
+        "neuronsim.arrays": ["methods as methods"],
+        "neuronsim.arrays.array_object": ["Array as Array"],
+        "neuronsim.arrays.chapters": ["CHAPTERS as CHAPTERS", "FUNCTIONS as FUNCTIONS"],
+    }
+    return stub_of(arrays, arrays.__all__, also)
 
 
 def nn_stub() -> str:
@@ -116,7 +132,11 @@ def nn_stub() -> str:
     return "".join([HEAD.format(what="neuronsim.nn"), *_import_lines(imports)])
 
 
-STUBS = {PACKAGE / "__init__.pyi": package_stub, PACKAGE / "arrays" / "nn.pyi": nn_stub}
+STUBS = {
+    PACKAGE / "__init__.pyi": package_stub,
+    PACKAGE / "arrays" / "__init__.pyi": arrays_stub,
+    PACKAGE / "arrays" / "nn.pyi": nn_stub,
+}
 
 
 def _import_lines(imports: dict[str, list[str]]) -> Iterator[str]:

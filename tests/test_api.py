@@ -35,7 +35,7 @@ from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
 from neuronsim.profiles import Profile
 from neuronsim.program import load as load_program
 from neuronsim.targets import RELEASES
-from tests.support.graphs import module_of, parameter
+from tests.support.graphs import constant, module_of, parameter
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 MODEL = DIGITS / "model.hlo.pb"
@@ -72,19 +72,6 @@ def test_a_model_is_a_path_a_string_bytes_or_a_module(images: np.ndarray) -> Non
     }
     assert len(results) == 1
     assert api.read_model(module) is module
-
-
-@pytest.mark.parametrize("model", ["missing.pb", b"", b"\x00\xff" * 50, DIGITS])
-def test_what_is_no_model_is_refused(model: Any) -> None:
-    for function in (api.compile, api.plan, lambda m: api.tune(m, {"x": [1.0]})):
-        with pytest.raises(InvalidModel):
-            function(model)
-
-
-def test_a_model_that_contradicts_itself_is_refused() -> None:
-    x = parameter("x", (2,))
-    with pytest.raises(InvalidModel):
-        api.compile(module_of(x, Instruction("y", "negate", Shape(F32, (3,)), ("x",))))
 
 
 # ---- compiled programs ---------------------------------------------------------------------------
@@ -384,12 +371,6 @@ def test_a_plan_of_another_model_is_refused() -> None:
         api.lint(MODEL, plan=api.plan(difference(), auto_cast="all"))
 
 
-def test_tune_refuses_an_unknown_release_target_and_threads(images: np.ndarray) -> None:
-    for wrong in ({"sdk": "9"}, {"target": "x"}, {"threads": -1}):
-        with pytest.raises(InvalidArgument):
-            api.tune(MODEL, {"x": images}, **wrong)
-
-
 @pytest.mark.usefixtures("restored_settings")
 def test_threads_are_set_and_change_no_bit_D1(images: np.ndarray) -> None:
     results = set()
@@ -588,11 +569,6 @@ def test_memory_counts_the_models_literals_once(product: bool, auto_cast: str, t
 # ---- whole programs at their edges -------------------------------------------------------------------
 
 
-def constant(name: str, values: Any, dtype: dtypes.DType) -> Instruction:
-    bits = neuronsim.asarray(values, dtype).bits
-    return Instruction(name, "constant", Shape(dtype, bits.data.shape), (), {"literal": bits})
-
-
 def test_results_are_the_callers_own() -> None:
     f32 = dtypes.float32
     folded = Instruction("r", "negate", Shape(f32, (2,)), ("c",))
@@ -705,7 +681,7 @@ def no_models(folder: Path) -> Iterator[tuple[Any, str]]:
     yield None, "None"
     yield 5, "5, builtins.int"
     yield {"x": 1}, "builtins.dict"
-    yield (lambda x: x), "jax.jit(model).lower(*example_arguments)"
+    yield (lambda x: x), "jax.jit(function).lower(*example_arguments)"
     yield api.compile(ONE), "compiled already"
     yield b"", "no computations"
     yield b"hello", "not an HloModuleProto"

@@ -228,13 +228,6 @@ def test_errors_are_one_line_with_a_status_and_write_nothing(
     assert list(Path().iterdir()) == []
 
 
-def test_a_compiled_program_takes_no_options(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(model, "", capsys)[0] == 0
-    status, _, err = run(Path("small.nsim"), "--output b.nsim -O1 --compiler-version 2.3.0.4", capsys)
-    assert status == 2
-    assert "--compiler-version, --optlevel cannot change it" in err
-
-
 # ---- messages ------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.isa_independent  # what is counted are calls in Python
 
 # How much more the last third may take than the one before. A square part takes 1.67 times as much.
 ALLOWED = 1.25
-SIZES, SLACK = (24, 48, 72), 250
+SIZES, SLACK = (12, 24, 36), 60
 LARGE_SIZES, LARGE_SLACK = (50, 100, 150), 500
 # What loops carry, long chains, wide tuples, and what nests or is called.
 FIRST = ("carried_arrays", "rotated_arrays", "rotated_casts", "rotated_scalars", "chain", "wide_tuple")

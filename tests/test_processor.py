@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import subprocess
@@ -14,17 +15,6 @@ from neuronsim import _core, processor
 from neuronsim.errors import InvalidArgument
 
 REPORT = "from neuronsim import isa, num_threads; print(isa(), num_threads())"
-
-
-def in_a_new_process(program: str = REPORT, **variables: str) -> subprocess.CompletedProcess[str]:
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("NEURONSIM_")}
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env=plain | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_isas_are_listed_narrowest_first() -> None:
@@ -66,64 +56,61 @@ def test_set_num_threads_refuses_others(n: object) -> None:
 
 
 def test_defaults_are_the_widest_isa_and_the_usable_processors() -> None:
-    done = in_a_new_process()
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("NEURONSIM_")}
+    done = subprocess.run([sys.executable, "-c", REPORT], env=plain, capture_output=True, text=True)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert done.stdout.split() == [processor.available_isas()[-1], str(usable)]
 
 
-@pytest.mark.parametrize("name", processor.available_isas())
-def test_environment_chooses_the_isa(name: str) -> None:
-    assert in_a_new_process(NEURONSIM_ISA=name).stdout.split()[0] == name
+def imported_anew(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Any:
+    """The module as a process with these variables has it."""
+    for name in [n for n in os.environ if n.startswith("NEURONSIM_")]:
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    spec = importlib.util.spec_from_file_location("processor_anew", processor.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_environment_chooses_the_threads() -> None:
-    assert in_a_new_process(NEURONSIM_NUM_THREADS="3").stdout.split()[1] == "3"
-    empty = in_a_new_process(NEURONSIM_NUM_THREADS="", NEURONSIM_ISA="")
-    assert empty.stdout == in_a_new_process().stdout
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "99999999999999"])
-def test_environment_with_a_wrong_number_of_threads(value: str) -> None:
-    done = in_a_new_process(NEURONSIM_NUM_THREADS=value)
-    assert done.returncode == 1
-    last = done.stderr.strip().splitlines()[-1]
-    assert "InvalidArgument" in last
-    assert "NEURONSIM_NUM_THREADS" in last
-
-
-def test_environment_with_a_wrong_isa() -> None:
-    done = in_a_new_process(NEURONSIM_ISA="avx2")
-    assert done.returncode == 1
-    last = done.stderr.strip().splitlines()[-1]
-    assert "InvalidArgument" in last
-    assert "NEURONSIM_ISA" in last
-    assert all(name in last for name in processor.available_isas())
-
-
-PRODUCTS = "import neuronsim as ns; print(ns.bfloat16_products(), ns.bfloat16_products(4))"
 FORMS = ["fma", *(["pairs"] if _core.pairs_are_proved() else [])]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_environment_chooses_the_form_of_bfloat16_products(form: str) -> None:
-    done = in_a_new_process(PRODUCTS, NEURONSIM_BF16_PRODUCTS=form)
-    assert done.stdout.split() == [form, form]
+def test_environment_chooses(restored_processor: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in processor.available_isas():
+        assert imported_anew(monkeypatch, NEURONSIM_ISA=name).isa() == name
+    assert imported_anew(monkeypatch, NEURONSIM_NUM_THREADS="3").num_threads() == 3
+    plain = imported_anew(monkeypatch)
+    default = plain.isa(), plain.num_threads()
+    empty = imported_anew(monkeypatch, NEURONSIM_NUM_THREADS="", NEURONSIM_ISA="")
+    assert (empty.isa(), empty.num_threads()) == default
+    for form in FORMS:
+        anew = imported_anew(monkeypatch, NEURONSIM_BF16_PRODUCTS=form)
+        assert (anew.bfloat16_products(), anew.bfloat16_products(4)) == (form, form)
+    for value in ("", "auto"):  # a timing chooses
+        anew = imported_anew(monkeypatch, NEURONSIM_BF16_PRODUCTS=value)
+        assert anew.bfloat16_products() in FORMS
+        assert anew.bfloat16_products(4) == FORMS[-1]
 
 
-@pytest.mark.parametrize("value", ["", "auto"])
-def test_a_timing_chooses_the_form_of_bfloat16_products(value: str) -> None:
-    many, few = in_a_new_process(PRODUCTS, NEURONSIM_BF16_PRODUCTS=value).stdout.split()
-    assert many in FORMS
-    assert few == FORMS[-1]
-
-
-def test_environment_with_a_wrong_form_of_products() -> None:
-    done = in_a_new_process(PRODUCTS, NEURONSIM_BF16_PRODUCTS="both")
-    assert done.returncode == 1
-    last = done.stderr.strip().splitlines()[-1]
-    assert "InvalidArgument" in last
-    assert "NEURONSIM_BF16_PRODUCTS" in last
-    assert "auto, pairs, fma" in last
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        *(("NUM_THREADS", v, "1 to 1024") for v in ("0", "-1", "two", "1.5", "99999999999999")),
+        ("ISA", "avx2", ", ".join(processor.available_isas())),
+        ("BF16_PRODUCTS", "both", "auto, pairs, fma"),
+    ],
+)
+def test_a_wrong_environment_is_told_at_the_first_use(
+    name: str, value: str, said: str, restored_processor: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anew = imported_anew(monkeypatch, **{f"NEURONSIM_{name}": value})
+    with pytest.raises(InvalidArgument, match=f"NEURONSIM_{name}") as told:
+        anew.isa()
+    assert said in str(told.value)
 
 
 def test_set_bfloat16_products(restored_processor: None) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import dataclasses
 import re
-import threading
 from pathlib import Path
 
 import pytest
@@ -125,32 +122,3 @@ def test_use_profile_ends_with_an_error() -> None:
     with pytest.raises(InvalidArgument), use_profile(int_to_float="other"):
         pass
     assert current_profile() == Profile()
-
-
-def test_use_profile_is_not_seen_by_other_threads() -> None:
-    seen: list[str] = []
-    with use_profile(int_to_float="exact"):
-        thread = threading.Thread(target=lambda: seen.append(current_profile().int_to_float))
-        thread.start()
-        thread.join()
-        copied = contextvars.copy_context()
-    assert seen == ["via_float32"]
-    assert copied.run(current_profile).int_to_float == "exact"
-
-
-def test_use_profile_is_not_seen_by_other_tasks() -> None:
-    async def inside(entered: asyncio.Event, leave: asyncio.Event) -> str:
-        with use_profile(int_to_float="exact"):
-            entered.set()
-            await leave.wait()
-            return current_profile().int_to_float
-
-    async def main() -> tuple[str, str]:
-        entered, leave = asyncio.Event(), asyncio.Event()
-        task = asyncio.create_task(inside(entered, leave))
-        await entered.wait()
-        outside = current_profile().int_to_float
-        leave.set()
-        return outside, await task
-
-    assert asyncio.run(main()) == ("via_float32", "exact")

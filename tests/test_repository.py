@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import re
@@ -42,6 +43,7 @@ def comments_of_cpp(path: Path) -> Iterator[str]:
     yield from re.findall(r"/\*.*?\*/", text, re.DOTALL)
 
 
+@functools.cache
 def cited() -> dict[str, set[str]]:
     """For each label cited in the sources, where."""
     found: dict[str, set[str]] = {}
@@ -103,8 +105,7 @@ def test_readme_has_python_examples() -> None:
     assert len(python_blocks()) >= 2
 
 
-@pytest.mark.parametrize("number", range(len(python_blocks())))
-def test_python_example_of_the_readme_runs(number: int, tmp_path: Path) -> None:
+def test_python_examples_of_the_readme_run(tmp_path: Path) -> None:
     # In a folder of its own, because an example may write files.
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
@@ -113,7 +114,7 @@ def test_python_example_of_the_readme_runs(number: int, tmp_path: Path) -> None:
         # The example of neuron_range warns, as the text around it says.
         [
             *(sys.executable, "-W", "error", "-W", "ignore:sin:RuntimeWarning"),
-            *("-c", python_blocks()[number]),
+            *("-c", f"for block in {python_blocks()!r}:\n    exec(block, {{'__name__': '__main__'}})"),
         ],
         cwd=tmp_path,
         env=environment,

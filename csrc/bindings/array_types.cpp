@@ -12,14 +12,6 @@ namespace neuronsim {
 
 PyTypeObject* array_base = nullptr;
 
-PyObject* make_array(PyTypeObject* type, PyObject* data, PyObject* dtype) {
-    auto* made = reinterpret_cast<ArrayObject*>(type->tp_alloc(type, 0));
-    if (made == nullptr) return nullptr;
-    made->data = Py_NewRef(data);
-    made->dtype = Py_NewRef(dtype);
-    return reinterpret_cast<PyObject*>(made);
-}
-
 PyObject* reported(PyObject* found, PyObject* function, PyObject* const* args, Py_ssize_t count) {
     if (found != nullptr || PyErr_Occurred() == nullptr || !PyErr_ExceptionMatches(PyExc_MemoryError))
         return found;

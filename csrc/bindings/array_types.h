@@ -15,8 +15,14 @@ struct ArrayObject {
 };
 extern PyTypeObject* array_base;  // of _core.ArrayBase
 
-// A new object of either kind, of the references to what it holds.
-PyObject* make_array(PyTypeObject* type, PyObject* data, PyObject* dtype);
+// A new object of either kind, which refers to what it holds. Inline: small arrays feel the call.
+inline PyObject* make_array(PyTypeObject* type, PyObject* data, PyObject* dtype) {
+    auto* made = reinterpret_cast<ArrayObject*>(type->tp_alloc(type, 0));
+    if (made == nullptr) return nullptr;
+    made->data = Py_NewRef(data);
+    made->dtype = Py_NewRef(dtype);
+    return reinterpret_cast<PyObject*>(made);
+}
 
 constexpr unsigned plain_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
 // Adds a type that lives for ever.

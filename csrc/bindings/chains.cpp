@@ -67,7 +67,7 @@ std::shared_ptr<Call> record_elementwise(const std::shared_ptr<Chain>& chain,
 
 std::shared_ptr<Call> record_prologue(const std::shared_ptr<Chain>& chain, const py::array& input) {
     const std::vector<int64_t> shape = shape_of(input);
-    return placed_prologue(chain, shape, views_of({input}, chain->inputs(), shape)[0]);
+    return placed(chain, shape, views_of({input}, chain->inputs(), shape), {});
 }
 
 py::array random_array(uint64_t seed, uint64_t id, int64_t first, int64_t n) {

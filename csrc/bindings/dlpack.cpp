@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "bindings/bindings.h"
@@ -111,22 +112,18 @@ py::object dlpack_capsule(const py::array& array, int code, int bits, bool versi
     return capsule;
 }
 
-bool is_writable(const Versioned& managed) { return (managed.flags & read_only) == 0; }
-bool is_writable(const Unversioned&) { return false; }  // nothing says that it may be written
-
-void check_version(const Unversioned&) {}
-void check_version(const Versioned& managed) {
-    if (managed.major != 1)
-        throw py::buffer_error("a DLPack capsule of version " + std::to_string(managed.major) +
-                               ": version 1 is known");
-}
-
 // The elements as NumPy's void type, their code and their bits.
 template <class Managed>
 py::tuple imported(const py::object& capsule) {
     auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), Managed::name));
     if (managed == nullptr) throw py::error_already_set();
-    check_version(*managed);
+    bool is_writable = false;  // nothing says that the memory of an unversioned one may be written
+    if constexpr (std::is_same_v<Managed, Versioned>) {
+        if (managed->major != 1)
+            throw py::buffer_error("a DLPack capsule of version " + std::to_string(managed->major) +
+                                   ": version 1 is known");
+        is_writable = (managed->flags & read_only) == 0;
+    }
     const Tensor& tensor = managed->tensor;
     if (tensor.device.type != on_cpu)
         throw py::buffer_error("a DLPack capsule of the device type " +
@@ -154,7 +151,7 @@ py::tuple imported(const py::object& capsule) {
     if (PyCapsule_SetName(capsule.ptr(), Managed::used) != 0) throw py::error_already_set();
     py::array array(py::dtype("V" + std::to_string(bytes)), shape, strides,
                     static_cast<char*>(tensor.data) + tensor.byte_offset, owner);
-    if (!is_writable(*managed)) array.attr("setflags")(py::arg("write") = false);
+    if (!is_writable) array.attr("setflags")(py::arg("write") = false);
     return py::make_tuple(array, tensor.type.code, tensor.type.bits);
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "bindings/array_types.h"
 #include "bindings/bindings.h"

@@ -23,7 +23,7 @@ Scalar scalar(const Index& index) {
     const DType dtype = dtype_code(code);
     check_itemsize(array, dtype);
     if (array.size() != 1) throw std::invalid_argument("an index is one element");
-    return Scalar(static_cast<const char*>(array.data()), dtype);
+    return {static_cast<const char*>(array.data()), dtype};
 }
 
 char* data_of(py::array array) { return static_cast<char*>(array.mutable_data()); }
@@ -38,8 +38,8 @@ Copy copy_of(const py::array& source, const py::array& target, const py::array& 
 std::shared_ptr<Call> record_copy(const py::array& source, const py::array& target) {
     if (shape_of(source) != shape_of(target))
         throw std::invalid_argument("the arrays of a copy differ");
-    return placed(copy_of(source, target, target), static_cast<const char*>(source.data()),
-                  data_of(target));
+    return placed(CopyCall{simplified(copy_of(source, target, target)),
+                           static_cast<const char*>(source.data()), data_of(target)});
 }
 
 std::shared_ptr<Call> record_dynamic_copy(const py::array& source, const py::array& target,
@@ -51,9 +51,13 @@ std::shared_ptr<Call> record_dynamic_copy(const py::array& source, const py::arr
         moving.ndim() != window.ndim() || source.itemsize() != target.itemsize())
         throw std::invalid_argument("a dynamic slice has an index for each dimension");
     DynamicCopy copy{
-        copy_of(source, target, window), {}, std::move(limits), strides_of(moving), moves_source};
+        {copy_of(source, target, window), static_cast<const char*>(source.data()), data_of(target)},
+        {},
+        std::move(limits),
+        strides_of(moving),
+        moves_source};
     for (const Index& start : starts) copy.starts.push_back(scalar(start));
-    return placed(std::move(copy), static_cast<const char*>(source.data()), data_of(target));
+    return dynamic_copy_call(std::move(copy));
 }
 
 std::shared_ptr<Call> record_while(const Schedule& condition, const Index& goes_on,

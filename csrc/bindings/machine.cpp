@@ -1,8 +1,6 @@
 #include <pybind11/stl.h>
 
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "bindings/bindings.h"
 #include "machine/dispatch.h"

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -66,25 +67,14 @@ Block take(size_t bytes) {
     return {data, bytes};
 }
 
+// NumPy's type of the storage of a DType.
 PyObject* descriptor_of(DType dtype) {
-    static PyObject* const descriptors[] = {
-        py::dtype::of<uint8_t>().release().ptr(),  py::dtype::of<uint16_t>().release().ptr(),
-        py::dtype::of<float>().release().ptr(),    py::dtype::of<double>().release().ptr(),
-        py::dtype::of<int8_t>().release().ptr(),   py::dtype::of<int16_t>().release().ptr(),
-        py::dtype::of<int32_t>().release().ptr(),  py::dtype::of<int64_t>().release().ptr(),
-        py::dtype::of<uint32_t>().release().ptr(), py::dtype::of<uint64_t>().release().ptr(),
-        py::dtype::of<bool>().release().ptr(),
-    };
-    const auto index = [&] {
-        if (dtype == DType::boolean) return 10;
-        if (dtype == DType::float64) return 3;
-        const int bytes = storage_bytes(dtype);
-        if (is_device_float(dtype)) return bytes / 2;
-        const int log = __builtin_ctz(static_cast<unsigned>(bytes));
-        if (is_signed_integer(dtype)) return 4 + log;
-        return log < 2 ? log : 6 + log;
-    };
-    return descriptors[index()];
+    const auto of = []<class... T>() { return std::array{py::dtype::of<T>().release().ptr()...}; };
+    static const auto descriptors =
+        of.operator()<float, float, uint16_t, uint16_t, uint8_t, uint8_t, uint8_t, uint8_t, double,
+                      int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, bool>();
+    static_assert(std::tuple_size_v<decltype(descriptors)> == dtype_count);
+    return descriptors[static_cast<size_t>(dtype)];
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "bindings/bindings.h"
 #include "bindings/memory.h"

@@ -187,7 +187,7 @@ Bound<ConvolutionCall> make_convolution(const Extras& extras, const py::array& x
     }
     check_itemsize(output, result.stored());
     const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
-    return {{shape, {input, kernel, extras.packed.get(), result, how, numerics}},
+    return {{{input, kernel, extras.packed.get(), result, how, numerics}, shape},
             {x_program, w_program, extras.packed, extras.epilogue}};
 }
 

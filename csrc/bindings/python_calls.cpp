@@ -12,80 +12,41 @@ namespace {
 
 class PythonCall : public Call {
 public:
+    // Whether the function is called, from the first input and the call's records, which may be null.
+    using IsDue = std::function<bool(const char* first, Observed* records)>;
+
     PythonCall(py::object function, const std::vector<py::array>& inputs,
-               const std::vector<py::array>& outputs)
-        : function_(std::move(function)) {
-        for (const py::array& a : inputs) inputs_.push_back(described(a));
-        for (const py::array& a : outputs) outputs_.push_back(described(a));
-    }
-    void place(const std::vector<Standin>& standins) override {
-        for (Array& a : inputs_) a.at.place(standins);
-        for (Array& a : outputs_) a.at.place(standins);
+               const std::vector<py::array>& outputs, IsDue is_due = {})
+        : function_(std::move(function)), input_count_(inputs.size()), is_due_(std::move(is_due)) {
+        for (const auto* arrays : {&inputs, &outputs})
+            for (const py::array& a : *arrays) {
+                arrays_.push_back({a.dtype(), shape_of(a), strides_of(a)});
+                at_.emplace_back(a.data());
+            }
     }
     void run(const Run& run) const override {
-        if (!is_due(run)) return;
+        if (is_due_ && !is_due_(at(run, 0), records(run))) return;
         const py::gil_scoped_acquire acquired;
         const py::handle context(static_cast<PyObject*>(run.context));
-        const auto arrays = [&](const std::vector<Array>& described) {
-            py::list list;
-            for (const Array& a : described)
-                // With a base, pybind11 copies nothing.
-                list.append(py::array(a.dtype, a.shape, a.strides, a.at.in(run.memories), context));
-            return list;
-        };
-        function_(context, arrays(inputs_), arrays(outputs_));
+        py::list inputs, outputs;
+        for (size_t i = 0; i < arrays_.size(); ++i) {
+            const Array& a = arrays_[i];
+            // With a base, pybind11 copies nothing.
+            (i < input_count_ ? inputs : outputs)
+                .append(py::array(a.dtype, a.shape, a.strides, at(run, i), context));
+        }
+        function_(context, inputs, outputs);
     }
-
-protected:
-    virtual bool is_due(const Run&) const { return true; }
-    const char* input(const Run& run, size_t i) const { return inputs_[i].at.in(run.memories); }
 
 private:
     struct Array {
         py::dtype dtype;
         std::vector<int64_t> shape, strides;
-        Address at;
     };
-    static Array described(const py::array& a) {
-        return {a.dtype(), shape_of(a), strides_of(a), Address(a.data())};
-    }
     const py::object function_;
-    std::vector<Array> inputs_, outputs_;
-};
-
-class Inspection : public PythonCall {
-public:
-    Inspection(py::object function, const std::vector<py::array>& inputs, DType dtype, bool zeros)
-        : PythonCall(std::move(function), inputs, {}),
-          dtype_(dtype),
-          count_(static_cast<int64_t>(inputs.at(0).size())),
-          zeros_(zeros) {
-        if (!is_device_float(dtype)) throw std::invalid_argument("only floats are inspected");
-        check_itemsize(inputs[0], dtype);
-    }
-
-protected:
-    bool is_due(const Run& run) const override {
-        return run.observed != nullptr && has_special(dtype_, input(run, 0), count_, zeros_);
-    }
-
-private:
-    DType dtype_;
-    int64_t count_;
-    bool zeros_;
-};
-
-class SumsInspection : public PythonCall {
-public:
-    using PythonCall::PythonCall;
-
-protected:
-    bool is_due(const Run& run) const override {
-        Observed* const sums = records(run);
-        if (sums == nullptr || sums->overflow == 0) return false;
-        sums->overflow = 0;
-        return true;
-    }
+    const size_t input_count_;
+    const IsDue is_due_;
+    std::vector<Array> arrays_;
 };
 
 thread_local PyObject* context_of_thread = nullptr;
@@ -106,10 +67,22 @@ std::shared_ptr<Call> python_call(py::object function, const std::vector<py::arr
 }
 std::shared_ptr<Call> inspection(py::object function, const std::vector<py::array>& inputs, DType dtype,
                                  bool zeros) {
-    return std::make_shared<Inspection>(std::move(function), inputs, dtype, zeros);
+    const int64_t count = inputs.at(0).size();
+    if (!is_device_float(dtype)) throw std::invalid_argument("only floats are inspected");
+    check_itemsize(inputs[0], dtype);
+    return std::make_shared<PythonCall>(std::move(function), inputs, std::vector<py::array>(),
+                                        [=](const char* first, const Observed* records) {
+                                            return records != nullptr &&
+                                                   has_special(dtype, first, count, zeros);
+                                        });
 }
 std::shared_ptr<Call> sums_inspection(py::object function, const std::vector<py::array>& inputs) {
-    return std::make_shared<SumsInspection>(std::move(function), inputs, std::vector<py::array>());
+    return std::make_shared<PythonCall>(std::move(function), inputs, std::vector<py::array>(),
+                                        [](const char*, Observed* sums) {
+                                            if (sums == nullptr || sums->overflow == 0) return false;
+                                            sums->overflow = 0;
+                                            return true;
+                                        });
 }
 
 ContextOfThread::ContextOfThread(PyObject* context) : outer_(context_of_thread) {

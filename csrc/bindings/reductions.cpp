@@ -196,11 +196,19 @@ py::array run_sort(const Chain& comparator, const std::vector<py::array>& operan
     return order;
 }
 
-// Runs a call without the interpreter's lock.
-template <class Call>
-void run(const Call& call) {
-    const py::gil_scoped_release released;
-    call.run();
+// Adds a function that runs the call that `make` makes, and one that records it.
+template <class Call, class... Operands, class... Names>
+void add_calls(py::module_& m, const char* name, const char* record, Call (*make)(Operands...),
+               const Names&... names) {
+    m.def(
+        name,
+        [make](Operands... operands) {
+            const Call call = make(operands...);
+            const py::gil_scoped_release released;
+            call.run();
+        },
+        names...);
+    m.def(record, [make](Operands... operands) { return placed(make(operands...)); }, names...);
 }
 
 }  // namespace
@@ -210,31 +218,10 @@ void add_reductions(py::module_& m) {
         .def(py::init(&make_reduction), py::arg("op"), py::arg("dtype"), py::arg("accumulate"),
              py::arg("tile"), py::arg("round_tiles"), py::arg("numerics"), py::arg("seed"),
              py::arg("ids"));
-    m.def(
-        "reduce",
-        [](const Reduction& reduction, const py::array& input, int kept, const py::array& initial,
-           const py::array& output, int64_t cumulative_inner) {
-            run(make_reduce(reduction, input, kept, initial, output, cumulative_inner));
-        },
-        py::arg("reduction"), py::arg("input"), py::arg("kept"), py::arg("initial"), py::arg("output"),
-        py::arg("cumulative_inner") = 0);
-    m.def("record_reduce", [](const Reduction& reduction, const py::array& input, int kept,
-                              const py::array& initial, const py::array& output) {
-        return placed(make_reduce(reduction, input, kept, initial, output, 0));
-    });
-    m.def(
-        "reduce_windows",
-        [](const Reduction& reduction, const WindowRows& window, const py::array& input,
-           const py::array& initial, const py::array& output) {
-            run(make_reduce_windows(reduction, window, input, initial, output));
-        },
-        py::arg("reduction"), py::arg("window"), py::arg("input"), py::arg("initial"),
-        py::arg("output"));
-    m.def("record_reduce_windows",
-          [](const Reduction& reduction, const WindowRows& window, const py::array& input,
-             const py::array& initial, const py::array& output) {
-              return placed(make_reduce_windows(reduction, window, input, initial, output));
-          });
+    add_calls(m, "reduce", "record_reduce", &make_reduce, py::arg("reduction"), py::arg("input"),
+              py::arg("kept"), py::arg("initial"), py::arg("output"), py::arg("cumulative_inner") = 0);
+    add_calls(m, "reduce_windows", "record_reduce_windows", &make_reduce_windows, py::arg("reduction"),
+              py::arg("window"), py::arg("input"), py::arg("initial"), py::arg("output"));
     m.def("compose", &run_compose, py::arg("composite"), py::arg("dtype"), py::arg("tile"),
           py::arg("input"), py::arg("kept"), py::arg("output"), py::arg("epsilon") = 0.0,
           py::arg("divisor") = 0.0, py::arg("weight") = py::none(), py::arg("bias") = py::none());

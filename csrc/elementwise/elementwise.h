@@ -214,14 +214,6 @@ namespace body {
             return f;              \
         }                          \
     };
-#define ARITHMETIC(name, arity, f, s, u)
-#define FLOATING(name, arity, f)
-#define FUNCTION(name)
-#define INTEGRAL(name, arity, u)
-#define BITWISE(name, arity, f, s, u)
-#define SIGN(name, arity, f)
-#define COMPARISON(name, arity, body)
-#define SELECTION(name)
 #include "ops.def"
 
 }  // namespace body

@@ -1,9 +1,10 @@
 #include "elementwise/observe.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <initializer_list>
 #include <limits>
-#include <type_traits>
 
 #include "elementwise/chain.h"
 #include "machine/dispatch.h"
@@ -13,75 +14,29 @@
 namespace neuronsim {
 namespace {
 
-// A kind of operation: where its poles are, and which operands make a zero result an underflow.
-struct Value {  // zero at zero or nowhere: conversions, and most functions
-    template <class T>
-    static bool pole(T, T) {
-        return false;
-    }
-    template <class T>
-    static bool vanishes(T a, T) {
-        return a != 0 && a - a == 0;
-    }
-};
-struct Exact : Value {  // zeros are exact
-    template <class T>
-    static bool vanishes(T, T) {
-        return false;
-    }
-};
-struct Logarithm : Exact {
-    static bool pole(float a, float) { return a == 0; }
-};
-struct Inverse : Value {
-    static bool pole(float a, float) { return a == 0; }
-};
-struct LogarithmOfOnePlus : Value {
-    static bool pole(float a, float) { return a == -1; }
-};
-struct InverseTangent : Value {
-    static bool pole(float a, float) { return a == 1 || a == -1; }
-};
-struct Sum : Exact {
-    static bool vanishes(float a, float b) { return a != -b; }
-};
-struct Difference : Exact {
-    static bool vanishes(float a, float b) { return a != b; }
-};
-struct Product : Exact {
-    static bool vanishes(float a, float b) { return a != 0 && b != 0; }
-};
-struct Quotient {
-    static bool pole(float, float b) { return b == 0; }
-    static bool vanishes(float a, float b) { return a != 0 && b - b == 0; }
-};
-struct FloorOfQuotient : Exact {
-    static bool pole(float, float b) { return b == 0; }
-};
-struct Power {
-    static bool pole(float a, float) { return a == 0; }
-    static bool vanishes(float a, float b) { return a != 0 && a - a == 0 && b - b == 0; }
-};
-struct Angle : Exact {  // atan2(a, b)
-    static bool vanishes(float a, float b) { return a != 0 && b - b == 0; }
-};
-
-struct LogarithmOfSum : Exact {  // 0 is exact only in log2(2^-1 + 2^-1)
-    static bool vanishes(float a, float b) { return a != b && a - a == 0 && b - b == 0; }
-};
+// Where an operation's poles are, and which operands make a zero result an underflow.
+constexpr auto nowhere = [](auto, auto) { return false; };
+constexpr auto at_zero = [](float a, float) { return a == 0; };
+constexpr auto divisor_is_zero = [](float, float b) { return b == 0; };
+// Zero is exact at zero or nowhere: conversions, and most functions.
+constexpr auto of_nonzero = [](auto a, auto) { return a != 0 && a - a == 0; };
+// Zeros are exact.
+constexpr auto never = nowhere;
+// atan2(a, b) and a / b
+constexpr auto of_quotient = [](float a, float b) { return a != 0 && b - b == 0; };
 
 // Counters of 32 bits, so that the compiler can vectorise.
-template <class Rule, class T>
+template <auto pole_at, auto vanishes, class T = float>
 void count(const float* y, const T* a, const T* b, int n, Observed& seen) {
     uint32_t overflow = 0, underflow = 0, pole = 0, nan = 0;
     for (int i = 0; i < n; ++i) {
         const bool infinite = __builtin_fabsf(y[i]) == std::numeric_limits<float>::infinity();
         const bool finite = (a[i] - a[i] == 0) & (b[i] - b[i] == 0);
-        const bool at_pole = Rule::pole(a[i], b[i]);
+        const bool at_pole = pole_at(a[i], b[i]);
         overflow += infinite & finite & !at_pole;
         pole += infinite & finite & at_pole;
         nan += (y[i] != y[i]) & (a[i] == a[i]) & (b[i] == b[i]);
-        underflow += (y[i] == 0) & Rule::vanishes(a[i], b[i]);
+        underflow += (y[i] == 0) & vanishes(a[i], b[i]);
     }
     seen.overflow += overflow;
     seen.underflow += underflow;
@@ -92,47 +47,31 @@ void count(const float* y, const T* a, const T* b, int n, Observed& seen) {
 using Count = void (*)(const float* y, const float* a, const float* b, int n, Observed& seen);
 
 // Null for what gives zeros, Inf and NaN only where an operand is one, or moves bits.
-Count counter_of(Op op) {
-    switch (op) {
-        case Op::add:
-            return count<Sum, float>;
-        case Op::subtract:
-            return count<Difference, float>;
-        case Op::multiply:
-            return count<Product, float>;
-        case Op::divide:
-            return count<Quotient, float>;
-        case Op::floor_divide:
-            return count<FloorOfQuotient, float>;
-        case Op::power:
-            return count<Power, float>;
-        case Op::atan2:
-            return count<Angle, float>;
-        case Op::logaddexp:
-        case Op::logaddexp2:
-            return count<LogarithmOfSum, float>;
-        case Op::fmod:
-        case Op::remainder:
-        case Op::hypot:
-        case Op::sqrt:
-        case Op::acos:
-        case Op::acosh:
-            return count<Exact, float>;
-        case Op::log:
-        case Op::log2:
-        case Op::log10:
-            return count<Logarithm, float>;
-        case Op::reciprocal:
-        case Op::rsqrt:
-            return count<Inverse, float>;
-        case Op::log1p:
-            return count<LogarithmOfOnePlus, float>;
-        case Op::atanh:
-            return count<InverseTangent, float>;
-        default:
-            return op_rows[static_cast<int>(op)].kind == Kind::function ? count<Value, float> : nullptr;
-    }
-}
+constexpr auto counters = [] {
+    std::array<Count, op_count> table{};
+    const auto set = [&](Count counter, std::initializer_list<Op> rows) {
+        for (const Op op : rows) table[static_cast<size_t>(op)] = counter;
+    };
+#define FUNCTION(name) set(count<nowhere, of_nonzero>, {Op::name});
+#include "ops.def"
+    set(count<nowhere, [](float a, float b) { return a != -b; }>, {Op::add});
+    set(count<nowhere, [](float a, float b) { return a != b; }>, {Op::subtract});
+    set(count<nowhere, [](float a, float b) { return a != 0 && b != 0; }>, {Op::multiply});
+    set(count<divisor_is_zero, of_quotient>, {Op::divide});
+    set(count<divisor_is_zero, never>, {Op::floor_divide});
+    set(count<at_zero, [](float a, float b) { return a != 0 && a - a == 0 && b - b == 0; }>,
+        {Op::power});
+    set(count<nowhere, of_quotient>, {Op::atan2});
+    // 0 is exact only in log2(2^-1 + 2^-1)
+    set(count<nowhere, [](float a, float b) { return a != b && a - a == 0 && b - b == 0; }>,
+        {Op::logaddexp, Op::logaddexp2});
+    set(count<nowhere, never>, {Op::fmod, Op::remainder, Op::hypot, Op::sqrt, Op::acos, Op::acosh});
+    set(count<at_zero, never>, {Op::log, Op::log2, Op::log10});
+    set(count<at_zero, of_nonzero>, {Op::reciprocal, Op::rsqrt});
+    set(count<[](float a, float) { return a == -1; }, of_nonzero>, {Op::log1p});
+    set(count<[](float a, float) { return a == 1 || a == -1; }, of_nonzero>, {Op::atanh});
+    return table;
+}();
 
 // C6: what truncates or rounds to a value beyond the type, whose last ones convert to float64 exactly
 // up to 32 bits; beyond 2^53 every float is an integer.
@@ -164,12 +103,12 @@ void observe_conversion(const Kernels& k, int op, DType source, DType result, bo
         const auto* y = static_cast<const float*>(out);
         if (from == Domain::float32) {
             if (result == DType::float32 && !flushes) return;  // exact
-            if (k.exceptional(out, in, n)) count<Value, float>(y, f32, f32, n, seen);
+            if (k.exceptional(out, in, n)) count<nowhere, of_nonzero>(y, f32, f32, n, seen);
         } else if (from == Domain::float64) {
-            count<Value, double>(y, f64, f64, n, seen);
+            count<nowhere, of_nonzero, double>(y, f64, f64, n, seen);
         } else if (k.special[0](out, n)) {
             const auto* integers = static_cast<const int64_t*>(in);
-            count<Exact, int64_t>(y, integers, integers, n, seen);
+            count<nowhere, never, int64_t>(y, integers, integers, n, seen);
         }
     } else if (is_signed_integer(result) || is_unsigned_integer(result)) {
         const bool nearest = op == convert_nearest_op;
@@ -212,8 +151,8 @@ void observe(const Kernels& k, int op, DType source, DType result, bool flushes,
         return observe_conversion(k, op, source, result, flushes, out, operands[0], n, seen);
     if (!is_device_float(result)) return;
     Count counter = nullptr;
-    if (op < op_count) counter = counter_of(static_cast<Op>(op));
-    else if (op >= reduce_precision_op && op < restrict_op) counter = count<Value, float>;
+    if (op < op_count) counter = counters[static_cast<size_t>(op)];
+    else if (op >= reduce_precision_op && op < restrict_op) counter = count<nowhere, of_nonzero>;
     if (counter == nullptr) return;
     const bool binary = op < op_count && op_rows[op].arity == 2;
     const Op name = op < op_count ? static_cast<Op>(op) : Op::count;

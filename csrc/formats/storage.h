@@ -2,23 +2,14 @@
 // Included inside each instruction set's namespace.
 
 template <int Bytes>
-struct Storage;
-template <>
-struct Storage<1> {
-    using type = uint8_t;
-};
-template <>
-struct Storage<2> {
-    using type = uint16_t;
-};
-template <>
-struct Storage<4> {
-    using type = uint32_t;
-};
-template <>
-struct Storage<8> {
-    using type = uint64_t;
-};
+constexpr auto word_of() {
+    if constexpr (Bytes == 1) return uint8_t{};
+    else if constexpr (Bytes == 2) return uint16_t{};
+    else if constexpr (Bytes == 4) return uint32_t{};
+    else return uint64_t{};
+}
+template <DType T>
+using Word = decltype(word_of<storage_bytes(T)>());
 
 template <class S>
 inline S read(const char* p) {
@@ -29,20 +20,14 @@ inline S read(const char* p) {
 
 // One storage word as the tile's element; integers are widened with their sign.
 template <DType T>
-inline auto widen(typename Storage<storage_bytes(T)>::type x) {
+inline auto widen(Word<T> x) {
     if constexpr (is_device_float(T)) {
         if constexpr (T == DType::float32 || T == DType::tfloat32) return x;
         else return decode<static_cast<int>(T)>(x);
     } else if constexpr (T == DType::float64) {
         return bits_as<double>(x);
-    } else if constexpr (T == DType::int8) {
-        return static_cast<int64_t>(static_cast<int8_t>(x));
-    } else if constexpr (T == DType::int16) {
-        return static_cast<int64_t>(static_cast<int16_t>(x));
-    } else if constexpr (T == DType::int32) {
-        return static_cast<int64_t>(static_cast<int32_t>(x));
-    } else if constexpr (T == DType::int64) {
-        return static_cast<int64_t>(x);
+    } else if constexpr (is_signed_integer(T)) {
+        return static_cast<int64_t>(static_cast<std::make_signed_t<Word<T>>>(x));
     } else if constexpr (T == DType::boolean) {
         return static_cast<uint64_t>(x != 0);
     } else {
@@ -54,32 +39,21 @@ template <DType T>
 using Element = decltype(widen<T>({}));
 
 template <Domain D>
-struct ElementOf;
-template <>
-struct ElementOf<Domain::float32> {
-    using type = float;
-};
-template <>
-struct ElementOf<Domain::float64> {
-    using type = double;
-};
-template <>
-struct ElementOf<Domain::signed_integer> {
-    using type = int64_t;
-};
-template <>
-struct ElementOf<Domain::unsigned_integer> {
-    using type = uint64_t;
-};
+constexpr auto domain_element() {
+    if constexpr (D == Domain::float32) return float{};
+    else if constexpr (D == Domain::float64) return double{};
+    else if constexpr (D == Domain::signed_integer) return int64_t{};
+    else return uint64_t{};
+}
 template <Domain D>
-using DomainElement = typename ElementOf<D>::type;
+using DomainElement = decltype(domain_element<D>());
 
 // Elements that are computed in place, one after the other: the compiler may take them together.
 #define FOR_ELEMENTS _Pragma("GCC ivdep") for (int i = 0; i < n; ++i)
 
 template <DType T>
 void load(const char* source, ptrdiff_t stride, int n, void* out) {
-    using S = typename Storage<storage_bytes(T)>::type;
+    using S = Word<T>;
     constexpr ptrdiff_t size = sizeof(S);
     auto* target = static_cast<Element<T>*>(out);
     if (stride == size && T == DType::float16 && has_float16_conversion) {
@@ -102,7 +76,7 @@ void load(const char* source, ptrdiff_t stride, int n, void* out) {
 
 template <DType T, Payload P>
 inline void store_range(const Element<T>* source, int begin, int end, char* target) {
-    using S = typename Storage<storage_bytes(T)>::type;
+    using S = Word<T>;
     _Pragma("GCC ivdep") for (int i = begin; i < end; ++i) {
         S x;
         if constexpr (is_device_float(T) && sizeof(S) < sizeof(float))

@@ -21,14 +21,13 @@ struct Standin {
 
 class Address {
 public:
-    Address() = default;
     explicit Address(const void* recorded) : recorded_(static_cast<const char*>(recorded)) {}
 
     void place(const std::vector<Standin>& standins);
     char* in(char* const* memories) const { return memories[memory_] + offset_; }
 
 private:
-    const char* recorded_ = nullptr;
+    const char* recorded_;
     size_t memory_ = 0;
     int64_t offset_ = 0;
 };
@@ -45,13 +44,17 @@ public:
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
     virtual ~Call() = default;
-    virtual void place(const std::vector<Standin>& standins) = 0;
+    virtual void place(const std::vector<Standin>& standins) {
+        for (Address& a : at_) a.place(standins);
+    }
     virtual void run(const Run& run) const = 0;
     // How many records the call adds to, which are those from `first` on.
     virtual size_t record_count() const { return 0; }
     void set_first_record(size_t first) { first_record_ = first; }
 
 protected:
+    std::vector<Address> at_;  // of what the call reads and writes
+    char* at(const Run& run, size_t i) const { return at_[i].in(run.memories); }
     Observed* records(const Run& run) const {
         return run.observed == nullptr ? nullptr : run.observed + first_record_;
     }

@@ -1,5 +1,6 @@
 #include "graph/kernel_calls.h"
 
+#include <type_traits>
 #include <utility>
 
 namespace neuronsim {
@@ -13,138 +14,78 @@ public:
           shape_(std::move(shape)),
           count_(element_count(shape_)),
           views_(std::move(inputs)) {
-        for (const View& v : views_) inputs_.emplace_back(v.data);
-        for (const char* data : outputs) outputs_.emplace_back(data);
+        for (const View& v : views_) at_.emplace_back(v.data);
+        for (const char* data : outputs) at_.emplace_back(data);
         collapse(shape_, views_);
-    }
-    void place(const std::vector<Standin>& standins) override {
-        for (Address& a : inputs_) a.place(standins);
-        for (Address& a : outputs_) a.place(standins);
     }
     void run(const Run& run) const override {
         std::vector<View> views = views_;
-        for (size_t i = 0; i < views.size(); ++i) views[i].data = inputs_[i].in(run.memories);
         std::vector<char*> outputs;
-        for (const Address& a : outputs_) outputs.push_back(a.in(run.memories));
-        run_chain(run, views, outputs);
+        for (size_t i = 0; i < views.size(); ++i) views[i].data = at(run, i);
+        for (size_t i = views.size(); i < at_.size(); ++i) outputs.push_back(at(run, i));
+        if (!outputs.empty())
+            chain_->run_collapsed(count_, shape_, views, outputs, 0, {}, records(run));
+        else if (run.observed != nullptr)
+            chain_->observe_collapsed(count_, shape_, views[0], records(run));
     }
     size_t record_count() const override { return chain_->link_count(); }
 
-protected:
-    virtual void run_chain(const Run& run, const std::vector<View>& views,
-                           const std::vector<char*>& outputs) const {
-        chain_->run_collapsed(count_, shape_, views, outputs, 0, {}, records(run));
-    }
+private:
     const std::shared_ptr<const Chain> chain_;
     std::vector<int64_t> shape_;
     const int64_t count_;
-
-private:
     std::vector<View> views_;
-    std::vector<Address> inputs_, outputs_;
 };
 
-class PlacedPrologue : public PlacedChain {
+// Calls f for each pointer to what a kernel reads and writes.
+template <class F>
+void for_data(ProductCall& c, const F& f) {
+    f(c.a.data);
+    f(c.b.data);
+    f(c.result.data);
+    for (ProductTerm& t : c.result.terms) f(t.data);
+}
+template <class F>
+void for_data(CopyCall& c, const F& f) {
+    f(c.source);
+    f(c.target);
+}
+template <class Reducing, class F>
+    requires requires(Reducing c) { c.initial; }
+void for_data(Reducing& c, const F& f) {
+    f(c.input.data);
+    f(c.initial);
+    f(c.output);
+}
+
+template <class Kernel>
+class PlacedKernel : public Call {
 public:
-    using PlacedChain::PlacedChain;
-
-protected:
-    void run_chain(const Run& run, const std::vector<View>& views,
-                   const std::vector<char*>&) const override {
-        if (run.observed != nullptr) chain_->observe_collapsed(count_, shape_, views[0], records(run));
+    PlacedKernel(const Kernel& kernel, Kept kept) : kernel_(kernel), kept_(std::move(kept)) {
+        for_data(kernel_, [&](const char* data) { at_.emplace_back(data); });
     }
-};
-
-struct ProductAddresses {
-    Address a, b, result;
-    std::vector<Address> terms;
-
-    explicit ProductAddresses(const ProductCall& call)
-        : a(call.a.data), b(call.b.data), result(call.result.data) {
-        for (const ProductTerm& t : call.result.terms) terms.emplace_back(t.data);
-    }
-    void place(const std::vector<Standin>& standins) {
-        a.place(standins);
-        b.place(standins);
-        result.place(standins);
-        for (Address& t : terms) t.place(standins);
-    }
-    void set(ProductCall& call, char* const* memories) const {
-        call.a.data = a.in(memories);
-        call.b.data = b.in(memories);
-        call.result.data = result.in(memories);
-        for (size_t i = 0; i < terms.size(); ++i) call.result.terms[i].data = terms[i].in(memories);
-    }
-};
-
-ProductCall& product_of(ProductCall& call) { return call; }
-ProductCall& product_of(ConvolutionCall& call) { return call.operands; }
-const ProductCall& product_of(const ProductCall& call) { return call; }
-const ProductCall& product_of(const ConvolutionCall& call) { return call.operands; }
-
-// A product or a convolution.
-template <class Contraction>
-class PlacedProduct : public Call {
-public:
-    PlacedProduct(const Contraction& call, Kept kept)
-        : call_(call), at_(product_of(call)), kept_(std::move(kept)) {}
-    void place(const std::vector<Standin>& standins) override { at_.place(standins); }
     void run(const Run& run) const override {
-        Contraction call = call_;
-        at_.set(product_of(call), run.memories);
-        product_of(call).result.observed = records(run);
-        call.run({});
+        Kernel kernel = kernel_;
+        size_t i = 0;
+        for_data(kernel, [&](auto& data) { data = at(run, i++); });
+        if constexpr (is_product) {
+            kernel.result.observed = records(run);
+            kernel.run({});
+        } else {
+            kernel.run();
+        }
     }
     size_t record_count() const override {
-        const ProductResult& result = product_of(call_).result;
-        return result.epilogue == nullptr ? 0 : 1 + result.epilogue->link_count();
+        if constexpr (is_product)
+            if (const Chain* const epilogue = kernel_.result.epilogue)
+                return 1 + epilogue->link_count();
+        return 0;
     }
 
 private:
-    const Contraction call_;
-    ProductAddresses at_;
+    static constexpr bool is_product = std::is_base_of_v<ProductCall, Kernel>;
+    Kernel kernel_;
     const Kept kept_;
-};
-
-// A reduction, of the whole axes or of windows.
-template <class Reducing>
-class PlacedReduction : public Call {
-public:
-    explicit PlacedReduction(const Reducing& call)
-        : call_(call), input_(call.input.data), initial_(call.initial), output_(call.output) {}
-    void place(const std::vector<Standin>& standins) override {
-        input_.place(standins);
-        initial_.place(standins);
-        output_.place(standins);
-    }
-    void run(const Run& run) const override {
-        Reducing call = call_;
-        call.input.data = input_.in(run.memories);
-        call.initial = initial_.in(run.memories);
-        call.output = output_.in(run.memories);
-        call.run();
-    }
-
-private:
-    const Reducing call_;
-    Address input_, initial_, output_;
-};
-
-class PlacedCopy : public Call {
-public:
-    PlacedCopy(const Copy& copy, const char* source, char* target)
-        : copy_(simplified(copy)), source_(source), target_(target) {}
-    void place(const std::vector<Standin>& standins) override {
-        source_.place(standins);
-        target_.place(standins);
-    }
-    void run(const Run& run) const override {
-        run_copy(copy_, source_.in(run.memories), target_.in(run.memories));
-    }
-
-private:
-    const Copy copy_;
-    Address source_, target_;
 };
 
 }  // namespace
@@ -154,25 +95,15 @@ std::shared_ptr<Call> placed(std::shared_ptr<const Chain> chain, std::vector<int
     return std::make_shared<PlacedChain>(std::move(chain), std::move(shape), std::move(inputs),
                                          outputs);
 }
-std::shared_ptr<Call> placed_prologue(std::shared_ptr<const Chain> chain, std::vector<int64_t> shape,
-                                      const View& input) {
-    return std::make_shared<PlacedPrologue>(std::move(chain), std::move(shape),
-                                            std::vector<View>{input}, std::vector<char*>{});
+
+template <class Kernel>
+std::shared_ptr<Call> placed(const Kernel& kernel, Kept kept) {
+    return std::make_shared<PlacedKernel<Kernel>>(kernel, std::move(kept));
 }
-std::shared_ptr<Call> placed(const ProductCall& call, Kept kept) {
-    return std::make_shared<PlacedProduct<ProductCall>>(call, std::move(kept));
-}
-std::shared_ptr<Call> placed(const ConvolutionCall& call, Kept kept) {
-    return std::make_shared<PlacedProduct<ConvolutionCall>>(call, std::move(kept));
-}
-std::shared_ptr<Call> placed(const ReduceCall& call) {
-    return std::make_shared<PlacedReduction<ReduceCall>>(call);
-}
-std::shared_ptr<Call> placed(const WindowsCall& call) {
-    return std::make_shared<PlacedReduction<WindowsCall>>(call);
-}
-std::shared_ptr<Call> placed(const Copy& copy, const char* source, char* target) {
-    return std::make_shared<PlacedCopy>(copy, source, target);
-}
+template std::shared_ptr<Call> placed(const ProductCall&, Kept);
+template std::shared_ptr<Call> placed(const ConvolutionCall&, Kept);
+template std::shared_ptr<Call> placed(const ReduceCall&, Kept);
+template std::shared_ptr<Call> placed(const WindowsCall&, Kept);
+template std::shared_ptr<Call> placed(const CopyCall&, Kept);
 
 }  // namespace neuronsim

@@ -6,23 +6,18 @@
 #include "graph/call.h"
 #include "movement/copy.h"
 #include "products/convolution/convolution.h"
-#include "products/product.h"
-#include "reductions/reduce.h"
 #include "reductions/window.h"
 
 namespace neuronsim {
 
 using Kept = std::vector<std::shared_ptr<const void>>;
 
+// Without outputs it only observes a chain that a product runs on an operand while it is packed,
+// however often.
 std::shared_ptr<Call> placed(std::shared_ptr<const Chain> chain, std::vector<int64_t> shape,
                              std::vector<View> inputs, const std::vector<char*>& outputs);
-// Only observes a chain that a product runs on an operand while it is packed, however often.
-std::shared_ptr<Call> placed_prologue(std::shared_ptr<const Chain> chain, std::vector<int64_t> shape,
-                                      const View& input);
-std::shared_ptr<Call> placed(const ProductCall& call, Kept kept);
-std::shared_ptr<Call> placed(const ConvolutionCall& call, Kept kept);
-std::shared_ptr<Call> placed(const ReduceCall& call);
-std::shared_ptr<Call> placed(const WindowsCall& call);
-std::shared_ptr<Call> placed(const Copy& copy, const char* source, char* target);
+// Of a ProductCall, ConvolutionCall, ReduceCall, WindowsCall or CopyCall.
+template <class Kernel>
+std::shared_ptr<Call> placed(const Kernel& kernel, Kept kept = {});
 
 }  // namespace neuronsim

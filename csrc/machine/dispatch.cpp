@@ -150,15 +150,7 @@ bool prefers_pairs(int64_t rows) {
 bool pairs_are_proved() { return proved; }
 
 const OpRow op_rows[op_count] = {
-#define REDUCER(name, f, s, u) {#name, 2, Kind::reducer},
-#define ARITHMETIC(name, arity, f, s, u) {#name, arity, Kind::arithmetic},
-#define FLOATING(name, arity, f) {#name, arity, Kind::floating},
-#define FUNCTION(name) {#name, 1, Kind::function},
-#define INTEGRAL(name, arity, u) {#name, arity, Kind::integral},
-#define BITWISE(name, arity, f, s, u) {#name, arity, Kind::bitwise},
-#define SIGN(name, arity, f) {#name, arity, Kind::sign},
-#define COMPARISON(name, arity, body) {#name, arity, Kind::comparison},
-#define SELECTION(name) {#name, 3, Kind::selection},
+#define OP(kind, name, arity) {#name, arity, Kind::kind},
 #include "ops.def"
 };
 

@@ -2,23 +2,23 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "formats/domain.h"
 #include "formats/numerics.h"
-#include "machine/tile.h"
 
 namespace neuronsim {
 
+// The block of elements on which every kernel works, small enough to stay in the L1 cache.
+inline constexpr int tile_elements = 512;
+union alignas(64) Tile {
+    float f32[tile_elements];
+    double f64[tile_elements];
+    uint64_t u64[tile_elements];
+};
+
 enum class Op : uint8_t {
-#define REDUCER(name, f, s, u) name,
-#define ARITHMETIC(name, arity, f, s, u) name,
-#define FLOATING(name, arity, f) name,
-#define FUNCTION(name) name,
-#define INTEGRAL(name, arity, u) name,
-#define BITWISE(name, arity, f, s, u) name,
-#define SIGN(name, arity, f) name,
-#define COMPARISON(name, arity, body) name,
-#define SELECTION(name) name,
+#define OP(kind, name, arity) name,
 #include "ops.def"
     count
 };

@@ -13,11 +13,33 @@ struct Axis {
 };
 using Axes = std::vector<Axis>;  // row-major: the last one is walked fastest
 
-int64_t axes_size(const Axes& axes);
-int64_t axes_offset(const Axes& axes, int64_t index);
+inline int64_t axes_size(const Axes& axes) {
+    int64_t n = 1;
+    for (const Axis& a : axes) n *= a.size;
+    return n;
+}
+
+inline int64_t axes_offset(const Axes& axes, int64_t index) {
+    int64_t offset = 0;
+    for (size_t d = axes.size(); d-- > 0;) {
+        offset += index % axes[d].size * axes[d].stride;
+        index /= axes[d].size;
+    }
+    return offset;
+}
 
 // Axes that are walked as one are one; those of length 1 are none. There is always one.
-Axes collapsed(const Axes& axes, int64_t element);
+inline Axes collapsed(const Axes& axes, int64_t element) {
+    Axes out;
+    for (const Axis& a : axes) {
+        if (a.size == 1) continue;
+        if (!out.empty() && out.back().stride == a.stride * a.size)
+            out.back() = {out.back().size * a.size, a.stride};
+        else out.push_back(a);
+    }
+    if (out.empty()) out.push_back({1, element});
+    return out;
+}
 
 // How many elements from `index` on, of those wanted, lie a constant distance apart.
 inline int64_t run_length(const Axes& axes, int64_t index, int64_t wanted) {

@@ -1,6 +1,7 @@
 #include "movement/copy.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -44,20 +45,9 @@ void copy_block(const Copy& c, const char* source, char* target, int64_t first, 
         }
 }
 
-void copy_rows(const Copy& c, const char* source, char* target, int64_t first, int64_t count) {
-    switch (c.size) {
-        case 1:
-            return copy_block<1>(c, source, target, first, count);
-        case 2:
-            return copy_block<2>(c, source, target, first, count);
-        case 4:
-            return copy_block<4>(c, source, target, first, count);
-        case 8:
-            return copy_block<8>(c, source, target, first, count);
-        default:
-            return copy_block<16>(c, source, target, first, count);
-    }
-}
+// By the logarithm of the elements' size.
+constexpr decltype(&copy_block<1>) copy_blocks[] = {copy_block<1>, copy_block<2>, copy_block<4>,
+                                                    copy_block<8>, copy_block<16>};
 
 }  // namespace
 
@@ -119,7 +109,7 @@ void run_copy(const Copy& c, const char* source, char* target) {
                 to += rest % c.shape[d] * c.target_strides[d];
                 rest /= c.shape[d];
             }
-            copy_rows(c, from, to, row, count);
+            copy_blocks[std::countr_zero(static_cast<uint64_t>(c.size))](c, from, to, row, count);
             begin += count;
         }
     };

@@ -17,4 +17,13 @@ Copy simplified(const Copy& copy);
 
 void run_copy(const Copy& simplified_copy, const char* source, char* target);
 
+// A simplified copy with its operands.
+struct CopyCall {
+    Copy copy;
+    const char* source;
+    char* target;
+
+    void run() const { run_copy(copy, source, target); }
+};
+
 }  // namespace neuronsim

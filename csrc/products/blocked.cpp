@@ -33,25 +33,23 @@ struct Rows {
 
 class BlockedProduct {
 public:
-    BlockedProduct(const ProductOperand& a, const ProductOperand& b, const PackedColumns* packed,
-                   const ProductResult& result, const Accumulation& how, const Numerics& numerics,
-                   Draw draw, int threads)
+    BlockedProduct(const ProductCall& call, Draw draw, int threads)
         : k_(kernels()),
-          a_(a),
-          b_(b),
-          packed_(packed),
-          how_(how),
-          form_(a.holds_pairs ? ProductForm::pairs
-                : packed != nullptr
-                    ? packed->form()
-                    : product_form(k_, a.type(), b.type(), how, numerics, axes_size(a.vectors))),
-          a_packer_(k_, a, form_, numerics),
-          b_packer_(k_, b, form_, numerics),
-          depth_(axes_size(b.depth)),
+          a_(call.a),
+          b_(call.b),
+          packed_(call.packed),
+          how_(call.how),
+          form_(a_.holds_pairs       ? ProductForm::pairs
+                : packed_ != nullptr ? packed_->form()
+                                     : product_form(k_, a_.type(), b_.type(), how_, call.numerics,
+                                                    axes_size(a_.vectors))),
+          a_packer_(k_, a_, form_, call.numerics),
+          b_packer_(k_, b_, form_, call.numerics),
+          depth_(axes_size(b_.depth)),
           width_(k_.product_vectors * k_.lanes),
-          group_(std::min(panels_together, blocks(axes_size(b.vectors), width_))),
+          group_(std::min(panels_together, blocks(axes_size(b_.vectors), width_))),
           pitch_(group_ * width_),
-          epilogue_(k_, result, numerics, draw, pitch_) {
+          epilogue_(k_, call.result, call.numerics, draw, pitch_) {
         max_rows_ = 0;
         while (max_rows_ < max_block_rows && kernel(form_, 1, max_rows_ + 1) != nullptr) ++max_rows_;
         // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
@@ -281,16 +279,11 @@ private:
 }  // namespace
 
 // The split over threads, by outputs only: each packs what its own block of outputs needs.
-void product_blocked(const ProductOperand& a, const ProductOperand& b, const PackedColumns* packed,
-                     const ProductResult& result, const Accumulation& how, const Numerics& numerics,
-                     Draw draw) {
-    const int64_t batch = axes_size(result.batch), rows = axes_size(result.rows),
-                  columns = axes_size(result.columns), depth = axes_size(a.depth);
+void product_blocked(const ProductCall& call, Draw draw) {
+    const int64_t batch = axes_size(call.result.batch), rows = axes_size(call.result.rows),
+                  columns = axes_size(call.result.columns), depth = axes_size(call.a.depth);
     const int threads = thread_count();
-    const auto make = [&] {
-        return BlockedProduct(a, b, packed, result, how, numerics, draw, threads);
-    };
-    const BlockedProduct sizes = make();
+    const BlockedProduct sizes(call, draw, threads);
     // Below this much work a second thread costs more than it saves.
     constexpr double least_work = 1 << 18;
     const double work = static_cast<double>(rows) * static_cast<double>(columns) *
@@ -314,7 +307,7 @@ void product_blocked(const ProductOperand& a, const ProductOperand& b, const Pac
     const double batch_work = work * static_cast<double>(batch) / static_cast<double>(batch * pieces);
     const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(least_work / (batch_work + 1)));
     parallel_for(batch * pieces, grain, [&](int64_t begin, int64_t end) {
-        BlockedProduct block = make();
+        BlockedProduct block(call, draw, threads);
         for (int64_t job = begin; job < end; ++job) {
             const int64_t piece = job % pieces;
             const int64_t r = piece / column_pieces, c = piece % column_pieces;

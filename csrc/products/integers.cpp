@@ -8,7 +8,9 @@
 
 namespace neuronsim {
 
-void product_integer(const ProductOperand& a, const ProductOperand& b, const ProductResult& result) {
+void product_integer(const ProductCall& call) {
+    const ProductOperand &a = call.a, &b = call.b;
+    const ProductResult& result = call.result;
     const Kernels& k = kernels();
     const int64_t rows = axes_size(result.rows), columns = axes_size(result.columns),
                   depth = axes_size(a.depth);

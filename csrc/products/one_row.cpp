@@ -7,8 +7,10 @@
 
 namespace neuronsim {
 
-void product_of_row(const ProductOperand& a, const ProductOperand& b, const ProductResult& result,
-                    const Accumulation& how) {
+void product_of_row(const ProductCall& call) {
+    const ProductOperand &a = call.a, &b = call.b;
+    const ProductResult& result = call.result;
+    const Accumulation& how = call.how;
     const Kernels& k = kernels();
     const int64_t depth = axes_size(a.depth), columns = axes_size(result.columns);
     const Axis &d = b.depth.back(), &v = b.vectors.back(), &out = result.columns.back();

@@ -124,7 +124,7 @@ inline uint32_t pack_pairs_across(const char* source, ptrdiff_t stride, int64_t 
                                   void* panel) {
     auto* out = static_cast<uint32_t*>(panel);
     LeastMagnitude least;
-    const auto lanes = MakeLanes<halves>::type();
+    const auto lanes = MakeLanes<halves>();
     for (int first = 0; first < width; first += halves) {
         const char* p = source + first * static_cast<ptrdiff_t>(sizeof(uint16_t));
         uint32_t* to = out + first;

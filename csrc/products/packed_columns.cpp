@@ -36,18 +36,18 @@ PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accum
     });
 }
 
-bool PackedColumns::fits(const ProductOperand& a, const ProductOperand& b, const Accumulation& how,
-                         const Numerics& numerics) const {
-    if (isa_ != kernels().isa || flush_ != numerics.flush_subnormals || type_ != b.type() ||
+bool PackedColumns::fits(const ProductCall& call) const {
+    const ProductOperand &a = call.a, &b = call.b;
+    if (isa_ != kernels().isa || flush_ != call.numerics.flush_subnormals || type_ != b.type() ||
         batch_ != axes_size(b.batch) || columns_ != axes_size(b.vectors) ||
         depth_ != axes_size(b.depth))
         return false;
     if (a.holds_pairs) return form_ == ProductForm::pairs;
     // What may be multiplied in pairs may be so by fma too, whichever was quicker when it was packed.
     if (form_ == ProductForm::pairs || form_ == ProductForm::fma)
-        if (may_pair(kernels(), a.type(), type_, how, numerics)) return true;
+        if (may_pair(kernels(), a.type(), type_, call.how, call.numerics)) return true;
     constexpr int64_t one_row = 1;
-    return form_ == product_form(kernels(), a.type(), type_, how, numerics, one_row);
+    return form_ == product_form(kernels(), a.type(), type_, call.how, call.numerics, one_row);
 }
 
 const float* PackedColumns::panel(int64_t batch, int64_t index) const {

@@ -11,28 +11,22 @@
 
 namespace neuronsim {
 
-namespace {
-
 // From so many rows side by side in the result on, the vectors run over them.
 constexpr int64_t columns_to_turn = 32;
 
-}  // namespace
-
-void product(const ProductOperand& a_given, const ProductOperand& b_given, const PackedColumns* packed,
-             const ProductResult& given, const Accumulation& how, const Numerics& numerics, Draw draw) {
+void ProductCall::run(Draw draw) const {
     if (how.tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
-    const ProductOperand a = collapsed(a_given), b = collapsed(b_given);
-    ProductResult result = given;
+    ProductCall call{collapsed(this->a), collapsed(this->b), packed, this->result, how, numerics};
+    const ProductOperand &a = call.a, &b = call.b;
+    ProductResult& result = call.result;
     const int64_t size = storage_bytes(result.stored());
-    result.batch = collapsed(given.batch, size);
-    result.rows = collapsed(given.rows, size);
-    result.columns = collapsed(given.columns, size);
-    for (ProductTerm& t : result.terms) {
-        const int64_t term_size = storage_bytes(t.dtype);
-        t.batch = collapsed(t.batch, term_size);
-        t.rows = collapsed(t.rows, term_size);
-        t.columns = collapsed(t.columns, term_size);
-    }
+    const auto collapse = [](auto& array, int64_t element) {
+        array.batch = collapsed(array.batch, element);
+        array.rows = collapsed(array.rows, element);
+        array.columns = collapsed(array.columns, element);
+    };
+    collapse(result, size);
+    for (ProductTerm& t : result.terms) collapse(t, storage_bytes(t.dtype));
     if (axes_size(result.batch) == 0 || axes_size(result.rows) == 0 || axes_size(result.columns) == 0)
         return;
     // A shape whose size overflows is refused before any work, though its elements may overlap.
@@ -40,16 +34,16 @@ void product(const ProductOperand& a_given, const ProductOperand& b_given, const
         constexpr int64_t widest = 16;
         checked_product({axes_size(x->batch), axes_size(x->vectors), axes_size(x->depth), widest});
     }
-    if (!is_device_float(result.dtype)) return product_integer(a, b, result);
+    if (!is_device_float(result.dtype)) return product_integer(call);
     if (how.model == Accumulate::exact && result.epilogue != nullptr)
         throw std::invalid_argument("exact sums have no epilogue");
     if (numerics.stochastic && result.epilogue != nullptr)
         throw std::invalid_argument("each of an epilogue's roundings would draw words of its own (S2)");
-    if (how.model == Accumulate::exact) return product_exact(a, b, result, numerics, draw);
-    if (packed != nullptr && !packed->fits(a, b, how, numerics)) packed = nullptr;
-    if (packed == nullptr && b.data == nullptr)
+    if (how.model == Accumulate::exact) return product_exact(call, draw);
+    if (packed != nullptr && !packed->fits(call)) call.packed = nullptr;
+    if (call.packed == nullptr && b.data == nullptr)
         throw std::logic_error("packed columns do not fit, and the operand itself is gone");
-    const bool plain = packed == nullptr && result.epilogue == nullptr && numerics.plain() &&
+    const bool plain = call.packed == nullptr && result.epilogue == nullptr && numerics.plain() &&
                        how.model == Accumulate::fma && how.type == DType::float32 &&
                        a.prologue == nullptr && b.prologue == nullptr && !a.holds_pairs;
     const int64_t rows = axes_size(a.vectors), columns = axes_size(b.vectors);
@@ -58,7 +52,7 @@ void product(const ProductOperand& a_given, const ProductOperand& b_given, const
     };
     if (plain && axes_size(a.batch) == 1 && rows == 1 && is_row_of(b.vectors, b.dtype) &&
         b.depth.size() == 1 && is_row_of(result.columns, result.dtype))
-        return product_of_row(a, b, result, how);
+        return product_of_row(call);
     // The vectors run over the columns. A narrow product, and one whose rows lie side by side in a and
     // in the result, is computed turned round: multiplication commutes, and a sum's NaN is the
     // canonical one whatever it came from.
@@ -66,12 +60,12 @@ void product(const ProductOperand& a_given, const ProductOperand& b_given, const
                                result.columns.back().stride != size &&
                                std::abs(a.vectors.back().stride) < std::abs(a.depth.back().stride);
     const bool turns = (columns < rows && columns <= 8) || (rows_adjacent && rows >= columns_to_turn);
-    if (turns && packed == nullptr && !a.holds_pairs) {
+    if (turns && call.packed == nullptr && !a.holds_pairs) {
+        std::swap(call.a, call.b);
         std::swap(result.rows, result.columns);
         for (ProductTerm& t : result.terms) std::swap(t.rows, t.columns);
-        return product_blocked(b, a, nullptr, result, how, numerics, draw);
     }
-    product_blocked(a, b, packed, result, how, numerics, draw);
+    product_blocked(call, draw);
 }
 
 }  // namespace neuronsim

@@ -10,6 +10,21 @@
 
 namespace neuronsim {
 
+class PackedColumns;
+
+// A product with its operands. Both are float types and so is the result, or all are integers or bool
+// and the sum wraps in the result's type (M7).
+struct ProductCall {
+    ProductOperand a, b;
+    const PackedColumns* packed;  // b's columns, or null
+    ProductResult result;
+    Accumulation how;
+    Numerics numerics;
+
+    // Throws std::invalid_argument where the types or the prologue do not go together.
+    void run(Draw draw) const;
+};
+
 // The columns of a right operand packed once, for many products with left operands of one type.
 class PackedColumns {
 public:
@@ -18,9 +33,8 @@ public:
     PackedColumns(DType a, const ProductOperand& b, const Accumulation& how, const Numerics& numerics,
                   int64_t rows);
 
-    // Whether a product with this b may use them; that they hold its values is the caller's to know.
-    bool fits(const ProductOperand& a, const ProductOperand& b, const Accumulation& how,
-              const Numerics& numerics) const;
+    // Whether the product may use them for its b; that they hold b's values is the caller's to know.
+    bool fits(const ProductCall& call) const;
 
     ProductForm form() const { return form_; }
     const float* panel(int64_t batch, int64_t index) const;
@@ -38,24 +52,6 @@ private:
     int width_;
     std::vector<float> words_;
     std::vector<uint32_t> least_;
-};
-
-// Both operands are float types and so is the result, or all are integers or bool and the sum wraps in
-// the result's type (M7). `packed` holds b's columns, or is null. Throws std::invalid_argument where
-// the types or the prologue do not go together.
-void product(const ProductOperand& a, const ProductOperand& b, const PackedColumns* packed,
-             const ProductResult& result, const Accumulation& accumulation, const Numerics& numerics,
-             Draw draw);
-
-// A product with its operands.
-struct ProductCall {
-    ProductOperand a, b;
-    const PackedColumns* packed;
-    ProductResult result;
-    Accumulation how;
-    Numerics numerics;
-
-    void run(Draw draw) const { product(a, b, packed, result, how, numerics, draw); }
 };
 
 }  // namespace neuronsim

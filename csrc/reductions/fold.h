@@ -31,13 +31,9 @@ void scan_integer(void* out, const void* in, int n) {
 inline constexpr int block = Vec::lanes;
 inline constexpr ptrdiff_t cache_line = 64;
 template <int... I>
-struct Lanes {};
-template <int N, int... I>
-struct MakeLanes : MakeLanes<N - 1, N - 1, I...> {};
-template <int... I>
-struct MakeLanes<0, I...> {
-    using type = Lanes<I...>;
-};
+using Lanes = std::integer_sequence<int, I...>;
+template <int N>
+using MakeLanes = std::make_integer_sequence<int, N>;
 
 template <int S, int... I>
 inline void exchange(FloatVector& a, FloatVector& b, Lanes<I...>) {
@@ -49,7 +45,7 @@ inline void exchange(FloatVector& a, FloatVector& b, Lanes<I...>) {
 template <int S>
 inline void transpose(FloatVector* rows) {
     for (int i = 0; i < block; ++i)
-        if ((i & S) == 0) exchange<S>(rows[i], rows[i + S], MakeLanes<block>::type());
+        if ((i & S) == 0) exchange<S>(rows[i], rows[i + S], MakeLanes<block>());
     if constexpr (2 * S < block) transpose<2 * S>(rows);
 }
 
@@ -58,7 +54,7 @@ typedef uint16_t WordsVector __attribute__((vector_size(Vec::lanes * sizeof(uint
 
 template <DType T>
 inline void load_vector(const char* data, FloatVector& v) {
-    using S = typename Storage<storage_bytes(T)>::type;
+    using S = Word<T>;
     if constexpr (sizeof(S) == sizeof(float)) {
         __builtin_memcpy(&v, data, sizeof v);
     } else if constexpr (T == DType::bfloat16) {
@@ -86,7 +82,7 @@ template <int64_t Step>
 template <int I>
 inline float float_at(const char* p) {
     constexpr DType T = static_cast<DType>(I);
-    return bits_as<float>(widen<T>(read<typename Storage<storage_bytes(T)>::type>(p)));
+    return bits_as<float>(widen<T>(read<Word<T>>(p)));
 }
 
 // Neighbouring sequences that lie side by side, four elements of each at a time.

@@ -76,27 +76,18 @@ void fold_running(const Running& r, const Windows& w, const Chain& computation,
     });
 }
 
-void check_computation(const Chain& computation, const std::vector<View>& inputs, size_t initials,
-                       size_t count) {
-    if (count == 0 || inputs.size() != count || initials != count ||
-        computation.inputs().size() != 2 * count || computation.output_count() != count)
-        throw std::invalid_argument(
-            "the computation takes accumulators and elements, and gives results");
+}  // namespace
+
+void fold_windows(const Windows& w, const Chain& computation, const std::vector<View>& inputs,
+                  const std::vector<const char*>& initial, const std::vector<char*>& outputs) {
+    check(w);
+    const size_t count = outputs.size();
     if (computation.draws())
         throw std::invalid_argument("S2 has no words for stochastic rounding inside a reduction");
     for (size_t i = 0; i < count; ++i)
         if (computation.inputs()[i] != computation.output_dtype(i) ||
             computation.inputs()[count + i] != inputs[i].dtype)
             throw std::invalid_argument("the computation's types are not those of the arrays");
-}
-
-}  // namespace
-
-void fold_windows(const Windows& w, const Chain& computation, const std::vector<View>& inputs,
-                  const std::vector<const char*>& initial, const std::vector<char*>& outputs) {
-    check(w);
-    check_computation(computation, inputs, initial.size(), outputs.size());
-    const size_t count = outputs.size();
     if (const auto run = running(w))
         return fold_running(*run, w, computation, inputs, initial, outputs);
     const Kernels& k = kernels();

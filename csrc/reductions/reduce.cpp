@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
-#include <vector>
 
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
@@ -44,24 +43,23 @@ private:
 // One reduction: the kept dimensions are its outputs, the reduced ones the sequences of elements.
 class Reducer {
 public:
-    Reducer(const Reduction& reduction, const std::vector<int64_t>& shape, int kept, const View& input,
-            const char* initial, char* output)
-        : r_(reduction),
+    explicit Reducer(const ReduceCall& call)
+        : r_(call.reduction),
           k_(kernels()),
-          type_(static_cast<int>(reduction.dtype)),
-          size_(storage_bytes(reduction.dtype)),
-          computed_size_(computed_bytes(reduction.dtype)),
-          fold_(k_.fold[static_cast<int>(reduction.op)][static_cast<int>(domain_of(reduction.dtype))]),
-          scan_(k_.scan[static_cast<int>(reduction.op)][static_cast<int>(domain_of(reduction.dtype))]),
-          initial_(initial),
-          output_(output),
-          input_(input),
-          out_shape_(shape.begin(), shape.begin() + kept),
-          shape_(shape.begin() + kept, shape.end()) {
+          type_(static_cast<int>(r_.dtype)),
+          size_(storage_bytes(r_.dtype)),
+          computed_size_(computed_bytes(r_.dtype)),
+          fold_(k_.fold[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
+          scan_(k_.scan[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
+          initial_(call.initial),
+          output_(call.output),
+          input_(call.input),
+          out_shape_(call.shape.begin(), call.shape.begin() + call.kept),
+          shape_(call.shape.begin() + call.kept, call.shape.end()) {
         if (fold_ == nullptr || r_.tile < 1) throw std::invalid_argument("not a reduction");
-        std::vector<View> outer{input}, inner{input};
-        outer[0].strides.resize(static_cast<size_t>(kept));
-        inner[0].strides.erase(inner[0].strides.begin(), inner[0].strides.begin() + kept);
+        std::vector<View> outer{input_}, inner{input_};
+        outer[0].strides.resize(out_shape_.size());
+        inner[0].strides.erase(inner[0].strides.begin(), inner[0].strides.begin() + call.kept);
         collapse(out_shape_, outer);
         collapse(shape_, inner);
         out_strides_ = outer[0].strides;
@@ -350,7 +348,7 @@ private:
                              static_cast<size_t>(size_));
     }
 
-    Reduction r_;
+    const Reduction& r_;
     const Kernels& k_;
     int type_, size_, computed_size_;
     FoldKernel fold_;
@@ -366,15 +364,10 @@ private:
 
 }  // namespace
 
-void reduce(const Reduction& reduction, const std::vector<int64_t>& shape, int kept, const View& input,
-            const char* initial, char* output) {
-    Reducer(reduction, shape, kept, input, initial, output).run();
-}
-
-void reduce_cumulative(const Reduction& reduction, const std::vector<int64_t>& shape, const View& input,
-                       const char* initial, int64_t inner, bool backwards, char* output) {
-    const int kept = static_cast<int>(shape.size()) - 1;
-    Reducer(reduction, shape, kept, input, initial, output).run_cumulative(inner, backwards);
+void ReduceCall::run() const {
+    const Reducer reducer(*this);
+    if (cumulative_inner > 0) reducer.run_cumulative(cumulative_inner, backwards);
+    else reducer.run();
 }
 
 }  // namespace neuronsim

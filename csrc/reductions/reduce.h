@@ -21,31 +21,22 @@ struct Reduction {
     std::vector<uint64_t> ids;  // the last rounding and of each tile's
 };
 
-// The view's dimensions are the outputs' (`kept` of them) and then the reduced ones in ascending axis
-// order. `initial` points to one element of storage; `output` is dense row-major. Cumulative (R4): one
-// dimension is reduced, the last one of the view, and in the output it lies before the last `inner`
-// elements; element j along it is the reduction of the elements 0 to j, or `backwards` of the last
-// element to j.
-void reduce(const Reduction& reduction, const std::vector<int64_t>& shape, int kept, const View& input,
-            const char* initial, char* output);
-void reduce_cumulative(const Reduction& reduction, const std::vector<int64_t>& shape, const View& input,
-                       const char* initial, int64_t inner, bool backwards, char* output);
-
-// A reduction with its operands.
+// A reduction with its operands. The view's dimensions are the outputs' (`kept` of them) and then the
+// reduced ones in ascending axis order.
 struct ReduceCall {
     Reduction reduction;
     std::vector<int64_t> shape;
     int kept;
     View input;
-    const char* initial;
-    char* output;
-    int64_t cumulative_inner;  // 0: no cumulative function
+    const char* initial;  // one element of storage
+    char* output;         // dense row-major
+    // Cumulative (R4) if above 0: one dimension is reduced, the last one of the view, and in the output
+    // it lies before so many last elements; element j along it is the reduction of the elements 0 to j,
+    // or `backwards` of the last element to j.
+    int64_t cumulative_inner = 0;
+    bool backwards = false;
 
-    void run() const {
-        if (cumulative_inner > 0)
-            reduce_cumulative(reduction, shape, input, initial, cumulative_inner, false, output);
-        else reduce(reduction, shape, kept, input, initial, output);
-    }
+    void run() const;
 };
 
 }  // namespace neuronsim

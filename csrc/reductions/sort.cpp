@@ -1,6 +1,7 @@
 #include "reductions/sort.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -160,27 +161,15 @@ void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands, 
 }
 
 void order_keys(DType dtype, const char* floats, int64_t n, char* keys) {
-    const auto run = [&](auto word, int64_t first, int64_t count) {
-        const int64_t at = first * static_cast<int64_t>(sizeof word);
-        keys_of<decltype(word)>(dtype, floats + at, count, keys + at);
-    };
+    constexpr decltype(&keys_of<int8_t>) by_log_size[] = {keys_of<int8_t>, keys_of<int16_t>,
+                                                          keys_of<int32_t>, keys_of<int64_t>};
+    const int size = storage_bytes(dtype);
+    const auto run = by_log_size[std::countr_zero(static_cast<unsigned>(size))];
     parallel_for(n, moved_at_once, [&](int64_t begin, int64_t end) {
         for (int64_t at = begin; at < end; at += moved_at_once) {
             const int64_t count = std::min(moved_at_once, end - at);
             note_work(count);
-            switch (storage_bytes(dtype)) {
-                case 1:
-                    run(int8_t{}, at, count);
-                    break;
-                case 2:
-                    run(int16_t{}, at, count);
-                    break;
-                case 4:
-                    run(int32_t{}, at, count);
-                    break;
-                default:
-                    run(int64_t{}, at, count);
-            }
+            run(dtype, floats + at * size, count, keys + at * size);
         }
     });
 }

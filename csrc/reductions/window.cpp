@@ -119,17 +119,17 @@ void reduce_rows(const Windows& w, const View& input, const Body& body) {
 // How the sums of windows are folded, rounded and stored, whichever way they are walked.
 class Sums {
 public:
-    Sums(const Reduction& r, const char* initial, char* output)
+    explicit Sums(const WindowsCall& call)
         : k_(kernels()),
-          r_(r),
-          type_(static_cast<int>(r.dtype)),
-          size_(computed_bytes(r.dtype)),
-          fold_(k_.fold[static_cast<int>(r.op)][static_cast<int>(domain_of(r.dtype))]),
-          is_float_(is_device_float(r.dtype)),
-          initial_(initial),
-          output_(output) {
-        if (fold_ == nullptr || r.tile < 1) throw std::invalid_argument("not a reduction");
-        if (r.numerics.stochastic && r.ids.empty())
+          r_(call.reduction),
+          type_(static_cast<int>(r_.dtype)),
+          size_(computed_bytes(r_.dtype)),
+          fold_(k_.fold[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
+          is_float_(is_device_float(r_.dtype)),
+          initial_(call.initial),
+          output_(call.output) {
+        if (fold_ == nullptr || r_.tile < 1) throw std::invalid_argument("not a reduction");
+        if (r_.numerics.stochastic && r_.ids.empty())
             throw std::invalid_argument("stochastic rounding needs an id for each rounding");
     }
 
@@ -254,15 +254,18 @@ void reduce_walk(const Sums& sums_of, Walk walk, const View& input, int64_t tile
 
 }  // namespace
 
-void reduce_windows(const Windows& w, const Reduction& r, const View& input, const char* initial,
-                    char* output) {
+void WindowsCall::run() const {
+    const Windows& w = windows;
     check(w);
-    const Sums sums(r, initial, output);
+    const Sums sums(*this);
     if (const auto run = running(w)) {
         const auto [shape, view] = along(*run, w, input);
-        return reduce_cumulative(r, shape, view, initial, run->inner, run->backwards, output);
+        const int kept = static_cast<int>(shape.size()) - 1;
+        return ReduceCall{reduction, shape, kept, view, initial, output, run->inner, run->backwards}
+            .run();
     }
-    if (lies_in_rows(w, r.tile))
+    const int64_t tile = reduction.tile;
+    if (lies_in_rows(w, tile))
         return reduce_rows(w, input, [&](const WindowRow& row, Tile* tiles) {
             reduce_row(sums, row, tiles[0], tiles[1]);
         });
@@ -271,7 +274,7 @@ void reduce_windows(const Windows& w, const Reduction& r, const View& input, con
         const std::unique_ptr<Tile[]> tiles(new Tile[5]);
         for (int64_t first = begin * lanes; first < end * lanes && first < outputs; first += lanes) {
             const int n = static_cast<int>(outputs - first < lanes ? outputs - first : lanes);
-            reduce_walk(sums, Walk(w, first, n), input, r.tile, first, n, tiles.get());
+            reduce_walk(sums, Walk(w, first, n), input, tile, first, n, tiles.get());
         }
     });
 }

@@ -20,8 +20,15 @@ struct Windows {
 };
 
 // A simple reduction of every window, by R2 on its elements in row-major order.
-void reduce_windows(const Windows& windows, const Reduction& reduction, const View& input,
-                    const char* initial, char* output);
+struct WindowsCall {
+    Windows windows;
+    Reduction reduction;
+    View input;
+    const char* initial;
+    char* output;
+
+    void run() const;
+};
 
 // A computation of 2N inputs, the accumulators and the elements, and N outputs, folded over the
 // elements in row-major order from the N initial values, each step rounded as it is typed.
@@ -32,16 +39,5 @@ void fold_windows(const Windows& windows, const Chain& computation, const std::v
 // order, and the current one stays while select(current, next) holds (R4). `places` receives its
 // number in the operand's row-major order, -1 for a window without elements.
 void select_windows(const Windows& windows, const Chain& select, const View& input, int64_t* places);
-
-// A reduction of windows with its operands.
-struct WindowsCall {
-    Windows windows;
-    Reduction reduction;
-    View input;
-    const char* initial;
-    char* output;
-
-    void run() const { reduce_windows(windows, reduction, input, initial, output); }
-};
 
 }  // namespace neuronsim

@@ -54,6 +54,7 @@ globals().update({_name: getattr(_types, _name) for _name in _types.TYPE_NAMES})
 _LAZY = {
     "calibrate": "neuronsim.api",
     "compile": "neuronsim.api",
+    "jit": "neuronsim.just_in_time",
     "float32_rules": "neuronsim.casting.lint",
     "lint": "neuronsim.api",
     "load": "neuronsim.api",
@@ -86,8 +87,9 @@ def _loaded_on_first_use(name: str) -> ModuleType:
 
 random = _loaded_on_first_use("neuronsim.arrays.random")
 testing = _loaded_on_first_use("neuronsim.arrays.testing")
+lax = _loaded_on_first_use("neuronsim.frontends.lax")
 # As NumPy's, the sub-namespaces are imported by their names too: `from neuronsim.linalg import norm`.
-for _name in ("fft", "linalg", "nn", "random", "testing"):
+for _name in ("fft", "lax", "linalg", "nn", "random", "testing"):
     sys.modules[f"neuronsim.{_name}"] = globals()[_name]
 
 __all__ = [
@@ -97,7 +99,8 @@ __all__ = [
     *_types.TYPE_NAMES,
     *("Array", "DType", "Device", "False_", "NeuronSimError", "Profile", "True_", "WindowDimension"),
     *("__array_api_version__", "available_isas", "bfloat16_products", "current_profile"),
-    *("default_dtype", "e", "euler_gamma", "fft", "inf", "isa", "linalg", "nan", "ndarray", "newaxis"),
+    *("default_dtype", "e", "euler_gamma", "fft", "inf", "isa", "lax", "linalg", "nan", "ndarray"),
+    "newaxis",
     *("nn", "num_threads", "pi", "random", "seed_rounding", "set_bfloat16_products"),
     *("set_default_dtype", "set_isa", "set_num_threads", "testing", "ufunc", "use_profile"),
 ]

@@ -9,145 +9,120 @@ from neuronsim.api import (
     calibrate as calibrate, compile as compile, lint as lint, load as load, plan as plan, tune as tune,
 )
 from neuronsim.arrays import (
-    fft as fft, linalg as linalg, nn as nn, random as random, testing as testing,
+    __array_namespace_info__ as __array_namespace_info__, abs as abs, absolute as absolute,
+    acos as acos, acosh as acosh, add as add, all as all, allclose as allclose, amax as amax,
+    amin as amin, angle as angle, any as any, append as append, apply_along_axis as apply_along_axis,
+    apply_over_axes as apply_over_axes, arange as arange, arccos as arccos, arccosh as arccosh,
+    arcsin as arcsin, arcsinh as arcsinh, arctan as arctan, arctan2 as arctan2, arctanh as arctanh,
+    argmax as argmax, argmin as argmin, argpartition as argpartition, argsort as argsort,
+    argwhere as argwhere, around as around, array as array, array2string as array2string,
+    array_equal as array_equal, array_equiv as array_equiv, array_repr as array_repr,
+    array_split as array_split, array_str as array_str, asanyarray as asanyarray, asarray as asarray,
+    asarray_chkfinite as asarray_chkfinite, ascontiguousarray as ascontiguousarray,
+    asfortranarray as asfortranarray, asin as asin, asinh as asinh, astype as astype, atan as atan,
+    atan2 as atan2, atanh as atanh, atleast_1d as atleast_1d, atleast_2d as atleast_2d,
+    atleast_3d as atleast_3d, average as average, bartlett as bartlett, base_repr as base_repr,
+    binary_repr as binary_repr, bincount as bincount, bitwise_and as bitwise_and,
+    bitwise_count as bitwise_count, bitwise_invert as bitwise_invert,
+    bitwise_left_shift as bitwise_left_shift, bitwise_not as bitwise_not, bitwise_or as bitwise_or,
+    bitwise_right_shift as bitwise_right_shift, bitwise_xor as bitwise_xor, blackman as blackman,
+    block as block, broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes,
+    broadcast_to as broadcast_to, c_ as c_, can_cast as can_cast, cbrt as cbrt, ceil as ceil,
+    choose as choose, clamp as clamp, clip as clip, column_stack as column_stack,
+    common_type as common_type, compress as compress, concat as concat, concatenate as concatenate,
+    conj as conj, conjugate as conjugate, convolve as convolve, copy as copy, copysign as copysign,
+    copyto as copyto, corrcoef as corrcoef, correlate as correlate, cos as cos, cosh as cosh,
+    count_leading_zeros as count_leading_zeros, count_nonzero as count_nonzero, cov as cov,
+    cross as cross, cumprod as cumprod, cumsum as cumsum, cumulative_prod as cumulative_prod,
+    cumulative_sum as cumulative_sum, deg2rad as deg2rad, degrees as degrees, delete as delete,
+    diag as diag, diag_indices as diag_indices, diag_indices_from as diag_indices_from,
+    diagflat as diagflat, diagonal as diagonal, diff as diff, digitize as digitize, divide as divide,
+    divmod as divmod, dot as dot, dsplit as dsplit, dstack as dstack, dtype as dtype,
+    ediff1d as ediff1d, einsum as einsum, empty as empty, empty_like as empty_like, equal as equal,
+    equal_total_order as equal_total_order, erf as erf, erf_dx as erf_dx, erfc as erfc,
+    errstate as errstate, exp as exp, exp2 as exp2, expand_dims as expand_dims, expm1 as expm1,
+    extract as extract, eye as eye, fabs as fabs, fft as fft, fill_diagonal as fill_diagonal,
+    finfo as finfo, fix as fix, flatnonzero as flatnonzero, flip as flip, fliplr as fliplr,
+    flipud as flipud, float_power as float_power, floor as floor, floor_divide as floor_divide,
+    fmax as fmax, fmin as fmin, fmod as fmod, format_float_positional as format_float_positional,
+    format_float_scientific as format_float_scientific, frexp as frexp, from_dlpack as from_dlpack,
+    frombuffer as frombuffer, fromfunction as fromfunction, fromiter as fromiter, full as full,
+    full_like as full_like, gcd as gcd, gelu as gelu, gelu_dx as gelu_dx, gelu_sigmoid as gelu_sigmoid,
+    gelu_sigmoid_dx as gelu_sigmoid_dx, gelu_tanh as gelu_tanh, genfromtxt as genfromtxt,
+    geomspace as geomspace, get_printoptions as get_printoptions, geterr as geterr,
+    geterrcall as geterrcall, gradient as gradient, greater as greater, greater_equal as greater_equal,
+    greater_equal_total_order as greater_equal_total_order, greater_total_order as greater_total_order,
+    hamming as hamming, hanning as hanning, heaviside as heaviside, histogram as histogram,
+    histogram2d as histogram2d, histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
+    hsplit as hsplit, hstack as hstack, hypot as hypot, i0 as i0, identity as identity, iinfo as iinfo,
+    imag as imag, index_exp as index_exp, indices as indices, inner as inner, insert as insert,
+    interp as interp, intersect1d as intersect1d, invert as invert, isclose as isclose,
+    iscomplex as iscomplex, iscomplexobj as iscomplexobj, isdtype as isdtype, isfinite as isfinite,
+    isfortran as isfortran, isin as isin, isinf as isinf, isnan as isnan, isneginf as isneginf,
+    isposinf as isposinf, isreal as isreal, isrealobj as isrealobj, isscalar as isscalar,
+    issubdtype as issubdtype, iterable as iterable, ix_ as ix_, kaiser as kaiser, kron as kron,
+    lcm as lcm, ldexp as ldexp, left_shift as left_shift, less as less, less_equal as less_equal,
+    less_equal_total_order as less_equal_total_order, less_total_order as less_total_order,
+    lexsort as lexsort, linalg as linalg, linspace as linspace, loadtxt as loadtxt, log as log,
+    log10 as log10, log1p as log1p, log2 as log2, logaddexp as logaddexp, logaddexp2 as logaddexp2,
+    logical_and as logical_and, logical_not as logical_not, logical_or as logical_or,
+    logical_xor as logical_xor, logspace as logspace, mask_indices as mask_indices, matmul as matmul,
+    matrix_transpose as matrix_transpose, matvec as matvec, max as max, maximum as maximum,
+    may_share_memory as may_share_memory, mean as mean, median as median, meshgrid as meshgrid,
+    mgrid as mgrid, min as min, min_scalar_type as min_scalar_type, minimum as minimum, mish as mish,
+    mod as mod, modf as modf, moveaxis as moveaxis, multiply as multiply, nan_to_num as nan_to_num,
+    nanargmax as nanargmax, nanargmin as nanargmin, nancumprod as nancumprod, nancumsum as nancumsum,
+    nanmax as nanmax, nanmean as nanmean, nanmedian as nanmedian, nanmin as nanmin,
+    nanpercentile as nanpercentile, nanprod as nanprod, nanquantile as nanquantile, nanstd as nanstd,
+    nansum as nansum, nanvar as nanvar, ndenumerate as ndenumerate, ndim as ndim, ndindex as ndindex,
+    negative as negative, nextafter as nextafter, nn as nn, nonzero as nonzero, not_equal as not_equal,
+    not_equal_total_order as not_equal_total_order, ogrid as ogrid, ones as ones,
+    ones_like as ones_like, outer as outer, packbits as packbits, pad as pad, partition as partition,
+    percentile as percentile, permute_dims as permute_dims, piecewise as piecewise, place as place,
+    polyfit as polyfit, polyval as polyval, population_count as population_count, positive as positive,
+    pow as pow, power as power, printoptions as printoptions, prod as prod,
+    promote_types as promote_types, ptp as ptp, put as put, put_along_axis as put_along_axis,
+    putmask as putmask, quantile as quantile, r_ as r_, rad2deg as rad2deg, radians as radians,
+    random as random, ravel as ravel, ravel_multi_index as ravel_multi_index, real as real,
+    real_if_close as real_if_close, reciprocal as reciprocal, reduce_window as reduce_window,
+    remainder as remainder, repeat as repeat, require as require, reshape as reshape, resize as resize,
+    result_type as result_type, right_shift as right_shift, rint as rint, roll as roll,
+    rollaxis as rollaxis, roots as roots, rot90 as rot90, round as round,
+    round_half_away as round_half_away, rsqrt as rsqrt, s_ as s_, save as save, savetxt as savetxt,
+    savez as savez, savez_compressed as savez_compressed, searchsorted as searchsorted,
+    select as select, set_printoptions as set_printoptions, setdiff1d as setdiff1d, seterr as seterr,
+    seterrcall as seterrcall, setxor1d as setxor1d, shape as shape, shares_memory as shares_memory,
+    shift_left as shift_left, shift_right_arithmetic as shift_right_arithmetic,
+    shift_right_logical as shift_right_logical, sigmoid as sigmoid, sign as sign, signbit as signbit,
+    silu as silu, silu_dx as silu_dx, sin as sin, sinc as sinc, sinh as sinh, size as size,
+    softplus as softplus, sort as sort, spacing as spacing, split as split, sqrt as sqrt,
+    square as square, squeeze as squeeze, stack as stack, std as std, subtract as subtract, sum as sum,
+    swapaxes as swapaxes, take as take, take_along_axis as take_along_axis, tan as tan, tanh as tanh,
+    tensordot as tensordot, testing as testing, tile as tile, top_k as top_k, trace as trace,
+    transpose as transpose, trapezoid as trapezoid, tri as tri, tril as tril,
+    tril_indices as tril_indices, tril_indices_from as tril_indices_from, trim_zeros as trim_zeros,
+    triu as triu, triu_indices as triu_indices, triu_indices_from as triu_indices_from,
+    true_divide as true_divide, trunc as trunc, union1d as union1d, unique as unique,
+    unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse,
+    unique_values as unique_values, unpackbits as unpackbits, unravel_index as unravel_index,
+    unstack as unstack, unwrap as unwrap, vander as vander, var as var, vdot as vdot, vecdot as vecdot,
+    vecmat as vecmat, vectorize as vectorize, vsplit as vsplit, vstack as vstack, where as where,
+    zeros as zeros, zeros_like as zeros_like,
 )
 from neuronsim.arrays.array_object import Array as Array
-from neuronsim.arrays.calculus import (
-    convolve as convolve, correlate as correlate, ediff1d as ediff1d, gradient as gradient,
-    interp as interp, polyfit as polyfit, polyval as polyval, roots as roots, trapezoid as trapezoid,
-    unwrap as unwrap,
-)
-from neuronsim.arrays.complex_numbers import (
-    imag as imag, iscomplex as iscomplex, isreal as isreal, real as real,
-    real_if_close as real_if_close,
-)
 from neuronsim.arrays.constants import (
     False_ as False_, True_ as True_, euler_gamma as euler_gamma, newaxis as newaxis,
-)
-from neuronsim.arrays.conversion import asarray as asarray
-from neuronsim.arrays.creation import (
-    array as array, asarray_chkfinite as asarray_chkfinite, ascontiguousarray as ascontiguousarray,
-    asfortranarray as asfortranarray, copy as copy, diag as diag, diagflat as diagflat, empty as empty,
-    empty_like as empty_like, eye as eye, frombuffer as frombuffer, fromiter as fromiter, full as full,
-    full_like as full_like, identity as identity, ones as ones, ones_like as ones_like,
-    require as require, tri as tri, tril as tril, triu as triu, vander as vander, zeros as zeros,
-    zeros_like as zeros_like,
-)
-from neuronsim.arrays.cumulative import (
-    cumprod as cumprod, cumsum as cumsum, cumulative_prod as cumulative_prod,
-    cumulative_sum as cumulative_sum, diff as diff, nancumprod as nancumprod, nancumsum as nancumsum,
 )
 from neuronsim.arrays.default_types import (
     default_dtype as default_dtype, set_default_dtype as set_default_dtype,
 )
 from neuronsim.arrays.device import Device as Device
-from neuronsim.arrays.einstein_summation import einsum as einsum
-from neuronsim.arrays.elementwise import (
-    angle as angle, clip as clip, isclose as isclose, isneginf as isneginf, isposinf as isposinf,
-    nan_to_num as nan_to_num, round as round, sinc as sinc, where as where,
-)
-from neuronsim.arrays.error_handling import (
-    errstate as errstate, geterr as geterr, geterrcall as geterrcall, seterr as seterr,
-    seterrcall as seterrcall,
-)
-from neuronsim.arrays.files import (
-    genfromtxt as genfromtxt, loadtxt as loadtxt, save as save, savetxt as savetxt, savez as savez,
-    savez_compressed as savez_compressed,
-)
-from neuronsim.arrays.functional import (
-    apply_along_axis as apply_along_axis, apply_over_axes as apply_over_axes, vectorize as vectorize,
-)
-from neuronsim.arrays.grids import (
-    c_ as c_, fromfunction as fromfunction, indices as indices, meshgrid as meshgrid, mgrid as mgrid,
-    ogrid as ogrid, r_ as r_,
-)
-from neuronsim.arrays.histograms import (
-    bincount as bincount, digitize as digitize, histogram as histogram, histogram2d as histogram2d,
-    histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
-)
-from neuronsim.arrays.indexing import (
-    argwhere as argwhere, choose as choose, compress as compress, diag_indices as diag_indices,
-    diag_indices_from as diag_indices_from, extract as extract, fill_diagonal as fill_diagonal,
-    flatnonzero as flatnonzero, index_exp as index_exp, ix_ as ix_, mask_indices as mask_indices,
-    ndenumerate as ndenumerate, ndindex as ndindex, nonzero as nonzero, piecewise as piecewise,
-    place as place, put as put, put_along_axis as put_along_axis, putmask as putmask,
-    ravel_multi_index as ravel_multi_index, s_ as s_, select as select, take as take,
-    take_along_axis as take_along_axis, tril_indices as tril_indices,
-    tril_indices_from as tril_indices_from, triu_indices as triu_indices,
-    triu_indices_from as triu_indices_from, unravel_index as unravel_index,
-)
-from neuronsim.arrays.info import __array_namespace_info__ as __array_namespace_info__
-from neuronsim.arrays.interop import (
-    from_dlpack as from_dlpack, may_share_memory as may_share_memory, shares_memory as shares_memory,
-)
-from neuronsim.arrays.logic import (
-    allclose as allclose, array_equal as array_equal, array_equiv as array_equiv,
-)
-from neuronsim.arrays.manipulation import (
-    append as append, array_split as array_split, astype as astype, atleast_1d as atleast_1d,
-    atleast_2d as atleast_2d, atleast_3d as atleast_3d, block as block,
-    broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes,
-    broadcast_to as broadcast_to, column_stack as column_stack, concat as concat,
-    concatenate as concatenate, copyto as copyto, delete as delete, dsplit as dsplit, dstack as dstack,
-    expand_dims as expand_dims, flip as flip, fliplr as fliplr, flipud as flipud, hsplit as hsplit,
-    hstack as hstack, insert as insert, isfortran as isfortran, moveaxis as moveaxis, ndim as ndim,
-    packbits as packbits, permute_dims as permute_dims, ravel as ravel, repeat as repeat,
-    reshape as reshape, resize as resize, roll as roll, rollaxis as rollaxis, rot90 as rot90,
-    shape as shape, size as size, split as split, squeeze as squeeze, stack as stack,
-    swapaxes as swapaxes, tile as tile, transpose as transpose, trim_zeros as trim_zeros,
-    unpackbits as unpackbits, unstack as unstack, vsplit as vsplit, vstack as vstack,
-)
-from neuronsim.arrays.order import (
-    argmax as argmax, argmin as argmin, argpartition as argpartition, argsort as argsort,
-    lexsort as lexsort, nanargmax as nanargmax, nanargmin as nanargmin, partition as partition,
-    searchsorted as searchsorted, sort as sort, top_k as top_k,
-)
-from neuronsim.arrays.padding import pad as pad
-from neuronsim.arrays.printing import (
-    array2string as array2string, array_repr as array_repr, array_str as array_str,
-    base_repr as base_repr, binary_repr as binary_repr,
-    format_float_positional as format_float_positional,
-    format_float_scientific as format_float_scientific, get_printoptions as get_printoptions,
-    printoptions as printoptions, set_printoptions as set_printoptions,
-)
-from neuronsim.arrays.products import (
-    cross as cross, diagonal as diagonal, dot as dot, inner as inner, kron as kron, matmul as matmul,
-    matrix_transpose as matrix_transpose, matvec as matvec, outer as outer, tensordot as tensordot,
-    trace as trace, vdot as vdot, vecdot as vecdot, vecmat as vecmat,
-)
-from neuronsim.arrays.progressions import (
-    arange as arange, geomspace as geomspace, linspace as linspace, logspace as logspace,
-)
-from neuronsim.arrays.reductions import (
-    all as all, amax as amax, amin as amin, any as any, count_nonzero as count_nonzero, max as max,
-    mean as mean, min as min, nanmax as nanmax, nanmean as nanmean, nanmin as nanmin,
-    nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar, prod as prod, ptp as ptp,
-    reduce_window as reduce_window, std as std, sum as sum, var as var,
-)
-from neuronsim.arrays.sets import (
-    intersect1d as intersect1d, isin as isin, setdiff1d as setdiff1d, setxor1d as setxor1d,
-    union1d as union1d, unique as unique, unique_all as unique_all, unique_counts as unique_counts,
-    unique_inverse as unique_inverse, unique_values as unique_values,
-)
-from neuronsim.arrays.statistics import (
-    average as average, corrcoef as corrcoef, cov as cov, median as median, nanmedian as nanmedian,
-    nanpercentile as nanpercentile, nanquantile as nanquantile, percentile as percentile,
-    quantile as quantile,
-)
 from neuronsim.arrays.types import (
-    bool_ as bool_, can_cast as can_cast, common_type as common_type,
-    complexfloating as complexfloating, dtype as dtype, finfo as finfo, floating as floating,
-    generic as generic, iinfo as iinfo, inexact as inexact, integer as integer,
-    iscomplexobj as iscomplexobj, isdtype as isdtype, isrealobj as isrealobj, isscalar as isscalar,
-    issubdtype as issubdtype, iterable as iterable, min_scalar_type as min_scalar_type,
-    number as number, promote_types as promote_types, result_type as result_type,
-    signedinteger as signedinteger, unsignedinteger as unsignedinteger,
+    bool_ as bool_, complexfloating as complexfloating, floating as floating, generic as generic,
+    inexact as inexact, integer as integer, number as number, signedinteger as signedinteger,
+    unsignedinteger as unsignedinteger,
 )
 from neuronsim.arrays.ufuncs import Ufunc
-from neuronsim.arrays.windows import (
-    bartlett as bartlett, blackman as blackman, hamming as hamming, hanning as hanning, i0 as i0,
-    kaiser as kaiser,
-)
 from neuronsim.casting.lint import float32_rules as float32_rules
 from neuronsim.casting.plans.plan import Plan as Plan
 from neuronsim.casting.policies.calibration import Calibration as Calibration
@@ -160,7 +135,9 @@ from neuronsim.dtypes import (
     uint16 as uint16, uint32 as uint32, uint64 as uint64, uint8 as uint8,
 )
 from neuronsim.errors import NeuronSimError as NeuronSimError
+from neuronsim.frontends import lax as lax
 from neuronsim.hlo.conformance import Finding as Finding
+from neuronsim.just_in_time import jit as jit
 from neuronsim.ops.rows import WindowDimension as WindowDimension
 from neuronsim.processor import (
     available_isas as available_isas, bfloat16_products as bfloat16_products, isa as isa,
@@ -175,8 +152,6 @@ from neuronsim.program import CompiledProgram as CompiledProgram
 from neuronsim.targets import Release as Release, Target as Target
 from neuronsim.tuning.ladder import TuneResult as TuneResult
 
-around = round
-asanyarray = asarray
 byte = int8
 cdouble = complex128
 csingle = complex64
@@ -200,214 +175,6 @@ ulonglong = uint64
 ushort = uint16
 
 bool: DType
-
-class _Binary(Ufunc):
-    def __call__(
-        self,
-        x1: Any,
-        x2: Any,
-        /,
-        out: Any = None,
-        *,
-        where: Any = True,
-        dtype: DTypeLike | None = None,
-        casting: Casting = "same_kind",
-        order: str = "K",
-        subok: builtins.bool = True,
-    ) -> Array: ...
-
-add: _Binary
-arctan2: _Binary
-atan2: _Binary
-bitwise_and: _Binary
-bitwise_left_shift: _Binary
-bitwise_or: _Binary
-bitwise_right_shift: _Binary
-bitwise_xor: _Binary
-copysign: _Binary
-divide: _Binary
-equal: _Binary
-equal_total_order: _Binary
-float_power: _Binary
-floor_divide: _Binary
-fmax: _Binary
-fmin: _Binary
-fmod: _Binary
-gcd: _Binary
-greater: _Binary
-greater_equal: _Binary
-greater_equal_total_order: _Binary
-greater_total_order: _Binary
-heaviside: _Binary
-hypot: _Binary
-lcm: _Binary
-ldexp: _Binary
-left_shift: _Binary
-less: _Binary
-less_equal: _Binary
-less_equal_total_order: _Binary
-less_total_order: _Binary
-logaddexp: _Binary
-logaddexp2: _Binary
-logical_and: _Binary
-logical_or: _Binary
-logical_xor: _Binary
-maximum: _Binary
-minimum: _Binary
-mod: _Binary
-multiply: _Binary
-nextafter: _Binary
-not_equal: _Binary
-not_equal_total_order: _Binary
-pow: _Binary
-power: _Binary
-remainder: _Binary
-right_shift: _Binary
-shift_left: _Binary
-shift_right_arithmetic: _Binary
-shift_right_logical: _Binary
-subtract: _Binary
-true_divide: _Binary
-
-class _BinaryOfTwo(Ufunc):
-    def __call__(  # type: ignore[override]
-        self,
-        x1: Any,
-        x2: Any,
-        /,
-        out: Any = None,
-        *,
-        where: Any = True,
-        dtype: DTypeLike | None = None,
-        casting: Casting = "same_kind",
-        order: str = "K",
-        subok: builtins.bool = True,
-    ) -> tuple[Array, Array]: ...
-
-divmod: _BinaryOfTwo
-
-class _Ternary(Ufunc):
-    def __call__(
-        self,
-        x1: Any,
-        x2: Any,
-        x3: Any,
-        /,
-        out: Any = None,
-        *,
-        where: Any = True,
-        dtype: DTypeLike | None = None,
-        casting: Casting = "same_kind",
-        order: str = "K",
-        subok: builtins.bool = True,
-    ) -> Array: ...
-
-clamp: _Ternary
-
-class _Unary(Ufunc):
-    def __call__(
-        self,
-        x: Any,
-        /,
-        out: Any = None,
-        *,
-        where: Any = True,
-        dtype: DTypeLike | None = None,
-        casting: Casting = "same_kind",
-        order: str = "K",
-        subok: builtins.bool = True,
-    ) -> Array: ...
-
-abs: _Unary
-absolute: _Unary
-acos: _Unary
-acosh: _Unary
-arccos: _Unary
-arccosh: _Unary
-arcsin: _Unary
-arcsinh: _Unary
-arctan: _Unary
-arctanh: _Unary
-asin: _Unary
-asinh: _Unary
-atan: _Unary
-atanh: _Unary
-bitwise_count: _Unary
-bitwise_invert: _Unary
-bitwise_not: _Unary
-cbrt: _Unary
-ceil: _Unary
-conj: _Unary
-conjugate: _Unary
-cos: _Unary
-cosh: _Unary
-count_leading_zeros: _Unary
-deg2rad: _Unary
-degrees: _Unary
-erf: _Unary
-erf_dx: _Unary
-erfc: _Unary
-exp: _Unary
-exp2: _Unary
-expm1: _Unary
-fabs: _Unary
-fix: _Unary
-floor: _Unary
-gelu: _Unary
-gelu_dx: _Unary
-gelu_sigmoid: _Unary
-gelu_sigmoid_dx: _Unary
-gelu_tanh: _Unary
-invert: _Unary
-isfinite: _Unary
-isinf: _Unary
-isnan: _Unary
-log: _Unary
-log10: _Unary
-log1p: _Unary
-log2: _Unary
-logical_not: _Unary
-mish: _Unary
-negative: _Unary
-population_count: _Unary
-positive: _Unary
-rad2deg: _Unary
-radians: _Unary
-reciprocal: _Unary
-rint: _Unary
-round_half_away: _Unary
-rsqrt: _Unary
-sigmoid: _Unary
-sign: _Unary
-signbit: _Unary
-silu: _Unary
-silu_dx: _Unary
-sin: _Unary
-sinh: _Unary
-softplus: _Unary
-spacing: _Unary
-sqrt: _Unary
-square: _Unary
-tan: _Unary
-tanh: _Unary
-trunc: _Unary
-
-class _UnaryOfTwo(Ufunc):
-    def __call__(  # type: ignore[override]
-        self,
-        x: Any,
-        /,
-        out: Any = None,
-        *,
-        where: Any = True,
-        dtype: DTypeLike | None = None,
-        casting: Casting = "same_kind",
-        order: str = "K",
-        subok: builtins.bool = True,
-    ) -> tuple[Array, Array]: ...
-
-frexp: _UnaryOfTwo
-modf: _UnaryOfTwo
 
 e: float
 inf: float

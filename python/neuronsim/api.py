@@ -39,6 +39,10 @@ from neuronsim.errors import (
     UnsupportedType,
     warn,
 )
+from neuronsim.frontends.functions import find_function, is_function
+from neuronsim.frontends.functions import to_module as function_to_module
+from neuronsim.frontends.onnx.files import is_onnx
+from neuronsim.frontends.onnx.model import to_module as onnx_to_module
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module
@@ -52,6 +56,7 @@ from neuronsim.setups import (
     CastRequest,
     CompileRequest,
     CompilerSetting,
+    ModelInputs,
     Setup,
     find_setup,
     resolve,
@@ -61,18 +66,43 @@ from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
 from neuronsim.whole_files import open_regular
 
+_CLOSED = ModelInputs()  # of a model that states all of its inputs
 LISTED = 10  # kinds of findings that an error spells out
 
 
 @processor.pinned
-def read_model(model: str | Path | bytes | memoryview | Module) -> Module:
-    """The verified module of a file, its bytes, or a Module. Raises InvalidModel and others."""
-    module = _read(model)
+def read_model(model: Any, inputs: ModelInputs = _CLOSED) -> Module:
+    """The verified module of a model in any of the forms that `compile` takes. Raises InvalidModel and
+    others.
+    """
+    module = _read(model, inputs)
     verify(module)
     return module
 
 
-def _read(model: str | Path | bytes | memoryview | Module) -> Module:
+def _read(model: Any, inputs: ModelInputs) -> Module:
+    if isinstance(model, str):
+        model = find_function(model) or model
+    if is_onnx(model):
+        return onnx_to_module(
+            model,
+            input_shapes=inputs.input_shapes,
+            input_values=inputs.input_values,
+            batch=inputs.batch,
+        )
+    if is_function(model) and (inputs.example_args or inputs.input_shapes is not None):
+        return function_to_module(
+            model, inputs.example_args, inputs.input_shapes or {}, inputs.input_values or {}
+        )
+    unread = [n for n, v in vars(_CLOSED).items() if getattr(inputs, n) != v]
+    if unread:
+        raise InvalidArgument(
+            f"{', '.join(unread)}: a model of HLO states its inputs' shapes and takes none"
+        )
+    return _read_hlo(model)
+
+
+def _read_hlo(model: Any) -> Module:
     if isinstance(model, Module):
         return model
     if isinstance(model, bytes | bytearray | memoryview):
@@ -87,7 +117,10 @@ def _read(model: str | Path | bytes | memoryview | Module) -> Module:
     raise InvalidModel(f"a model is {_MODELS}, not {_kind_of(model)}")
 
 
-_MODELS = "a file of HLO (its name or its bytes), a folder of AWS's compile cache, or a Module"
+_MODELS = (
+    "a file of HLO or ONNX (its name or its bytes), a folder of AWS's compile cache, an "
+    "onnx.ModelProto, a Module, or a function of arrays with example arguments"
+)
 _LOWER = "compiler_ir('hlo').as_serialized_hlo_module_proto()"
 
 
@@ -112,10 +145,16 @@ def _kind_of(model: Any) -> str:
             "    neuronsim.compile(torch_xla._XLAC._get_xla_tensors_hlo_proto([y]))"
         )
     if callable(model):
-        jitted = "model" if hasattr(model, "lower") else "jax.jit(model)"
+        if not hasattr(model, "lower"):
+            return (
+                f"{name}, a function: one of neuronsim's arrays is compiled with example arguments, "
+                "neuronsim.compile(function, *example_arguments). JAX lowers one of its own:\n"
+                f"    module = jax.jit(function).lower(*example_arguments).{_LOWER}\n"
+                "    neuronsim.compile(module)"
+            )
         return (
             f"{name}, a function. JAX lowers it for example arguments:\n"
-            f"    module = {jitted}.lower(*example_arguments).{_LOWER}\n"
+            f"    module = model.lower(*example_arguments).{_LOWER}\n"
             "    neuronsim.compile(module)"
         )
     return f"{reprlib.repr(model)}, {name}"
@@ -134,15 +173,19 @@ def _asked(
     def decorate(function: Callable[[_Request], _Result]) -> Callable[_P, _Result]:
         @functools.wraps(function)
         def call(*args: _P.args, **keywords: _P.kwargs) -> _Result:
+            examples: dict[str, Any] = {"example_args": args[1:]} if len(args) > 1 else {}
             try:
-                request = record(*args, **keywords)
+                request = record(*args[:1], **examples, **keywords)  # type: ignore[arg-type]
             except TypeError as error:
                 text = str(error).replace(f"{record.__name__}.__init__", function.__name__)
                 raise TypeError(text) from None
             return function(request)
 
         returned = function.__annotations__["return"]
-        signature = inspect.signature(record).replace(return_annotation=returned)
+        found = inspect.signature(record)
+        model, *others = (p for n, p in found.parameters.items() if n != "example_args")
+        examples = inspect.Parameter("example_args", inspect.Parameter.VAR_POSITIONAL)
+        signature = found.replace(parameters=[model, examples, *others], return_annotation=returned)
         call.__signature__ = signature  # type: ignore[attr-defined]
         return call
 
@@ -154,14 +197,18 @@ def _asked(
 def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the public API's name)
     """Compile a model under a setting of the Neuron compiler.
 
-    `model` is a file of `HloModuleProto` or HLO text, its bytes, a folder of AWS's compile cache or a
-    Module. The casts are those of `plan` (a Plan or its file) or `policy` (a Policy, the name of one or
-    a file of one; rules on magnitudes need the `calibration` of `calibrate`), which exclude each other
-    and flags that cast; else of `flags` (options of `neuronx-cc`, or of `neuron-cc` for the target
-    "inf1") and of `auto_cast` ("none", "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32",
-    "fp8_e4m3"), with the defaults of the release `sdk`. `target` is that of the flags, else "trn1".
-    With `clean` false the plan is applied literally, to the same values. Where no flag is given that
-    decides values, a folder's own flags act too, else those of NEURON_CC_FLAGS, which a warning says.
+    `model` is a file of `HloModuleProto`, HLO text or ONNX, its bytes, a folder of AWS's compile cache,
+    an onnx.ModelProto, a Module, or a function of arrays, which is traced with `example_args`; by its
+    name it is "module:function". Dimensions of inputs that the model leaves open are those of
+    `input_shapes` by the inputs' names, a first one `batch`; `input_values` are inputs whose values are
+    known when it is compiled, and are no inputs of the program. The casts are those of `plan` (a Plan
+    or its file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
+    `calibration` of `calibrate`), which exclude each other and flags that cast; else of `flags`
+    (options of `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none",
+    "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of
+    the release `sdk`. `target` is that of the flags, else "trn1". With `clean` false the plan is
+    applied literally, to the same values. Where no flag is given that decides values, a folder's own
+    flags act too, else those of NEURON_CC_FLAGS, which a warning says.
     What there is to say of the flags is in the setup's `messages`; the warnings are raised as
     FlagWarning. What `profile` decides, flags do not.
     `threads` is `set_num_threads`, for the whole process. The program runs on `replicas` emulated
@@ -174,7 +221,7 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    module = read_model(request.model)
+    module = read_model(request.model, request)
     if request.strict:
         _require_conformance(module, setup)
     settings = setup.settings
@@ -230,7 +277,7 @@ def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
     """The same, and the setup under which it was found."""
     setup, decider = find_setup(request)
     _warn(setup.messages)
-    module = _read(request.model)
+    module = _read(request.model, request)
     found = conformance.check(module, setup.release, setup.target)
     try:
         verify(module)
@@ -254,7 +301,7 @@ def plan_with_model(request: CastRequest) -> tuple[Module, Plan]:
     """The same, and the model that it is of."""
     setup, decider = find_setup(request)
     _warn(setup.messages)
-    module = read_model(request.model)
+    module = read_model(request.model, request)
     return module, _plan_of(module, decider, setup, request.calibration)
 
 
@@ -282,10 +329,13 @@ def _policy_of_flags(setup: Setup) -> Policy:
 
 @processor.pinned
 def calibrate(
-    model: str | Path | bytes | Module,
+    model: Any,
     data: str | Path | Mapping[str, Any],
     *,
     progress: Callable[[int, int], None] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_values: Mapping[str, Any] | None = None,
+    batch: int = 1,
 ) -> Calibration:
     """What the values of every instruction are when the model runs in float32 on data: what rules of a
     policy that compare magnitudes need.
@@ -295,7 +345,8 @@ def calibrate(
     do not fit.
     """
     _check_progress(progress)
-    module, setup = read_model(model), resolve(CompilerSetting(auto_cast="none"))
+    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    module, setup = read_model(model, inputs), resolve(CompilerSetting(auto_cast="none"))
     program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
     reject_nan(dataset)
@@ -317,7 +368,7 @@ def calibrate(
 
 @processor.pinned
 def tune(
-    model: str | Path | bytes | Module,
+    model: Any,
     data: str | Path | Mapping[str, Any],
     labels: Any = None,
     *,
@@ -329,6 +380,9 @@ def tune(
     threads: int | None = None,
     trips: Trips = None,
     progress: Progress | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_values: Mapping[str, Any] | None = None,
+    batch: int = 1,
 ) -> TuneResult:
     """Measure the vendor's ladder of settings on data and recommend a rung.
 
@@ -342,7 +396,8 @@ def tune(
     Raises NeuronSimError for a model or data that do not fit.
     """
     _check_progress(progress)
-    module = read_model(model)
+    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    module = read_model(model, inputs)
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any
 
+import numpy
+
 
 class NeuronSimError(Exception):
     """Every error that neuronsim raises on purpose."""
@@ -203,14 +205,15 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {spellings[close[0]]!r}?)" if close else ""
 
 
-_PACKAGE = os.path.dirname(__file__) + "/"
+# What no user wrote: this package, and NumPy, whose operators may stand between a user and it.
+_PACKAGES = (os.path.dirname(__file__) + "/", os.path.dirname(numpy.__file__) + "/")
 
 
 def _users_frame() -> tuple[FrameType | None, int]:
     """The nearest frame outside the package that led here, and how many there are to it."""
     level = 0
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGES):
         level += 1
         frame = frame.f_back
     return frame, level

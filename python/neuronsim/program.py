@@ -45,7 +45,7 @@ from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.processor import pinned
 from neuronsim.profiles import Profile, RoundingState, check_seed, default_seed, in_force
 from neuronsim.setups import Setup
-from neuronsim.targets import Release, Target, find_release, find_target
+from neuronsim.targets import Release, find_release, find_target
 from neuronsim.whole_files import open_regular, replacing
 
 SAVED_VERSION = 3
@@ -420,14 +420,6 @@ def _texts(*accepted: str) -> fields.Kind:
     return read
 
 
-def _target(value: Any) -> Target:
-    return find_target(fields.text(value))
-
-
-def _sdk(value: Any) -> str:
-    return find_release(fields.text(value)).sdk
-
-
 def _version(value: Any) -> str:
     if not all(part.isdecimal() for part in fields.text(value).split(".")) and value != "":
         raise InvalidArgument("a version such as 2.21.18209.0")
@@ -453,7 +445,7 @@ _SETTINGS: Mapping[str, fields.Kind] = {
 }
 _RELEASE: Mapping[str, fields.Kind] = {
     **records.readers(Release),
-    "sdk": _sdk,
+    "sdk": lambda value: find_release(fields.text(value)).sdk,
     "compiler": _version,
     "date": fields.text,
 }
@@ -462,7 +454,7 @@ _HEADER: Mapping[str, fields.Kind] = {
     "version": fields.count,
     "settings": fields.mapping,
     "release": fields.mapping,
-    "target": _target,
+    "target": lambda value: find_target(fields.text(value)),
     "profile": fields.mapping,
     "without_effect": _texts(),
     "replicas": checked_replicas,

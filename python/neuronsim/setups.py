@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from neuronsim.casting.flags import (
     AUTO_CASTS,
@@ -28,7 +28,6 @@ from neuronsim.casting.policies.policy import Policy
 from neuronsim.casting.policies.policy_file import load_policy
 from neuronsim.errors import InvalidArgument, InvalidFlag
 from neuronsim.hlo.cache import cached_flags
-from neuronsim.hlo.module import Module
 from neuronsim.profiles import Profile, default_profile
 from neuronsim.targets import SAME_CORE, TARGETS, Release, Target, find_release, find_target
 
@@ -48,11 +47,21 @@ class CompilerSetting:
     target: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelInputs:
+    """What a model leaves open of its inputs; see `api.compile` for the fields."""
+
+    example_args: tuple[Any, ...] = ()
+    input_shapes: Mapping[str, Sequence[int]] | None = None
+    input_values: Mapping[str, Any] | None = None
+    batch: int = 1
+
+
 @dataclass(frozen=True)
-class CastRequest(CompilerSetting):
+class CastRequest(CompilerSetting, ModelInputs):
     """What `plan` and `lint` are asked: a model and what decides its casts."""
 
-    model: str | Path | bytes | Module
+    model: Any
     _: KW_ONLY
     policy: Policy | str | Path | None = None
     plan: Plan | str | Path | None = None
@@ -128,7 +137,7 @@ def find_setup(
     return resolve(request, profile, decided_by=decided_by, inherited=inherited), decider
 
 
-def _folder_flags(model: str | Path | bytes | Module) -> list[str]:
+def _folder_flags(model: Any) -> list[str]:
     """The flags that lie beside the model in a folder of AWS's compile cache."""
     is_folder = isinstance(model, str | Path) and os.path.isdir(model)  # text of any length is none
     return cached_flags(Path(str(model))) if is_folder else []

@@ -7,7 +7,6 @@ from __future__ import annotations
 import gc
 import math
 import pickle
-import threading
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
@@ -332,37 +331,6 @@ def test_S2_stochastic_rounding_draws_at_every_call() -> None:
         same(call(), nearest)
 
 
-def test_E8_signed_powers_are_checked_at_every_call() -> None:
-    x = np.asarray([2, 3])
-    for _ in range(2):
-        assert (x**2).tolist() == [4, 9]
-        with pytest.raises(InvalidArgument, match="negative integer powers"):
-            x**-1
-        with pytest.raises(InvalidArgument, match="negative integer powers"):
-            x ** np.asarray([1, -1])
-
-
-def test_another_threads_profile_is_its_own() -> None:
-    x = np.asarray([200.0], np.float8_e4m3)
-    found: list[list[float]] = []
-
-    def add() -> None:
-        found.append((x + x).tolist())
-        with np.use_profile(fp8_overflow="saturate"):
-            found.extend((x + x).tolist() for _ in range(2))
-            found.append((x * 2.0).tolist())
-        found.append((x + x).tolist())
-
-    with np.use_profile(fp8_overflow="nan"):
-        for _ in range(2):
-            assert numpy.isnan((x + x).tolist()).all()
-        thread = threading.Thread(target=add)
-        thread.start()
-        thread.join()
-        assert numpy.isnan((x + x).tolist()).all()
-    assert found == [[math.inf], [240.0], [240.0], [240.0], [math.inf]]
-
-
 def test_sign_of_minus_zero_is_the_function_s_own_E9() -> None:
     """The row has -0, the array function +0; neither takes the other's program."""
     x = np.asarray([-0.0, -2.0])
@@ -372,21 +340,15 @@ def test_sign_of_minus_zero_is_the_function_s_own_E9() -> None:
         assert math.copysign(1, np.sign(x).tolist()[0]) == 1
 
 
-def test_subclasses_and_objects_that_record_take_the_long_way() -> None:
+def test_subclasses_take_the_long_way() -> None:
     class Mine(np.Array):
         __slots__ = ()
-
-    class Recorder:
-        def __neuronsim_apply__(self, op: ops.Op, operands: Any, attributes: Any) -> str:
-            return f"recorded {op.name}"
 
     x = np.asarray([1.0, 2.0])
     for _ in range(2):
         assert (x + x).tolist() == [2.0, 4.0]
         assert type(Mine(x.bits) + Mine(x.bits)) is np.Array
         assert type(np.add(Mine(x.bits), x)) is np.Array
-        assert np.add(x, Recorder()) == "recorded add"
-        assert np.exp(Recorder()) == "recorded exp"
 
 
 def test_shapes_that_do_not_broadcast_are_an_error() -> None:
@@ -440,16 +402,6 @@ def test_R7_statistics_give_the_bits_of_the_table(
                 expected = evaluated(name, v, dimensions=dimensions, **attributes)
                 for _ in range(2):
                     same(function(v, **attributes), expected)
-
-
-def test_R7_statistics_of_nothing_and_of_few() -> None:
-    for _ in range(2):
-        assert numpy.isnan(np.mean(np.ones((0, 3))).tolist())
-        assert np.mean(np.ones(3)).tolist() == 1.0
-        # A divisor that is not positive is 0.
-        assert numpy.isnan(np.var(np.ones(2), correction=3).tolist())
-        assert np.mean(np.asarray([1, 2])).dtype is np.float32
-        assert np.mean(np.asarray(numpy.array([1.0, 2.0]))).dtype is np.float64
 
 
 def test_reductions_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,47 +500,6 @@ def test_E10_keys_of_views_are_those_of_their_elements() -> None:
 
 
 # ---- indices, numbers, memory -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.bfloat16, np.float8_e4m3, np.bool, np.complex64])
-def test_indices_are_numpys_on_the_bits(dtype: DType) -> None:
-    x = np.asarray(numpy.arange(60).reshape(3, 4, 5) % 7).astype(dtype)
-    keys: list[Any] = [
-        *(
-            0,
-            -1,
-            slice(1, None),
-            slice(None, None, -2),
-            ...,
-            None,
-            (),
-            (0, 1, 2),
-            (1, slice(0, 2)),
-            True,
-        ),
-        *((..., 0), (None, 2, ..., slice(3)), (0, 0, 0, None), (slice(5, 9),), [0, 2], (0, [1, 2])),
-        *(numpy.int64(1), numpy.array([0, 1]), (slice(None), numpy.array([True, False, True, False]))),
-    ]
-    for key in keys:
-        expected = numpy.asarray(x.bits.data[key])
-        found = x[key]
-        assert type(found) is np.Array
-        assert found.dtype is dtype
-        assert found.shape == expected.shape
-        assert found.tobytes() == expected.tobytes()
-    assert x[np.asarray([0, 2])].tobytes() == x.bits.data[[0, 2]].tobytes()
-    assert x[np.asarray(1), np.asarray([True, False, True, True])].shape == (3, 5)
-    part = x[1, 2:]
-    part[0, 0] = 1
-    assert complex(x[1, 2, 0]) == 1  # a view
-    element = x[0, 0, 0]
-    element[...] = 1
-    assert complex(x[0, 0, 0]) == 0  # a number of its own, as NumPy's is
-    for key in (3, (0, 4), (0, 0, 0, 0), slice(None, None, 0), "a", 1.0, np.asarray([0.5])):
-        with pytest.raises((IndexError, ValueError)):
-            x[key]
-    with pytest.raises(InvalidIndex, match=r"\[3\]"):
-        x[3]
 
 
 @pytest.mark.parametrize("dtype", DEVICE, ids=lambda t: t.name)

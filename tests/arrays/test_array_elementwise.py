@@ -1,5 +1,5 @@
-"""Elementwise functions: special values by the standard, the slow twin on every type, what moves bits
-against NumPy, composites step by step, and complex types on the host.
+"""Elementwise functions: special values, what moves bits against NumPy, composites step by step, and
+complex types on the host; test_array_narrow_types.py has the slow twin.
 """
 
 from __future__ import annotations
@@ -110,26 +110,6 @@ def test_a_wrong_special_value_is_found() -> None:
     assert not is_same(np.exp(np.asarray(-inf)).item(), -0.0)
 
 
-# ---- the slow twin on narrow types (E1) ------------------------------------------------------------
-
-ONE = [
-    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log", "log1p"),
-    *("log2", "log10", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh", "floor", "ceil", "trunc"),
-    *("abs", "negative", "round", "square", "sign"),
-]
-TWO = [
-    *("add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder", "floor_divide"),
-    *("pow", "atan2", "hypot", "copysign", "logaddexp"),
-]
-TWINS: dict[str, Callable[..., int]] = {
-    "round": twin.FLOAT["rint"],
-    "pow": twin.FLOAT["power"],
-    "square": lambda a: twin.FLOAT["multiply"](a, a),
-    # E9: an array's sign of -0 is +0.
-    "sign": lambda a: twin.FLOAT["sign"](a) if a != 0x80000000 else 0,
-}
-
-
 def drawn(dtype: DType, count: int) -> numpy.ndarray:
     """Random encodings, half of them near 1, with zeros, the least, the largest, Inf and NaN."""
     rng = numpy.random.default_rng([dtype.bits, count])
@@ -140,43 +120,6 @@ def drawn(dtype: DType, count: int) -> numpy.ndarray:
     top = ((1 << dtype.exponent_bits) - 1) << (dtype.mantissa_bits + shift)
     few = [0, unit, top - unit, top, dtype.nan_bits]
     return numpy.array([*near, *any_, *few, *(w | sign for w in few)], f"u{dtype.itemsize}")
-
-
-def by_the_twin(name: str, dtype: DType, *operands: numpy.ndarray) -> list[int]:
-    function = TWINS.get(name) or twin.FLOAT[name]
-    results = []
-    for row in zip(*(o.tolist() for o in operands), strict=True):
-        wide = [round_number("float32", decode(dtype.name, w)) for w in row]
-        results.append(round_number(dtype.name, decode("float32", function(*wide))))
-    return results
-
-
-@of_types(NARROW)
-def test_E1_narrow_types_round_the_twins_float32(dtype: DType) -> None:
-    check_against_the_twin(dtype, drawn(dtype, 30))
-
-
-@pytest.mark.exhaustive
-@of_types([t for t in NARROW if t.bits <= 16])
-def test_E1_every_value_of_narrow_types_rounds_the_twins_float32(dtype: DType) -> None:
-    everything = numpy.arange(1 << dtype.bits)
-    check_against_the_twin(dtype, everything if dtype.bits == 8 else everything[::17])
-
-
-def check_against_the_twin(dtype: DType, encodings: numpy.ndarray) -> None:
-    # abs, negative and copysign keep the payload of a NaN (E6), which the twin's numbers do not have.
-    sign = 1 << (8 * dtype.itemsize - 1)
-    payload = [
-        decode(dtype.name, w).kind == "nan" and w & ~sign != dtype.nan_bits for w in encodings.tolist()
-    ]
-    bits = encodings[~numpy.array(payload)]
-    for name in ONE:
-        found = getattr(np, name)(of_words(bits, dtype))
-        assert words(found).tolist() == by_the_twin(name, dtype, bits), name
-    others = numpy.random.default_rng(5).permutation(bits)
-    for name in TWO:
-        found = getattr(np, name)(of_words(bits, dtype), of_words(others, dtype))
-        assert words(found).tolist() == by_the_twin(name, dtype, bits, others), name
 
 
 # ---- what moves bits, and what is exact ------------------------------------------------------------
@@ -231,20 +174,6 @@ def test_frexp_ldexp_modf_and_spacing_of_native_types_are_numpys() -> None:
         with numpy.errstate(all="ignore"):
             expected = numpy.ldexp(x, n)
         assert numpy.asarray(np.ldexp(x, n)).tobytes() == expected.tobytes()
-
-
-def test_logical_functions_take_every_type_and_nan_is_true() -> None:
-    for dtype in DTYPES.values():
-        if dtype is dtypes.float8_e4m3fn:
-            continue
-        x = np.asarray([0, 1, 0, 1], dtype)
-        y = np.asarray([0, 0, 1, 1], "int8") if dtype.kind != "complex" else x[[0, 0, 1, 1]]
-        assert np.logical_and(x, y).tolist() == [False, False, False, True]
-        assert np.logical_or(x, y).tolist() == [False, True, True, True]
-        assert np.logical_xor(x, y).tolist() == [False, True, True, False]
-        assert np.logical_not(x).tolist() == [True, False, True, False]
-    assert np.logical_and([nan, 0.0], True).tolist() == [True, False]
-    assert np.logical_or(0.0, [[1, 0]]).tolist() == [[True, False]]
 
 
 @of_types([t for t in DTYPES.values() if t is not dtypes.float8_e4m3fn and t.kind != "complex"])

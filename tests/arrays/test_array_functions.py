@@ -14,7 +14,6 @@ from neuronsim import nn, ops
 from neuronsim.errors import InvalidArgument
 
 FUNCTIONS = sorted(name for name in ops.FUNCTIONS_OF_FLOATS if ops.by_name(name).arity == 1)
-PAIRS = ["power", "atan2", "hypot", "logaddexp", "logaddexp2"]
 INTEGERS = ["int8", "int64", "uint16", "bool"]
 
 
@@ -66,20 +65,6 @@ def test_integer_powers_stay_integers_and_other_pairs_do_not() -> None:
     assert np.power(x, y).tolist() == [32, 9]
     for name in ("atan2", "hypot", "logaddexp", "logaddexp2"):
         assert getattr(np, name)(x, y).dtype is np.float32
-
-
-def test_python_numbers_are_arrays_without_axes() -> None:
-    assert np.exp(0).dtype is np.float32
-    assert float(np.exp(1.0)) == float(numpy.float32(math.e))
-    assert float(np.hypot(3, 4)) == 5
-    assert np.sin(np.asarray([[1.0, 2.0]])).shape == (1, 2)
-
-
-def test_functions_take_the_number_of_arrays_that_they_have() -> None:
-    x = np.asarray([1.0])
-    for name, operands in (("exp", ()), ("exp", (x, x, x)), ("atan2", (x,)), ("hypot", (x, x, x, x))):
-        with pytest.raises(TypeError, match=name):
-            getattr(np, name)(*operands)
 
 
 # ---- the host (H1) -------------------------------------------------------------------------------
@@ -152,23 +137,6 @@ ALIASES = {
 def test_a_function_has_both_of_its_names(alias: str, name: str) -> None:
     assert getattr(np, alias) is getattr(np, name)
     assert alias in np.__all__
-
-
-UFUNCS = [name for name in [*FUNCTIONS, *PAIRS, *ALIASES] if hasattr(numpy, name)]
-
-
-@pytest.mark.parametrize("name", UFUNCS)
-def test_numpys_functions_act_by_name(name: str) -> None:
-    x = np.asarray([0.25, 0.5, 1.0], dtype="bfloat16")
-    operands = [x] * getattr(numpy, name).nin
-    found = getattr(numpy, name)(*operands)
-    assert isinstance(found, np.Array)
-    assert found.dtype is np.bfloat16
-    assert found.tobytes() == getattr(np, name)(*operands).tobytes()
-
-
-def test_numpys_functions_that_are_tested_are_most() -> None:
-    assert {"exp", "arcsin", "asin", "arctan2", "cbrt", "exp2", "hypot", "pow", "power"} <= set(UFUNCS)
 
 
 # ---- nn ------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import some
 
 import neuronsim as np
 from neuronsim.errors import InvalidArgument, NeuronSimError, OutOfMemory
@@ -235,15 +236,10 @@ def findings(name: str, every: int) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("every", some([7, 1], 1))
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_hostile_arguments_are_refused(name: str) -> None:
-    assert findings(name, 7) == []
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_all_hostile_arguments_are_refused(name: str) -> None:
-    assert findings(name, 1) == []
+def test_hostile_arguments_are_refused(name: str, every: int) -> None:
+    assert findings(name, every) == []
 
 
 # Arrays that are easily forgotten: of every kind of type, without axes, without elements, of many axes.

@@ -244,16 +244,6 @@ def test_indices_are_numpys(name: str) -> None:
     assert_same(CALLS[name](np), CALLS[name](numpy))
 
 
-def test_indices_choose_what_they_name() -> None:
-    x = np.reshape(np.arange(9), (3, 3))
-    plain = numpy.arange(9).reshape(3, 3)
-    for name in ("tril_indices", "triu_indices", "diag_indices"):
-        assert x[getattr(np, name)(3)].tolist() == plain[getattr(numpy, name)(3)].tolist()
-    assert x[np.ix_([0, 2], [1, 2])].tolist() == plain[numpy.ix_([0, 2], [1, 2])].tolist()
-    assert x[np.s_[1:, ::2]].tolist() == plain[1:, ::2].tolist()
-    assert x[np.index_exp[0]].tolist() == [0, 1, 2]
-
-
 def test_every_element_with_its_index() -> None:
     for shape in SHAPES:
         x, words = every_pattern(np.float8_e3m4, shape)

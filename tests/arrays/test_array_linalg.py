@@ -14,7 +14,7 @@ from numpy.linalg import LinAlgError
 from tests.support.words import word_list
 
 import neuronsim as np
-from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
+from neuronsim.errors import InvalidArgument, NeuronSimError
 from neuronsim.reference import elementwise, formats, sums
 
 linalg = np.linalg
@@ -151,7 +151,7 @@ def test_tolerances_are_of_the_arrays_type() -> None:
     stack = np.asarray(numpy.stack([x, x]))
     assert linalg.matrix_rank(stack, rtol=np.asarray([0.5, 1e-3])).tolist() == [1, 2]
     assert linalg.matrix_rank(stack, rtol=0.5).tolist() == [1, 1]
-    for few in (0.0, 2.0, [0.0, -0.0], [0.0, 1.0], []):
+    for few in (0.0, 2.0, [0.0, -0.0], [0.0, 1.0], [0.0, math.nan], []):
         assert linalg.matrix_rank(np.asarray(few, "bfloat16")).item() == numpy.linalg.matrix_rank(few)
     assert linalg.matrix_rank(stack, 1e-3, hermitian=True).tolist() == [2, 2]
     assert linalg.matrix_rank(stack * 4, tol=0.09).tolist() == [1, 1]
@@ -221,16 +221,6 @@ def test_what_matrices_lack_is_numpys_error_and_ours(call: Callable[[], Any], sa
 def test_what_does_not_fit_is_refused(call: Callable[[Any], Any], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
         call(np.ones((2, 2)))
-
-
-@pytest.mark.isa_independent
-def test_float8_e4m3fn_is_not_computed_with() -> None:
-    x = np.ones((2, 2), dtype="float8_e4m3fn")
-    for name in ("inv", "det", "svd", "vector_norm", "matrix_norm", "cholesky"):
-        with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
-            getattr(linalg, name)(x)
-    with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
-        linalg.matrix_power(x, 2)
 
 
 # NumPy's own singular values of this matrix never end.
@@ -403,8 +393,3 @@ def test_powers_of_integers_inverses_and_stacks() -> None:
     assert linalg.multi_dot([a[0], a[1]], out=out) is out
     assert out.tolist() == (a[0] @ a[1]).tolist()
     assert linalg.multi_dot([np.asarray(a[0]), np.asarray([0.5, 1.0])]).dtype is np.float32
-
-
-@pytest.mark.parametrize("x", [0.0, 2.0, [0.0, -0.0], [0.0, numpy.nan], [], [1j]])
-def test_rank_of_a_number_and_of_a_vector_says_whether_it_is_zero(x: Any) -> None:
-    assert linalg.matrix_rank(np.asarray(x)).item() == numpy.linalg.matrix_rank(numpy.asarray(x))

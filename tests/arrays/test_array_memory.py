@@ -169,9 +169,3 @@ def test_real_if_close_by_the_types_eps() -> None:
     assert np.real_if_close([1 + 0.25j], tol=0.5).tolist() == [1]
     x = np.asarray([1.5], dtype="bfloat16")
     assert np.real_if_close(x) is x
-
-
-def test_choose_is_a_method_too() -> None:
-    found = np.asarray([1, 0, 1]).choose([np.asarray([1.5, 2, 3], "bfloat16"), 7])
-    assert found.tolist() == [7, 2, 7]
-    assert found.dtype is np.bfloat16

@@ -31,60 +31,6 @@ def test_every_method_of_the_table_is_a_function() -> None:
     assert set(METHODS) <= set(arrays.FUNCTIONS)
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "keywords"),
-    [
-        ("all", (), {"axis": 0}),
-        ("any", (1,), {}),
-        ("argmax", (0,), {}),
-        ("argmin", (), {}),
-        ("argpartition", (1,), {}),
-        ("argsort", (), {"axis": 0}),
-        ("clip", (-1, 1), {}),
-        ("conj", (), {}),
-        ("conjugate", (), {}),
-        ("cumprod", (1,), {}),
-        ("cumsum", (), {"axis": 0}),
-        ("diagonal", (), {"offset": 1}),
-        ("dot", (np.ones((3, 2), dtype="bfloat16"),), {}),
-        ("max", (0,), {}),
-        ("mean", (1,), {}),
-        ("min", (), {"axis": 1, "keepdims": True}),
-        ("nonzero", (), {}),
-        ("prod", (0,), {}),
-        ("ptp", (), {}),
-        ("ravel", (), {}),
-        ("repeat", (2,), {"axis": 1}),
-        ("round", (), {}),
-        ("std", (0,), {}),
-        ("sum", (0,), {}),
-        ("swapaxes", (0, 1), {}),
-        ("take", ([2, 0],), {"axis": 1}),
-        ("trace", (), {}),
-        ("transpose", (), {}),
-        ("var", (), {"axis": 0}),
-        ("squeeze", (), {}),
-    ],
-    ids=lambda v: v if isinstance(v, str) else "",
-)
-def test_methods_are_the_functions(name: str, args: Any, keywords: Any) -> None:
-    found = getattr(X, name)(*args, **keywords)
-    function = {"squeeze": lambda x: x}.get(name) or getattr(np, name)
-    expected = function(X, *args, **keywords)
-    native = getattr(numpy, name)(
-        numpy.asarray(X, "float64"),
-        *(numpy.asarray(a, "float64") if isinstance(a, np.Array) else a for a in args),
-        **keywords,
-    )
-    if not isinstance(expected, tuple):
-        found, expected, native = (found,), (expected,), (native,)
-    for f, e, n in zip(found, expected, native, strict=True):
-        assert f.dtype is e.dtype
-        assert f.tobytes() == e.tobytes()
-        assert f.shape == numpy.shape(n)
-        assert numpy.allclose(numpy.asarray(f, "float64"), n, rtol=2**-7)
-
-
 def test_every_public_name_of_ndarray_is_there_or_left_out_for_a_reason() -> None:
     left_out = {
         "byteswap": "the bits have the processor's byte order",
@@ -159,16 +105,6 @@ def test_transposes_are_views() -> None:
         np.zeros(3).mT  # noqa: B018
 
 
-def test_squeeze_is_a_view() -> None:
-    x = np.zeros((1, 3, 1))
-    assert x.squeeze().shape == (3,)
-    assert x.squeeze(0).shape == x.squeeze(axis=(0,)).shape == (3, 1)
-    x.squeeze()[1] = 2
-    assert x[0, 1, 0].item() == 2
-    with pytest.raises(ValueError):  # noqa: PT011 (the function's own error)
-        x.squeeze(1)
-
-
 def test_real_and_imag_are_views() -> None:
     z = np.asarray([1 + 2j, 3 - 4j])
     z.real[0] = 7
@@ -181,17 +117,6 @@ def test_real_and_imag_are_views() -> None:
     assert X.imag.tolist() == [[0] * 3] * 2
     with pytest.raises(InvalidArgument, match="read-only"):
         X.imag = 1
-
-
-def test_flat() -> None:
-    x = np.asarray([[1.0, 2.0], [3.0, 4.0]], dtype="float16").T
-    assert [float(v) for v in x.flat] == [1, 3, 2, 4]
-    assert (len(x.flat), x.flat[1].item(), x.flat[[3, 0]].tolist()) == (4, 3, [4, 1])
-    x.flat[1] = 9
-    x.flat[2:] = [7, 8]
-    assert x.tolist() == [[1, 9], [7, 8]]
-    x.flat = 0
-    assert x.tolist() == [[0, 0], [0, 0]]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", "complex64", "bfloat16"])

@@ -13,11 +13,13 @@ from narrow_cases import (
     CASES,
     CREATED,
     FUNCTIONS_OF_ONE,
+    FUNCTIONS_OF_TWO,
     INTEGERS_ONLY,
     MOVED,
     WITHOUT_CASE,
     X,
     exactly,
+    of_words,
     stored,
     wide,
 )
@@ -63,6 +65,18 @@ def test_equals_the_twin(name: str) -> None:
     for dtype in NARROW:
         case = CASES[name]
         check(case.found(dtype), case.expected(dtype))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dtype", [t for t in NARROW if t.bits <= 16], ids=str)
+def test_E1_every_value_rounds_the_twins_float32(dtype: DType) -> None:
+    every = range(0, 1 << dtype.bits, 1 if dtype.bits == 8 else 17)
+    x, y = (of_words(w, dtype) for w in (every, numpy.random.default_rng(5).permutation(every)))
+    for name in FUNCTIONS_OF_ONE:
+        check(getattr(np, name)(x), stored([FLOAT[name](w) for w in wide(x)], dtype))
+    for name in FUNCTIONS_OF_TWO:
+        pairs = zip(wide(x), wide(y), strict=True)
+        check(getattr(np, name)(x, y), stored([FLOAT[name](*p) for p in pairs], dtype))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -449,8 +449,3 @@ def torch_name(name: str) -> str:
 
 def tensors(torch: Any, *arrays: numpy.ndarray) -> list[Any]:
     return [torch.tensor(a) for a in arrays]
-
-
-def test_the_namespace_lists_what_it_has() -> None:
-    assert len(set(np.nn.__all__)) == len(np.nn.__all__)
-    assert all(getattr(np.nn, name).__doc__ for name in np.nn.__all__)

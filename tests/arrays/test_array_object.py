@@ -17,51 +17,6 @@ pytestmark = pytest.mark.isa_independent
 X = np.asarray(numpy.arange(24, dtype=numpy.float32).reshape(2, 3, 4))
 
 
-def test_shape_ndim_size_len_and_transpose() -> None:
-    assert (X.shape, X.ndim, X.size, len(X)) == ((2, 3, 4), 3, 24, 2)
-    assert X.T.shape == (4, 3, 2)
-    assert X.T.T.tolist() == X.tolist()
-    assert np.asarray(1.0).shape == ()
-    with pytest.raises(TypeError, match="len"):
-        len(np.asarray(1.0))
-
-
-def test_indexing_by_arrays() -> None:
-    assert X[np.asarray([1, 0])].tolist() == [X[1].tolist(), X[0].tolist()]
-    assert X[np.asarray([0, 1]), np.asarray([2, 0])].tolist() == [X[0, 2].tolist(), X[1, 0].tolist()]
-    mask = X > 20
-    assert X[mask].tolist() == [21, 22, 23]
-
-
-def test_index_out_of_bounds() -> None:
-    with pytest.raises(IndexError):
-        X[2]
-
-
-def test_iteration_and_containment() -> None:
-    assert [row.tolist() for row in X[0]] == X[0].tolist()
-    assert 3.0 in X[0, 0]
-    assert 3.5 not in X[0, 0]
-
-
-def test_reshape() -> None:
-    assert X.reshape(6, 4).shape == X.reshape((6, 4)).shape == (6, 4)
-    assert X.reshape(-1).shape == (24,)
-    assert X.reshape((2, -1)).tolist() == np.reshape(X, (2, 12)).tolist()
-    assert X.reshape([4, 6]).shape == (4, 6)
-    with pytest.raises(InvalidArgument, match=r"float32\[2,3,4\].*\(5, 5\)"):
-        X.reshape(5, 5)
-
-
-def test_numbers_of_one_element() -> None:
-    assert (np.asarray([2.5]).item(), float(np.asarray(2.5)), int(np.asarray(2.5))) == (2.5, 2.5, 2)
-    assert bool(np.asarray([[True]]))
-    assert not np.asarray(0.0)
-    assert [10, 20, 30][np.asarray(1)] == 20
-    assert type(np.asarray(3).item()) is int
-    assert type(np.asarray(0.1, dtype="bfloat16").item()) is float
-
-
 def test_numbers_that_python_has_not_are_refused() -> None:
     """With errors of ours that are Python's own too."""
     z, infinite, none = np.asarray(1j), np.asarray(numpy.inf), np.asarray(numpy.nan)
@@ -80,22 +35,6 @@ def test_numbers_that_python_has_not_are_refused() -> None:
     with pytest.raises(UnsupportedType, match="decimals"):
         round(np.asarray(1.5), 0.5)  # type: ignore[call-overload]
     assert (round(np.asarray(2.5)), round(np.asarray(True))) == (2, 1)
-
-
-def test_numbers_of_more_elements_are_refused() -> None:
-    with pytest.raises(InvalidArgument, match="24"):
-        X.item()
-    with pytest.raises(InvalidArgument):
-        bool(X)
-    with pytest.raises(TypeError, match="float32"):
-        [1, 2][np.asarray(1.0)]
-
-
-def test_tolist_is_exact() -> None:
-    assert np.asarray([0.1], dtype="bfloat16").tolist() == [0.10009765625]
-    assert np.asarray([2**63 - 1]).tolist() == [2**63 - 1]
-    assert np.asarray([1 - 2j]).tolist() == [1 - 2j]
-    assert np.asarray([True]).tolist() == [True]
 
 
 def test_arrays_are_not_hashable_and_compare_elementwise() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
-import math
 import operator
 import pickle
 import subprocess
@@ -25,11 +23,9 @@ from neuronsim.dtypes import DTYPES, DType, result_type
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops import Bits
 from neuronsim.profiles import Profile, current_profile, rounding_state
-from neuronsim.reference import elementwise as twin
 
 INTEGERS = [t for t in DTYPES.values() if t.kind in ("signed", "unsigned")]
 SIGNED = [t for t in INTEGERS if t.kind == "signed"]
-FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
 OPERATORS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "+": ("add", operator.add),
     "-": ("subtract", operator.sub),
@@ -49,8 +45,6 @@ OPERATORS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     ">": ("greater", operator.gt),
     ">=": ("greater_equal", operator.ge),
 }
-UNARY = ["floor", "ceil", "trunc", "rint", "round_half_away", "sign", "reciprocal", "sqrt"]
-PREDICATES = ["isfinite", "isnan", "isinf", "signbit"]
 
 
 def by_name(dtypes: list[DType]) -> Any:
@@ -90,26 +84,6 @@ def through_the_table(name: str, *operands: np.Array, profile: Profile | None = 
 # ---- % // ** << >> ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("symbol", ["%", "//", "<<", ">>", "**"])
-def test_C8_scalars_on_either_side(symbol: str) -> None:
-    op = operator.rshift if symbol == ">>" else OPERATORS[symbol][1]
-    x = np.asarray([1, 2, 5], dtype="int16")
-    assert (op(x, 3).dtype, op(3, x).dtype) == (np.int16, np.int16)
-    assert op(x, 3).tolist() == [op(v, 3) for v in (1, 2, 5)]
-    assert op(3, x).tolist() == [op(3, v) for v in (1, 2, 5)]
-    assert op(x, True).tolist() == [op(v, 1) for v in (1, 2, 5)]
-
-
-@pytest.mark.parametrize("symbol", ["%", "//"])
-def test_C8_float_scalars_take_the_arrays_type(symbol: str) -> None:
-    op = OPERATORS[symbol][1]
-    x = np.asarray([7.5, -7.5], dtype="bfloat16")
-    tenth = np.asarray(0.1, dtype="bfloat16")
-    same(op(x, 0.1), op(x, np.asarray([tenth.item()] * 2, dtype="bfloat16")))
-    same(op(0.1, x), op(np.asarray([tenth.item()] * 2, dtype="bfloat16"), x))
-    assert op(np.asarray([7]), 2.0).dtype is np.float32  # beside integers: the default type
-
-
 def test_E8_a_zero_divisor_gives_zero_as_in_numpy() -> None:
     for dtype in INTEGERS:
         x = np.asarray([0, 1, 7], dtype=dtype)
@@ -117,13 +91,6 @@ def test_E8_a_zero_divisor_gives_zero_as_in_numpy() -> None:
         assert (x % 0).tolist() == [0, 0, 0]
         assert (7 // np.asarray([0, 3], dtype=dtype)).tolist() == [0, 2]
         assert np.fmod(x, 0).tolist() == [0, 1, 7]  # HLO's remainder: the dividend
-
-
-def test_E9_a_zero_float_divisor() -> None:
-    x = np.asarray([1.0, -1.0, 0.0])
-    assert numpy.isnan((x % 0.0).tolist()).all()
-    assert repr((x // 0.0).tolist()) == "[inf, -inf, nan]"
-    assert repr((x // -0.0).tolist()) == "[-inf, inf, nan]"
 
 
 @by_name(SIGNED)
@@ -150,22 +117,6 @@ def test_E8_shifts_by_the_width_or_more(dtype: DType) -> None:
         assert (negative >> -1).tolist() == [-1, -1]
 
 
-@by_name(INTEGERS)
-def test_E8_shift_right_is_the_common_types_own(dtype: DType) -> None:
-    """Arithmetic for signed and logical for unsigned types, whichever side the array is on."""
-    info = numpy.iinfo(dtype.numpy)
-    values = [int(info.max), int(info.min), int(info.max) // 3, 1]
-    amounts = [1, 2, info.bits - 1, 0]
-    x, y = np.asarray(values, dtype=dtype), np.asarray(amounts, dtype=dtype)
-    expected = [v >> n for v, n in zip(values, amounts, strict=True)]
-    assert (x >> y).tolist() == np.right_shift(x, y).tolist() == expected
-    assert (x >> 1).tolist() == [v >> 1 for v in values]
-    for v in values:
-        found = v >> y
-        assert (found.dtype, found.tolist()) == (dtype, [v >> n for n in amounts])
-        assert np.right_shift(v, y).tolist() == [v >> n for n in amounts]
-
-
 @by_name([*INTEGERS, np.bool])
 @pytest.mark.parametrize("other", [*INTEGERS, np.bool], ids=lambda t: t.name)
 def test_E8_shift_right_of_two_types_is_numpys(dtype: DType, other: DType) -> None:
@@ -175,7 +126,8 @@ def test_E8_shift_right_of_two_types_is_numpys(dtype: DType, other: DType) -> No
             np.asarray([1], dtype=dtype) >> np.asarray([1], dtype=other)
         return
     tops = [1 if t is np.bool else int(numpy.iinfo(t.numpy).max) for t in (dtype, other)]
-    x = numpy.array([tops[0], 0, tops[0] // 3], dtype.numpy)
+    least = 0 if dtype is np.bool else int(numpy.iinfo(dtype.numpy).min)
+    x = numpy.array([tops[0], least, tops[0] // 3], dtype.numpy)
     y = numpy.array([1, tops[1], 0], other.numpy)
     expected = numpy.right_shift(x, y)
     a, b = np.asarray(x), np.asarray(y)
@@ -185,30 +137,15 @@ def test_E8_shift_right_of_two_types_is_numpys(dtype: DType, other: DType) -> No
         assert found.dtype.numpy == expected.dtype
         assert found.tolist() == expected.tolist()
     assert np.right_shift.outer(a, b).tolist() == numpy.right_shift.outer(x, y).tolist()
+    if other is not np.bool:  # a number has the array's type
+        for found in (tops[1] >> b, np.right_shift(tops[1], b)):
+            assert (found.dtype, found.tolist()) == (other, [tops[1] >> n for n in y.tolist()])
     if expected.dtype == x.dtype:
         a >>= b
         assert a.tolist() == expected.tolist()
         np.right_shift.at(a, [2], b[:1])
         numpy.right_shift.at(expected, [2], y[:1])
         assert a.tolist() == expected.tolist()
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "name"),
-    [
-        ("bfloat16", "float16", "float32"),
-        ("bfloat16", "int32", "bfloat16"),
-        ("float8_e4m3", "float8_e5m2", "bfloat16"),
-        ("tfloat32", "float32", "float32"),
-        ("float32", "float64", "float64"),
-    ],
-)
-@pytest.mark.parametrize("symbol", ["%", "//"])
-def test_float_operators_of_mixed_types(left: str, right: str, name: str, symbol: str) -> None:
-    op = OPERATORS[symbol][1]
-    for pair in ((left, right), (right, left)):
-        found = op(np.asarray([-6, 7], dtype=pair[0]), np.asarray([4, -3], dtype=pair[1]))
-        assert (found.dtype.name, found.tolist()) == (name, [op(-6.0, 4.0), op(7.0, -3.0)])
 
 
 # ---- errors ----------------------------------------------------------------------------------------
@@ -235,25 +172,6 @@ def test_E8_negative_integer_powers_raise(dtype: DType) -> None:
         x**negative
     nothing = np.ones((0, 2), dtype) ** negative
     assert (nothing.shape, nothing.dtype) == ((0, 2), dtype)
-
-
-def test_E8_powers_of_unsigned_integers_and_zero() -> None:
-    x = np.asarray([0, 3, 255], dtype="uint8")
-    assert (x**0).tolist() == [1, 1, 1]
-    assert (x**2).tolist() == [0, 9, 1]
-    with pytest.raises(OverflowError, match="uint8"):
-        x**-1
-    assert (np.asarray([], dtype="int8") ** np.asarray([], dtype="int8")).shape == (0,)
-
-
-@by_name([*FLOATS, np.float64])
-@pytest.mark.parametrize("symbol", ["<<", ">>", "&", "|", "^"])
-def test_E8_bit_operators_of_floats_raise(symbol: str, dtype: DType) -> None:
-    op = operator.rshift if symbol == ">>" else OPERATORS[symbol][1]
-    x, n = np.ones(2, dtype=dtype), np.asarray([1, 2], dtype="int8")
-    for wrong in (lambda: op(x, x), lambda: op(x, 1), lambda: op(x, n), lambda: op(n, x)):
-        with pytest.raises(UnsupportedType, match=dtype.name):
-            wrong()
 
 
 @pytest.mark.parametrize("symbol", ["<<", ">>", "&"])
@@ -305,66 +223,7 @@ def test_E9_whole_numbers_are_themselves(dtype: DType) -> None:
         same(found, x.astype(np.float32))
 
 
-@pytest.mark.parametrize("name", ["population_count", "count_leading_zeros", "left_shift"])
-def test_E8_integer_functions_of_floats_raise(name: str) -> None:
-    x = np.asarray([1.0, 2.0])
-    with pytest.raises(UnsupportedType, match="float32"):
-        getattr(np, name)(*[x] * (2 if name == "left_shift" else 1))
-
-
 # ---- functions -------------------------------------------------------------------------------------
-
-
-@by_name(FLOATS)
-def test_unary_functions_of_views_that_are_not_dense(dtype: DType) -> None:
-    x = drawn(dtype, (6, 8), 2)
-    for view in (x.T, x[::2], x[:, ::-1], x[1:5, 3], np.broadcast_to(x[:1], (4, 8))):
-        dense = np.Array(Bits(numpy.ascontiguousarray(view.bits.data), dtype))
-        for name in ("floor", "isnan", "reciprocal", "signbit"):
-            same(getattr(np, name)(view), getattr(np, name)(dense))
-
-
-@by_name([*FLOATS, np.float64])
-def test_E9_sign_of_minus_zero_is_plus_zero(dtype: DType) -> None:
-    x = np.asarray([-2.5, -0.0, 0.0, 3.0, numpy.nan, -numpy.inf], dtype=dtype)
-    found = np.sign(x)
-    assert found.dtype is dtype
-    assert repr(found.tolist()) == "[-1.0, 0.0, 0.0, 1.0, nan, -1.0]"
-    assert math.copysign(1, np.sign(-0.0).item()) == 1
-    assert np.sign(-0.0).dtype is np.float32
-
-
-@by_name(INTEGERS)
-def test_E8_sign_of_integers(dtype: DType) -> None:
-    info = numpy.iinfo(dtype.numpy)
-    x = np.asarray([int(info.min), 0, 5, int(info.max)], dtype=dtype)
-    found = np.sign(x)
-    assert found.dtype is dtype
-    assert found.tolist() == numpy.sign(numpy.asarray(x)).tolist()
-
-
-def test_E9_nextafter_of_tfloat32_keeps_its_low_bits_zero() -> None:
-    found = np.nextafter(np.asarray([1.0, -0.0], dtype="tfloat32"), np.asarray(9.0, dtype="tfloat32"))
-    assert found.dtype is np.tfloat32
-    assert words(found).tolist() == [0x3F802000, 0x00002000]
-
-
-def test_C8_nextafter_takes_scalars_in_the_arrays_type() -> None:
-    x = np.asarray([1.0, -1.0], dtype="bfloat16")
-    for found in (np.nextafter(x, 2.0), np.nextafter(x, 2)):
-        assert found.dtype is np.bfloat16
-        assert found.tolist() == [1.0078125, -0.99609375]
-    reflected = np.nextafter(1.0, np.asarray([2.0, 0.0], dtype="float16"))
-    assert reflected.dtype is np.float16
-    assert reflected.tolist() == [1 + 2**-10, 1 - 2**-11]
-
-
-def test_F_float8_e4m3fn_has_no_exact_operations() -> None:
-    """Rule F: readable, castable, no arithmetic."""
-    x = np.ones(2, dtype="float8_e4m3fn")
-    for name in (*UNARY, *PREDICATES, "fmod", "copysign", "nextafter", "less_total_order"):
-        with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
-            getattr(np, name)(*[x] * ops.by_name(name).arity)
 
 
 @by_name([np.float32, np.tfloat32, np.bfloat16, np.float16, np.float8_e5m2])
@@ -378,25 +237,6 @@ def test_tolist_and_repr_of_a_signalling_nan_do_not_warn(dtype: DType) -> None:
     assert "nan" in repr(x)
 
 
-def test_E7_clip_is_minimum_of_maximum() -> None:
-    x = np.asarray([-2.0, -0.0, 0.0, 5.0, numpy.nan], dtype="bfloat16")
-    found = np.clip(x, 0.0, 3.0)
-    assert found.dtype is np.bfloat16
-    assert repr(found.tolist()) == "[0.0, 0.0, 0.0, 3.0, nan]"
-    assert repr(np.clip(x, None, -0.0).tolist()) == "[-2.0, -0.0, -0.0, -0.0, nan]"
-    assert np.clip(x, 4.0, 1.0).tolist()[:4] == [1.0] * 4  # the upper bound acts last
-    same(np.clip(x), x)
-    assert numpy.isnan(np.clip(np.asarray([1.0]), numpy.nan, 2.0).tolist()).all()
-
-
-def test_E6_copysign_moves_bits_and_broadcasts() -> None:
-    x = np.Array(Bits(numpy.array([0x7FC1, 0xFF81, 0x0000, 0xBF80], "u2"), np.bfloat16))
-    sign = np.asarray([[-1.0], [0.0], [-0.0], [-numpy.inf]], dtype="bfloat16")
-    expected = [[(w & 0x7FFF) | s for w in (0x7FC1, 0xFF81, 0, 0xBF80)] for s in (0x8000, 0, 0x8000)]
-    assert words(np.copysign(x, sign)).tolist() == [*expected, expected[0]]
-    assert np.copysign(x, -1).dtype is np.bfloat16
-
-
 def test_E8_counts_keep_the_type() -> None:
     for dtype in INTEGERS:
         bits = 8 * dtype.itemsize
@@ -405,65 +245,10 @@ def test_E8_counts_keep_the_type() -> None:
         assert np.count_leading_zeros(x).tolist() == [bits, bits - 1, bits - 3, bits - 7]
 
 
-def test_E7_total_order_functions_tell_zeros_apart() -> None:
-    x = np.asarray([-0.0, 0.0, numpy.nan])
-    assert np.less_total_order(x, 0.0).tolist() == [True, False, False]
-    assert np.equal_total_order(x, x).tolist() == [True, True, True]
-    assert np.greater_total_order(x, numpy.float32(numpy.inf)).tolist() == [False, False, True]
-
-
-@pytest.mark.parametrize("name", [*UNARY, *PREDICATES])
-def test_functions_take_numbers_lists_and_ndarrays(name: str) -> None:
-    function = getattr(np, name)
-    for given, shape in ((2.5, ()), ([2.5, -0.5], (2,)), (numpy.array([[2.5]], "f4"), (1, 1))):
-        found = function(given)
-        assert isinstance(found, np.Array)
-        assert found.shape == shape
-        assert found.dtype is (np.bool if name in PREDICATES else np.float32)
-
-
-@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide", "copysign", "power", "clamp"])
-def test_functions_count_their_operands(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"{name}\(\) takes \d arrays, not 1"):
-        getattr(np, name)(np.ones(1))
-
-
 # ---- NumPy's protocol ------------------------------------------------------------------------------
 
-X = np.asarray([[1.5, -2.25, 4.0], [-0.0, numpy.nan, -7.5]], dtype="bfloat16")
-Y = np.asarray([[0.75, 3.0, -7.0], [2.0, 1.0, numpy.inf]], dtype="bfloat16")
 N = np.asarray([[6, -3, 12], [100, -128, 127]], dtype="int8")
 M = np.asarray([[2, 2, 3], [1, 7, 5]], dtype="int8")
-
-
-@pytest.mark.parametrize("name", [*UNARY, *PREDICATES])
-def test_numpys_unary_functions_act_by_name(name: str) -> None:
-    if name == "round_half_away":
-        assert not hasattr(numpy, name)
-        return
-    for x in (X, X[0, 0], X[:0], X.T):
-        same(getattr(numpy, name)(x), getattr(np, name)(x))
-
-
-@pytest.mark.parametrize("name", ["fmod", "remainder", "mod", "floor_divide", "copysign", "nextafter"])
-def test_numpys_binary_functions_act_by_name(name: str) -> None:
-    ours = getattr(np, "remainder" if name == "mod" else name)
-    theirs = getattr(numpy, name)
-    same(theirs(X, Y), ours(X, Y))
-    same(theirs(X, 2.0), ours(X, 2.0))
-    same(theirs(2.0, X), ours(2.0, X))
-    same(theirs(numpy.asarray(X), Y[0]), ours(X, Y[0]))
-
-
-@pytest.mark.parametrize(
-    "name", ["fmod", "remainder", "floor_divide", "power", "left_shift", "right_shift"]
-)
-def test_numpys_integer_functions_act_by_name(name: str) -> None:
-    ours = getattr(np, name)
-    theirs = getattr(numpy, name)
-    same(theirs(N, M), ours(N, M))
-    same(theirs(N, 3), ours(N, 3))
-    same(theirs(numpy.asarray(N), M[:1]), ours(N, M[:1]))
 
 
 @pytest.mark.parametrize("symbol", ["%", "//", "<<", ">>", "**"])
@@ -505,16 +290,6 @@ def fresh_profile() -> Iterator[Profile]:
     """A profile that remembers no programs."""
     with np.use_profile(Profile()) as profile:
         yield profile
-
-
-def test_short_way_E1_equals_the_twin(count: Count) -> None:
-    a, b = drawn(np.float32, (500,), 80), drawn(np.float32, (500,), 81)
-    for symbol in ("+", "-", "*", "/", "%", "//"):
-        name, op = OPERATORS[symbol]
-        pairs = zip(words(a).tolist(), words(b).tolist(), strict=True)
-        expected = [twin.FLOAT[name](*pair) for pair in pairs]
-        assert [words(op(a, b)).tolist() for _ in range(2)] == [expected] * 2
-    assert count.long == 6
 
 
 PROFILES: list[tuple[str, str, DType, str]] = [
@@ -579,31 +354,6 @@ def test_short_way_does_not_bypass_stochastic_rounding_S2(symbol: str, count: Co
     assert count.long == before + 3
 
 
-def test_short_way_of_views_that_are_not_dense(count: Count) -> None:
-    x = drawn(np.bfloat16, (12, 12), 100)
-    y = drawn(np.bfloat16, (12, 12), 101)
-    _ = x + y
-    views: list[Callable[[np.Array], np.Array]] = [
-        lambda v: v.T,
-        lambda v: v[::2],
-        lambda v: v[:, 3],
-        lambda v: v[::-1],
-        lambda v: np.broadcast_to(v[:1], (12, 12)),
-        lambda v: v[2:5],
-        lambda v: v[3, 4],
-        lambda v: v[:0],
-        lambda v: v[None, :, None],
-    ]
-    for left, right in itertools.product(views, views):
-        a, b = left(x), right(y)
-        if a.shape != b.shape:
-            continue
-        dense = [np.Array(Bits(numpy.array(v.bits.data, order="C"), np.bfloat16)) for v in (a, b)]
-        same(a + b, through_the_table("add", *dense))
-        same(a < b, through_the_table("less", *dense))
-    assert count.long == 2
-
-
 @pytest.mark.parametrize("n", [0, 1, 31, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 70001])
 def test_short_way_of_every_length(n: int, threads: int, count: Count) -> None:
     a, b = drawn(np.bfloat16, (n,), 110), drawn(np.bfloat16, (n,), 111)
@@ -651,17 +401,6 @@ def test_short_way_of_read_only_and_unaligned_arrays(count: Count) -> None:
     for _ in range(2):
         same(a * b, expected)
         same(b * a, through_the_table("multiply", *reversed(copies)))
-
-
-def test_short_way_on_every_instruction_set_D1(isa: str, count: Count) -> None:
-    for dtype in (np.float32, np.bfloat16, np.float8_e4m3, np.int16):
-        a, b = drawn(dtype, (257,), 120), drawn(dtype, (257,), 121)
-        for symbol in ("+", "*", "//", "<"):
-            name, op = OPERATORS[symbol]
-            expected = through_the_table(name, a, b)
-            same(op(a, b), expected)
-            same(op(a, b), expected)
-    assert count.long == 16
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def _one(word: int, dtype: DType) -> Any:
 
 @pytest.mark.parametrize("dtype", [*SMALL, np.tfloat32], ids=lambda t: t.name)
 def test_printed_text_read_again_gives_the_same_bits(dtype: DType) -> None:
-    x = every_value(dtype)
+    x = every_value(dtype)[:: 1 if dtype.bits == 8 else 5]
     again = np.asarray([float(text) for text in printed(x)], dtype)
     assert numpy.array_equal(words(again), words(x))
 

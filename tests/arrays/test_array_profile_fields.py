@@ -227,7 +227,7 @@ def means(dtype: DType) -> np.Array:
 
 def factors(dtype: DType) -> tuple[np.Array, np.Array]:
     """Of sums whose order and roundings show: large values that cancel, deeper than a tile."""
-    x, y = finite(dtype, (4, 300), 25, 0.5), finite(dtype, (300, 3), 26, 0.5)
+    x, y = finite(dtype, (2, 300), 25, 0.5), finite(dtype, (300, 2), 26, 0.5)
     x[:, 3], x[:, 200] = 12.0, -12.0
     y[3], y[200] = 14.0, 14.0
     return x, y
@@ -243,7 +243,7 @@ def dots(accumulate: str) -> Callable[[DType], np.Array]:
             for r in rows_of(x)
             for c in columns
         ]
-        return of_words(found, np.float32, (4, 3))
+        return of_words(found, np.float32, (2, 2))
 
     return expected
 
@@ -253,7 +253,7 @@ def accumulated(value: str, types: list[DType]) -> Change:
 
 
 def long_rows(dtype: DType) -> np.Array:
-    return finite(dtype, (4, 1100), 27)
+    return finite(dtype, (2, 1100), 27)
 
 
 def rounded_tiles(dtype: DType) -> np.Array:

@@ -121,20 +121,6 @@ def test_a_block_entered_again_finds_its_programs() -> None:
     assert seen[0] is seen[1]
 
 
-def test_fields_change_bits() -> None:
-    x, y = np.asarray([1e-40, 300.0, 5.0]), np.asarray([3.0, 3.0, 3.0])
-    plain = x / y
-    with np.use_profile(divide="reciprocal_multiply"):
-        assert (x / y)[2].item() == (x * (np.ones(3) / y))[2].item() != plain[2].item()  # E2
-    with np.use_profile(subnormals="flush", fp8_overflow="saturate"):
-        assert (x + 0).tolist() == [0.0, 300.0, 5.0]  # C4
-        assert x.astype(np.float8_e4m3).tolist() == [0.0, 240.0, 5.0]  # C3
-    ones = np.asarray([2.0**24] + [1.0] * 299)
-    with np.use_profile(accumulate="exact"):
-        assert (ones @ np.ones(300)).item() == 2.0**24 + 300  # M6, one rounding of 2^24 + 299
-    assert (x / y).tolist() == plain.tolist()
-
-
 def in_a_thread(function: Callable[[], Any]) -> Any:
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(function()))

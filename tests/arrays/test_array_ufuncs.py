@@ -375,12 +375,3 @@ def test_at_refuses_places_that_an_array_has_not(shape: tuple[int, ...], indices
     for ufunc, operands in ((np.add, (1,)), (np.negative, ())):
         with pytest.raises(InvalidIndex):
             ufunc.at(np.zeros(shape), indices, *operands)
-
-
-@pytest.mark.parametrize("name", ["add", "multiply", "floor_divide", "hypot", "less"])
-def test_reduceat_of_no_indices_has_the_type_of_a_reduction(name: str) -> None:
-    x = np.ones((3, 2), dtype="int8")
-    ufunc = getattr(np, name)
-    for none in ([], np.asarray([], dtype="uint8")):
-        found = ufunc.reduceat(x, none, axis=0)
-        assert (found.shape, found.dtype) == ((0, 2), ufunc.reduceat(x, [0], axis=0).dtype)

@@ -92,17 +92,6 @@ def test_reduce_leaves_out_what_where_does_not_choose(name: str, axis: Any) -> N
         assert element.tobytes() == total.tobytes()
 
 
-def test_reduce_of_a_scalar() -> None:
-    for name in ("add", "multiply", "maximum", "logical_or", "hypot"):
-        for axis in (0, -1, None, ()):
-            x = np.asarray(3.0, "bfloat16")
-            assert float(getattr(np, name).reduce(x, axis=axis)) == getattr(numpy, name).reduce(
-                3.0, axis
-            )
-    with pytest.raises(IndexError):
-        np.add.reduce(np.asarray(3.0), axis=1)
-
-
 def test_matrix_product_in_place_of_an_ndarray() -> None:
     x = y = numpy.array([[1.0, 2.0], [3.0, 4.0]], numpy.float32)
     x @= np.asarray([[1, 1 + 2**-7], [0, 1]], "bfloat16")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from neuronsim import dtypes, ops
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 
 F32, F16, S32 = dtypes.float32, dtypes.float16, dtypes.int32
-ModelOf = Callable[..., Module]
 
 
 def zero(name: str = "zero") -> Instruction:

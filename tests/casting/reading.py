@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from tests.support.interpreter import Steps, as_numpy, walk
 
-from neuronsim import dtypes
+from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Instruction, Module
+from neuronsim.hlo.module import Instruction, Module, Shape
+from neuronsim.hlo.opcodes import row, row_attributes
+from neuronsim.profiles import Profile
 
 Array = npt.NDArray[Any]
 Value = Any  # an Array, or a tuple of values
@@ -116,3 +118,21 @@ def read_module(
         return (low, low) if auto_cast == "all" else (F32, F32)
 
     return walk(module, inputs, Steps(step, as_numpy, np.asarray, carried))
+
+
+def by_rows(module: Module) -> dict[str, Function]:
+    """The functions of all opcodes by the rows of the op table, for `read_module`."""
+
+    def apply(i: Instruction, v: list[Array]) -> Value:
+        read = [stored(x) for x in v]
+        attributes = row_attributes(module, i)
+        found = ops.evaluate_all(row(i), read, attributes, ops.Setting(Profile()), i.result)
+        values = tuple(as_numpy(b) for b in found)
+        return values[0] if isinstance(i.shape, Shape) else values
+
+    return dict.fromkeys(ops.OPCODES, apply)
+
+
+def stored(x: Array) -> ops.Bits:
+    dtype = dtypes.as_dtype(x.dtype)
+    return ops.Bits(np.ascontiguousarray(x).view(dtype.storage).reshape(x.shape), dtype)

@@ -22,6 +22,11 @@ from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Sha
 from neuronsim.hlo.verify import verify
 
 F32 = dtypes.float32
+# Computations that modules written as HLO text apply.
+REDUCERS = """
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+"""
 SQUARE = Shape(F32, (4, 4))
 VECTOR = Shape(F32, (4,))
 SCALAR = Shape(F32)

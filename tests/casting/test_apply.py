@@ -1,17 +1,14 @@
-"""Applied plans: where the converts stand, and that the result is what A1 and A2 say.
-
-`interpret` below is those two rules on the reference's Python integers; it shares no code with the
-planner, the rewriter or the executor.
-"""
+"""Applied plans: where the converts stand, and that the result is what A1 and A2 say."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.casting.reading import by_rows, read_module
 from tests.support.graphs import inst, module_of, parameter
 
 from neuronsim import dtypes, ops
@@ -26,16 +23,14 @@ from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
-from neuronsim.reference.elementwise import FLOAT, compare
-from neuronsim.reference.formats import convert, float_to_integer, integer_to_float, wrap
-from neuronsim.reference.sums import dot, reduce_float
+from neuronsim.reference.formats import convert
+from neuronsim.reference.sums import reduce_float
 from neuronsim.targets import find_target
 
 F32, BF16, TF32 = dtypes.float32, dtypes.bfloat16, dtypes.tfloat32
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
 SETTINGS = [("none", "bf16"), *itertools.product(("matmult", "all"), CAST_TYPES)]
 EVERY_SETTING = pytest.mark.parametrize(("auto_cast", "cast_type"), SETTINGS)
-ModelOf = Callable[..., Module]
 Words = np.ndarray[Any, Any]
 
 
@@ -67,101 +62,12 @@ def inputs() -> dict[str, Words]:
     return {"x": x, "n": np.array([3, -70_000, 257], np.int32)}
 
 
-# ---- the independent interpreter ---------------------------------------------------------------
-
-
-def interpret(module: Module, given: Mapping[str, Words], auto_cast: str, low: str) -> list[list[int]]:
-    """Float32 values are float32 bits; what A2 rounds is rounded in place."""
-    values: dict[str, Words] = {}
-    entry = module.entry_computation
-
-    def rounded(bits: int, to: str) -> int:
-        return convert(to, "float32", convert("float32", to, bits))
-
-    def each(words: Words, function: Callable[[int], int]) -> Words:
-        flat = [function(int(v)) for v in words.ravel()]
-        return np.array(flat, dtype=object).reshape(words.shape)
-
-    def one(i: Instruction) -> Words:
-        read = [values[o] for o in i.operands]
-        types = [entry.by_name[o].array.dtype for o in i.operands]
-        casts = auto_cast == "all" or (auto_cast == "matmult" and i.opcode == "dot")
-        kind = low if casts else "float32"
-        read = [
-            each(v, lambda b: rounded(b, kind)) if t is F32 else v
-            for v, t in zip(read, types, strict=True)
-        ]
-        result = body(i, read, types, kind)
-        stored = kind if auto_cast == "all" else "float32"
-        return each(result, lambda b: rounded(b, stored)) if i.array.dtype is F32 else result
-
-    def body(i: Instruction, read: list[Words], types: list[DType], kind: str) -> Words:
-        dims = i.array.dims
-        if i.opcode == "broadcast":
-            shape = [1] * len(dims)
-            for axis, size in zip(i.attributes["dimensions"], read[0].shape, strict=True):
-                shape[axis] = size
-            return np.broadcast_to(read[0].reshape(shape), dims)
-        if i.opcode == "select":
-            return np.where(read[0].astype(bool), read[1], read[2])
-        if i.opcode == "dot":
-            narrow = [each(v, lambda b: convert("float32", kind, b)) for v in read]
-            a, b = narrow
-            sums = [dot(kind, kind, "float32", a[r], b[:, c]) for r, c in np.ndindex(dims)]
-            return np.array(sums, dtype=object).reshape(dims)
-        if i.opcode == "reduce":
-            narrow, initial = (each(v, lambda b: convert("float32", kind, b)) for v in read)
-            tiles = kind not in ("float32", "tfloat32")  # R3 off
-            totals = [
-                reduce_float("add", kind, list(r), int(initial[()]), round_tiles=tiles) for r in narrow
-            ]
-            return each(np.array(totals, dtype=object), lambda b: convert(kind, "float32", b))
-        if i.opcode == "convert":
-            return each(read[0], lambda b: one_convert(types[0].name, i.array.dtype.name, b))
-        pairs = [[int(v[k]) for v in read] for k in np.ndindex(dims)]
-        return np.array([scalar(i, p) for p in pairs], dtype=object).reshape(dims)
-
-    def one_convert(source: str, target: str, bits: int) -> int:
-        if source == "int32":
-            return integer_to_float(target, wrap(bits, bits=32, signed=True), bits=32)
-        if target == "int32":
-            return float_to_integer(source, bits, bits=32, signed=True) & 0xFFFFFFFF
-        return convert(source, target, bits)
-
-    def scalar(i: Instruction, operands: list[int]) -> int:
-        if i.opcode == "compare":
-            return int(compare("greater", *operands))
-        if i.array.dtype is dtypes.int32:
-            return sum(operands) & 0xFFFFFFFF  # the fixture adds integers only
-        if i.array.dtype is dtypes.float16:
-            wide = [convert("float16", "float32", v) for v in operands]
-            return convert("float32", "float16", FLOAT[i.opcode](*wide))
-        return FLOAT[i.opcode](*operands)
-
-    def raw(words: Words) -> Words:
-        return words.view(f"u{words.itemsize}").astype(object)
-
-    for i in entry.instructions:
-        if i.opcode == "parameter":
-            values[i.name] = raw(given[i.name])
-        elif i.opcode == "constant":
-            values[i.name] = raw(i.attributes["literal"].data)
-        elif i.opcode != "tuple":
-            values[i.name] = one(i)
-    return [[int(v) for v in values[o].ravel()] for o in module.root.operands]
-
-
 @EVERY_SETTING
 def test_applied_module_computes_A1_A2(model: Module, auto_cast: str, cast_type: str) -> None:
-    low = CAST_TYPES[cast_type].name
-    expected = interpret(model, inputs(), auto_cast, low)
-    assert words_of(execute(applied(model, auto_cast, cast_type), inputs())) == expected
-
-
-def test_the_settings_differ_on_the_model(model: Module) -> None:
-    # If two of them agreed, the test above could not tell them apart.
-    results = [words_of(execute(applied(model, *s), inputs())) for s in SETTINGS]
-    assert all(a != b for a, b in itertools.combinations(results, 2))
+    low, given = CAST_TYPES[cast_type], list(inputs().values())
+    expected = read_module(model, given, low, auto_cast, **by_rows(model))
+    found = words_of(execute(applied(model, auto_cast, cast_type), inputs()))
+    assert found == [np.ascontiguousarray(e).view(f"u{e.itemsize}").ravel().tolist() for e in expected]
 
 
 # ---- where the converts stand ------------------------------------------------------------------

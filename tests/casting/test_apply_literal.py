@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ from neuronsim.profiles import Profile
 
 F32, F16, BF16, TF32 = dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
-ModelOf = Callable[..., Module]
 
 
 def converts(module: Module) -> list[tuple[str, str]]:
@@ -219,7 +217,7 @@ LOWS = [BF16, F16, TF32, dtypes.float8_e4m3, float_format(6, 9), float_format(4,
 MIXED = st.lists(st.sampled_from(LOWS), min_size=1, max_size=3)
 
 
-@settings(max_examples=80, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(modules(), MIXED, st.integers(0, 2**32 - 1))
 def test_literal_and_shared_give_the_same_bits_on_random_modules(
     example: Example, lows: list[dtypes.DType], seed: int

@@ -5,7 +5,6 @@ rounding, the relayout, the reason (R1, S1, M8).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ F32, F16, BF16, TF32, S32 = (
     dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32, dtypes.int32,
 )  # fmt: skip
 TYPES = pytest.mark.parametrize("cast_type", CAST_TYPES)
-ModelOf = Callable[..., Module]
 
 
 # ---- reasons -----------------------------------------------------------------------------------

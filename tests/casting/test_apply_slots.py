@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ F32, F16, BF16, TF32, S32 = (
     dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32, dtypes.int32,
 )  # fmt: skip
 LOWS = [BF16, F16, TF32, dtypes.float8_e4m3, float_format(6, 9)]
-ModelOf = Callable[..., Module]
 Array = npt.NDArray[Any]
 LOW = pytest.mark.parametrize("low", LOWS, ids=lambda t: t.name)
 

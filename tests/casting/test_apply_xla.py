@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ xla = pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (
 F32, F16, BF16, TF32 = dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32
 S32, PRED = dtypes.int32, dtypes.boolean
 OPEN = float_format(6, 9)
-ModelOf = Callable[..., Module]
 
 
 def through_file(module: Module) -> Module:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 from tests.casting.border_modules import SCATTER, inst, pair, parameter, sums, zero
@@ -25,7 +24,6 @@ pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kern
 F32, F16, BF16, TF32, S32 = (
     dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32, dtypes.int32,
 )  # fmt: skip
-ModelOf = Callable[..., Module]
 
 
 @pytest.fixture

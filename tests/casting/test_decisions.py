@@ -375,7 +375,7 @@ NAMES = [n for n in POLICIES if not n.startswith("modelopt")]
 
 
 @pytest.mark.filterwarnings("ignore:tvm")
-@settings(max_examples=100, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(modules(), st.sampled_from(NAMES), st.sampled_from([None, TRN1, INF1]))
 def test_random_modules_are_planned(example: Example, name: str, target: Target | None) -> None:
     """Tuples, branches, calls and several results among them: the plan fits and can be applied."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from neuronsim import api, cli, dtypes
+from neuronsim import api, cli
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CastSettings
 from neuronsim.casting.plans.casts import Cast, casts, count_casts
@@ -375,21 +375,14 @@ def wide(tmp_path: Path) -> Callable[[int], Path]:
 def test_many_instructions_are_grouped_and_singles_are_found(
     wide: Callable[[int], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = str(wide(10_000))
+    path = str(wide(2_000))
     status, out, _ = run(["explain", path, "--auto-cast", "all"], capsys)
     assert status == 0
-    assert "and 3329 more" in out
+    assert "and 663 more" in out
     assert len(out.splitlines()) < 20
-    status, out, _ = run(["explain", path, "--auto-cast", "all", "--filter", "x9001"], capsys)
+    status, out, _ = run(["explain", path, "--auto-cast", "all", "--filter", "x1900"], capsys)
     assert status == 0
-    assert out.startswith("x9001 (tanh): reads bfloat16")
-
-
-def test_types_of_a_tfloat32_cast_C9() -> None:
-    module = from_text(SMALL)
-    plan = make_plan(module, neuron_policy("matmult", "tf32"))
-    found = casts(module, apply_plan(module, plan), plan)
-    assert {(c.from_type, c.to_type) for c in found} == {("float32", dtypes.tfloat32.name)}
+    assert out.startswith("x1900 (tanh): reads bfloat16")
 
 
 # ---- what the planned module has -----------------------------------------------------------------

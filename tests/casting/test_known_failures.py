@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.casting.small_graphs import REDUCERS
 
 import neuronsim
 from neuronsim.api import CompiledProgram
@@ -21,18 +22,9 @@ from neuronsim.targets import find_target
 
 pytestmark = pytest.mark.isa_independent  # what is found does not depend on the kernels
 
-REGIONS = """
-add { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b) }
-max { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] maximum(a, b) }
-"""
-
 
 def network(body: str) -> Module:
-    return from_text(f"HloModule m\n{REGIONS}\nENTRY main {{{body}}}")
+    return from_text(f"HloModule m\n{REDUCERS}\nENTRY main {{{body}}}")
 
 
 def linted(module: Module, program: CompiledProgram, rule: str, target: str = "trn1") -> list[Finding]:

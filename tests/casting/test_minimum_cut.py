@@ -234,18 +234,18 @@ def long_chain(length: int) -> tuple[Module, dict[str, Decision]]:
     return Module("long", "main", (Computation("main", tuple(body), body[-1].name),)), decisions
 
 
-def test_a_chain_of_10000_instructions_is_chosen_at_once() -> None:
+def test_a_long_chain_is_chosen_at_once() -> None:
     """All are held in one way, but where the plan changes."""
     opcodes = ("negate", "abs", "copy")
     body = [Instruction("x0", "parameter", Shape(F32, (4,)), (), {"number": 0})]
-    for n in range(1, 10_001):
+    for n in range(1, 3_001):
         body.append(Instruction(f"x{n}", opcodes[n % 3], Shape(F32, (4,)), (f"x{n - 1}",)))
-    module = Module("long", "main", (Computation("main", tuple(body), "x10000"),))
+    module = Module("long", "main", (Computation("main", tuple(body), "x3000"),))
     low = Decision(dtypes.bfloat16, F32, dtypes.bfloat16, "test")
     decisions = {i.name: low for i in body[1:]}
     start = time.process_time()
     assert choose_types(module, decisions) == decisions  # as float32 no fewer bytes are converted
-    assert time.process_time() - start < 10  # a node for each instruction takes much longer
+    assert time.process_time() - start < 1  # a node for each instruction takes much longer
     few = {n: d for n, d in decisions.items() if int(n[1:]) % 100}
     chosen = choose_types(module, few)
     plan = Plan("few", "long", fingerprint(module), few)
@@ -253,10 +253,10 @@ def test_a_chain_of_10000_instructions_is_chosen_at_once() -> None:
     assert all(d.output in (F32, dtypes.bfloat16) for d in chosen.values())
 
 
-def test_choosing_for_10000_instructions_is_not_quadratic() -> None:
-    module, decisions = long_chain(10_000)
+def test_choosing_for_many_instructions_is_not_quadratic() -> None:
+    module, decisions = long_chain(3_000)
     verify(module)
     start = time.process_time()
     chosen = choose_types(module, decisions)
-    assert time.process_time() - start < 10  # quadratic time is minutes
+    assert time.process_time() - start < 3  # quadratic time is tens of seconds
     assert chosen != decisions

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -33,7 +32,6 @@ from neuronsim.hlo.verify import verify
 
 F32, F16, BF16 = dtypes.float32, dtypes.float16, dtypes.bfloat16
 BITS = [(6, 9), (4, 3), (2, 1), (3, 22), (5, 10), (7, 23), (8, 1), (8, 9), (8, 22)]
-ModelOf = Callable[..., Module]
 Array = npt.NDArray[Any]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from tests.casting.small_graphs import REDUCERS
 from tests.support.running import execute
 
 from neuronsim import dtypes, ops
@@ -20,22 +21,11 @@ from neuronsim.hlo.verify import verify
 
 pytestmark = pytest.mark.isa_independent  # the kernels' bits are not the subject
 
-REGIONS = """
-add { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b) }
-max { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] maximum(a, b) }
-min { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] minimum(a, b) }
-lt { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = pred[] compare(a, b), direction=LT }
-gt { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = pred[] compare(a, b), direction=GT }
+REGIONS = (
+    REDUCERS
+    + """min { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] minimum(a, b) }
+lt { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }
+gt { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=GT }
 jax_lt { a = f32[] parameter(0)
   an = pred[] compare(a, a), direction=NE
   nan = f32[] constant(nan)
@@ -77,6 +67,7 @@ argmin { a = f32[] parameter(0)
   n = s32[] select(p, k, l)
   ROOT t = (f32[], s32[]) tuple(v, n) }
 """
+)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from tests.casting.reading import read_module
+from tests.casting.reading import by_rows, read_module
 from tests.executor.random_modules import EXECUTED, Example, modules
 from tests.support.running import execute, flat
 
@@ -24,14 +23,12 @@ from neuronsim.hlo.module import (
     Computation,
     Instruction,
     Module,
-    Shape,
     graph_computations,
     inline_calls,
     simple_reducer,
 )
-from neuronsim.hlo.opcodes import row, row_attributes
+from neuronsim.hlo.opcodes import row
 from neuronsim.hlo.verify import verify
-from neuronsim.profiles import Profile
 
 pytestmark = pytest.mark.isa_independent
 
@@ -43,7 +40,7 @@ RANDOM = {"rng", "rng-get-and-update-state"}
 HEALTH = list(HealthCheck)
 
 
-@settings(max_examples=100, phases=[Phase.generate], suppress_health_check=HEALTH)
+@settings(max_examples=50, phases=[Phase.generate], suppress_health_check=HEALTH)
 @given(modules(), st.sampled_from(SETTINGS))
 def test_a_planned_module_is_a_module_A2(example: Example, setting: tuple[str, str]) -> None:
     model, policy = example.module, neuron_policy(*setting)  # type: ignore[arg-type]
@@ -98,25 +95,15 @@ def is_on_float32(c: Computation, i: Instruction) -> bool:
     return F32 in (reads if row(i).cast == "matmult" else types)  # narrow products may give float32
 
 
-@settings(max_examples=100, phases=[Phase.generate], suppress_health_check=HEALTH)
+@settings(max_examples=50, phases=[Phase.generate], suppress_health_check=HEALTH)
 @given(modules(tuple(sorted(set(EXECUTED) - ROUND_EACH_STEP - RANDOM))), st.sampled_from(SETTINGS))
 def test_a_planned_module_computes_A1_A2(example: Example, setting: tuple[str, str]) -> None:
     model = example.module
     assume(not any(rounds_otherwise(model, c, i) for c in model.computations for i in c.instructions))
     plan = make_plan(model, neuron_policy(*setting))  # type: ignore[arg-type]
     got = execute(apply_plan(model, plan), example.inputs)
-
-    def by_row(i: Instruction, v: list[Any]) -> Any:
-        read = [stored(x) for x in v]
-        found = ops.evaluate_all(
-            row(i), read, row_attributes(model, i), ops.Setting(Profile()), i.result
-        )
-        values = tuple(typed(b) for b in found)
-        return values[0] if isinstance(i.shape, Shape) else values
-
-    functions = dict.fromkeys(ops.OPCODES, by_row)
     inputs = [typed(x) for x in example.inputs]
-    expected = read_module(model, inputs, CAST_TYPES[setting[1]], setting[0], **functions)
+    expected = read_module(model, inputs, CAST_TYPES[setting[1]], setting[0], **by_rows(model))
     assert [x.tobytes() for x in flat(expected)] == [x.data.tobytes() for x in flat(got)]
 
 
@@ -130,8 +117,3 @@ def rounds_otherwise(model: Module, c: Computation, i: Instruction) -> bool:
 
 def typed(x: ops.Bits) -> np.ndarray:
     return x.data.view(x.dtype.numpy)
-
-
-def stored(x: np.ndarray) -> ops.Bits:
-    dtype = dtypes.as_dtype(x.dtype)
-    return ops.Bits(np.ascontiguousarray(x).view(dtype.storage).reshape(x.shape), dtype)

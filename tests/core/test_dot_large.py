@@ -14,6 +14,7 @@ from tests.core.loop_dot import loop_dot
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.parameters import some
+from tests.support.processors import every_processor
 from tests.support.words import Words
 
 PLAIN = ops.DotDimensions((1,), (0,))
@@ -34,11 +35,11 @@ def product(a: str, x: Words, b: str, y: Words, result: str = "float32") -> Word
 def test_dot_M2_every_register_remainder(
     a: str, b: str, depth: int, least: int, restored_processor: None
 ) -> None:
-    """Rows 1 to 30 by columns 1 to 70: the corner of one large product, each with the least of these
-    depths that makes it large.
+    """Rows 1 to 30 by every third of columns 1 to 70: the corner of one large product, each with the
+    least of these depths that makes it large.
     """
     most = {131: 2101, 1101: 770, 10_001: 91, LARGE + 1: 10}[depth]
-    shapes = [(r, c) for r in range(1, 31) for c in range(1, 71) if least <= r * c < most]
+    shapes = [(r, c) for r in range(1, 31) for c in range(1 + r % 3, 71, 3) if least <= r * c < most]
     assert all(r * c * depth > LARGE for r, c in shapes)
     rng = np.random.default_rng([61, depth])
     rows, columns = max(r for r, _ in shapes), max(c for _, c in shapes)
@@ -92,13 +93,10 @@ def test_dot_M2_every_cache_and_thread_remainder(
     )
     expected = loop_dot(a, x[kept_rows], b, y[:, kept_columns])
     first = None
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        for threads in (1, 2, 3):
-            processor.set_num_threads(threads)
-            found = product(a, x, b, y)
-            first = found if first is None else first
-            np.testing.assert_array_equal(found, first, err_msg=f"{isa}, {threads} threads")
+    for where in every_processor((1, 2, 3)):
+        found = product(a, x, b, y)
+        first = found if first is None else first
+        np.testing.assert_array_equal(found, first, err_msg=where)
     assert first is not None
     np.testing.assert_array_equal(first[np.ix_(kept_rows, kept_columns)], expected)
 
@@ -187,10 +185,9 @@ def test_dot_M2_bfloat16_with_a_spoiled_part(name: str, side: str, restored_proc
         y = random_words(rng, "bfloat16", (DEPTH, COLUMNS), "near")
         SPOILS[name](rng, (x if side == "lhs" else y.T)[PLACES[place]])
         expected = loop_dot("bfloat16", x, "bfloat16", y)
-        for isa in processor.available_isas():
-            processor.set_isa(isa)
+        for where in every_processor((1,)):
             found = product("bfloat16", x, "bfloat16", y)
-            np.testing.assert_array_equal(found, expected, err_msg=isa)
+            np.testing.assert_array_equal(found, expected, err_msg=where)
 
 
 @pytest.mark.parametrize("side", ["lhs", "rhs"])
@@ -207,10 +204,9 @@ def test_dot_M2_bfloat16_subnormals_beside_large(
     small[chosen] &= 0x807F
     large[...] = large & 0x807F | rng.integers(200, 240, large.shape).astype(np.uint16) << 7
     expected = loop_dot("bfloat16", x, "bfloat16", y)
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
+    for where in every_processor((1,)):
         found = product("bfloat16", x, "bfloat16", y)
-        np.testing.assert_array_equal(found, expected, err_msg=isa)
+        np.testing.assert_array_equal(found, expected, err_msg=where)
 
 
 EXPONENTS = [-110, -112, -113, -114, -118, -120, -126, -134, -135, -136, -140, -150]
@@ -245,10 +241,9 @@ def test_dot_M2_bfloat16_sums_about_the_least_normal(
     expected = loop_dot("bfloat16", x, "bfloat16", y)
     if exponent == -113:
         assert np.any((expected[::4] & 0x7FFFFFFF) < 0x00800000)  # what a flush would change
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
+    for where in every_processor((1,)):
         found = product("bfloat16", x, "bfloat16", y)
-        np.testing.assert_array_equal(found, expected, err_msg=isa)
+        np.testing.assert_array_equal(found, expected, err_msg=where)
 
 
 @pytest.mark.parametrize("largest", [90, 95, 96, 97, 110, 127])
@@ -265,10 +260,9 @@ def test_dot_M2_bfloat16_tiny_beside_large(largest: int, restored_processor: Non
     y[TILE] = bfloat16_words(np.ldexp(rng.integers(128, 256, (128, COLUMNS)) / 128, exponents))
     x[:, :256] = random_words(rng, "bfloat16", (ROWS, 256), "near")
     expected = loop_dot("bfloat16", x, "bfloat16", y)
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
+    for where in every_processor((1,)):
         found = product("bfloat16", x, "bfloat16", y)
-        np.testing.assert_array_equal(found, expected, err_msg=isa)
+        np.testing.assert_array_equal(found, expected, err_msg=where)
 
 
 @pytest.mark.parametrize("mode", ["near", "special", "any"])
@@ -297,10 +291,9 @@ def test_dot_M2_narrow_pairs_with_special_values_in_one_tile(
     y[TILE] = part
     x[::2, :256], x[::2, 384:] = 0, 0
     expected = loop_dot(a, x, b, y)
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
+    for where in every_processor((1,)):
         found = product(a, x, b, y)
-        np.testing.assert_array_equal(found, expected, err_msg=isa)
+        np.testing.assert_array_equal(found, expected, err_msg=where)
 
 
 @pytest.mark.parametrize("exponent", [-111, -112, -113, -119, -120, -122])
@@ -316,7 +309,6 @@ def test_dot_M2_bfloat16_by_float8_about_the_least_normal(
     expected = loop_dot("bfloat16", words, "float8_e5m2", y)
     value = 2.0 ** (exponent - 7)
     assert (expected.view(np.float32) == value).all()
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
+    for where in every_processor((1,)):
         found = product("bfloat16", words, "float8_e5m2", y)
-        np.testing.assert_array_equal(found, expected, err_msg=isa)
+        np.testing.assert_array_equal(found, expected, err_msg=where)

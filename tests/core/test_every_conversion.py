@@ -7,7 +7,6 @@ encoding: the midpoints between neighbouring values, which are exact. Nothing is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -15,9 +14,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from neuronsim import dtypes, processor
+from neuronsim import dtypes
 from neuronsim.profiles import Profile
 from tests.support.evaluation import evaluate
+from tests.support.processors import every_processor
 from tests.support.words import Words
 
 # name: exponent bits, mantissa bits, the first encoding that is no finite number, NaN's word, and how
@@ -107,22 +107,10 @@ def test_control_the_two_forms_of_the_oracle_agree(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_control_ties_away_would_be_noticed(name: str) -> None:
-    wrong = steps(name) - np.arange(1, FORMATS[name][2] + 1) % 2
-    assert (wrong != steps(name)).sum() == (FORMATS[name][2] + 1) // 2
-
-
-def each_isa() -> Iterator[str]:
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        yield isa
-
-
-@pytest.mark.parametrize("name", NARROW)
 def test_every_binade_C2_C3_C4_on_every_isa(restored_processor: None, name: str) -> None:
     """2^22 inputs: around every 2^10th float32."""
     words = np.arange(0, 1 << 32, 1 << 10, dtype=np.uint64).astype(np.uint32) ^ np.uint32(0x200)
-    for isa in each_isa():
+    for isa in every_processor((1,)):
         ours = evaluate("convert", ("float32", words), dtype=dtypes.DTYPES[name])
         assert np.array_equal(ours, expected(name, words)), isa
 
@@ -134,7 +122,7 @@ def test_all_float32_inputs_C2_C3_C4_C5_on_every_isa(restored_processor: None, n
     for start in range(0, 1 << 32, count):
         words = np.arange(start, start + count, dtype=np.uint64).astype(np.uint32)
         right = expected_range(name, start, count)
-        for isa in each_isa():
+        for isa in every_processor((1,)):
             ours = evaluate("convert", ("float32", words), dtype=dtypes.DTYPES[name])
             assert np.array_equal(ours, right), (isa, hex(start))
 
@@ -152,7 +140,7 @@ def near_steps(name: str) -> Words:
 @pytest.mark.parametrize("name", NARROW)
 def test_float64_C1_at_every_boundary_and_midpoint(restored_processor: None, name: str) -> None:
     words = near_steps(name)
-    for isa in each_isa():
+    for isa in every_processor((1,)):
         ours = evaluate("convert", ("float64", words), dtype=dtypes.DTYPES[name])
         assert np.array_equal(ours, expected(name, words, "float64")), isa
 
@@ -185,7 +173,7 @@ def check_random_float64(name: str, total: int) -> None:
     for _ in range(-(-total // (1 << 20))):
         words = random_float64(rng, 1 << 20)
         right = expected(name, words, "float64")
-        for isa in each_isa():
+        for isa in every_processor((1,)):
             ours = evaluate("convert", ("float64", words), dtype=dtypes.DTYPES[name])
             assert np.array_equal(ours, right), isa
 
@@ -221,7 +209,7 @@ def check_integers(name: str, source: str, words: Words) -> None:
     if name == "float8_e4m3fn":
         encoding = np.where(encoding > 0x7E, nan, encoding)
     right = encoding | negative.astype(np.int64) << (e_bits + m_bits + shift)
-    for isa in each_isa():
+    for isa in every_processor((1,)):
         ours = evaluate(
             "convert", (source, words), dtype=dtypes.DTYPES[name], profile=Profile(int_to_float="exact")
         )

@@ -25,7 +25,7 @@ from tests.support.parameters import some
 
 OPS = {name: i for i, (name, _, _) in enumerate(_core.OPS)}
 F32, BF16, I32 = (dtypes.DTYPES[n].code for n in ("float32", "bfloat16", "int32"))
-DELAY = 0.2  # until the signal comes
+DELAY = 0.1  # until the signal comes
 SLACK = 2.0  # after that, on a machine that does other things; docs/validation.md has measured times
 PLAIN = ops.DotDimensions((1,), (0,))
 Run = Callable[[], Any]
@@ -288,11 +288,11 @@ def drawn(*shape: int) -> ns.Array:
 
 
 NUMPYS: dict[str, Callable[[], Run]] = {
-    "argsort": lambda: functools.partial(ns.argsort, drawn(1 << 24)),
+    "argsort": lambda: functools.partial(ns.argsort, drawn(1 << 23)),
     "top-k": lambda: functools.partial(ns.top_k, drawn(1 << 26), 1 << 20),
     "decomposition": lambda: functools.partial(ns.linalg.svd, drawn(1800, 1800)),
     "product of float64": lambda: functools.partial(
-        ns.convolve, *2 * [drawn(60_000).astype("float64")]
+        ns.convolve, *2 * [drawn(15_000).astype("float64")]
     ),
     "roots": lambda: functools.partial(ns.roots, drawn(700)),
     "transform": lambda: functools.partial(ns.fft.fft, [1.0], n=40_000_000),

@@ -223,24 +223,6 @@ def test_accumulation_R3_acts_on_narrow_sums_and_products_only(type_name: str, r
     assert np.array_equal(on, off) != (narrow and reducer in ("add", "multiply"))
 
 
-def test_control_R2_another_tile_gives_other_bits() -> None:
-    """So the tests would see a wrong tile length; and the core folds by the tile it is given."""
-    words = random_words(np.random.default_rng(27), "float32", (30, 1025), "near")
-    zero = np.zeros((), np.float32)
-    results = {}
-    for tile in (1, 128, 256, 511, 512, 1025):
-        out = np.empty(30, np.float32)
-        core_reduce(0, 0, words.view(np.float32), 1, zero, out, tile)
-        results[tile] = out.view(np.uint32)
-        expected = [sums.reduce_float("add", "float32", w.tolist(), 0, tile=tile) for w in words[:4]]
-        assert results[tile][:4].tolist() == expected
-    initial = ("float32", zero.view(np.uint32))
-    ours = evaluate("reduce", ("float32", words), initial, dimensions=(1,), reducer="add")
-    assert np.array_equal(ours, results[512])
-    for tile in (128, 256, 511, 1025):
-        assert not np.array_equal(ours, results[tile])
-
-
 def test_core_refuses_what_does_not_fit() -> None:
     x, zero, out = np.zeros((3, 4), np.float32), np.zeros((), np.float32), np.zeros(3, np.float32)
     for arguments in (

@@ -11,13 +11,14 @@ import numpy.typing as npt
 import pytest
 
 import neuronsim as ns
-from neuronsim import _core, dtypes, processor
+from neuronsim import _core, dtypes
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 from neuronsim.reference.elementwise import BOOL, INTEGER
 from neuronsim.reference.formats import wrap
 from tests.support.draws import random_words
 from tests.support.evaluation import core_reduce, evaluate
+from tests.support.processors import every_processor
 
 Words = npt.NDArray[Any]
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -76,33 +77,6 @@ def test_reduce_R2_around_the_tile(length: int, type_name: str, isa: str) -> Non
         np.testing.assert_array_equal(found, expected)
 
 
-def test_reduce_R2_order_shows() -> None:
-    # Controls: another tile length, the init first, or one long fold give other bits on this data.
-    rng = np.random.default_rng(5)
-    x = random_words(rng, "float32", (16, 1500), "near")
-    one = np.array(0x3F800000, np.uint32)
-    found = evaluate("reduce", ("float32", x), ("float32", one), dimensions=(1,), reducer="add")
-    expected = twin_reduce("add", "float32", x, (1,), 0x3F800000)
-    np.testing.assert_array_equal(found, expected)
-    for tile in (256, 511, 1500):
-        assert np.any(found != twin_reduce("add", "float32", x, (1,), 0x3F800000, tile=tile))
-    first = np.concatenate([np.full((16, 1), one), x], axis=1)
-    assert np.any(found != twin_reduce("add", "float32", first, (1,), 0))
-
-
-def test_reduce_R3_rounding_of_tiles_shows() -> None:
-    x = random_words(np.random.default_rng(6), "bfloat16", (16, 1500), "near")
-    zero = np.zeros((), np.uint16)
-    on, off = (
-        evaluate(
-            "reduce", ("bfloat16", x), ("bfloat16", zero), dimensions=(1,), reducer="add",
-            profile=Profile(mixed_precision_accumulation=setting),
-        )
-        for setting in ("on", "off")
-    )  # fmt: skip
-    assert np.any(on != off)
-
-
 def test_reduce_R2_several_axes_are_walked_last_fastest() -> None:
     # 40 x 50 elements in one output: tiles of 512 run across the rows.
     x = random_words(np.random.default_rng(7), "float32", (40, 3, 50), "near")
@@ -140,16 +114,13 @@ def test_reduce_large_arrays_agree_on_every_path(restored_processor: None) -> No
     array = ns.asarray(x.view(np.float32))
     zero = [sums.reduce_float("add", "float32", x[r].tolist(), 0) for r in (0, 399, 699)]
     seen = set()
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            rows, columns, total = (ns.sum(array, axis).tobytes() for axis in (1, 0, None))
-            seen.add((rows, columns, total))
-            words = np.frombuffer(rows, np.uint32)
-            assert [int(words[r]) for r in (0, 399, 699)] == zero
-            column = np.frombuffer(columns, np.uint32)[17]
-            assert int(column) == sums.reduce_float("add", "float32", x[:, 17].tolist(), 0)
+    for _ in every_processor():
+        rows, columns, total = (ns.sum(array, axis).tobytes() for axis in (1, 0, None))
+        seen.add((rows, columns, total))
+        words = np.frombuffer(rows, np.uint32)
+        assert [int(words[r]) for r in (0, 399, 699)] == zero
+        column = np.frombuffer(columns, np.uint32)[17]
+        assert int(column) == sums.reduce_float("add", "float32", x[:, 17].tolist(), 0)
     assert len(seen) == 1
 
 

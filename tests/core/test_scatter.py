@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import _core, ops, processor
+from neuronsim import _core, ops
 from neuronsim.ops import WindowDimension
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
@@ -16,6 +16,7 @@ from neuronsim.reference import indexing, windows
 from neuronsim.reference.sums import WindowAxis
 from tests.core.test_windows import arithmetic, program, random_window
 from tests.support.draws import random_words
+from tests.support.processors import every_processor
 from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -166,11 +167,8 @@ def test_scatter_D1_every_path_gives_the_same_bits(restored_processor: None) -> 
     places = random_places(rng, 4000, 50)
     add = program(["float16"] * 2, [("add", "float16", (0, 1))], [2])
     seen = set()
-    for name in processor.available_isas():
-        processor.set_isa(name)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            seen.add(apply(add, x, places, updates).tobytes())
+    for _ in every_processor():
+        seen.add(apply(add, x, places, updates).tobytes())
     assert len(seen) == 1
 
 
@@ -286,11 +284,8 @@ def test_selection_D1_every_path_gives_the_same_places(restored_processor: None)
     window = (WindowDimension(3, padding=(1, 1)), WindowDimension(5, stride=2, padding=(3, 3)))
     select = program(["bfloat16"] * 2, [("greater_equal", "bool", (0, 1))], [2])
     seen = set()
-    for name in processor.available_isas():
-        processor.set_isa(name)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            seen.add(selected(select, x, window).tobytes())
+    for _ in every_processor():
+        seen.add(selected(select, x, window).tobytes())
     assert len(seen) == 1
 
 

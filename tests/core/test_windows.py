@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import _core, dtypes, ops, processor
+from neuronsim import _core, dtypes, ops
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops import WindowDimension
 from neuronsim.profiles import Profile
@@ -21,6 +21,7 @@ from neuronsim.reference import formats, random, sums
 from tests.core.test_cumulative import expected_prefixes, integer_prefixes, prefixes, rounds_tiles
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.processors import every_processor
 from tests.support.words import Words
 
 FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -172,35 +173,45 @@ def running(shape: Sequence[int], axis: int, backwards: bool, more: int = 0) -> 
     return tuple(window)
 
 
-@pytest.mark.parametrize("backwards", [False, True])
-@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
-def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
-    type_name: str, backwards: bool, isa: str
-) -> None:
-    """Of the array, or of a reversed one of many elements, on any axis and layout and across a tile;
-    small ones are those of the walk, each of whose windows is folded on its own.
+@cache
+def running_problems(type_name: str, backwards: bool) -> list[tuple[list[Any], dict[str, Any], Words]]:
+    """Operands and attributes of windows that run along an axis, and what they give: the cumulative
+    function of the array, or of a reversed one; of small ones the walk, which folds each window.
     """
     rng = np.random.default_rng(90)
     is_float = dtypes.DTYPES[type_name].kind == "float"
     reducers = REDUCERS if is_float else ["add", "maximum", *BITWISE]
     profiles = (PLAIN, OFF, FLUSH) if is_float else (PLAIN,)
-    for k, (shape, axis, more) in enumerate((((700,), 0, 0), ((3, 5, 2), 1, 2), ((2, 3, 9), 2, 0))):
-        x = random_words(rng, type_name, shape, "near" if k else "any")
+    problems = []
+    for shape, axis, more in (((700,), 0, 0), ((3, 5, 2), 1, 2), ((2, 3, 9), 2, 0)):
+        x = random_words(rng, type_name, shape, "any" if len(shape) == 1 else "near")
         initial = np.asarray(random_words(rng, type_name, (), "near"))
         window = running(shape, axis, backwards, more)
+        operands = [(type_name, np.asfortranarray(x)), (type_name, initial)]
         for reducer, profile in itertools.product(reducers, profiles):
-            found = evaluate(
-                "reduce_window", (type_name, np.asfortranarray(x)), (type_name, initial),
-                window=window, reducer=reducer, profile=profile,
-            )  # fmt: skip
             turned = np.flip(x, axis) if backwards else x
             expected = expected_prefixes(reducer, type_name, turned, axis, int(initial), profile)
             expected = np.flip(expected, axis) if backwards else expected
-            if not k or not backwards:
-                np.testing.assert_array_equal(found, expected, err_msg=f"{reducer} {shape} {profile}")
-            if k:
+            if len(shape) > 1:
                 walked = expected_windows(reducer, type_name, x, window, int(initial), profile)
-                np.testing.assert_array_equal(found, walked)
+                assert backwards or np.array_equal(walked, expected)
+                expected = walked
+            if len(shape) > 1 or not backwards:
+                problems.append(
+                    (operands, {"window": window, "reducer": reducer, "profile": profile}, expected)
+                )
+    return problems
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
+def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
+    type_name: str, backwards: bool, isa: str
+) -> None:
+    """On any axis and layout and across a tile."""
+    for operands, attributes, expected in running_problems(type_name, backwards):
+        found = evaluate("reduce_window", *operands, **attributes)
+        np.testing.assert_array_equal(found, expected, err_msg=str(attributes))
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -293,26 +304,6 @@ def test_windows_R2_R3_of_more_than_a_tile(type_name: str, case: int) -> None:
     if type_name == "float32" and case == 0:  # control: another tile would be seen
         other = expected_windows("add", type_name, x, window, int(initial), tile=511)
         assert np.any(found != other)
-
-
-def test_windows_R3_rounds_each_tile(isa: str) -> None:
-    """Tiles of 257 and 258: their sum 515 is 516 in bfloat16; rounded to 256 and 258 first, 512.
-    The last window lies over both edges of the operand, which moves no tile.
-    """
-    x = np.zeros(1024, np.uint16)
-    x[:257] = x[512 : 512 + 258] = 0x3F80
-    zero = ("bfloat16", np.array(0, np.uint16))
-    for profile, expected in ((PLAIN, 516), (OFF, 512)):
-        for window, outputs in (
-            (WindowDimension(1024), [expected]),
-            (WindowDimension(512, stride=512), [256, 258]),
-            (WindowDimension(1100, padding=(76, 76), stride=76), [expected] * 2),
-        ):
-            found = evaluate(
-                "reduce_window", ("bfloat16", x), zero, window=(window,), reducer="add",
-                profile=profile,
-            )  # fmt: skip
-            assert [formats.decode("bfloat16", int(v)).value for v in found] == outputs
 
 
 @pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
@@ -424,39 +415,16 @@ def test_windows_D1_every_path_gives_the_same_bits(restored_processor: None) -> 
         for mode in ("near", "special")
     ]
     first: list[bytes] = []
-    for name in processor.available_isas():
-        processor.set_isa(name)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            seen = [
-                evaluate(
-                    "reduce_window", (t, x), (t, np.zeros((), x.dtype)), window=window,
-                    reducer=REDUCERS[i % 4], profile=(PLAIN, OFF, FLUSH)[i % 3],
-                ).tobytes()
-                for i, (t, x) in enumerate(cases)
-            ]  # fmt: skip
-            first = first or seen
-            assert [i for i, (a, b) in enumerate(zip(first, seen, strict=True)) if a != b] == []
-
-
-def test_windows_S2_the_words_are_the_outputs() -> None:
-    x = random_words(np.random.default_rng(78), "bfloat16", (9, 11), "near")
-    window = (WindowDimension(3, padding=(2, 0)), WindowDimension(2, stride=2))
-    setting = ops.Setting(Profile(rounding="stochastic"), 5, "0/main/w/")
-    zero = ("bfloat16", np.zeros((), np.uint16))
-    found = evaluate(
-        "reduce_window", ("bfloat16", x), zero, window=window, reducer="add", setting=setting
-    )
-    wide = np.array([formats.convert("bfloat16", "float32", int(w)) for w in x.ravel()], np.uint32)
-    totals = expected_windows("add", "float32", wide.reshape(x.shape), window, 0)
-    draw = random.identifier("0/main/w//")
-    expected = [
-        formats.round_number(
-            "bfloat16", formats.decode("float32", int(v)), word=random.word(5, draw, i)
-        )
-        for i, v in enumerate(totals.ravel())
-    ]
-    assert found.ravel().tolist() == expected
+    for _ in every_processor():
+        seen = [
+            evaluate(
+                "reduce_window", (t, x), (t, np.zeros((), x.dtype)), window=window,
+                reducer=REDUCERS[i % 4], profile=(PLAIN, OFF, FLUSH)[i % 3],
+            ).tobytes()
+            for i, (t, x) in enumerate(cases)
+        ]  # fmt: skip
+        first = first or seen
+        assert [i for i, (a, b) in enumerate(zip(first, seen, strict=True)) if a != b] == []
 
 
 def test_windows_of_rank_0_R4() -> None:
@@ -523,42 +491,6 @@ def test_core_refuses_what_is_no_window() -> None:
 
 
 # ---- XLA, where it has the same rule -----------------------------------------------------------
-
-
-# XLA aborts the process on some windows whose negative padding leaves nothing: none of these is such.
-PEER_WINDOWS: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [
-    ((9,), (WindowDimension(3, stride=2, padding=(2, 1)),)),
-    ((8,), (WindowDimension(2, padding=(1, 1), base_dilation=2, window_dilation=3),)),
-    ((5, 7), (WindowDimension(2, padding=(0, 1)), WindowDimension(3, stride=3, window_dilation=2))),
-    (
-        (4, 6, 5),
-        (WindowDimension(4), WindowDimension(2, base_dilation=3), WindowDimension(2, padding=(1, 2))),
-    ),
-]
-
-
-@pytest.mark.parametrize("case", range(len(PEER_WINDOWS)))
-@pytest.mark.parametrize("type_name", ["float32", "int32"])
-def test_windows_peer_xla(type_name: str, case: int) -> None:
-    """On sums that are exact, from a neutral initial value, XLA's padding changes nothing."""
-    jax = pytest.importorskip("jax", reason="the peer XLA is not installed (extra `peers`)")
-    rng = np.random.default_rng([79, case])
-    shape, window = PEER_WINDOWS[case]
-    x = rng.integers(-50, 51, shape).astype(type_name)
-    for reducer, peer, start in (
-        ("add", jax.lax.add, 0),
-        ("maximum", jax.lax.max, -1000),
-        ("minimum", jax.lax.min, 1000),
-    ):
-        initial = np.array(start, type_name)
-        theirs = jax.lax.reduce_window(
-            x, initial, peer,
-            [d.size for d in window], [d.stride for d in window], [d.padding for d in window],
-            [d.base_dilation for d in window], [d.window_dilation for d in window],
-        )  # fmt: skip
-        operands = (type_name, x.view(np.uint32)), (type_name, initial.view(np.uint32))
-        ours = evaluate("reduce_window", *operands, window=window, reducer=reducer)
-        np.testing.assert_array_equal(ours.view(type_name), np.asarray(theirs), err_msg=str(window))
 
 
 # ---- any computation ---------------------------------------------------------------------------
@@ -650,19 +582,6 @@ def test_fold_R2_rounds_each_step_as_typed(type_name: str, case: int, isa: str) 
     found = fold(computation, window, (x, c), initial, [type_name] * 2)
     for ours, expected in zip(found, slow_fold(step, window, (x, c), initial), strict=True):
         np.testing.assert_array_equal(ours, expected)
-
-
-def test_control_R2_one_rounding_at_the_end_would_show() -> None:
-    """A general reducer is no simple one: an add that rounds each step gives other bits."""
-    x = random_words(np.random.default_rng(81), "bfloat16", (40, 30), "near")
-    add = program(["bfloat16"] * 2, [("add", "bfloat16", (0, 1))], [2])
-    window = (WindowDimension(1), WindowDimension(30))
-    (found,) = fold(add, window, (x,), [0], ["bfloat16"])
-    assert np.any(found != expected_windows("add", "bfloat16", x, window, 0))
-    (expected,) = slow_fold(
-        lambda acc, e: [arithmetic("add", "bfloat16", acc[0], e[0])], window, (x,), [0]
-    )
-    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("case", range(len(WINDOWS)))
@@ -775,12 +694,9 @@ def test_fold_D1_every_path_gives_the_same_bits(restored_processor: None) -> Non
     )
     window = (WindowDimension(3, padding=(1, 1)), WindowDimension(5, stride=2, padding=(3, 3)))
     seen = set()
-    for name in processor.available_isas():
-        processor.set_isa(name)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            found = fold(computation, window, (x, y), (0, 0), ["bfloat16"] * 2)
-            seen.add(tuple(ours.tobytes() for ours in found))
+    for _ in every_processor():
+        found = fold(computation, window, (x, y), (0, 0), ["bfloat16"] * 2)
+        seen.add(tuple(ours.tobytes() for ours in found))
     assert len(seen) == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,10 @@ from neuronsim.executor.compile import MAX_CHAIN, SMALL_ELEMENTS, check_memory, 
 from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Chain, TupleValue
-from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Instruction, Shape, TupleShape
 from neuronsim.targets import find_target
 
 F32, BF16, S32, PRED = dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.boolean
-ModuleOf, ProgramOf = Callable[..., Module], Callable[..., Schedule]
 DOT = ops.DotDimensions((1,), (0,))
 
 

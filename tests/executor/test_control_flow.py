@@ -152,7 +152,7 @@ def test_states_that_change_places(changes: str, following: str, expected: tuple
     assert run(compiled(loop("s32[3] s32[3]", changes, following) + PAIR), X, Y) == expected
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random_loops.modules())
 def test_random_loops_and_branches_equal_pythons(drawn: Module) -> None:
     profile = Profile(int64="keep")

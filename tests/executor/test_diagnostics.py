@@ -64,22 +64,11 @@ def test_overflow_is_inf_from_finite_operands(observe: str) -> None:
     assert events(program, x, observe=observe) == {"overflow": {"s": 1, "e": 1}}
 
 
-def test_overflow_of_a_conversion_is_judged_after_rounding_C3(observe: str) -> None:
-    program = compiled("  ROOT y = f16[4] convert(x)")
-    assert events(program, f32(65519, 65520, -1e9, 65504), observe=observe) == {"overflow": {"y": 2}}
-
-
 def test_underflow_is_a_zero_that_is_not_exact(observe: str) -> None:
     program = compiled(
         "  p = f32[4] multiply(x, x)\n  d = f32[4] subtract(p, p)\n  ROOT y = f32[4] add(d, p)"
     )
     assert events(program, f32(1e-30, 0, 1, -1e-25), observe=observe) == {"underflow": {"p": 2}}
-
-
-def test_underflow_of_a_conversion_is_a_value_below_half_the_least_subnormal(observe: str) -> None:
-    program = compiled("  ROOT y = f16[4] convert(x)")
-    x = f32(2.0**-25, 2.0**-25 * 1.001, -(2.0**-30), 0)
-    assert events(program, x, observe=observe) == {"underflow": {"y": 2}}
 
 
 @pytest.mark.parametrize("dtype", [f for f in FLOATS if f != "float32"])
@@ -490,7 +479,7 @@ def test_instruction_sets_count_the_same() -> None:
     assert all(f == found[0] for f in found)
 
 
-@settings(max_examples=100, suppress_health_check=HEALTH, deadline=None)
+@settings(max_examples=50, suppress_health_check=HEALTH, deadline=None)
 @given(modules())
 def test_observed_execution_has_the_same_values_and_counts(example: Example) -> None:
     program = api.compile(example.module, auto_cast="none", target="host", profile=PROFILE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ NARROW = (BF16, F16, dtypes.float8_e5m2, dtypes.float8_e4m3, dtypes.float8_e3m4)
 FLOATS = (F32, *NARROW)
 PLAIN = DotDimensions((1,), (0,))
 Dims = tuple[int, ...]
-ModuleOf = Callable[..., Module]
 
 
 def const(name: str, value: Bits) -> Instruction:
@@ -653,22 +652,6 @@ def dense_layer() -> Module:
     )
 
 
-@pytest.mark.parametrize("part", ["lhs", "epilogue"])
-def test_control_a_dropped_part_shows(part: str) -> None:
-    module = dense_layer()
-    program, inputs = compiled(module), inputs_of(module, 1)
-    assert fused(products(program)[0]) == {"lhs", "packed", "epilogue"}
-    found = run_schedule(program, inputs)
-    assert contents(found) == contents(one_at_a_time(module, inputs, Profile()))
-    without = changed(program, **{part: None})
-    holds_pairs = processor.bfloat16_products(35) == "pairs"
-    if part == "lhs" and holds_pairs:  # packed for the operand's type, and the weights are not kept
-        with pytest.raises(RuntimeError, match="packed columns do not fit"):
-            run_schedule(without, inputs)
-    else:
-        assert contents(run_schedule(without, inputs)) != contents(found)
-
-
 def test_control_packed_columns_are_read_on_their_processor_only(restored_processor: None) -> None:
     """Columns of another operand show where they were packed; elsewhere they are not looked at."""
     module = dense_layer()
@@ -689,13 +672,3 @@ def test_control_packed_columns_are_read_on_their_processor_only(restored_proces
         for other in isas:
             processor.set_isa(other)
             assert (contents(run_schedule(program, inputs)) == expected) == (other != isa)
-
-
-def test_control_the_order_of_an_epilogues_operands_shows() -> None:
-    """A difference turned round has other bits, so that the tests above see the order."""
-    results = []
-    for pair in (("d", "t"), ("t", "d")):
-        body = [*layer(), parameter("t", (35, 45), number=2), inst("s", "subtract", (35, 45), *pair)]
-        module = module_of(*body)
-        results.append(contents(run_schedule(compiled(module), inputs_of(module, 1))))
-    assert results[0] != results[1]

@@ -40,7 +40,6 @@ NARROW = {"bf16": "bfloat16", "f16": "float16"}
 NEAREST, STOCHASTIC = Profile(), Profile(rounding="stochastic")
 ADD = "add { a = %s[] parameter(0)  b = %s[] parameter(1)  ROOT s = %s[] add(a, b) }\n"
 HEALTH = list(HealthCheck)
-Words = np.ndarray
 
 
 def stating(**own: str) -> str:
@@ -553,7 +552,7 @@ OFTEN = (
 def test_random_settings_are_those_of_one_instruction_at_a_time() -> None:
     met: Counter[str] = Counter()
 
-    @settings(max_examples=80, phases=[Phase.generate], suppress_health_check=HEALTH)
+    @settings(max_examples=40, phases=[Phase.generate], suppress_health_check=HEALTH)
     @given(modules(OFTEN), st.integers(0, 1000))
     def agrees(example: Example, seed: int) -> None:
         module = with_settings(example.module, np.random.default_rng(seed))
@@ -572,6 +571,6 @@ def test_random_settings_are_those_of_one_instruction_at_a_time() -> None:
 
     agrees()
     assert met["unsupported nearest_even"] == 0
-    assert met["unsupported stochastic"] <= 40
-    least = {"rounding": 100, "accumulate": 10, "relayout": 3}  # what hypothesis draws varies
+    assert met["unsupported stochastic"] <= 20
+    least = {"rounding": 50, "accumulate": 5, "relayout": 1}  # what hypothesis draws varies
     assert {k: met[f"neuronsim.{k}"] for k, n in least.items() if met[f"neuronsim.{k}"] < n} == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ pytestmark = pytest.mark.usefixtures("restored_settings")
 
 RESTRICTED = Profile(activation="neuron_range")
 F32, BF16 = dtypes.float32, dtypes.bfloat16
-ModuleOf = Callable[..., Module]
 
 
 def inst(name: str, opcode: str, n: int, *operands: str, dtype: Any = F32, **more: Any) -> Instruction:

@@ -549,12 +549,6 @@ def test_entry_layout_of_other_types_is_not_kept() -> None:
     assert module.entry_layout is None
 
 
-def test_hlo_proto_is_written_and_read() -> None:
-    module = parse.from_text(ALIASED)
-    assert proto.to_bytes(module, wrap=True)[:1] == b"\x0a"
-    assert meaning(proto.from_bytes(proto.to_bytes(module, wrap=True))) == meaning(module)
-
-
 # ---- attributes that contradict ------------------------------------------------------------------
 
 

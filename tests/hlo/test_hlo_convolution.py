@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from neuronsim.hlo.verify import verify
 from neuronsim.ops import ConvolutionDimensions, WindowDimension
 
 F32, S32 = dtypes.float32, dtypes.int32
-ModuleOf = Callable[..., Module]
 NHWC = ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
 EVERYTHING = (WindowDimension(3, 2, (1, -2), 2, 1, True), WindowDimension(2, 1, (0, 3), 1, 3, False))
 

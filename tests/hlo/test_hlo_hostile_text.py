@@ -158,7 +158,7 @@ def test_text_is_read_in_linear_time_and_bounded_memory(make: Callable[[int], st
             gc.enable()
         return time.process_time() - start
 
-    small, large = make(1_000).encode(), make(8_000).encode()
+    small, large = make(500).encode(), make(4_000).encode()
     taken(small)  # what is made once
     assert taken(large) < 8 * 3 * taken(small) + 0.2
     tracemalloc.start()
@@ -252,10 +252,10 @@ def test_fresh_name_is_the_first_free_number() -> None:
 
 @pytest.mark.parametrize("target", fuzz.TARGETS)
 def test_mutants_are_read_or_refused(target: str) -> None:
-    outcome = fuzz.fuzz(target, seed=1, inputs=300)
+    outcome = fuzz.fuzz(target, seed=1, inputs=100)
     assert [error for _, error in outcome.findings] == []
-    assert outcome.counts["refused"] > 150
-    assert len(outcome.errors) > 30
+    assert outcome.counts["refused"] > 50
+    assert len(outcome.errors) > 15
 
 
 def test_fuzz_corpus_is_what_its_script_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,19 +211,6 @@ def test_attributes_metadata_and_tuples_survive() -> None:
     assert comparable(read)[3:] == comparable(module)[3:]
 
 
-def test_dot_and_reduce_precision_attributes_survive() -> None:
-    square = Shape(dtypes.float32, (2, 4, 4))
-    dimensions = ops.DotDimensions((2,), (1,), (0,), (0,))
-    module = module_of(
-        Instruction("x", "parameter", square, (), {"number": 0}),
-        Instruction("d", "dot", square, ("x", "x"), {"dot_dimensions": dimensions}),
-        Instruction("r", "reduce-precision", square, ("d",), {"exponent_bits": 8, "mantissa_bits": 10}),
-    )
-    read = proto.from_bytes(proto.to_bytes(module))
-    assert read.entry_computation.by_name["d"].attributes["dot_dimensions"] == dimensions
-    assert read.root.attributes == {"exponent_bits": 8, "mantissa_bits": 10}
-
-
 def test_input_names_drop_the_number_that_xla_adds() -> None:
     def named(*names: str) -> tuple[str, ...]:
         scalar = Shape(dtypes.float32)

@@ -46,10 +46,6 @@ def constant(value: object, dtype: DType = F32) -> Instruction:
     return Instruction("c", "constant", Shape(dtype, data.shape), (), {"literal": literal})
 
 
-def line(opcode: str, shape: Shape, operands: tuple[str, ...] = ("x",), **attributes: object) -> str:
-    return text.format_instruction(Instruction("y", opcode, shape, operands, attributes))
-
-
 def test_small_module_is_printed_as_expected() -> None:
     scalar, pair = Shape(F32), Shape(S32, (2,))
     a = Instruction("a", "parameter", scalar, (), {"number": 0})
@@ -120,21 +116,6 @@ def test_layouts_are_printed_minor_to_major() -> None:
     assert text.format_shape(Shape(F32, (2, 3), layout=(0, 1))) == "f32[2,3]{0,1}"
     assert text.format_shape(Shape(S32)) == "s32[]"
     assert text.format_shape(TupleShape(())) == "()"
-
-
-def test_attributes_are_printed_with_xlas_names() -> None:
-    dot = ops.DotDimensions((2,), (1,), (0,), (0,))
-    assert line("dot", MATRIX, ("x", "x"), dot_dimensions=dot).endswith(
-        "dot(%x, %x), lhs_batch_dims={0}, lhs_contracting_dims={2}, "
-        "rhs_batch_dims={0}, rhs_contracting_dims={1}"
-    )
-    assert line("slice", MATRIX, slice=((0, 2, 1), (1, 7, 3))).endswith("slice={[0:2:1], [1:7:3]}")
-    assert line("get-tuple-element", MATRIX, tuple_index=2).endswith("(%x), index=2")
-    equal = line("compare", MATRIX, comparison_direction="EQ", comparison_type="TOTALORDER")
-    assert equal.endswith("direction=EQ, type=TOTALORDER")
-    reduced = line("reduce-precision", MATRIX, exponent_bits=8, mantissa_bits=10)
-    assert reduced.endswith("exponent_bits=8, mantissa_bits=10")
-    assert line("call", MATRIX, called=("f",)).endswith("call(%x), to_apply=%f")
 
 
 def test_quotes_in_metadata_are_escaped() -> None:

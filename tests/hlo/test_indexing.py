@@ -115,14 +115,6 @@ def test_gather_takes_the_twins_elements() -> None:
             np.testing.assert_array_equal(found[at], source[place])
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_gather_peer_xla(seed: int) -> None:
-    rng = np.random.default_rng([111, seed])
-    module, inputs = random_gather(rng, (S32, F32, BF16)[seed % 3], INDEX_TYPES[seed % 6])
-    for a, b in zip(ours(module, inputs), theirs(module, inputs), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_gather_of_embeddings_is_the_table_at_the_clamped_indices() -> None:
     table = Bits(np.arange(20, dtype=np.float32).reshape(5, 4), F32)
     ids = Bits(np.array([[3, -1], [7, 0]], np.int32), S32)
@@ -210,16 +202,6 @@ def test_scatter_R5_E8_adds_at_the_twins_places(seed: int) -> None:
     (found,) = ours(module, inputs)
     expected = slow_scatter(module, inputs, lambda a, u: np.uint16((int(a) + int(u)) & 0xFFFF))
     np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("how", ["add", "assign"])
-def test_scatter_peer_xla(how: str, seed: int) -> None:
-    rng = np.random.default_rng([114, seed])
-    module, inputs = random_scatter(rng, S32 if how == "add" else F32, INDEX_TYPES[seed % 6], how)
-    if inputs[1].data.size == 0:
-        pytest.skip("XLA drops updates whose index vectors have no numbers; their place is the first")
-    np.testing.assert_array_equal(ours(module, inputs)[0], theirs(module, inputs)[0])
 
 
 def test_scatter_R5_skips_windows_that_are_partly_outside() -> None:
@@ -321,12 +303,6 @@ def test_pad_places_the_twins_elements(seed: int) -> None:
         np.testing.assert_array_equal(found[at], expected if found[at].shape else expected.reshape(()))
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_pad_peer_xla(seed: int) -> None:
-    module, inputs = random_pad(np.random.default_rng([116, seed]), (S32, F32, BF16)[seed % 3])
-    np.testing.assert_array_equal(ours(module, inputs)[0], theirs(module, inputs)[0])
-
-
 def random_slice(
     rng: np.random.Generator, dtype: DType, index_type: DType, as_vector: bool
 ) -> tuple[list[Bits], list[Bits], tuple[int, ...]]:
@@ -358,19 +334,6 @@ def test_dynamic_slices_begin_at_the_twins_start(seed: int, as_vector: bool) -> 
     before = x.data.tobytes()
     np.testing.assert_array_equal(ours(module, [x, update, *starts])[0], words(expected))
     assert x.data.tobytes() == before
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_dynamic_slices_peer_xla(seed: int) -> None:
-    rng = np.random.default_rng([118, seed])
-    (x,), starts, sizes = random_slice(rng, (S32, F32)[seed % 2], INDEX_TYPES[seed % 6], False)
-    update = random_bits(rng, x.dtype, sizes)
-    types = [b.type for b in starts]
-    for module, inputs in (
-        (module_of("dynamic-slice", [x.type, *types], {"dynamic_slice_sizes": sizes}), [x, *starts]),
-        (module_of("dynamic-update-slice", [x.type, update.type, *types], {}), [x, update, *starts]),
-    ):
-        np.testing.assert_array_equal(ours(module, inputs)[0], theirs(module, inputs)[0])
 
 
 def test_dynamic_slice_of_a_scalar_has_no_start() -> None:

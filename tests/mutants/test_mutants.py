@@ -213,8 +213,9 @@ def test_mutant_is_caught(
         os.utime(tree / mutant.file, ns=(times.st_atime_ns, times.st_mtime_ns))
         if mutant.compiled:
             restore_build(tree)
-    # 1 is failed tests; 2 and above are errors of collection or usage, 5 is no tests at all.
-    caught = done.returncode == 1
+    # 1 is failed tests, a signal their process's end; 2 and above are errors of collection or usage, 5
+    # is no tests at all.
+    caught = done.returncode == 1 or done.returncode < 0
     if journal:
         entry = {"name": mutant.name, "caught": caught, "seconds": round(time.monotonic() - begun, 1)}
         with journal.open("a") as file:

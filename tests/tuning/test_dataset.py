@@ -54,10 +54,6 @@ def test_a_mapping_gives_inputs_labels_and_count() -> None:
     assert data.source == "memory"
 
 
-def test_labels_may_be_absent() -> None:
-    assert load_dataset({"x": samples(2)}).labels is None
-
-
 def test_the_argument_labels_wins_over_the_key() -> None:
     data = load_dataset({"x": samples(2), "labels": [0, 0]}, labels=np.array([7, 8], np.uint8))
     assert data.labels is not None

@@ -5,14 +5,6 @@
 namespace neuronsim::accurate {
 
 #define FUNCTION(name) float name(float x);
-#define REDUCER(name, f, s, u)
-#define ARITHMETIC(name, arity, f, s, u)
-#define FLOATING(name, arity, f)
-#define INTEGRAL(name, arity, u)
-#define BITWISE(name, arity, f, s, u)
-#define SIGN(name, arity, f)
-#define COMPARISON(name, arity, body)
-#define SELECTION(name)
 #include "ops.def"
 
 // These are quick: they come to ball arithmetic only where float64 cannot decide.

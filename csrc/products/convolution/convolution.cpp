@@ -6,16 +6,15 @@
 
 namespace neuronsim {
 
-namespace {
-
 constexpr int64_t image_bytes = 6 << 20;  // what is padded at a time
-
-}  // namespace
 
 void Convolver::run() {
     if (axes_size(out_.rows) == 0) return;
     const bool by_channels = is_device_float(out_.dtype) && is_depthwise();
-    if (by_channels && has_planes()) return multiply_planes();
+    // Where the elements of a channel's lines lie side by side, in the input and in the result.
+    if (by_channels && x_axes().back().stride == storage_bytes(x_.dtype) &&
+        out_.rows.back().stride == storage_bytes(out_.stored()))
+        return multiply_planes();
     if (!by_channels && !needs_image()) return multiply_in_place();
     // As much of the batch, or else of the first spatial dimension, as the limit allows.
     const auto bytes = [&](int64_t rows) {
@@ -33,6 +32,20 @@ void Convolver::run() {
             if (by_channels) multiply_channels(n, n_count, row, row_count);
             else multiply_image(n, n_count, row, row_count);
         }
+}
+
+void Convolver::multiply_in_place() const {
+    std::vector<int64_t> strides;
+    ProductOperand a = x_;
+    for (size_t d = 0; d < rank(); ++d) {
+        strides.push_back(x_axes()[d + 1].stride);
+        a.data -= c_.spatial[d].padding_low * strides[d];
+    }
+    const int64_t c = channel_stride(), n = x_axes()[0].stride;
+    a.batch = {{groups_, c_.feature_groups > 1 ? c_.input_features * c : c_.batch * n}};
+    a.vectors = position_axes(c_.batch, n, strides, outputs(0));
+    a.depth = window_axes(strides, c_.input_features, c);
+    multiply(a, w_, packed_, out_);
 }
 
 bool Convolver::needs_image() const {
@@ -56,11 +69,6 @@ bool Convolver::is_depthwise() const {
            (form_ == ProductForm::fma || form_ == ProductForm::pairs) && packed_ == nullptr;
 }
 
-bool Convolver::has_planes() const {
-    return x_axes().back().stride == storage_bytes(x_.dtype) &&
-           out_.rows.back().stride == storage_bytes(out_.stored());
-}
-
 ProductResult Convolver::part(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const {
     ProductResult r = out_;
     const auto move = [&](auto& array) {
@@ -73,6 +81,11 @@ ProductResult Convolver::part(int64_t n, int64_t n_count, int64_t row, int64_t r
     move(r);
     for (ProductTerm& t : r.terms) move(t);
     return r;
+}
+
+void Convolver::multiply(const ProductOperand& a, const ProductOperand& b, const PackedColumns* packed,
+                         const ProductResult& r) const {
+    ProductCall{a, b, packed, r, how_, numerics_}.run(draw_of(r));
 }
 
 Draw Convolver::draw_of(const ProductResult& r) const {
@@ -98,23 +111,17 @@ Axes Convolver::position_axes(int64_t samples, int64_t sample, const std::vector
     return axes;
 }
 
-Workspace& Convolver::space() {
-    return per_thread<Workspace>([] {});
-}
-
-void convolution(const Convolution& shape, const ProductOperand& input, const ProductOperand& kernel,
-                 const PackedColumns* packed, ProductResult result, const Accumulation& how,
-                 const Numerics& numerics, Draw draw) {
+void ConvolutionCall::run(Draw draw) const {
     if (how.tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
     // The kernel's window runs backwards where it is reversed (M5).
-    ProductOperand w = kernel;
+    ProductOperand w = b;
     for (size_t d = 0; d < shape.spatial.size(); ++d) {
         if (!shape.spatial[d].reversed) continue;
         Axis& axis = w.depth[d];
         w.data += (axis.size - 1) * axis.stride;
         axis.stride = -axis.stride;
     }
-    Convolver(shape, input, w, packed, result, how, numerics, draw).run();
+    Convolver(*this, w, draw).run();
 }
 
 }  // namespace neuronsim

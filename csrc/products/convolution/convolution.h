@@ -23,20 +23,11 @@ struct Convolution {
     int64_t batch, input_features, output_features;  // of a group
 };
 
-// `packed` holds the kernel's columns, or is null. Throws as product does.
-void convolution(const Convolution& shape, const ProductOperand& input, const ProductOperand& kernel,
-                 const PackedColumns* packed, ProductResult result, const Accumulation& how,
-                 const Numerics& numerics, Draw draw);
-
 // A convolution with its operands, the input and the kernel.
-struct ConvolutionCall {
+struct ConvolutionCall : ProductCall {
     Convolution shape;
-    ProductCall operands;
 
-    void run(Draw draw) const {
-        convolution(shape, operands.a, operands.b, operands.packed, operands.result, operands.how,
-                    operands.numerics, draw);
-    }
+    void run(Draw draw) const;
 };
 
 }  // namespace neuronsim

@@ -1,10 +1,6 @@
 // One convolution's parts, and the ways in which it is computed, each in a file of its own.
 #pragma once
 
-#include <algorithm>
-#include <initializer_list>
-#include <vector>
-
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
@@ -52,22 +48,21 @@ inline constexpr int64_t work_at_once = 1 << 22;  // multiply-adds between two l
 
 class Convolver {
 public:
-    Convolver(const Convolution& shape, const ProductOperand& input, const ProductOperand& kernel,
-              const PackedColumns* packed, const ProductResult& result, const Accumulation& how,
-              const Numerics& numerics, Draw draw)
+    // The kernel is the call's, in the order in which windows read it.
+    Convolver(const ConvolutionCall& call, const ProductOperand& kernel, Draw draw)
         : k_(kernels()),
-          c_(shape),
-          x_(input),
+          c_(call.shape),
+          x_(call.a),
           w_(kernel),
-          packed_(packed),
-          out_(result),
-          how_(how),
-          numerics_(numerics),
+          packed_(call.packed),
+          out_(call.result),
+          how_(call.how),
+          numerics_(call.numerics),
           draw_(draw),
-          groups_(shape.feature_groups * shape.batch_groups),
-          form_(packed != nullptr && packed->fits(x_, w_, how, numerics)
-                    ? packed->form()
-                    : product_form(k_, x_.type(), w_.type(), how, numerics, axes_size(result.rows))) {}
+          groups_(c_.feature_groups * c_.batch_groups),
+          form_(packed_ != nullptr && packed_->fits(call)
+                    ? packed_->form()
+                    : product_form(k_, x_.type(), w_.type(), how_, numerics_, axes_size(out_.rows))) {}
 
     void run();
 
@@ -88,8 +83,6 @@ private:
     bool needs_image() const;
     // Each output feature has an input feature of its own: the vectors run over them.
     bool is_depthwise() const;
-    // Whether the elements of a channel's lines lie side by side, in the input and in the result.
-    bool has_planes() const;
 
     // The product of a view of the input: no window reaches into padding.
     void multiply_in_place() const;
@@ -136,12 +129,14 @@ private:
 
     // The result's places for some samples and some outputs of the first spatial dimension.
     ProductResult part(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const;
+    // A product into a part of the result. Packed columns are those of one group.
+    void multiply(const ProductOperand& a, const ProductOperand& b, const PackedColumns* packed,
+                  const ProductResult& r) const;
     // S2: an element's index is its place in the whole result.
     Draw draw_of(const ProductResult& r) const;
     Axes window_axes(const std::vector<int64_t>& strides, int64_t channels, int64_t channel) const;
     Axes position_axes(int64_t samples, int64_t sample, const std::vector<int64_t>& strides,
                        int64_t rows) const;
-    static Workspace& space();
 
     const Kernels& k_;
     const Convolution& c_;

@@ -2,11 +2,7 @@
 
 namespace neuronsim {
 
-namespace {
-
 constexpr int64_t gathered_bytes = 4 << 20;  // of windows that are copied one by one
-
-}  // namespace
 
 void Convolver::multiply_gathered() const {
     const bool raw = !is_device_float(out_.dtype), pairs = !raw && form_ == ProductForm::pairs;
@@ -25,7 +21,7 @@ void Convolver::multiply_gathered() const {
         for (int64_t line = 0; line < lines; ++line)
             for (int64_t first = 0; first < s.output; first += most) {
                 const int64_t count = std::min(most, s.output - first);
-                char* const data = space().get<char>(count * depth * element);
+                char* const data = per_thread<Workspace>([] {}).get<char>(count * depth * element);
                 parallel_for(count * window, 64, [&](int64_t begin, int64_t end) {
                     for (int64_t i = begin; i < end; ++i) {
                         note_work(features);
@@ -81,8 +77,7 @@ void Convolver::multiply_line(const char* data, DType dtype, int64_t group, int6
     };
     move(r);
     for (ProductTerm& t : r.terms) move(t);
-    // Packed columns are those of one group.
-    product(a, b, groups_ == 1 ? packed_ : nullptr, r, how_, numerics_, draw_of(r));
+    multiply(a, b, groups_ == 1 ? packed_ : nullptr, r);
 }
 
 }  // namespace neuronsim

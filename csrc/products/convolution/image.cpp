@@ -4,11 +4,7 @@
 
 namespace neuronsim {
 
-namespace {
-
 constexpr int64_t max_pixels = 64;  // that are turned to channels last at a time
-
-}  // namespace
 
 Held Convolver::held(bool by_channels) const {
     if (!is_device_float(out_.dtype)) return Held::raw;
@@ -38,7 +34,8 @@ Image Convolver::image(int64_t count, bool by_channels) const {
 void Convolver::fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count, bool by_channels) {
     image_ = image(row_count, by_channels);
     const int64_t samples = n_count * c_.batch_groups;
-    data_ = space().get<char>(static_cast<int64_t>(checked_product({samples, image_.bytes()})));
+    data_ = per_thread<Workspace>([] {}).get<char>(
+        static_cast<int64_t>(checked_product({samples, image_.bytes()})));
     std::atomic<uint32_t> least{0xFFFF};
     const int64_t lines = image_.lines();
     const int64_t grain = 1 + 16384 / (image_.line() + 1);
@@ -138,9 +135,8 @@ void Convolver::multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t 
     a.batch = {{groups_, c_.feature_groups > 1 ? features * image_.element : n_count * sample}};
     a.vectors = position_axes(n_count, sample, strides, row_count);
     a.depth = window_axes(strides, features, image_.element);
-    const ProductResult r = part(n, n_count, row, row_count);
     // C4 reads subnormals of the operand's own type as zeros; float16 and float8 have none of its.
-    product(a, w_, packed_, r, how_, numerics_, draw_of(r));
+    multiply(a, w_, packed_, part(n, n_count, row, row_count));
 }
 
 }  // namespace neuronsim

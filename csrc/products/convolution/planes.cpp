@@ -2,12 +2,8 @@
 
 namespace neuronsim {
 
-namespace {
-
 constexpr int64_t plane_bytes = 1 << 20;  // of one channel
 constexpr size_t max_phases = 256;        // of a plane
-
-}  // namespace
 
 // A channel's padded plane, cut by the strides: a phase holds every stride-th place, so that the
 // windows of neighbouring outputs are neighbours, over the ends of lines too. Only phases that the
@@ -23,7 +19,6 @@ struct Convolver::Plane {
     int64_t bytes() const { return saturated_product({size(), 4}); }
 };
 
-// For so many outputs of the first spatial dimension.
 Convolver::Plane Convolver::plane(int64_t count) const {
     Plane p;
     p.extents.resize(rank());

@@ -406,7 +406,7 @@ _PLAIN = ops.Setting(Profile())
 
 
 def known_data(x: Array) -> npt.NDArray[Any]:
-    """The storage of an array whose values are known; what records operations says that they are not."""
+    """The storage of an array whose values are known; that of another says that they are not."""
     return x._data if isinstance(x._data, np.ndarray) else x._data.__array__()
 
 

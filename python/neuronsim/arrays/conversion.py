@@ -316,7 +316,7 @@ def let_record(x: Array, other: Any) -> None:
     """
     if not isinstance(x._data, np.ndarray) or isinstance(other, np.ndarray):
         return
-    if sys.getrefcount(x._data) > 2 or x._data.base is not None:
+    if sys.getrefcount(x._data) > 2 or isinstance(x._data.base, np.ndarray):
         raise InvalidArgument(
             f"a traced value is written into {x.bits.type}, whose memory another array shares: write "
             "into a copy of it"

@@ -150,9 +150,9 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     values = common_arrays(*choicelist, default)
     bits = [v.bits.data for v in values]
     dims = broadcast_shapes(*(c.shape for c in conditions), *(v.shape for v in values))
-    found = np.broadcast_to(bits[-1], dims).copy()
+    found = np.broadcast_to(bits[-1], dims)
     for condition, choice in zip(reversed(conditions), reversed(bits[:-1]), strict=True):
-        np.copyto(found, choice, where=condition.bits.data)
+        found = np.where(condition.bits.data, choice, found)
     return Array(ops.Bits(found, values[0].dtype))
 
 

@@ -95,7 +95,8 @@ def argsort(
     """
     _check_order(order)
     a = asarray(x)
-    return asarray(_argsort(a if a.ndim and axis is not None else a.reshape(-1), axis, descending))
+    found = _argsort(a if a.ndim and axis is not None else a.reshape(-1), axis, descending)
+    return Array(ops.Bits(found, dtypes.int64))
 
 
 def _check_order(order: Any) -> None:
@@ -112,7 +113,8 @@ def _argsort(x: Array, axis: int | None, descending: bool = False) -> npt.NDArra
     # Equal elements keep their order: sort the reversed array, and reverse the result.
     last = ops.Bits(np.flip(x.bits.data, at), x.dtype)
     reversed_order = np.flip(ops.apply("argsort", [last], axis=at).data, at)
-    return np.asarray(x.shape[at] - 1 - reversed_order)
+    found: npt.NDArray[np.int64] = ops.whole(x.shape[at] - 1 - reversed_order)
+    return found
 
 
 def sort(
@@ -225,5 +227,5 @@ def top_k(x: Any, k: int) -> tuple[Array, Array]:
     """
     a = asarray(x)
     order = Array(ops.apply("top_k", [a.bits], k=k))
-    values = ops.take_along(a.bits.data, np.asarray(order), -1)
+    values = ops.take_along(a.bits.data, order.bits.data, -1)
     return Array(ops.Bits(values, a.dtype)), order

@@ -79,10 +79,15 @@ def _initial(value: Any, dtype: DType) -> Array:
 
 def chosen(x: Array, where: Any) -> npt.NDArray[np.bool_]:
     """`where` as a mask of the shape of `x`."""
-    mask = asarray(where)
+    mask = Array(ops.Bits(where, dtypes.boolean)) if _records(where) else asarray(where)
     if mask.dtype is not dtypes.boolean:
         raise InvalidArgument(f"where is a bool array, not {mask.dtype.name}")
     return broadcast_to(mask, x.shape).bits.data
+
+
+def _records(data: Any) -> bool:
+    """Whether this is the storage of a traced array."""
+    return hasattr(data, "__neuronsim_constant__")
 
 
 def or_else(x: Array, mask: npt.NDArray[np.bool_], other: Array) -> Array:
@@ -362,6 +367,8 @@ def is_not_nan(x: Array) -> npt.NDArray[np.bool_]:
         return ~np.isnan(x.bits.data)
     if x.dtype.kind != "float":
         return np.ones(x.shape, np.bool_)
+    if not isinstance(x._data, np.ndarray):  # what records compares by rows
+        return apply_elementwise("bitwise_invert", apply_elementwise("isnan", x)).bits.data
     keys = ops.order_keys(x.bits)
     return np.asarray(keys != np.iinfo(keys.dtype).max)
 

@@ -45,7 +45,7 @@ def print_diagnostics(
     if not names:
         console.print("No instruction overflowed, underflowed, saturated or made a NaN.")
     else:
-        table = Table("instruction", "opcode", *(_heading(c) for c in found))
+        table = Table("instruction", "opcode", *(c.replace("_", " ") for c in found))
         for name in names[:LISTED]:
             cells = (str(met.get(name, "")) for met in found.values())
             table.add_row(name, opcodes.get(name, ""), *cells)
@@ -57,10 +57,6 @@ def print_diagnostics(
         break  # the first one is the cause of what follows
     if observe == "full":
         _print_statistics(diagnostics.statistics, opcodes, console)
-
-
-def _heading(category: str) -> str:
-    return category.replace("_", " ")
 
 
 def _print_rest(count: int, what: str, console: Console) -> None:

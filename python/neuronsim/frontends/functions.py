@@ -8,20 +8,24 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import inspect
+import os
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray, is_weak
-from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType, nearest
 from neuronsim.frontends.pytrees import LEAF, Tree, flatten, unflatten
 from neuronsim.frontends.recorder import Recorder, Value, current_recorder, recording
-from neuronsim.frontends.tracer import Tracer, value_of
+from neuronsim.frontends.tracer import traced_bits, value_of
 from neuronsim.hlo.module import Module
 
 
@@ -67,7 +71,7 @@ def trace(
         for label, leaf in zip(labels, leaves, strict=True):
             if is_array(leaf):
                 of = leaf.bits.type if isinstance(leaf, Array) else asarray(leaf).bits.type
-                given.append(_array(recorder.parameter(label, of)))
+                given.append(Array(traced_bits(recorder.parameter(label, of))))
             else:
                 given.append(leaf)
         positional, named = unflatten(tree, given)
@@ -76,10 +80,6 @@ def trace(
         values = [_result(name, x) for x in found]
         module = recorder.finish(values, as_tuple=results is not LEAF and len(values) != 1)
     return Traced(module, tuple(p.name for p in recorder.parameters), results)
-
-
-def _array(value: Value) -> Array:
-    return Array(ops.Bits(Tracer(value), value.type.dtype))
 
 
 def _result(name: str, x: Any) -> Value:
@@ -116,3 +116,57 @@ def _places(label: str, x: Any) -> list[str]:
     if isinstance(x, list | tuple):
         return [p for n, v in enumerate(x) for p in _places(f"{label}.{n}", v)]
     return [] if x is None else [label]
+
+
+def is_function(x: Any) -> bool:
+    """Whether a model is a Python function of arrays."""
+    return callable(x) and not hasattr(x, "lower") and not isinstance(x, type)
+
+
+_NAME = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")
+
+
+def find_function(name: str) -> Callable[..., Any] | None:
+    """The function that `module:function` names; None of what is no such name. The module is found as
+    Python finds it, from the current folder too.
+
+    Raises InvalidArgument if there is no such module, or nothing of that name in it.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None or os.path.exists(name):
+        return None
+    module_name, path = match.groups()
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise InvalidArgument(f"{name!r}: {error}") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise InvalidArgument(f"{name!r}: {part!r} is no name of it{nearest(part, dir(found))}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise InvalidArgument(f"{name!r} is a {type(found).__name__}, no function")
+    return found  # type: ignore[no-any-return]
+
+
+def to_module(
+    function: Callable[..., Any],
+    example_args: Sequence[Any],
+    input_shapes: Mapping[str, Sequence[int]],
+    input_values: Mapping[str, Any],
+) -> Module:
+    """The module of a function for example arguments, or for float32 arrays of the shapes that its
+    parameters have by name; `input_values` are arguments whose values are known.
+    """
+    names = list(inspect.signature(function).parameters)
+    for name in (*input_shapes, *input_values):
+        if name not in names:
+            raise InvalidArgument(f"the function has no parameter {name!r}{nearest(name, names)}")
+    zero = np.float32(0)
+    keywords = {n: asarray(np.broadcast_to(zero, tuple(dims))) for n, dims in input_shapes.items()}
+    fixed = functools.partial(function, **input_values)
+    functools.update_wrapper(fixed, function)
+    return trace(fixed, example_args, keywords).module

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, InvalidIndex
-from neuronsim.frontends.recorder import Recorder, Value, active_recorder
+from neuronsim.frontends.recorder import Value, active_recorder
 
 Positions = npt.NDArray[np.int64]
 
@@ -87,7 +87,7 @@ def moved(x: Value, function: Callable[[Positions], Any]) -> Value:
 
 
 def taken_from(x: Value, positions: Positions) -> Value:
-    """The elements whose numbers in `x`, row-major, these are: by slices where they are evenly spaced."""
+    """The elements whose numbers in `x`, row-major, these are: by slices if evenly spaced."""
     found = _strided(x, positions)
     if found is not None:
         return found
@@ -239,7 +239,7 @@ def updated(x: Value, key: Sequence[Any], update: Value) -> Value:
     those that name one place stays.
     """
     parts = _expanded(key, len(x.type.dims))
-    if any(k is None or isinstance(k, slice) and k != slice(None) for k in parts):
+    if any(k is None or (isinstance(k, slice) and k != slice(None)) for k in parts):
         raise InvalidIndex("assignment at traced indices takes them beside whole axes (:) alone")
     places = [(axis, k) for axis, k in _places(parts)]
     axes = [axis for axis, _ in places]

@@ -1,5 +1,5 @@
-"""NumPy's functions on the storage of traced arrays: what only moves elements, and arithmetic on integers
-and bool.
+"""NumPy's functions on the storage of traced arrays: what only moves elements, and arithmetic on
+integers and bool.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _UFUNCS = {
     **{n: n for n in ("bitwise_and", "bitwise_or", "bitwise_xor", "equal", "not_equal")},
     **{n: n for n in ("less", "less_equal", "greater", "greater_equal")},
     "invert": "bitwise_invert",
+    "left_shift": "shift_left",
     "logical_and": "bitwise_and",
     "logical_or": "bitwise_or",
     "logical_not": "bitwise_invert",
@@ -104,6 +105,63 @@ def _by_positions(function: Callable[..., Any]) -> Callable[..., Any]:
     return move
 
 
+def _by_filled_positions(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one array that moves elements, and puts zeros where there are none."""
+
+    def move(x: Tracer, *args: Any, **keywords: Any) -> Tracer:
+        dims, dtype = x.shape, x.value.type.dtype
+        numbers = np.arange(1, x.size + 1, dtype=np.int64).reshape(dims)
+        found = np.asarray(function(numbers, *args, **keywords))
+        zero = known(0, dtype)
+        if found.shape == dims and not (found != numbers)[found != 0].any():
+            mask = known(found != 0, dtypes.boolean)
+            return Tracer(row("select", [mask, x.value, broadcast(zero, dims)]))
+        flat = joined([reshaped(zero, (1,)), reshaped(x.value, (x.size,))], 0)
+        return Tracer(movement.taken_from(flat, found))
+
+    return move
+
+
+def _by_joint_positions(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of several arrays, perhaps in lists, that only moves elements."""
+
+    def move(*args: Any, **keywords: Any) -> Any:
+        values: list[Value] = []
+        traced = [x for x in _leaves(args) if isinstance(x, Tracer)]
+
+        def numbered(x: Any) -> Any:
+            if isinstance(x, list | tuple):
+                return type(x)(numbered(v) for v in x)
+            if not isinstance(x, Tracer | np.ndarray) or x.dtype != traced[0].dtype:
+                return x
+            start = sum(math.prod(v.type.dims) for v in values)
+            values.append(_value(x, traced[0]))
+            return start + np.arange(x.size, dtype=np.int64).reshape(x.shape)
+
+        found = function(*(numbered(x) for x in args), **keywords)
+        flat = joined([reshaped(v, (math.prod(v.type.dims),)) for v in values], 0)
+        if isinstance(found, list | tuple):
+            return [Tracer(movement.taken_from(flat, np.asarray(f))) for f in found]
+        return Tracer(movement.taken_from(flat, np.asarray(found)))
+
+    return move
+
+
+def _leaves(x: Any) -> list[Any]:
+    return [v for part in x for v in _leaves(part)] if isinstance(x, list | tuple) else [x]
+
+
+def _clip(x: Any, low: Any = None, high: Any = None, **ignored: Any) -> Any:
+    found = x if low is None else np.maximum(x, low)
+    return found if high is None else np.minimum(found, high)
+
+
+def _right_shift(x: Any, by: Any) -> Tracer:
+    dtype = as_dtype((x if isinstance(x, Tracer) else by).dtype)
+    kind = "logical" if dtype.kind == "unsigned" else "arithmetic"
+    return _of_integers(f"shift_right_{kind}", x, by)
+
+
 def _view_by(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that gives a view: of the array without or with axes of length 1."""
 
@@ -124,14 +182,14 @@ def _broadcast_to(x: Any, shape: Any, subok: bool = False) -> Tracer:
 
 
 def _take(
-    x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+    x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "raise"
 ) -> Tracer:
     value = _value(x)
     if axis is None:
         value, axis = reshaped(value, (math.prod(value.type.dims),)), 0
     axis %= max(len(value.type.dims), 1)
     if not isinstance(indices, Tracer):
-        return Tracer(moved(value, lambda numbers: np.take(numbers, indices, axis, mode=mode)))
+        return Tracer(moved(value, lambda numbers: np.take(numbers, indices, axis, None, mode)))
     places = indices.value
     length = value.type.dims[axis]
     places = converted(places, dtypes.int64) if mode == "clip" else movement.wrapped(places, length)
@@ -204,7 +262,16 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
         *(np.diagonal, np.delete, np.rollaxis, np.split, np.array_split, np.hsplit, np.vsplit),
         *(np.dsplit, np.unstack, np.lib.stride_tricks.sliding_window_view),
     )},
-    **{f: _view_by(f) for f in (np.atleast_1d, np.atleast_2d, np.atleast_3d, np.expand_dims, np.squeeze)},
+    **{f: _by_filled_positions(f) for f in (np.tril, np.triu, np.diag, np.diagflat)},
+    **{f: _by_joint_positions(f) for f in (np.block, np.insert)},
+    np.clip: _clip,
+    np.meshgrid: lambda *lines, **how: [
+        _by_joint_positions(lambda *v, at=at: np.meshgrid(*v, **how)[at])(*lines)
+        for at in range(len(lines))
+    ],
+    **{f: _view_by(f) for f in (
+        *(np.atleast_1d, np.atleast_2d, np.atleast_3d, np.expand_dims, np.squeeze),
+    )},
     np.hstack: _stacked(np.hstack, lambda rank: min(rank - 1, 1), np.atleast_1d),
     np.vstack: _stacked(np.vstack, lambda rank: 0, np.atleast_2d),
     np.dstack: _stacked(np.dstack, lambda rank: 2, np.atleast_3d),
@@ -249,4 +316,5 @@ def _moved_axes(rank: int, source: int, to: int) -> list[int]:
 
 
 Tracer.functions.update(_FUNCTIONS)
+Tracer.ufuncs["right_shift"] = _right_shift
 Tracer.ufuncs.update({name: partial(_of_integers, row_name) for name, row_name in _UFUNCS.items()})

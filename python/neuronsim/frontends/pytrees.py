@@ -54,6 +54,7 @@ def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
         children = [build(c) for c in t.children]
         if issubclass(t.kind, dict):
             return t.kind(zip(t.keys, children, strict=True))
-        return t.kind(*children) if hasattr(t.kind, "_fields") else t.kind(children)
+        kind: Any = t.kind
+        return kind(*children) if hasattr(t.kind, "_fields") else kind(children)
 
     return build(tree)

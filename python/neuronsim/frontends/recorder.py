@@ -58,7 +58,7 @@ class Scope:
     """Where instructions come from: what they are named after, and their metadata."""
 
     name: str = ""
-    metadata: Metadata = Metadata()
+    metadata: Metadata = field(default_factory=Metadata)
 
 
 @dataclass
@@ -104,15 +104,18 @@ class Recorder:
         return value
 
     def constant(self, bits: ops.Bits) -> Value:
-        """A constant, one for each array that stays in memory."""
+        """A constant, one for all uses of an array as long as it is not written. What nobody can write
+        is not copied.
+        """
         data = bits.data
-        key = data.tobytes() if data.size == 1 else (id(data.base), data.ctypes.data, data.strides)
+        key = data.tobytes() if data.size == 1 else (data.ctypes.data, data.strides)
         known = self._constants.get((bits.type, key))
-        if known is not None:
+        if known is not None and (_same_bytes(known[0], data)):
             return known[1]
-        literal = ops.Bits(np.ascontiguousarray(data).reshape(data.shape), bits.dtype)
-        value = self.add("constant", _shape(bits.type), (), {"literal": literal})
-        self._constants[bits.type, key] = (data, value)  # which keeps its memory
+        kept = data.copy() if _can_be_written(data) else np.ascontiguousarray(data)
+        kept = kept.reshape(data.shape)
+        value = self.add("constant", _shape(bits.type), (), {"literal": ops.Bits(kept, bits.dtype)})
+        self._constants[bits.type, key] = (kept, value)
         return value
 
     def producer(self, value: Value) -> Instruction | None:
@@ -260,8 +263,8 @@ class Recorder:
             return value
         if self.outer is None or not value.recorder.encloses(self):
             raise InvalidArgument(
-                f"the array {value.name!r} was traced in {value.recorder.name!r} and is used outside of "
-                "it: give it back as a result, or make it an argument"
+                f"the array {value.name!r} was traced in {value.recorder.name!r} and is used outside "
+                "of it: give it back as a result, or make it an argument"
             )
         known = self.captures.get(value)
         if known is None:
@@ -344,6 +347,23 @@ def _live(c: Computation) -> Computation:
     live = live_instructions(c)
     kept = (i for i in c.instructions if i.name in live or i.opcode == "parameter")
     return Computation(c.name, tuple(kept), c.root)
+
+
+def _same_bytes(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    words = f"V{a.itemsize}"
+    return bool(
+        np.array_equal(np.ascontiguousarray(a).view(words), np.ascontiguousarray(b).view(words))
+    )
+
+
+def _can_be_written(data: Any) -> bool:
+    while isinstance(data, np.ndarray):
+        if data.flags.writeable:
+            return True
+        data = data.base
+    return False
 
 
 def _legal(name: str) -> str:

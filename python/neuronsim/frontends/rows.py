@@ -14,7 +14,7 @@ from neuronsim.composites import FORMULAS
 from neuronsim.dtypes import DType
 from neuronsim.frontends.movement import broadcast, converted, known, reshaped, row
 from neuronsim.frontends.recorder import Value, active_recorder
-from neuronsim.frontends.tracer import Tracer, value_of
+from neuronsim.frontends.tracer import Tracer, traced_bits, value_of
 
 
 def record_row(op: ops.Op, operands: Sequence[ops.Bits], attributes: ops.Attributes) -> ops.Bits:
@@ -24,7 +24,7 @@ def record_row(op: ops.Op, operands: Sequence[ops.Bits], attributes: ops.Attribu
         value = _spelled_out(op, values, attributes)
     else:
         value = active_recorder().record(op, values, attributes)
-    return ops.Bits(Tracer(value), value.type.dtype)
+    return traced_bits(value)
 
 
 class RecordedSteps:

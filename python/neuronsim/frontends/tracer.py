@@ -1,5 +1,5 @@
-"""What lies in a traced array in the place of its ndarray: NumPy's functions and the op table's rows are
-recorded, and what needs values says so.
+"""What lies in a traced array in the place of its ndarray: NumPy's functions and the op table's rows
+are recorded, and what needs values says so.
 
 >>> from neuronsim.frontends.recorder import Recorder, recording
 >>> with recording(Recorder("main")) as recorder:
@@ -14,7 +14,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -214,6 +214,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, key: Any, update: Any) -> None:
         parts = key if isinstance(key, tuple) else (key,)
         new = as_value(update, self._value)
+        (mask,) = parts if len(parts) == 1 else (None,)
+        if isinstance(mask, Tracer) and mask.value.type.dtype is dtypes.boolean and not new.type.dims:
+            self.write(_where_set(self.value, mask.value, new))
+            return
         traced = _traced_key(parts)
         if traced is None:
             self.write(_replaced(self.value, key, new))
@@ -244,7 +248,12 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             self._unknown(f"numpy.{ufunc.__name__}")
         return recorded(*inputs)
 
-    def _unknown(self, what: str) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"a traced array's storage has no {name!r}")
+        return self._unknown(f"ndarray.{name}")
+
+    def _unknown(self, what: str) -> NoReturn:
         raise UnknownValue(what, self.value)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
@@ -270,6 +279,12 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def tobytes(self, order: Any = None) -> Any:
         return self._unknown("its bytes")
+
+
+def traced_bits(value: Value) -> ops.Bits:
+    """What takes the place of the bits of an array that has this value."""
+    data: Any = Tracer(value)
+    return ops.Bits(data, value.type.dtype)
 
 
 def is_traced(bits: ops.Bits) -> bool:
@@ -336,6 +351,15 @@ def _traced_key(parts: Sequence[Any]) -> list[Any] | None:
         else:
             found.append(operator.index(k) if isinstance(k, np.integer) else k)
     return found
+
+
+def _where_set(x: Value, mask: Value, update: Value) -> Value:
+    """One value where a mask over the first axes holds, else what is there."""
+    dims = x.type.dims
+    if mask.type.dims != dims[: len(mask.type.dims)]:
+        raise InvalidIndex(f"a mask of {mask.type.dims} does not index an array of {dims}")
+    wide = reshaped(mask, mask.type.dims + (1,) * (len(dims) - len(mask.type.dims)))
+    return row("select", [broadcast(wide, dims), broadcast(update, dims), x])
 
 
 def _replaced(x: Value, key: Any, update: Value) -> Value:

@@ -70,7 +70,6 @@ _UNSUPPORTED = {
     35: ("f6e3m2fn", "NCC_ESPP004"),
     36: ("f6e2m3fn", "NCC_ESPP004"),
 }
-UNSUPPORTED_NAMES = frozenset(name for name, _ in _UNSUPPORTED.values())
 
 
 def by_number(number: int) -> ElementType:

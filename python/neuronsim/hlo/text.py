@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -58,7 +58,8 @@ def to_text(module: Module, *, dialect: Dialect = "long", print_large_constants:
     if module.input_output_alias:
         header += f", input_output_alias={{ {', '.join(map(_alias, module.input_output_alias))} }}"
     parameters, result = module.program_shape
-    header += f", entry_computation_layout={{{_signature(map(format_shape, parameters), result)}}}"
+    given = ", ".join(map(format_shape, parameters))
+    header += f", entry_computation_layout={{({given})->{format_shape(result)}}}"
     parts = [header]
     for c in module.computations:
         parts.append(_computation(c, c.name == module.entry, dialect, print_large_constants))
@@ -68,10 +69,6 @@ def to_text(module: Module, *, dialect: Dialect = "long", print_large_constants:
 def _alias(alias: ir.Alias) -> str:
     output, number, parameter, kind = alias
     return f"{braces(output)}: ({number}, {braces(parameter)}, {kind.lower().replace('_', '-')})"
-
-
-def _signature(parameters: Iterable[str], result: AnyShape) -> str:
-    return f"({', '.join(parameters)})->{format_shape(result)}"
 
 
 def _computation(c: Computation, is_entry: bool, dialect: Dialect, large: bool) -> str:

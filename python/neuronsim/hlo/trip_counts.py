@@ -26,6 +26,7 @@ from neuronsim.hlo.array_sources import (
 )
 from neuronsim.hlo.module import (
     Computation,
+    FlatModule,
     Instruction,
     Module,
     graph_computations,
@@ -55,7 +56,7 @@ class LoopTrips:
     evidence: Evidence
 
 
-def loop_trips(flat: Module, assumed: Trips = None) -> tuple[LoopTrips, ...]:
+def loop_trips(flat: FlatModule, assumed: Trips = None) -> tuple[LoopTrips, ...]:
     """The loops of a module whose calls are inlined, callers first, with their trips: where they are
     not known, those that are `assumed`, one number for all loops or by their names (`*` for all
     others); else an upper bound of the condition, else ASSUMED_TRIPS.
@@ -116,7 +117,7 @@ class RunCounts:
 
 
 def run_counts(
-    flat: Module, loops: Sequence[LoopTrips], cost: Callable[[Computation], float]
+    flat: FlatModule, loops: Sequence[LoopTrips], cost: Callable[[Computation], float]
 ) -> RunCounts:
     """How often each computation that is executed instruction by instruction runs; `cost` says which
     branch is the dearest, as what one run of a computation costs without those that it calls.
@@ -168,7 +169,8 @@ def _folded(
         if i.opcode == "parameter":
             values = arguments.get(int(i.attributes["number"]))
         elif i.opcode == "constant":
-            values = tuple(map(_if_small, literals(i.attributes["literal"])))
+            found = literals(i.attributes["literal"])
+            values = tuple(v if v.data.size <= SMALL else None for v in found)
         elif i.opcode == "while":
             kept = passed_on(module.by_name[i.called[0]], sources[i.called[0]])
             given = known.values(i.operands[0])
@@ -195,10 +197,6 @@ class _Known:
     def values(self, name: str) -> Values:
         """The values of all arrays of an instruction."""
         return tuple(map(self.value, self.sources[name]))
-
-
-def _if_small(value: ops.Bits) -> ops.Bits | None:
-    return value if value.data.size <= SMALL else None
 
 
 def _evaluated(i: Instruction, operands: Values, module: Module) -> Values | None:
@@ -237,7 +235,7 @@ class _Found:
 _UNKNOWN = _Found(None, is_exact=False)
 
 
-def _find_trips(flat: Module) -> dict[str, _Found]:
+def _find_trips(flat: FlatModule) -> dict[str, _Found]:
     """What is known of the trips of each loop, callers first."""
     found: dict[str, _Found] = {}
     graphs = graph_computations(flat)
@@ -342,7 +340,8 @@ def _counted(
             if place is None or start is None or end is None:
                 continue
             by = step(place)
-            count = None if by is None else _count(start, by, end, test, _type(condition, carried))
+            dtype = condition.by_name[carried].array.dtype
+            count = None if by is None else _count(start, by, end, test, dtype)
             return _UNKNOWN if count is None else _Found(count)
         return _UNKNOWN
 
@@ -381,10 +380,6 @@ def _place(name: str, sources: Sources) -> int | None:
     while made.opcode in ("copy", "reshape", "bitcast"):
         made, number = sources[made.operands[0]][0]
     return number if made.opcode == "parameter" else None
-
-
-def _type(c: Computation, name: str) -> DType:
-    return c.by_name[name].array.dtype
 
 
 def _count(start: int, step: int, end: int, test: str, dtype: DType) -> int | None:

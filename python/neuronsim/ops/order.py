@@ -121,6 +121,8 @@ def evaluate_argsort(
 
 def take_along(data: BitsArray, indices: BitsArray, axis: int) -> BitsArray:
     """NumPy's take_along_axis of arrays of one shape but for that axis."""
+    if not (isinstance(data, np.ndarray) and isinstance(indices, np.ndarray)):  # what records
+        return np.take_along_axis(data, indices, axis)
     lines, places = line_blocks(axis, data, indices)
     taken = interruptible(4 * places.size, np.take_along_axis, lines, places, 1)
     return np.asarray(taken).reshape(indices.shape)

@@ -63,10 +63,6 @@ def decide(evaluate: Callable[[int], Interval]) -> int:
 # ---- formulas that have no operation of their own ------------------------------------------------
 
 
-def _positive(x: Interval) -> bool:
-    return x.low > 0
-
-
 def _tanh(x: Interval) -> Interval:
     return 1 - 2 / ((2 * x).exp() + 1)
 
@@ -84,7 +80,7 @@ def _normal_cdf(x: Interval) -> Interval:
 
 
 def _softplus(x: Interval) -> Interval:
-    return x + (1 + (-x).exp()).log() if _positive(x) else (1 + x.exp()).log()
+    return x + (1 + (-x).exp()).log() if x.low > 0 else (1 + x.exp()).log()
 
 
 def _gelu_tanh(x: Interval) -> Interval:

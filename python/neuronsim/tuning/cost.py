@@ -195,7 +195,7 @@ def _cycles(
             product = sizes(i, operands[0].array, operands[1].array)
             return _matmul_cycles(*product, _passes(operands, c, known), partitions)
         case "tensor_tensor":
-            if any(_is_scalar(o) for o in operands):
+            if any(o.opcode == "broadcast" and not o.attributes["dimensions"] for o in operands):
                 return max(MINIMUM_INTERVAL, n)  # tensor_scalar
             return _elementwise_cycles(op, n, fast=all_bf16)
         case "iota":
@@ -265,10 +265,6 @@ def _applications(i: Instruction, operands: Sequence[Instruction]) -> list[int]:
             return [_elements(i)]
         case _:
             return [_elements(operands[0])]
-
-
-def _is_scalar(i: Instruction) -> bool:
-    return i.opcode == "broadcast" and not i.attributes["dimensions"]
 
 
 def _passes(operands: Sequence[Instruction], c: Computation, known: LoopFacts) -> int:

@@ -37,6 +37,7 @@ from neuronsim.hlo.module import (
     Alias,
     AnyShape,
     Computation,
+    FlatModule,
     Instruction,
     Module,
     Shape,
@@ -51,7 +52,7 @@ from neuronsim.hlo.opcodes import APPLIES_SCALARS, row
 Planned: TypeAlias = "DType | tuple[Planned, ...]"
 
 
-def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> Module:
+def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> FlatModule:
     """The module, inlined, with every decision of the plan written out. Raises InvalidArgument if the
     plan does not fit the module.
 
@@ -76,13 +77,15 @@ def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> Module:
     return min(found, own, key=converted_bytes)
 
 
-def _rewritten(flat: Module, decisions: Mapping[str, Decision], keep: bool, *, clean: bool) -> Module:
+def _rewritten(
+    flat: FlatModule, decisions: Mapping[str, Decision], keep: bool, *, clean: bool
+) -> FlatModule:
     """The module with these decisions written out."""
     shared = _Shared(flat, decisions, keep, clean)
     rewritten = {c.name: _Rewriter(c, decisions, shared).run() for c in graph_computations(flat)}
     computations = (rewritten.get(c.name, c) for c in flat.computations)
     planned = dataclasses.replace(flat, computations=(*shared.new_computations(), *computations))
-    return planned if keep else _with_own_outputs(planned)
+    return FlatModule(planned if keep else _with_own_outputs(planned))
 
 
 def _with_own_outputs(module: Module) -> Module:
@@ -348,7 +351,8 @@ class _Rewriter:
 
     def _operand(self, i: Instruction, number: int, d: Decision, *, wide: bool) -> str:
         name, place = i.operands[number], f"{i.name}.{number}"
-        if not _is_float32(self.computation.by_name[name].shape):
+        shape = self.computation.by_name[name].shape
+        if not isinstance(shape, Shape) or shape.dtype is not dtypes.float32:
             return self._in_model_types(name, place)
         if number in d.float32_operands:
             return self._as(name, dtypes.float32, place)
@@ -393,14 +397,6 @@ class _Rewriter:
         self._emit(rounded, _planned_results(i, d))
 
 
-def _is_float32(shape: AnyShape) -> bool:
-    return isinstance(shape, Shape) and shape.dtype is dtypes.float32
-
-
-def _gives_float32(i: Instruction) -> bool:
-    return any(s.dtype is dtypes.float32 for s in i.shape.arrays())
-
-
 def _rounded_results(i: Instruction, d: Decision) -> list[int]:
     """The numbers of the float32 results that the decision gives another type."""
     arrays = enumerate(i.shape.arrays())
@@ -414,7 +410,8 @@ def _runs_in_float32(i: Instruction, d: Decision) -> bool:
     """
     if d.float32_operands or d.float32_results:
         return True
-    two_types = _gives_float32(i) and carrier(d.operand) is not carrier(d.output)
+    gives_float32 = any(s.dtype is dtypes.float32 for s in i.shape.arrays())
+    two_types = gives_float32 and carrier(d.operand) is not carrier(d.output)
     has_form = i.opcode == "convert" or row(i).cast == "matmult"
     return works_on_float32(i) or (two_types and not has_form)
 

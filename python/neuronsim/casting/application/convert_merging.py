@@ -19,6 +19,7 @@ from neuronsim.casting.value_sets import (
 )
 from neuronsim.hlo.module import (
     Computation,
+    FlatModule,
     Instruction,
     Module,
     Shape,
@@ -27,7 +28,7 @@ from neuronsim.hlo.module import (
 from neuronsim.hlo.opcodes import row
 
 
-def merge_converts(module: Module) -> Module:
+def merge_converts(module: FlatModule) -> FlatModule:
     """The module with fewer float converts and reduce-precisions, and the same bits under every profile
     but stochastic rounding.
 
@@ -38,7 +39,7 @@ def merge_converts(module: Module) -> Module:
     """
     merged = {c.name: _merged(c, module) for c in graph_computations(module)}
     computations = tuple(merged.get(c.name, c) for c in module.computations)
-    return dataclasses.replace(module, computations=computations)
+    return FlatModule(dataclasses.replace(module, computations=computations))
 
 
 def _merged(computation: Computation, module: Module) -> Computation:

@@ -31,6 +31,7 @@ from neuronsim.dtypes import DType
 from neuronsim.hlo.module import (
     AnyShape,
     Computation,
+    FlatModule,
     Instruction,
     Module,
     Shape,
@@ -49,7 +50,7 @@ _AT_ONCE = 1000  # instructions of a network: the time for a cut grows faster th
 
 
 def choose_types(
-    module: Module,
+    module: FlatModule,
     decisions: Mapping[str, Decision],
     *,
     keep_output_type: bool = True,
@@ -157,10 +158,11 @@ class _Chooser:
             return ()
         d = self.decisions.get(i.name)
         if d is not None:
-            plain = dataclasses.replace(d, operand=dtypes.float32, output=dtypes.float32)
-            if plain != _in_float32(d.reason) or not {d.operand, d.output} <= {
+            f32 = dtypes.float32
+            plain = dataclasses.replace(d, operand=f32, output=f32)
+            if plain != Decision(f32, f32, f32, d.reason) or not {d.operand, d.output} <= {
                 self.low,
-                dtypes.float32,
+                f32,
             }:
                 return ()
         numbers = commuted_operands(i, self.module.by_name, self.low)
@@ -510,10 +512,6 @@ def _keeps_given(module: Module, decisions: Mapping[str, Decision], dtype: DType
         for c in graph_computations(module)
         for i in c.instructions
     )
-
-
-def _in_float32(reason: str) -> Decision:
-    return Decision(dtypes.float32, dtypes.float32, dtypes.float32, reason)
 
 
 def _kept_as(shape: AnyShape, dtype: DType) -> _Kept:

@@ -25,7 +25,7 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Computation, Instruction, Module, graph_computations
+from neuronsim.hlo.module import Computation, FlatModule, Instruction, graph_computations
 from neuronsim.targets import Target
 
 # Reducers whose accumulate type a plan states (R1).
@@ -36,7 +36,7 @@ _SUMS = frozenset(
 
 
 def decide(
-    module: Module, policy: Policy, target: Target | None, calibration: Calibration | None
+    module: FlatModule, policy: Policy, target: Target | None, calibration: Calibration | None
 ) -> tuple[dict[str, Decision], dict[str, Reason]]:
     """The decisions of a policy by instruction name, for a module after `inline_calls`, where each
     type is one that the target's engine has; without a target every type is. Formats that no device

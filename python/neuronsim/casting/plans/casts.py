@@ -13,6 +13,7 @@ from neuronsim.hlo.array_sources import Sources, array_sources
 from neuronsim.hlo.constant_arrays import Constants, constant_arrays
 from neuronsim.hlo.module import (
     Computation,
+    FlatModule,
     Instruction,
     Module,
     graph_computations,
@@ -51,7 +52,7 @@ class CastCounts:
     conditionals: tuple[str, ...]
 
 
-def casts(model: Module, planned: Module, plan: PlanRecord) -> tuple[Cast, ...]:
+def casts(model: Module, planned: FlatModule, plan: PlanRecord) -> tuple[Cast, ...]:
     """The converts of a planned module that its model does not have, in the order of execution; loops
     whose trips are not known count as `CastCounts` says.
     """
@@ -59,7 +60,7 @@ def casts(model: Module, planned: Module, plan: PlanRecord) -> tuple[Cast, ...]:
 
 
 def count_casts(
-    model: Module, planned: Module, plan: PlanRecord, trips: Trips = None
+    model: Module, planned: FlatModule, plan: PlanRecord, trips: Trips = None
 ) -> tuple[tuple[Cast, ...], CastCounts]:
     """The same, and what is counted: loops whose trips are not known with `trips` (`loop_trips`)."""
     own = {i.name: i for c in graph_computations(inline_calls(model)) for i in c.instructions}

@@ -15,7 +15,7 @@ from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.module import FlatModule, Module, inline_calls
 from neuronsim.processor import pinned
 from neuronsim.targets import Target
 
@@ -26,7 +26,7 @@ class Plan(PlanRecord):
     explained.
     """
 
-    def apply(self, module: Module) -> Module:
+    def apply(self, module: Module) -> FlatModule:
         """The module with every decision written out as converts; see `apply_plan`."""
         return apply_plan(module, self)
 

@@ -58,7 +58,8 @@ def print_explanation(
         cells = tuple(types_of(d, sums=g[0].sums).values()) if d else ("", "", "as the model")
         if g[0].differs:
             cells = ("", "", described(g[0].given or ()) or "merged")
-        texts = (_names(g), g[0].instruction.opcode, *cells, told(g[0].reason, plan.policy).short)
+        names = _named([line.instruction.name for line in g])
+        texts = (names, g[0].instruction.opcode, *cells, told(g[0].reason, plan.policy).short)
         table.add_row(*map(Text, texts))
     console.print(table)
     for line, *_ in groups:
@@ -66,10 +67,6 @@ def print_explanation(
             text = f"{line.instruction.name}: {line.reason}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
     print_casts(casts, counts, console)
-
-
-def _names(lines: Sequence[Line]) -> str:
-    return _named([line.instruction.name for line in lines])
 
 
 def _named(names: Sequence[str]) -> str:

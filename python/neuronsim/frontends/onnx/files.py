@@ -39,12 +39,14 @@ def require_onnx() -> Any:
     return onnx
 
 
-def read(model: str | os.PathLike[str] | bytes) -> tuple[ModelProto, Path | None]:
-    """The model of a file or of its bytes, and the folder in which its tensors may lie."""
+def read(model: Any) -> tuple[ModelProto, Path | None]:
+    """The model of a file, of its bytes or as it is, and the folder in which its tensors may lie."""
     onnx = require_onnx()
+    if isinstance(model, onnx.ModelProto):
+        return model, None
     folder = None
-    if isinstance(model, bytes):
-        content = model
+    if isinstance(model, bytes | bytearray | memoryview):
+        content = bytes(model)
     else:
         folder = Path(model).resolve().parent
         with open_regular(Path(model)) as file:
@@ -59,9 +61,15 @@ def read(model: str | os.PathLike[str] | bytes) -> tuple[ModelProto, Path | None
     return proto, folder
 
 
-def is_onnx(path: Path) -> bool:
-    """Whether a file's name says that it is an ONNX model."""
-    return path.suffix.lower() in (".onnx", ".ort")
+def is_onnx(model: Any) -> bool:
+    """Whether a model is ONNX's: a file's name, its bytes (which begin with the version of the format,
+    where those of an HLO module begin with its name), or a ModelProto.
+    """
+    if isinstance(model, bytes | bytearray | memoryview):
+        return bytes(model[:1]) == b"\x08"
+    if isinstance(model, str | os.PathLike):
+        return os.fspath(model).lower().endswith(".onnx")
+    return type(model).__name__ == "ModelProto" and hasattr(model, "opset_import")
 
 
 def tensor(proto: TensorProto, folder: Path | None) -> Array:
@@ -110,8 +118,8 @@ def _external(proto: TensorProto, dims: tuple[int, ...], dtype: DType, folder: P
         there = os.fstat(file.fileno()).st_size
         if offset < 0 or (stated and stated != size) or offset + size > there:
             raise InvalidModel(
-                f"the tensor {proto.name!r} of {dtype.name}{list(dims)} needs {size} bytes at {offset} of "
-                f"{location!r}, which has {there} and for it {stated or size}"
+                f"the tensor {proto.name!r} of {dtype.name}{list(dims)} needs {size} bytes at {offset} "
+                f"of {location!r}, which has {there} and for it {stated or size}"
             )
         if not size:
             return Array(ops.Bits(np.zeros(dims, dtype.storage), dtype))

@@ -67,7 +67,7 @@ def check_operators(graph: GraphProto, context: Context) -> None:
     _find_missing(graph.node, context, missing)
     if missing:
         listed = "; ".join(
-            f"{name} ({', '.join(places[:3])}{f' and {len(places) - 3} more' if len(places) > 3 else ''})"
+            f"{name} ({', '.join(places[:3])}{f' and {len(places) - 3} more' if places[3:] else ''})"
             f"{nearest(name.rpartition('.')[2], operators.NAMES)}"
             for name, places in sorted(missing.items())
         )
@@ -80,10 +80,10 @@ def check_operators(graph: GraphProto, context: Context) -> None:
 def _find_missing(nodes: Sequence[NodeProto], context: Context, missing: dict[str, list[str]]) -> None:
     for n in nodes:
         domain = _domain(n.domain)
-        if _row(n, context) is None and (domain, n.op_type) not in context.functions:
-            if not _has_body(n, context):
-                name = f"{domain}.{n.op_type}" if domain else n.op_type
-                missing.setdefault(name, []).append(_name(n))
+        has_row = _row(n, context) is not None or (domain, n.op_type) in context.functions
+        if not has_row and not _has_body(n, context):
+            name = f"{domain}.{n.op_type}" if domain else n.op_type
+            missing.setdefault(name, []).append(_name(n))
         for a in n.attribute:
             for graph in (*([a.g] if a.HasField("g") else []), *a.graphs):
                 _find_missing(graph.node, context, missing)
@@ -227,12 +227,12 @@ def _run_body(
 
 
 def _body_of_schema(n: NodeProto, given: Sequence[Any], context: Context) -> FunctionProto:
-    onnx = files.require_onnx()
+    onnx: Any = files.require_onnx()
     schema = _schema(n, context)
     if schema is None or not (schema.has_function or schema.has_context_dependent_function):
         raise UnsupportedOperator(f"{_name(n)}: neuronsim does not read the operator {n.op_type!r}")
     version = context.versions.get(_domain(n.domain), 1)
-    proto = onnx.FunctionProto()
+    proto: FunctionProto = onnx.FunctionProto()
     if schema.has_context_dependent_function:
         types = [
             onnx.helper.make_tensor_type_proto(files.type_number(x.dtype), x.shape).SerializeToString()
@@ -251,7 +251,7 @@ def _body_of_schema(n: NodeProto, given: Sequence[Any], context: Context) -> Fun
 
 
 def _with_references(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> NodeProto:
-    """A node of a function's body with the attributes of the call in the place of references to them."""
+    """A node of a function's body with the attributes of the call in the place of references."""
     if not any(a.ref_attr_name or a.HasField("g") or a.graphs for a in node.attribute):
         return node
     copied = type(node)()

@@ -17,7 +17,7 @@ from neuronsim.errors import InvalidArgument, InvalidModel, UnknownValue, Unsupp
 from neuronsim.frontends.onnx import files
 from neuronsim.frontends.onnx.graph import check_operators, context_of, run_graph
 from neuronsim.frontends.recorder import Recorder, recording
-from neuronsim.frontends.tracer import Tracer, value_of
+from neuronsim.frontends.tracer import is_traced, traced_bits, value_of
 from neuronsim.hlo.module import Module
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def to_module(
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, or InvalidArgument for inputs that it
     does not have, or whose shape or value must be known.
     """
-    proto, folder = files.read(model) if isinstance(model, str | os.PathLike | bytes) else (model, None)
+    proto, folder = files.read(model)
     context = context_of(proto, folder)
     check_operators(proto.graph, context)
     recorder = Recorder(proto.graph.name or (folder and Path(str(model)).stem) or "model")
@@ -73,9 +73,7 @@ class UnknownInput(InvalidArgument):
 
 def _of_inputs(error: UnknownValue, recorder: Recorder, given: Mapping[str, Array]) -> InvalidArgument:
     """What to say of a value that must be known, in the model's own names."""
-    parameters = {
-        x.bits.data.value.name: name for name, x in given.items() if isinstance(x.bits.data, Tracer)
-    }
+    parameters = {value_of(x.bits).name: name for name, x in given.items() if is_traced(x.bits)}
     value = error.value
     names = tuple(parameters[p] for p in value.recorder.sources(value) if p in parameters)
     where = recorder.shared.scope
@@ -120,7 +118,7 @@ def _inputs(
             continue
         dims = tuple(shapes[i.name]) if i.name in shapes else _dims(i, symbols, batch, model)
         value = recorder.parameter(i.name, ops.ArrayType(dtype, dims))
-        found[i.name] = Array(ops.Bits(Tracer(value), dtype))
+        found[i.name] = Array(traced_bits(value))
     return found
 
 
@@ -173,8 +171,8 @@ def _dims(i: ValueInfoProto, symbols: dict[str, int], batch: int, model: ModelPr
                 [*map(str, dims), "N", *["..."] * (len(i.type.tensor_type.shape.dim) > at + 1)]
             )
             raise InvalidArgument(
-                f"the dimension {open_} of the input {i.name!r}, which {', '.join(readers[:3])} reads, is "
-                f"not known: {_say(i.name, shown)}"
+                f"the dimension {open_} of the input {i.name!r}, which {', '.join(readers[:3])} reads, "
+                f"is not known: {_say(i.name, shown)}"
             )
     if any(n < 0 for n in dims):
         raise InvalidModel(f"the input {i.name!r} has the shape {dims}")
@@ -182,4 +180,5 @@ def _dims(i: ValueInfoProto, symbols: dict[str, int], batch: int, model: ModelPr
 
 
 def _say(name: str, dims: str) -> str:
-    return f"say it with input_shapes={{{name!r}: ({dims})}}, on the command line --input-shape {name}={dims}"
+    flag = f"--input-shape {name}={dims}"
+    return f"say it with input_shapes={{{name!r}: ({dims})}}, on the command line {flag}"

@@ -12,7 +12,7 @@ from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidModel, UnknownValue, UnsupportedOperator, UnsupportedType
-from neuronsim.frontends import control_flow
+from neuronsim.frontends import lax
 from neuronsim.frontends.onnx import files
 from neuronsim.frontends.onnx.operators.primitives import (
     axis_of,
@@ -41,7 +41,7 @@ def _if(node: Node, condition: Array) -> list[Array]:
     if is_known(test):
         return _run(node, branches[0 if bool(test) else 1], [])
     return list(
-        control_flow.cond(test, *(lambda branch=b: tuple(_run(node, branch, [])) for b in branches))
+        lax.cond(test, *(lambda branch=b: tuple(_run(node, branch, [])) for b in branches))
     )
 
 
@@ -115,7 +115,7 @@ def _counted(node: Node, body: Any, count: int, state: list[Array]) -> list[Arra
         return None
     try:
         numbers = asarray(numpy.arange(count))
-        carry, ys = control_flow.scan(step, tuple(state), numbers)
+        carry, ys = lax.scan(step, tuple(state), numbers)
     except (_NotCountedError, UnknownValue, UnsupportedType, UnsupportedOperator):
         return None
     return [*carry, *ys]
@@ -149,7 +149,7 @@ def _while(
         return s[0] + 1, np.reshape(test, ()), tuple(found)
 
     begin = (asarray(start, dtypes.int64), go, tuple(state))
-    return list(control_flow.while_loop(goes_on, step, begin)[2])
+    return list(lax.while_loop(goes_on, step, begin)[2])
 
 
 # ---- Scan --------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def steps(step: Any, carry: Any, xs: Sequence[Array]) -> tuple[Any, Any]:
     """A scan along the first axis of arrays: the steps of a short one one after the other."""
     count = xs[0].shape[0]
     if count > SHORT:
-        return control_flow.scan(step, carry, tuple(xs))
+        return lax.scan(step, carry, tuple(xs))
     columns: list[Any] = []
     for n in range(count):
         carry, ys = step(carry, [np.reshape(x[n : n + 1], x.shape[1:]) for x in xs])

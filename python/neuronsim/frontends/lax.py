@@ -20,7 +20,7 @@ from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.frontends.pytrees import Tree, flatten, unflatten
 from neuronsim.frontends.recorder import Recorder, Value, active_recorder, current_recorder, recording
-from neuronsim.frontends.tracer import Tracer, is_traced, value_of
+from neuronsim.frontends.tracer import is_traced, traced_bits, value_of
 from neuronsim.hlo.module import TupleShape
 
 __all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
@@ -36,7 +36,7 @@ def _arrays(tree: Any) -> tuple[list[Array], Tree]:
 
 
 def _array(value: Value) -> Array:
-    return Array(ops.Bits(Tracer(value), value.type.dtype))
+    return Array(traced_bits(value))
 
 
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
@@ -133,7 +133,7 @@ class _Region:
 
 
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
-    """`true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`; they return the same types."""
+    """`true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`; both give the same types."""
     test = asarray(pred)
     if test.shape:
         raise UnsupportedType(f"a branch is taken by one bool, not by {test.bits.type}")

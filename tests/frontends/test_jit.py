@@ -1,0 +1,367 @@
+"""`neuronsim.jit`: what is traced has the bits that it has without, and what cannot be says so where it
+stands.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy
+import pytest
+
+import neuronsim as np
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnknownValue
+from neuronsim.frontends.pytrees import flatten
+from neuronsim.just_in_time import CompiledFunction
+
+FOLDER = Path(__file__).parents[2] / "examples" / "arrays"
+
+
+@cache
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"jit_example_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def drawn(*shape: int, low: float = -2.0, high: float = 2.0) -> Any:
+    return np.asarray(numpy.random.default_rng(sum(shape)).uniform(low, high, shape)).astype(
+        np.default_dtype()
+    )
+
+
+def black_scholes() -> tuple[Any, ...]:
+    return drawn(9, low=80, high=120), drawn(4, 1, low=0.25, high=2), drawn(9, low=0.2, high=0.4)
+
+
+def transformer() -> dict[str, Any]:
+    shapes = dict.fromkeys("qkvo", (64, 64)) | {"up": (64, 256), "down": (256, 64)}
+    return {name: drawn(*shape, low=-0.2, high=0.2) for name, shape in shapes.items()}
+
+
+def lstm() -> dict[str, Any]:
+    return {"x": drawn(1, 96), "h": drawn(24, 96, low=-0.4, high=0.4), "b": drawn(96)}
+
+
+def network() -> dict[str, Any]:
+    return {"w1": drawn(64, 32), "b1": drawn(32), "w2": drawn(32, 10), "b2": drawn(10)}
+
+
+def board() -> Any:
+    return np.asarray(numpy.random.default_rng(0).random((12, 16)) < 0.4)
+
+
+LABELS = numpy.arange(50) % 10
+TRACED: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "attention.softmax": lambda: (drawn(5, 7),),
+    "attention.layer_norm": lambda: (drawn(5, 64),),
+    "attention.gelu": lambda: (drawn(33),),
+    "attention.positions": lambda: (),
+    "attention.attention": lambda: (transformer(), drawn(24, 64)),
+    "attention.block": lambda: (transformer(), drawn(24, 64)),
+    "black_scholes.erf": lambda: (drawn(33),),
+    "black_scholes.normal": lambda: (drawn(33),),
+    "black_scholes.terms": black_scholes,
+    "black_scholes.call": black_scholes,
+    "black_scholes.put": black_scholes,
+    "black_scholes.vega": black_scholes,
+    "black_scholes.implied": lambda: (drawn(4, 9, low=3, high=9), *black_scholes()[:2]),
+    "convolution.convolve": lambda: (drawn(2, 9, 8), drawn(3, 3)),
+    "convolution.gaussian": lambda: (2, 1.2),
+    "convolution.max_pool": lambda: (drawn(2, 8, 12), 4),
+    "convolution.enlarge": lambda: (drawn(2, 4, 3), 3),
+    "game_of_life.neighbours": lambda: (board(),),
+    "game_of_life.step": lambda: (board(),),
+    "gaussian_process.curve": lambda: (drawn(9),),
+    "gaussian_process.kernel": lambda: (drawn(5), drawn(7), 0.6),
+    "kmeans.squared_distances": lambda: (drawn(20, 6), drawn(4, 6)),
+    "lstm.sigmoid": lambda: (drawn(9),),
+    "lstm.cell": lambda: (lstm(), drawn(1, 1), drawn(1, 24), drawn(1, 24)),
+    "lstm.run": lambda: (lstm(), drawn(6)),
+    "mlp.forward": lambda: (network(), drawn(50, 64)),
+    "mlp.gradients": lambda: (network(), drawn(50, 64), np.asarray(LABELS)),
+}
+REFUSED: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
+    "gaussian_process.fit": (lambda: (drawn(9), drawn(9), 0.6), "cholesky"),
+    "gaussian_process.predict": (
+        lambda: (drawn(5), drawn(7), 0.6, drawn(5, 5), drawn(5)),
+        "solve",
+    ),
+    "lstm.readout": (lambda: (drawn(9, 24), drawn(9), 0.05), "solve"),
+    "kmeans.first_centres": (lambda: (drawn(20, 6), numpy.random.default_rng(0)), "needs the values"),
+    "game_of_life.is_glider": (lambda: (board(),), "needs the values"),
+}
+
+
+@contextmanager
+def default_type(name: str) -> Iterator[None]:
+    before = np.default_dtype()
+    np.set_default_dtype(name)
+    try:
+        yield
+    finally:
+        np.set_default_dtype(before)
+
+
+SETTINGS: dict[str, Callable[[], Any]] = {
+    "float32": nullcontext,
+    "bfloat16": lambda: default_type("bfloat16"),
+    "profile": lambda: np.use_profile(subnormals="flush", divide="reciprocal_multiply"),
+}
+
+
+def equal_bits(found: Any, expected: Any) -> None:
+    ours, ours_tree = flatten(found)
+    theirs, their_tree = flatten(expected)
+    assert ours_tree == their_tree
+    for a, b in zip(ours, map(np.asarray, theirs), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("name", TRACED)
+def test_functions_of_the_examples_have_the_eager_bits(name: str, setting: str) -> None:
+    module, _, function = name.partition(".")
+    plain = getattr(example(module), function)
+    with SETTINGS[setting]():
+        expected = plain(*TRACED[name]())
+        equal_bits(np.jit(plain)(*TRACED[name]()), expected)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_functions_that_need_values_are_refused_where_they_do(name: str) -> None:
+    module, _, function = name.partition(".")
+    arguments, said = REFUSED[name]
+    with pytest.raises(NeuronSimError, match=said) as caught:
+        np.jit(getattr(example(module), function))(*arguments())
+    assert f"{module}.py:" in str(caught.value)
+
+
+# Functions of x, y: float[3,4], s: float[4,4], p: above 0, v: float[5], n: int32[3,4], i: two indices,
+# m: a mask.
+EXPRESSIONS = """
+    x+y | x-y | x*y | x/y | x//y | x%y | x**2 | p**y | -x | abs(x) | +x | x<y | x<=1 | x==y
+    x!=y | x>y | n&3 | n^n | ~n | n<<1 | n>>1 | divmod(x,y) | x@s | x.T | x.mT | x[0]
+    x[:,1:3] | x[::-1] | x[...,None] | x[i] | x[i,1] | x[:,i] | x[i,i] | x[np.asarray([2,0])]
+    x[0,i] | np.exp(x) | np.log(p) | np.sqrt(p) | np.tanh(x) | np.sin(x) | np.exp2(x)
+    np.log2(p) | np.log10(p) | np.atan(x) | np.erf(x) | np.erfc(x) | np.sigmoid(x) | np.gelu(x)
+    np.silu(x) | np.softplus(x) | np.mish(x) | np.hypot(x,y) | np.logaddexp(x,y)
+    np.copysign(x,y) | np.nextafter(x,y) | np.signbit(x) | np.isnan(x) | np.isinf(x)
+    np.isfinite(x) | np.sign(x) | np.trunc(x) | np.floor(x) | np.ceil(x) | np.rint(x)
+    np.round(x,1) | np.reciprocal(x) | np.square(x) | np.cbrt(x) | np.expm1(x) | np.log1p(p)
+    np.atan2(x,y) | np.maximum(x,y) | np.minimum(x,0) | np.fmax(x,y) | np.fmin(x,y)
+    np.clip(x,-1,1) | np.where(m,x,y) | np.heaviside(x,y) | np.deg2rad(x) | np.sinc(x)
+    np.float_power(p,y) | np.fabs(x) | np.logical_and(m,x) | np.logical_not(x)
+    np.logical_xor(m,m) | np.bitwise_count(n) | np.isclose(x,y) | np.modf(x) | np.spacing(x)
+    np.positive(x) | np.isposinf(x) | np.angle(x) | np.sum(x) | np.sum(x,axis=0)
+    np.sum(x,axis=1,keepdims=True) | np.sum(n) | np.sum(m) | np.prod(x,axis=1) | np.max(x)
+    np.min(x,axis=0) | np.mean(x) | np.mean(x,axis=1) | np.var(x,axis=0) | np.std(x)
+    np.any(m) | np.all(m,axis=0) | np.count_nonzero(m) | np.ptp(x,axis=0) | np.sum(x,where=m)
+    np.argmax(x) | np.argmax(x,axis=1) | np.argmin(x,axis=0) | np.cumsum(x,axis=1)
+    np.cumprod(x,axis=0) | np.cumulative_sum(v) | np.diff(x) | np.cov(x) | np.corrcoef(x)
+    np.sort(x) | np.sort(x,axis=0,descending=True) | np.argsort(x) | np.sort(x,axis=0)
+    np.argsort(x,descending=True) | np.partition(x,1) | np.top_k(x,2) | np.reshape(x,(4,3))
+    np.ravel(x) | np.transpose(x) | np.swapaxes(x,0,1) | np.moveaxis(x,0,1) | np.flip(x)
+    np.flip(x,axis=0) | np.roll(x,2) | np.roll(x,1,axis=1) | np.rot90(x)
+    np.concatenate([x,y]) | np.concat([x,y],axis=1) | np.stack([x,y]) | np.hstack([x,y])
+    np.vstack([x,y]) | np.dstack([x,y]) | np.column_stack([v,v]) | np.split(x,2,axis=1)
+    np.array_split(v,3) | np.tile(x,(2,1)) | np.repeat(x,2,axis=0) | np.expand_dims(x,1)
+    np.squeeze(x[None]) | np.broadcast_to(v,(2,5)) | np.pad(x,1) | np.pad(x,1,mode='edge')
+    np.pad(x,1,mode='reflect') | np.pad(x,((1,0),(0,2)),constant_values=3) | np.tril(x)
+    np.triu(x,1) | np.diag(v) | np.diag(s) | np.diagonal(s) | np.trace(s) | np.eye(3)*v[0]
+    np.meshgrid(v,v) | np.take(x,i,axis=0) | np.take(x,i)
+    np.take_along_axis(x,np.argsort(x),axis=1) | np.insert(v,1,x[0,0]) | np.append(x,y)
+    np.delete(v,1) | np.atleast_2d(v) | np.unstack(x) | np.block([[x,y],[y,x]])
+    np.resize(v,(2,4)) | np.atleast_1d(x[0,0]) | np.flipud(x) | np.copy(x) | x.copy()
+    x.astype('bfloat16') | x.astype('int32') | n.astype('float32') | np.asarray(x)
+    np.astype(x,np.float16) | np.zeros_like(x) | np.ones_like(x) | np.full_like(x,2)
+    np.empty_like(x)*0 | np.select([m],[x],0) | np.triu_indices(3) | x.flatten()
+    np.real(x) | np.conj(x) | np.matmul(x,s) | np.dot(x,s) | np.inner(x,y)
+    np.outer(v,v) | np.tensordot(x,s,axes=1) | np.vecdot(x,y) | np.einsum('ij,jk->ik',x,s)
+    np.einsum('ij->j',x) | np.kron(x,s) | np.cross(x[:,:3],y[:,:3]) | np.linalg.norm(x)
+    np.linalg.norm(x,axis=1) | np.linalg.vector_norm(x) | np.matvec(s,s[0])
+    np.linalg.matrix_norm(x) | np.convolve(v,v) | np.gradient(v) | np.trapezoid(v)
+    np.polyval(v,x) | np.linalg.matrix_power(s,3) | np.nn.softmax(x)
+    np.nn.log_softmax(x,axis=0) | np.nn.relu(x) | np.nn.layer_norm(x,(4,))
+    np.nn.rms_norm(x,(4,)) | np.nn.logsumexp(x,axis=1) | np.nn.elu(x) | np.nn.leaky_relu(x)
+    np.nn.linear(x,s) | np.nn.conv2d(x[None,None],s[None,None,:2,:2])
+    np.nn.conv1d(x[None],s[None,:3,:2]) | np.nn.one_hot(n%3,3) | np.nn.embedding(n%3,s)
+    np.nn.batch_norm(x,v[:4],p[0])
+"""
+NEED_VALUES = """
+    np.allclose(x, y) | np.array_equal(x, y) | np.unique(n) | np.nonzero(n) | np.extract(m, x) | x[m]
+    np.linalg.solve(s, s) | np.linalg.inv(s) | np.histogram(v) | np.fft.fft(v) | np.lexsort((x, y))
+    float(x[0, 0]) | int(n[0, 0]) | bool(m[0, 0]) | x.tolist() | [0, 1][n[0, 0]] | numpy.asarray(x)
+"""
+NAMES = "x y s p v n i m"
+
+
+def function_of(expression: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = eval(
+        f"lambda {', '.join(NAMES.split())}: {expression}", {"np": np, "numpy": numpy}
+    )
+    return found
+
+
+def listed(table: str) -> list[str]:
+    return [e.strip() for line in table.strip().splitlines() for e in line.split(" | ")]
+
+
+@cache
+def operands(dtype: str) -> tuple[Any, ...]:
+    draw = numpy.random.default_rng(0)
+    floats = [draw.standard_normal(shape) for shape in ((3, 4), (3, 4), (4, 4), (3, 4), (5,))]
+    floats[3] = numpy.abs(floats[3]) + 0.5
+    n, i, m = draw.integers(-5, 9, (3, 4)), draw.integers(0, 3, 2), draw.random((3, 4)) < 0.5
+    return (
+        *(np.asarray(f, dtype) for f in floats),
+        np.asarray(n, "int32"),
+        np.asarray(i),
+        np.asarray(m),
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("expression", listed(EXPRESSIONS))
+def test_traced_functions_have_the_eager_bits(expression: str, dtype: str) -> None:
+    function = function_of(expression)
+    try:
+        expected = function(*operands(dtype))
+    except NeuronSimError as error:  # then it is refused traced too
+        with pytest.raises(type(error)):
+            np.jit(function)(*operands(dtype))
+        return
+    equal_bits(np.jit(function)(*operands(dtype)), expected)
+
+
+@pytest.mark.parametrize("expression", listed(NEED_VALUES))
+def test_functions_of_values_are_refused(expression: str) -> None:
+    with pytest.raises(UnknownValue, match="needs the values of a traced array"):
+        np.jit(function_of(expression))(*operands("float32"))
+
+
+# ---- jit itself -------------------------------------------------------------------------------------
+
+
+def test_one_compilation_per_signature() -> None:
+    calls: list[Any] = []
+
+    @np.jit
+    def scaled(x: Any, k: float) -> Any:
+        calls.append(x.shape)
+        return x * k
+
+    for _ in range(2):
+        assert scaled(np.ones(3), 2.0).tolist() == [2, 2, 2]
+        assert scaled(np.ones(4), 2.0).shape == (4,)
+        assert scaled(np.ones(3), 3.0).tolist() == [3, 3, 3]
+        assert scaled(np.ones(3, dtype="bfloat16"), 2.0).dtype.name == "bfloat16"
+    assert calls == [(3,), (4,), (3,), (3,)]
+    assert isinstance(scaled, CompiledFunction)
+    assert scaled.program(np.ones(3), 2.0).inputs == {"x": np.ones(3).bits.type}
+
+
+def test_static_arguments_and_nested_results() -> None:
+    @np.jit(static_argnames="flag")
+    def chosen(x: Any, flag: bool, more: dict[str, Any]) -> Any:
+        return ([x + more["a"]], None) if flag else {"other": x - more["b"][0]}
+
+    more = {"a": np.ones(2), "b": (np.ones(2), 3)}
+    assert chosen(np.ones(2), True, more)[0][0].tolist() == [2, 2]
+    assert chosen(np.ones(2), flag=False, more=more)["other"].tolist() == [0, 0]
+    with pytest.raises(InvalidArgument, match="static_argnames"):
+        np.jit(lambda x: x, static_argnames=["y"])
+    with pytest.raises(InvalidArgument, match="hashable"):
+        np.jit(lambda x, y: x)(np.ones(1), bytearray(b"1"))
+
+
+def test_settings_are_those_of_compile() -> None:
+    x = np.asarray([[1.0, 2**-12]])
+    cast = np.jit(lambda a, b: a @ b, auto_cast="matmult", auto_cast_type="bf16")
+    y = np.asarray([[1.0 + 2**-10], [1.0]])
+    assert cast(x, y).tolist() == [[float(np.asarray(1.0) + np.asarray(2**-12))]]
+    assert cast(x, y).tolist() != np.jit(lambda a, b: a @ b)(x, y).tolist()  # the control
+
+
+def test_writes_stay_inside_the_function() -> None:
+    """What a traced function writes are its own arrays; its arguments stay as they are."""
+
+    @np.jit
+    def written(x: Any) -> Any:
+        y = np.zeros(4)
+        y[1:3] = x
+        part = y[::-1]
+        part[0] = 7.0
+        y[np.asarray([1, 2]) - 1] += 1.0
+        return y, part
+
+    x = np.asarray([3.0, 4.0])
+    equal_bits(written(x), written.__wrapped__(x))
+    assert x.tolist() == [3.0, 4.0]
+
+
+def test_a_traced_array_that_outlives_its_trace_is_refused() -> None:
+    kept: list[Any] = []
+    np.jit(lambda x: kept.append(x) or x)(np.ones(2))
+    with pytest.raises(InvalidArgument, match="after its trace"):
+        kept[0] + 1
+    shared = np.zeros(2)
+    alias = shared[:1]
+
+    def leak(x: Any) -> Any:
+        shared[:] = x
+        return alias
+
+    with pytest.raises(InvalidArgument, match="shares"):
+        np.jit(leak)(np.ones(2))
+
+
+def test_loops_and_branches_of_lax() -> None:
+    def f(x: Any, n: Any) -> Any:
+        w = x * 2
+        a = np.lax.fori_loop(0, 5, lambda i, v: v * 0.5 + w[i % 3], x)
+        start = (np.asarray(0), np.zeros(3))
+        b = np.lax.while_loop(lambda s: np.sum(s[1]) < n, lambda s: (s[0] + 1, s[1] + np.abs(w)), start)
+        c, ys = np.lax.scan(lambda c, v: (c + v, c * v), np.asarray(0.0), x)
+        back = np.lax.scan(lambda c, v: (c + v, c * v), np.asarray(0.0), x, reverse=True)
+        d = np.lax.cond(n > 3, lambda v: v + 1, lambda v: v - w, x)
+        e = np.lax.switch(n.astype("int32"), [lambda v: v, lambda v: -v, lambda v: v * v], x)
+        return a, b, c, ys, back, d, e, np.lax.map(lambda v: np.exp(v) + c, x)
+
+    for n in (10.0, 0.0, 1.0):
+        arguments = np.asarray([1.0, 2.0, 3.0]), np.asarray(n)
+        equal_bits(np.jit(f)(*arguments), f(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: np.lax.while_loop(lambda v: v.sum() < 3, lambda v: v.astype("int32"), x), "makes"),
+        (lambda x: np.lax.while_loop(lambda v: v < 3, lambda v: v, x), "one bool"),
+        (lambda x: np.lax.cond(x[0] > 0, lambda: x, lambda: x[0]), "different types"),
+        (lambda x: np.lax.cond(x > 0, lambda: x, lambda: x), "one bool"),
+        (lambda x: np.lax.scan(lambda c, v: (c, v), x, (x, x[:1])), "lengths"),
+        (lambda x: np.lax.switch(x[0], [lambda: x]), "one integer"),
+    ],
+)
+def test_wrong_loops_and_branches_say_what_is_wrong(call: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(NeuronSimError, match=said):
+        np.jit(call)(np.ones(2))
+
+
+def test_instructions_know_the_users_line() -> None:
+    program = np.jit(lambda x: np.tanh(x) + 1).program(np.ones(2))
+    places = {i.metadata.source_file for i in program.model.entry_computation.instructions} - {""}
+    assert places == {__file__}
