@@ -188,7 +188,8 @@ def _run_node(
     node = Node(n.op_type, name, version, domain, attributes, tuple(n.output), run_subgraph)
     try:
         found = row.function(node, *given)
-    except UnknownValue:
+    except UnknownValue as error:
+        error.reader = error.reader or f"{name} ({n.op_type})"
         raise
     except NeuronSimError as error:
         raise type(error)(f"{name} ({n.op_type}): {error}") from error

@@ -24,6 +24,7 @@ from neuronsim.frontends.onnx.operators.primitives import (
 from neuronsim.frontends.onnx.table import Node, operator
 
 SHORT = 16  # loops of no more steps are spelled out
+FEW = 4  # steps of a scan, which needs no values, that are
 MOST = 1 << 20  # steps of a loop that cannot be one of HLO's
 
 
@@ -40,9 +41,7 @@ def _if(node: Node, condition: Array) -> list[Array]:
     test = np.reshape(condition, ())
     if is_known(test):
         return _run(node, branches[0 if bool(test) else 1], [])
-    return list(
-        lax.cond(test, *(lambda branch=b: tuple(_run(node, branch, [])) for b in branches))
-    )
+    return list(lax.cond(test, *(lambda branch=b: tuple(_run(node, branch, [])) for b in branches)))
 
 
 # ---- Loop --------------------------------------------------------------------------------------------
@@ -210,7 +209,7 @@ def _scanned(
 def steps(step: Any, carry: Any, xs: Sequence[Array]) -> tuple[Any, Any]:
     """A scan along the first axis of arrays: the steps of a short one one after the other."""
     count = xs[0].shape[0]
-    if count > SHORT:
+    if count > FEW:
         return lax.scan(step, carry, tuple(xs))
     columns: list[Any] = []
     for n in range(count):

@@ -27,6 +27,7 @@ from neuronsim.frontends.onnx.operators.primitives import (
     scattered_vectors,
     sliced,
     taken,
+    where,
     wrapped,
 )
 from neuronsim.frontends.onnx.table import Node, operator
@@ -102,7 +103,7 @@ def _wrapped_vectors(indices: Array, dims: tuple[int, ...]) -> Array:
     wide = indices.astype(dtypes.int64)
     if is_known(wide) and not (numpy.asarray(wide) < 0).any():
         return wide
-    return np.where(wide < 0, wide + lengths, wide)
+    return where(wide < 0, wide + lengths, wide)
 
 
 @operator("GatherND")

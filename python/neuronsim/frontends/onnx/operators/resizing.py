@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy
 
 from neuronsim import arrays as np
-from neuronsim import dtypes, ops
+from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidModel
