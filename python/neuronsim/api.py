@@ -71,16 +71,16 @@ LISTED = 10  # kinds of findings that an error spells out
 
 
 @processor.pinned
-def read_model(model: Any, inputs: ModelInputs = _CLOSED) -> Module:
-    """The verified module of a model in any of the forms that `compile` takes. Raises InvalidModel and
-    others.
+def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> Module:
+    """The verified module of a model in any of the forms that `compile` takes; what it leaves open of
+    its inputs may be that of `data`. Raises InvalidModel and others.
     """
-    module = _read(model, inputs)
+    module = _read(model, inputs, data)
     verify(module)
     return module
 
 
-def _read(model: Any, inputs: ModelInputs) -> Module:
+def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
     if isinstance(model, str):
         model = find_function(model) or model
     if is_onnx(model):
@@ -89,17 +89,25 @@ def _read(model: Any, inputs: ModelInputs) -> Module:
             input_shapes=inputs.input_shapes,
             input_values=inputs.input_values,
             batch=inputs.batch,
+            sample_shapes=_sample_shapes(data),
         )
-    if is_function(model) and (inputs.example_args or inputs.input_shapes is not None):
-        return function_to_module(
-            model, inputs.example_args, inputs.input_shapes or {}, inputs.input_values or {}
-        )
+    if is_function(model) and (inputs.example_args or inputs.input_shapes or data is not None):
+        of_data = {name: (inputs.batch, *dims) for name, dims in _sample_shapes(data).items()}
+        shapes = {**of_data, **(inputs.input_shapes or {})}
+        return function_to_module(model, inputs.example_args, shapes, inputs.input_values or {})
     unread = [n for n, v in vars(_CLOSED).items() if getattr(inputs, n) != v]
     if unread:
         raise InvalidArgument(
             f"{', '.join(unread)}: a model of HLO states its inputs' shapes and takes none"
         )
     return _read_hlo(model)
+
+
+def _sample_shapes(data: Any) -> dict[str, tuple[int, ...]]:
+    """The shapes of data without their first axis, which is samples."""
+    if data is None:
+        return {}
+    return {name: x.shape[1:] for name, x in load_dataset(data).inputs.items()}
 
 
 def _read_hlo(model: Any) -> Module:
@@ -346,7 +354,7 @@ def calibrate(
     """
     _check_progress(progress)
     inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
-    module, setup = read_model(model, inputs), resolve(CompilerSetting(auto_cast="none"))
+    module, setup = read_model(model, inputs, data), resolve(CompilerSetting(auto_cast="none"))
     program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
     reject_nan(dataset)
@@ -397,7 +405,7 @@ def tune(
     """
     _check_progress(progress)
     inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
-    module = read_model(model, inputs)
+    module = read_model(model, inputs, data)
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
 

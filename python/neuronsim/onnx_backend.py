@@ -4,7 +4,7 @@
 >>> NeuronSimBackend.prepare(onnx.load("model.onnx")).run([x])  # doctest: +SKIP
 
 A model is compiled for the shapes of the inputs of each call, in float32; where values of inputs decide
-shapes, for these values too.
+shapes, for these values too. The target is the host, which has every type of ONNX that is here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NeuronSimBackend(Backend):
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **settings: Any) -> PreparedModel:
         """A model that can be run."""
-        return PreparedModel(model, {"auto_cast": "none", **settings})
+        return PreparedModel(model, {"auto_cast": "none", "target": "host", **settings})
 
     @classmethod
     def run_node(

@@ -43,7 +43,7 @@ def contract(
     common = result_type(lhs.dtype, rhs.dtype)
     result = dtype or common
     operand = operand_type(common, result)
-    if ops.is_host(operand):
+    if ops.is_host(operand) and isinstance(lhs.data, np.ndarray) and isinstance(rhs.data, np.ndarray):
         x, y = (convert(Array(v), operand).bits.data for v in (lhs, rhs))
         return convert(Array(ops.Bits(_host_product(x, y, dimensions), operand)), result)
     if not lhs.dtype.kind == rhs.dtype.kind == result.kind:  # M1: the lattice type first

@@ -5,6 +5,7 @@ mean.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -122,6 +123,62 @@ def _is_file(word: str, option: Option) -> bool:
 
 # ---- options of several commands -----------------------------------------------------------------
 
+MODELS = "an HLO module (.hlo.pb), an ONNX model (.onnx) or a function of arrays (module:function)"
+
+
+def add_model(parser: Parser, text: str = MODELS, **more: Any) -> None:
+    """The model, and what it leaves open of its inputs."""
+    parser.add_argument("model", help=text, **more)
+    parser.add_argument(
+        "--input-shape",
+        action="append",
+        default=[],
+        metavar="NAME=N,N",
+        help="the dimensions of an input where the model leaves some open",
+    )
+    parser.add_argument(
+        "--input-value",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an input whose value is known: a number, or [..] of them; then it is no input any more",
+    )
+    parser.add_argument("--batch", type=int, default=1, help="an open first dimension; default: 1")
+
+
+def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `compile` that these options are."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in options.input_shape:
+        name, dims = _named("--input-shape NAME=N,N", text)
+        numbers = dims.replace("x", ",").split(",") if dims else []
+        if not all(n.isascii() and n.isdecimal() and len(n) <= LONGEST_NUMBER for n in numbers):
+            raise InvalidArgument(
+                f"--input-shape {text[:80]!r}: dimensions are numbers, as in x=8,2048"
+            )
+        shapes[name] = tuple(map(int, numbers))
+    values: dict[str, Any] = {}
+    for text in options.input_value:
+        name, value = _named("--input-value NAME=VALUE", text)
+        try:
+            values[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            raise InvalidArgument(
+                f"--input-value {text[:80]!r}: a value is a number or a list of them, as in sr=16000"
+            ) from None
+    return {
+        "input_shapes": shapes or None,
+        "input_values": values or None,
+        "batch": options.batch,
+    }
+
+
+def _named(usage: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.rpartition("=")
+    if not name or not equals:
+        raise InvalidArgument(f"{usage}, not {text[:80]!r}")
+    return name, value
+
 
 def add_release(parser: Parser) -> None:
     parser.add_argument("--sdk", help=f"SDK or compiler version; default: {DEFAULT_SDK}")
@@ -226,4 +283,4 @@ def casts(options: argparse.Namespace) -> dict[str, Any]:
     path = options.calibration
     calibration = None if path is None else load_calibration(path)
     deciders = {"policy": options.policy, "plan": options.plan, "calibration": calibration}
-    return setting(options) | deciders
+    return setting(options) | deciders | model_inputs(options)

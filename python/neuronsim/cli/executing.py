@@ -15,7 +15,7 @@ from rich.console import Console
 from neuronsim import api, ops
 from neuronsim.casting.flags import LEVELS, Message, verbosity
 from neuronsim.casting.flags.options import option_name
-from neuronsim.cli.arguments import Declare, add_casts, add_threads, casts
+from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_threads, casts
 from neuronsim.cli.output import check_writable, print_warning, write
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag
 from neuronsim.executor.diagnostics import OBSERVE, Observe
@@ -31,7 +31,7 @@ from neuronsim.whole_files import replacing
 
 def declare_commands(declare: Declare) -> None:
     run = declare("run", _run, "Run a model on inputs under one setting.")
-    run.add_argument("model", help="an HLO module (.hlo.pb) or a saved program (.nsim)")
+    add_model(run, f"{MODELS}, or a saved program (.nsim)")
     run.add_argument("--inputs", required=True, help=".npz: inputs by name, any number of samples")
     run.add_argument("--output", required=True, help=".npz to write")
     run.add_argument("--observe", choices=OBSERVE[1:], help="print which instructions met what")
@@ -40,7 +40,7 @@ def declare_commands(declare: Declare) -> None:
     add_threads(run)
 
     compile_ = declare("compile", _compile, "Compile a model under one setting to a .nsim file.")
-    compile_.add_argument("model", help="an HLO module (.hlo.pb)")
+    add_model(compile_)
     compile_.add_argument("--output", help="the .nsim file to write; default: the model's name")
     compile_.add_argument("--strict", action="store_true", help="what `lint` finds is an error")
     add_casts(compile_)
@@ -85,7 +85,8 @@ def _program(options: argparse.Namespace) -> CompiledProgram:
     strict = getattr(options, "strict", False)
     if not options.model.endswith(".nsim"):
         return api.compile(options.model, **casts(options), threads=options.threads, strict=strict)
-    own = ("flags", "policy", "calibration", "plan", "sdk", "compiler_version", "target")
+    own = ["flags", "policy", "calibration", "plan", "sdk", "compiler_version", "target"]
+    own += ["input_shape", "input_value"]
     given = [f"--{name.replace('_', '-')}" for name in own if getattr(options, name)]
     given += ["--strict"] * strict + [option_name(word) for word in options.compiler_options]
     if given:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from neuronsim import api, ops
-from neuronsim.cli.arguments import Declare, add_casts, casts, version
+from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, version
 from neuronsim.cli.output import wide_console
 from neuronsim.errors import InvalidFlag
 from neuronsim.hlo.conformance import Finding, group, locations, summary
@@ -25,7 +25,7 @@ def declare_commands(declare: Declare) -> None:
         _lint,
         "Print what a model breaks of the constraints that AWS documents, and what its casts break.",
     )
-    lint.add_argument("model", help="an HLO module (.hlo.pb)")
+    add_model(lint)
     add_casts(lint)
     lint.add_argument("--strict", action="store_true", help="exit status 1 if there is a finding")
     lint.add_argument("--json", action="store_true", help="print all findings as JSON")

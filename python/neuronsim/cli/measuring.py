@@ -10,7 +10,16 @@ from rich.console import Console
 from neuronsim import api
 from neuronsim.bench import PEERS, measure
 from neuronsim.bench.report import print_measurements
-from neuronsim.cli.arguments import Declare, add_release, add_threads, add_trips, trips, version
+from neuronsim.cli.arguments import (
+    Declare,
+    add_model,
+    add_release,
+    add_threads,
+    add_trips,
+    model_inputs,
+    trips,
+    version,
+)
 from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.setups import DEFAULT_TARGET
@@ -20,7 +29,7 @@ from neuronsim.tuning.report import print_ladder
 
 def declare_tune(declare: Declare) -> None:
     tune = declare("tune", _tune, "Measure every auto-cast setting on data and recommend one.")
-    tune.add_argument("model", help="an HLO module (.hlo.pb)")
+    add_model(tune)
     tune.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
     tune.add_argument("--metric", choices=METRICS, help="default: top1 with labels")
     tune.add_argument(
@@ -45,6 +54,7 @@ def _tune(options: argparse.Namespace) -> None:
             threads=options.threads,
             trips=trips(options),
             progress=progress,
+            **model_inputs(options),
         )
     if options.json == "-":
         print(result.to_json())

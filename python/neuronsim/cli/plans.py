@@ -14,7 +14,17 @@ from neuronsim.casting.plans.casts import count_casts
 from neuronsim.casting.plans.explain import describe, lines, type_difference
 from neuronsim.casting.plans.plan import Plan, load_plan
 from neuronsim.casting.plans.report import print_difference, print_explanation
-from neuronsim.cli.arguments import Declare, add_casts, add_trips, casts, setting, trips
+from neuronsim.cli.arguments import (
+    MODELS,
+    Declare,
+    add_casts,
+    add_model,
+    add_trips,
+    casts,
+    model_inputs,
+    setting,
+    trips,
+)
 from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
@@ -25,17 +35,17 @@ def declare_commands(declare: Declare) -> None:
     calibrate = declare(
         "calibrate", _calibrate, "Write what the values of each instruction are in float32, for rules."
     )
-    calibrate.add_argument("model", help="an HLO module (.hlo.pb)")
+    add_model(calibrate)
     calibrate.add_argument("--data", required=True, help=".npz: inputs by name")
     calibrate.add_argument("--output", required=True, metavar="FILE", help="the JSON to write")
 
     plan = declare("plan", _plan, "Write what a setting casts, instruction by instruction, to a file.")
-    plan.add_argument("model", help="an HLO module (.hlo.pb)")
+    add_model(plan)
     plan.add_argument("--output", metavar="FILE", help="the JSON to write; default: standard output")
     add_casts(plan)
 
     explain = declare("explain", _explain, "Print what a setting casts, and why.")
-    explain.add_argument("model", nargs="?", help="an HLO module; without it the profile is printed")
+    add_model(explain, f"{MODELS}; without it the profile is printed", nargs="?")
     explain.add_argument(
         "--filter",
         action="append",
@@ -49,14 +59,17 @@ def declare_commands(declare: Declare) -> None:
 
     diff = declare("diff", _diff, "Print where two plans differ; exit status 1 if they do.")
     diff.add_argument("plans", nargs=2, metavar="PLAN", help="a plan in JSON")
-    diff.add_argument("--model", help="the HLO module of both: the table then has opcodes")
+    diff.add_argument("--model", help="the model of both: the table then has opcodes")
 
 
 def _calibrate(options: argparse.Namespace) -> None:
     check_writable(options.output)
     with progress_bar("float32") as progress:
         found = api.calibrate(
-            options.model, options.data, progress=lambda done, total: progress("float32", done, total)
+            options.model,
+            options.data,
+            progress=lambda done, total: progress("float32", done, total),
+            **model_inputs(options),
         )
     write(options, options.output, found.to_json() + "\n")
     print(f"the values of {len(found.values)} instructions of {options.model}: wrote {options.output}")

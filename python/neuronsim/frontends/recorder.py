@@ -392,4 +392,6 @@ def _result_shape(result: ops.Result) -> AnyShape:
 def _custom_call(op: ops.Op, attributes: Mapping[str, Any]) -> dict[str, Any]:
     own = {k: v for k, v in attributes.items() if k not in _OF_SHAPE or k == "reducer"}
     config = ops.own_configuration(own) if own else b""
-    return {"custom_call_target": ops.OWN_PREFIX + op.name, "backend_config": config}
+    known = next((t for t in op.custom_calls if t.startswith("AwsNeuron")), None)
+    target = known if known and not own else ops.OWN_PREFIX + op.name  # AWS's compiler has that one
+    return {"custom_call_target": target, "backend_config": config}

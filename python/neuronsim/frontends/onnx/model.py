@@ -30,10 +30,12 @@ def to_module(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    sample_shapes: Mapping[str, Sequence[int]] | None = None,
     composites: str = "formulas",
 ) -> Module:
     """The module of an ONNX model. What its inputs leave open is said by `input_shapes`; a first
-    dimension that nothing says is `batch`. `input_values` are inputs whose values are known. With
+    dimension that nothing says is `batch`, another one that of `sample_shapes`, the shapes of data
+    without their first axis. `input_values` are inputs whose values are known. With
     `composites="kept"` softmax, norms, mean and var stay one instruction each.
 
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, or InvalidArgument for inputs that it
@@ -45,7 +47,8 @@ def to_module(
     recorder = Recorder(proto.graph.name or (folder and Path(str(model)).stem) or "model")
     recorder.shared.keeps_composites = composites == "kept"
     with recording(recorder):
-        given = _inputs(proto, input_shapes or {}, input_values or {}, batch, recorder)
+        shapes, values, samples = input_shapes or {}, input_values or {}, sample_shapes or {}
+        given = _inputs(proto, shapes, values, (batch, samples), recorder)
         try:
             found = run_graph(proto.graph, given, context)
             results = [
@@ -92,7 +95,7 @@ def _inputs(
     model: ModelProto,
     shapes: Mapping[str, Sequence[int]],
     known: Mapping[str, Any],
-    batch: int,
+    open_dims: tuple[int, Mapping[str, Sequence[int]]],
     recorder: Recorder,
 ) -> dict[str, Array]:
     """The graph's inputs by name: traced, or the values that are known."""
@@ -115,7 +118,7 @@ def _inputs(
         if i.name in known:
             found[i.name] = asarray(known[i.name], dtype)
             continue
-        dims = tuple(shapes[i.name]) if i.name in shapes else _dims(i, symbols, batch, model)
+        dims = tuple(shapes[i.name]) if i.name in shapes else _dims(i, symbols, open_dims, model)
         value = recorder.parameter(i.name, ops.ArrayType(dtype, dims))
         found[i.name] = Array(traced_bits(value))
     return found
@@ -146,15 +149,22 @@ def _bind(i: ValueInfoProto, dims: Sequence[int], symbols: dict[str, int]) -> No
             )
 
 
-def _dims(i: ValueInfoProto, symbols: dict[str, int], batch: int, model: ModelProto) -> tuple[int, ...]:
+def _dims(
+    i: ValueInfoProto,
+    symbols: dict[str, int],
+    open_dims: tuple[int, Mapping[str, Sequence[int]]],
+    model: ModelProto,
+) -> tuple[int, ...]:
     """The declared shape, its open dimensions by the other inputs' and the first by the batch."""
     if not i.type.tensor_type.HasField("shape"):
         raise InvalidArgument(
             f"the model does not say how many dimensions the input {i.name!r} has: "
             f"{_say(i.name, '2,3')}"
         )
+    batch, samples = open_dims
     dims: list[int] = []
-    for at, d in enumerate(i.type.tensor_type.shape.dim):
+    declared, sample = i.type.tensor_type.shape.dim, samples.get(i.name, ())
+    for at, d in enumerate(declared):
         if d.HasField("dim_value") and d.dim_value > 0:
             dims.append(int(d.dim_value))
         elif d.dim_param in symbols:
@@ -163,6 +173,10 @@ def _dims(i: ValueInfoProto, symbols: dict[str, int], batch: int, model: ModelPr
             dims.append(batch)
             if d.dim_param:
                 symbols[d.dim_param] = batch
+        elif len(sample) == len(declared) - 1:
+            dims.append(sample[at - 1])
+            if d.dim_param:
+                symbols[d.dim_param] = sample[at - 1]
         else:
             readers = [n.name or n.op_type for n in model.graph.node if i.name in n.input]
             open_ = d.dim_param or f"number {at}"

@@ -1,49 +1,11 @@
 """The rows of ONNX's operators, by subject."""
 
-from neuronsim.frontends.onnx.operators import (
-    activations,
-    control,
-    elementwise,
-    indexing,
-    losses,
-    normalization,
-    padding,
-    primitives,
-    products,
-    quantization,
-    random,
-    recurrent,
-    reductions,
-    resizing,
-    sampling,
-    selection,
-    shapes,
-    signals,
-    windows,
-)
+import importlib
+import pkgutil
+
 from neuronsim.frontends.onnx.table import OPERATORS
 
-__all__ = [
-    "NAMES",
-    "activations",
-    "control",
-    "elementwise",
-    "indexing",
-    "losses",
-    "normalization",
-    "padding",
-    "primitives",
-    "products",
-    "quantization",
-    "random",
-    "recurrent",
-    "reductions",
-    "resizing",
-    "sampling",
-    "selection",
-    "shapes",
-    "signals",
-    "windows",
-]
+for _module in pkgutil.iter_modules(__path__):  # each adds its rows
+    importlib.import_module(f"{__name__}.{_module.name}")
 
 NAMES = tuple(sorted({name for _, name in OPERATORS}))
