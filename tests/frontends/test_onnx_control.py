@@ -78,6 +78,16 @@ def test_a_traced_condition_is_a_conditional_and_a_known_one_is_not() -> None:
     assert "conditional" not in opcodes[1]
 
 
+def test_a_branch_that_takes_no_such_shape_asks_for_the_condition() -> None:
+    m = branches()
+    m.graph.node[0].attribute[0].g.node[0].input[1] = "odd"
+    m.graph.initializer.append(constant("odd", floats(2)))
+    x = floats(3)
+    with pytest.raises(InvalidArgument, match=r"choose \(If\), of which.*input_values=\{'c'"):
+        run(m, c=np.array([True]), x=x)
+    np.testing.assert_array_equal(run(m, ("c",), c=np.array([True]), x=x)[0], x + 1)
+
+
 def loop(count: int | None, *, stacks: bool = True, limit: float | None = None) -> Any:
     """`s = s * 0.9 + i`, which ends once its sum exceeds a limit; the states are stacked."""
     nodes = [
