@@ -110,7 +110,7 @@ def _lstm_step(layer: _Layer, given: Array, state: Sequence[Array]) -> list[Arra
         f = sigma(layer.limited(f if p[2] is None else f + p[2] * c))
     new = f * c + i * g
     o = sigma(layer.limited(o if p[1] is None else o + p[1] * new))
-    return [o * eta(layer.limited(new)), new]
+    return [o * eta(new), new]  # not clipped, as onnxruntime has it
 
 
 def _gru_step(layer: _Layer, given: Array, state: Sequence[Array]) -> list[Array]:

@@ -116,7 +116,9 @@ def _coordinates(
     node: Node, mode: str, n: int, m: int, factor: float, span: tuple[float, float]
 ) -> _Numbers:
     """Where in the array the elements of the result lie."""
-    at = numpy.arange(m, dtype=numpy.float64)
+    # What lies half way does so in float32, as other runtimes have it.
+    wide = numpy.float32 if node.get("mode", "nearest") == "nearest" else numpy.float64
+    at, factor = numpy.arange(m, dtype=wide), wide(factor)
     match mode:
         case "asymmetric":
             return at / factor
@@ -155,8 +157,7 @@ def _resized(node: Node, x: Array, axis: int, at: _Numbers, factor: float, neare
     if mode == "nearest":
         if nearest not in _ROUNDINGS:
             raise node.refuse(f"has no nearest_mode {nearest!r}")
-        # What lies half way lies there in spite of the rounding of the division.
-        places = _ROUNDINGS[nearest](numpy.round(at, 9)).astype(numpy.int64)
+        places = _ROUNDINGS[nearest](at).astype(numpy.int64)
         return taken(x, numpy.clip(places, 0, n - 1), axis)
     if mode not in ("linear", "bilinear", "cubic"):
         raise node.refuse(f"has no mode {mode!r}")
