@@ -54,6 +54,7 @@ globals().update({_name: getattr(_types, _name) for _name in _types.TYPE_NAMES})
 _LAZY = {
     "calibrate": "neuronsim.api",
     "compile": "neuronsim.api",
+    "export_onnx": "neuronsim.api",
     "jit": "neuronsim.just_in_time",
     "float32_rules": "neuronsim.casting.lint",
     "lint": "neuronsim.api",

@@ -41,11 +41,14 @@ from neuronsim.errors import (
 )
 from neuronsim.frontends.functions import find_function, is_function
 from neuronsim.frontends.functions import to_module as function_to_module
+from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
+from neuronsim.frontends.onnx.files import read as read_onnx
+from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
-from neuronsim.hlo.module import Module
+from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
@@ -445,6 +448,23 @@ def _check_progress(progress: Any) -> None:
 
 
 @processor.pinned
+def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> None:
+    """Write an ONNX model with the casts of the program that `compile` made of it: Cast nodes to the
+    plan's types and back at the borders of its nodes, which any runtime of ONNX runs.
+
+    Raises InvalidArgument for a model that is not ONNX's, UnsupportedType for casts to a format that
+    ONNX does not have (tfloat32), InaccessibleFile if the file cannot be written.
+    """
+    if not is_onnx(model):
+        raise InvalidArgument(
+            f"export_onnx writes the casts into a model of ONNX, not {_kind_of(model)}"
+        )
+    proto_, folder = read_onnx(model)
+    planned = with_casts(proto_, inline_calls(program.model), program.module)
+    write_onnx(planned, output, folder)
+
+
+@processor.pinned
 def load(
     file: files.File,
     mmap_mode: files.MmapMode | None = None,
@@ -482,6 +502,7 @@ __all__ = [
     "TuneResult",
     "calibrate",
     "compile",
+    "export_onnx",
     "lint",
     "load",
     "plan",

@@ -41,7 +41,10 @@ def declare_commands(declare: Declare) -> None:
 
     compile_ = declare("compile", _compile, "Compile a model under one setting to a .nsim file.")
     add_model(compile_)
-    compile_.add_argument("--output", help="the .nsim file to write; default: the model's name")
+    compile_.add_argument(
+        "--output",
+        help="the .nsim file to write, or .onnx: the model with its casts; default: the model's name",
+    )
     compile_.add_argument("--strict", action="store_true", help="what `lint` finds is an error")
     add_casts(compile_)
     add_threads(compile_)
@@ -103,8 +106,11 @@ def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _compile(options: argparse.Namespace) -> None:
     output = options.output or f"{_model_name(options.model)}.nsim"
-    if not output.endswith((".nsim", ".neff")):
-        raise InvalidArgument(f"the output {output!r} must end in .nsim")
+    if not output.endswith((".nsim", ".neff", ".onnx")):
+        raise InvalidArgument(
+            f"the output {output!r} must end in .nsim, or for an ONNX model in .onnx: its own nodes with "
+            "the casts between them"
+        )
     check_writable(output)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlagWarning)  # they are among the messages
@@ -122,7 +128,10 @@ def _compile(options: argparse.Namespace) -> None:
         messages.append(Message("warning", text))
     check_writable(setup.given.get("--logfile"))
     options.writing.append(output)
-    program.save(output)
+    if output.endswith(".onnx"):
+        api.export_onnx(options.model, program, output)
+    else:
+        program.save(output)
     _print_messages(options, messages, verbosity(setup.given), setup.given.get("--logfile"))
     said = verbosity(setup.given) <= LEVELS["info"]  # among the messages
     inert = "" if said or not setup.without_effect else ", ".join(setup.without_effect)
@@ -133,7 +142,7 @@ def _compile(options: argparse.Namespace) -> None:
 def _model_name(path: str) -> str:
     """The name of a model without its folder and the endings of HLO files."""
     name = Path(path).resolve().name
-    for ending in (".pb", ".txt", ".hlo"):
+    for ending in (".pb", ".txt", ".hlo", ".onnx"):
         name = name.removesuffix(ending)
     return name
 

@@ -16,8 +16,8 @@ from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.dtypes import DType, as_dtype
-from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedType
-from neuronsim.whole_files import open_regular
+from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedType
+from neuronsim.whole_files import open_regular, replacing
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -70,6 +70,18 @@ def is_onnx(model: Any) -> bool:
     if isinstance(model, str | os.PathLike):
         return os.fspath(model).lower().endswith(".onnx")
     return type(model).__name__ == "ModelProto" and hasattr(model, "opset_import")
+
+
+def write(model: ModelProto, output: str | os.PathLike[str], folder: Path | None) -> None:
+    """Write a model; tensors that lie beside it stay where they are, in the same folder."""
+    onnx = require_onnx()
+    outside = any(t.data_location == onnx.TensorProto.EXTERNAL for t in model.graph.initializer)
+    if outside and Path(output).resolve().parent != folder:
+        raise InvalidArgument(
+            f"the model's tensors lie in {folder}: write {os.fspath(output)!r} into that folder too"
+        )
+    with replacing(output) as file:
+        file.write(model.SerializeToString())
 
 
 def tensor(proto: TensorProto, folder: Path | None) -> Array:

@@ -83,7 +83,7 @@ def _find_missing(nodes: Sequence[NodeProto], context: Context, missing: dict[st
         has_row = _row(n, context) is not None or (domain, n.op_type) in context.functions
         if not has_row and not _has_body(n, context):
             name = f"{domain}.{n.op_type}" if domain else n.op_type
-            missing.setdefault(name, []).append(_name(n))
+            missing.setdefault(name, []).append(node_name(n))
         for a in n.attribute:
             for graph in (*([a.g] if a.HasField("g") else []), *a.graphs):
                 _find_missing(graph.node, context, missing)
@@ -109,7 +109,8 @@ def _has_body(node: NodeProto, context: Context) -> bool:
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def _name(node: NodeProto) -> str:
+def node_name(node: NodeProto) -> str:
+    """What messages and instructions call a node: its name, or that of its first output."""
     return node.name or next(filter(None, node.output), node.op_type)
 
 
@@ -131,7 +132,7 @@ def run_graph(graph: GraphProto, inputs: Mapping[str, Array], context: Context) 
 def run_nodes(nodes: Sequence[NodeProto], values: dict[str, Any], context: Context) -> None:
     """Adds to `values` what the nodes give, in an order in which each follows what it reads."""
     for n in _ordered(nodes, values):
-        name = _name(n)
+        name = node_name(n)
         given = [_read(values, i, name) if i else None for i in n.input]
         metadata = Metadata(op_type=n.op_type, op_name=context.prefix + name)
         with in_scope(context.prefix + name, metadata):
@@ -173,7 +174,7 @@ def _read(values: Mapping[str, Any], name: str, reader: str) -> Any:
 def _run_node(
     n: NodeProto, given: Sequence[Any], values: Mapping[str, Any], context: Context
 ) -> Sequence[Any]:
-    domain, name = _domain(n.domain), context.prefix + _name(n)
+    domain, name = _domain(n.domain), context.prefix + node_name(n)
     row = _row(n, context)
     attributes = {a.name: _attribute(a, context) for a in n.attribute}
     if row is None:
@@ -205,7 +206,7 @@ def _run_body(
     n: NodeProto, given: Sequence[Any], values: Mapping[str, Any], context: Context
 ) -> Sequence[Any]:
     """A function of the model's own, or the body that ONNX gives an operator."""
-    domain, name = _domain(n.domain), context.prefix + _name(n)
+    domain, name = _domain(n.domain), context.prefix + node_name(n)
     function = context.functions.get((domain, n.op_type))
     if function is None:
         function = _body_of_schema(n, given, context)
@@ -231,7 +232,7 @@ def _body_of_schema(n: NodeProto, given: Sequence[Any], context: Context) -> Fun
     onnx: Any = files.require_onnx()
     schema = _schema(n, context)
     if schema is None or not (schema.has_function or schema.has_context_dependent_function):
-        raise UnsupportedOperator(f"{_name(n)}: neuronsim does not read the operator {n.op_type!r}")
+        raise UnsupportedOperator(f"{node_name(n)}: neuronsim does not read the operator {n.op_type!r}")
     version = context.versions.get(_domain(n.domain), 1)
     proto: FunctionProto = onnx.FunctionProto()
     if schema.has_context_dependent_function:
