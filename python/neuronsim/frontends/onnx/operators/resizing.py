@@ -114,11 +114,12 @@ def _by_sizes(
 
 def _coordinates(
     node: Node, mode: str, n: int, m: int, factor: float, span: tuple[float, float]
-) -> _Numbers:
+) -> Any:
     """Where in the array the elements of the result lie."""
     # What lies half way does so in float32, as other runtimes have it.
-    wide = numpy.float32 if node.get("mode", "nearest") == "nearest" else numpy.float64
-    at, factor = numpy.arange(m, dtype=wide), wide(factor)
+    wide: Any = numpy.float32 if node.get("mode", "nearest") == "nearest" else numpy.float64
+    at = numpy.arange(m, dtype=wide)
+    factor = wide(factor)
     match mode:
         case "asymmetric":
             return at / factor
