@@ -109,8 +109,8 @@ def _split(node: Node, x: Array, lengths: Array | None = None) -> list[Array]:
         sizes = integers(lengths if lengths is not None else node.require("split"))
     else:
         count = node.get("num_outputs", len(node.outputs))
-        if count < 1:
-            raise InvalidModel(f"splits into {count}")
+        if not 1 <= count <= len(node.outputs):
+            raise InvalidModel(f"splits into {count} and has {len(node.outputs)} outputs")
         longest = -(-n // count)
         sizes = [max(min(longest, n - k * longest), 0) for k in range(count)]
     if sum(sizes) != n or any(s < 0 for s in sizes):
