@@ -53,6 +53,8 @@ def _is_finite_complex(z: Array) -> Array:
 def _sign_of_float(x: Array) -> Array:
     """The sign of -0: the row has -0, arrays +0 (E9)."""
     found = apply_elementwise("sign", x)
+    if not isinstance(found._data, np.ndarray):  # what records has no words to write
+        return select_elements(apply_elementwise("equal", found, 0), 0, found)
     words = found.bits.data.view(f"u{found.dtype.itemsize}")
     words[words == 1 << (8 * found.dtype.itemsize - 1)] = 0
     return found

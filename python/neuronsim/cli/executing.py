@@ -43,7 +43,7 @@ def declare_commands(declare: Declare) -> None:
     add_model(compile_)
     compile_.add_argument(
         "--output",
-        help="the .nsim file to write, or .onnx: the model with its casts; default: the model's name",
+        help=".nsim to write, or .onnx: the model with its casts; default: the model's name",
     )
     compile_.add_argument("--strict", action="store_true", help="what `lint` finds is an error")
     add_casts(compile_)

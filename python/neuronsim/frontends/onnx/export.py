@@ -29,8 +29,8 @@ Borders = dict[
 def with_casts(model: ModelProto, original: Module, planned: Module) -> ModelProto:
     """A copy of a model with the casts of the module that a plan made of its own.
 
-    Raises UnsupportedType for a plan in a format that ONNX does not have (tfloat32), InvalidArgument for
-    a model whose operator set has no such Cast.
+    Raises UnsupportedType for a plan in a format that ONNX does not have (tfloat32), InvalidArgument
+    for a model whose operator set has no such Cast.
     """
     onnx = require_onnx()
     found: ModelProto = onnx.ModelProto()
@@ -41,15 +41,15 @@ def with_casts(model: ModelProto, original: Module, planned: Module) -> ModelPro
     version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     if version < CASTS_SINCE:
         raise InvalidArgument(
-            f"the model's operator set is {version}, and Cast has bfloat16 from {CASTS_SINCE} on: convert "
-            "it with onnx.version_converter first"
+            f"the model's operator set is {version}, and Cast has bfloat16 from {CASTS_SINCE} on: "
+            "convert it with onnx.version_converter first"
         )
     names = {node_name(n) for n in model.graph.node}
     inside = sorted(name for name in borders if name not in names)
     if inside:
         warn(
-            f"the casts of {len(inside)} nodes inside of functions and subgraphs are left out of the ONNX "
-            f"model, such as {inside[0]}"
+            f"the casts of {len(inside)} nodes inside of functions and subgraphs are left out of the "
+            f"ONNX model, such as {inside[0]}"
         )
     casts = _Casts(found, _float32_tensors(found))
     nodes = list(found.graph.node)

@@ -9,6 +9,7 @@ from typing import Any
 from neuronsim import arrays as np
 from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.evaluation import select_elements
 from neuronsim.arrays.steps import in_float32
 from neuronsim.frontends.onnx.operators.elementwise import clipped
 from neuronsim.frontends.onnx.table import Node, operator
@@ -48,7 +49,7 @@ def _gelu(node: Node, x: Array) -> Array:
 
 @operator("ThresholdedRelu", since=10)
 def _thresholded_relu(node: Node, x: Array) -> Array:
-    return np.where(np.greater(x, node.get("alpha", 1.0)), x, 0)
+    return select_elements(np.greater(x, node.get("alpha", 1.0)), x, 0)
 
 
 # ---- of several steps ------------------------------------------------------------------------------
@@ -60,7 +61,7 @@ def _leaky_relu(node: Node, x: Array) -> Array:
 
 
 def _sloped(x: Array, slope: Array) -> Array:
-    return np.where(np.less(x, 0), np.multiply(x, slope), x)
+    return select_elements(np.less(x, 0), np.multiply(x, slope), x)
 
 
 @operator("PRelu")
@@ -96,7 +97,7 @@ def _of_float32(names: dict[str, float]) -> Callable[[Callable[..., Array]], Cal
 @operator("Celu", since=12)
 @_of_float32({"alpha": 1.0})
 def _celu(x: Any, alpha: float) -> Array:
-    return np.where(np.greater(x, 0), x, np.multiply(np.expm1(np.divide(x, alpha)), alpha))
+    return select_elements(np.greater(x, 0), x, np.multiply(np.expm1(np.divide(x, alpha)), alpha))
 
 
 @operator("Selu")

@@ -9,7 +9,7 @@ from typing import Any
 from neuronsim import arrays as np
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array
-from neuronsim.arrays.evaluation import apply_elementwise
+from neuronsim.arrays.evaluation import apply_elementwise, select_elements
 from neuronsim.arrays.layers import psum_type
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
@@ -106,7 +106,7 @@ def _mod(node: Node, a: Array, b: Array) -> Array:
     if a.dtype.kind == "float":
         return np.remainder(a, b)
     differs = np.bitwise_and(np.not_equal(rest, 0), np.less(np.bitwise_xor(rest, b), 0))
-    return np.where(differs, np.add(rest, b), rest)
+    return select_elements(differs, np.add(rest, b), rest)
 
 
 def _folded(function: Callable[..., Array]) -> Callable[..., Array]:

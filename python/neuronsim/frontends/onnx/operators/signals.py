@@ -15,15 +15,22 @@ import numpy.typing as npt
 from neuronsim import arrays as np
 from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
-from neuronsim.errors import InvalidModel
+from neuronsim.errors import InvalidModel, UnsupportedOperator
 from neuronsim.frontends.onnx.files import dtype_of
 from neuronsim.frontends.onnx.table import Node, operator
+
+_LARGEST = 1 << 24  # the angles of a matrix: a whole transform of 4096 elements
 
 _Matrix = npt.NDArray[numpy.float64]
 
 
 def _angles(rows: int, columns: int, length: int) -> _Matrix:
-    """2 pi n k / length, of the exact remainder of n k."""
+    """2 pi n k / length, of the exact remainder of n k; raises UnsupportedOperator for too many."""
+    if rows * columns > _LARGEST:
+        raise UnsupportedOperator(
+            f"a Fourier transform of {length} elements: its matrix has {rows} x {columns} angles, and "
+            f"neuronsim takes {_LARGEST}: transform shorter frames, or outside of the model"
+        )
     products = numpy.outer(numpy.arange(rows), numpy.arange(columns)) % length
     return products.astype(numpy.float64) * (2 * math.pi / length)
 
