@@ -17,6 +17,8 @@ from neuronsim.hlo.module import Metadata, sort_by_dependency
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 
+# What Python and NumPy raise of attributes and inputs that contradict each other.
+REFUSED = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, ValueError)
 MAX_DEPTH = 50  # of functions and subgraphs inside each other
 
 
@@ -189,7 +191,8 @@ def _run_node(
     node = Node(n.op_type, name, version, domain, attributes, tuple(n.output), run_subgraph)
     try:
         found = row.function(node, *given)
-    except UnknownValue:
+    except UnknownValue as error:
+        error.reader = error.reader or f"{name} ({n.op_type})"
         raise
     except NeuronSimError as error:
         raise type(error)(f"{name} ({n.op_type}): {error}") from error
@@ -197,7 +200,9 @@ def _run_node(
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
             text = f"{name} ({n.op_type}) does not take {len(given)} inputs"
             raise InvalidModel(text) from error
-        raise
+        raise InvalidModel(f"{name} ({n.op_type}): {error}") from error
+    except REFUSED as error:
+        raise InvalidModel(f"{name} ({n.op_type}): {error}") from error
     return found if isinstance(found, list | tuple) else (found,)
 
 
