@@ -1,5 +1,5 @@
-"""Public ONNX models against onnxruntime: magika on drawn files and on files of the repository, silero-vad
-on generated audio with its state carried over; plans written back into the models' own files.
+"""Public ONNX models against onnxruntime: magika on drawn files and on files of the repository,
+silero-vad on generated audio with its state carried over; plans written back as casts of their nodes.
 """
 
 from __future__ import annotations
