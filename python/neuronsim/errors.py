@@ -86,8 +86,10 @@ class UnsupportedType(NeuronSimError, TypeError):
 
 class UnknownValue(NeuronSimError, TypeError):
     """What a traced function asks of an array whose values are not known before the program runs:
-    `value` is what the recorder knows of it.
+    `value` is what the recorder knows of it, `reader` the model's node that asks.
     """
+
+    reader = ""
 
     def __init__(self, what: str, value: Any) -> None:
         file, line = users_line()

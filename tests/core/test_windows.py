@@ -196,10 +196,8 @@ def running_problems(type_name: str, backwards: bool) -> list[tuple[list[Any], d
                 walked = expected_windows(reducer, type_name, x, window, int(initial), profile)
                 assert backwards or np.array_equal(walked, expected)
                 expected = walked
-            if len(shape) > 1 or not backwards:
-                problems.append(
-                    (operands, {"window": window, "reducer": reducer, "profile": profile}, expected)
-                )
+            attributes = {"window": window, "reducer": reducer, "profile": profile}
+            problems.append((operands, attributes, expected))
     return problems
 
 

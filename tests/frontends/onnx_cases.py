@@ -41,7 +41,9 @@ class Case:
 
     @property
     def model(self) -> Any:
-        """The model of the node."""
+        """The model of the node; skips the test where the installed onnx is older."""
+        if self.version > onnx.defs.onnx_opset_version():
+            pytest.skip(f"onnx {onnx.__version__} has no version {self.version} of the operator set")
         given = {f"x{n}": np.asarray(x) for n, x in enumerate(self.inputs) if x is not None}
         names = [f"x{n}" if x is not None else "" for n, x in enumerate(self.inputs)]
         outputs = [f"y{n}" for n in range(self.outputs)]

@@ -129,6 +129,20 @@ SAMPLES = [
          abs(floats(1, 4, 4, 4))], 5, {"kernel_shape": [2, 2], "pads": [0, 0, 0, 0]}),
 ]  # fmt: skip
 
+HEADS = [floats(2, 2, 4, 3, seed=n) for n in range(3)]
+BODIES = [  # operators that are run by ONNX's own body
+    Case("Attention", HEADS, 3, {"is_causal": 1}),
+    Case("Attention", [*HEADS, np.tri(4, dtype=bool)], 3, {"scale": 0.3, "softcap": 2.0}),
+    Case("RotaryEmbedding", [floats(1, 2, 3, 4), floats(5, 2), floats(5, 2, seed=1),
+         ints([0, 3, 1])], 3),
+    Case("LinearAttention", [floats(1, 3, 4, seed=n) for n in range(3)], 3,
+         {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}, 27, 2),
+    Case("CausalConvWithState", [floats(1, 3, 5), floats(3, 1, 2)], 2, {}, 27, 2),
+    Case("TensorScatter", [floats(2, 1, 5, 3), floats(2, 1, 2, 3), ints(3, 0)], 3),
+    Case("TensorScatter", [floats(2, 1, 5, 3), floats(2, 1, 2, 3), ints(4, 1)], 3,
+         {"mode": "circular"}),
+]  # fmt: skip
+
 
 def recurrent(op: str, gates: int, steps: int, directions: int, **attributes: Any) -> Case:
     """A layer of 3 inputs and 2 units over 2 samples."""
@@ -194,12 +208,14 @@ LAYERS = [
 ] + [recurrent("LSTM", 4, 20, 1, direction="reverse")]
 
 
-@pytest.mark.parametrize("case", [*CONVOLUTIONS, *POOLS, *NORMS, *RESIZES, *SAMPLES, *LAYERS], ids=str)
+@pytest.mark.parametrize(
+    "case", [*CONVOLUTIONS, *POOLS, *NORMS, *RESIZES, *SAMPLES, *BODIES, *LAYERS], ids=str
+)
 def test_traced_as_eager(case: Case) -> None:
     check_traced_as_eager(case)
 
 
-@pytest.mark.parametrize("case", [*CONVOLUTIONS, *POOLS, *NORMS, *RESIZES, *SAMPLES], ids=str)
+@pytest.mark.parametrize("case", [*CONVOLUTIONS, *POOLS, *NORMS, *RESIZES, *SAMPLES, *BODIES], ids=str)
 def test_right(case: Case) -> None:
     check_right(case, 1e-3 if any(x is not None and x.itemsize == 2 for x in case.inputs) else 1e-5)
 
@@ -235,6 +251,17 @@ def test_places_of_maxima(order: int) -> None:
     values, places = run(case)
     whole = np.swapaxes(IMAGE, 2, 3) if order else IMAGE
     np.testing.assert_array_equal(whole.reshape(-1)[places], values)
+
+
+def test_max_roi_pool() -> None:
+    """The region's rows 1 to 4 and columns 0 to 2, in two bins each way that overlap."""
+    rois = np.float32([[1, 0, 2, 4, 8]])
+    attributes = {"pooled_shape": [2, 2], "spatial_scale": 0.5}
+    case = Case("MaxRoiPool", [IMAGE, rois], 2, attributes)
+    check_traced_as_eager(case)
+    x = IMAGE[1]
+    bins = [[x[:, a:b, c:d].max((1, 2)) for c, d in ((0, 2), (1, 3))] for a, b in ((1, 3), (3, 5))]
+    np.testing.assert_array_equal(run(case)[0], np.array(bins).transpose(2, 0, 1)[None])
 
 
 def test_batch_first() -> None:

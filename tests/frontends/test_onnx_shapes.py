@@ -154,6 +154,9 @@ def test_an_unknown_value_is_named(case: Case) -> None:
         Case("Slice", [X, ints(0), ints(1), ints(0), ints(0)]),
         Case("Transpose", [X], attributes={"perm": [0, 0, 1]}),
         Case("Expand", [X, ints(5)]),
+        Case("Split", [X], attributes={"axis": 2, "num_outputs": 2**40}, version=18, outputs=2),
+        Case("Pad", [X, ints(1, 2), None, ints(0, 0)]),
+        Case("Col2Im", [floats(1, 8, 6), ints(3, 4), ints(2, 2)], attributes={"strides": [1]}),
     ],
     ids=str,
 )

@@ -108,8 +108,8 @@ def _compile(options: argparse.Namespace) -> None:
     output = options.output or f"{_model_name(options.model)}.nsim"
     if not output.endswith((".nsim", ".neff", ".onnx")):
         raise InvalidArgument(
-            f"the output {output!r} must end in .nsim, or for an ONNX model in .onnx: its own nodes with "
-            "the casts between them"
+            f"the output {output!r} must end in .nsim, or of an ONNX model in .onnx: "
+            "its own nodes with the casts between them"
         )
     check_writable(output)
     with warnings.catch_warnings():

@@ -18,7 +18,7 @@ from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.frontends.pytrees import Tree, flatten, unflatten
+from neuronsim.frontends.pytrees import LEAF, Tree, flatten, unflatten
 from neuronsim.frontends.recorder import Recorder, Value, active_recorder, current_recorder, recording
 from neuronsim.frontends.tracer import is_traced, traced_bits, value_of
 from neuronsim.hlo.module import TupleShape
@@ -204,6 +204,13 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
             val = body_fun(asarray(i, low.dtype), val)
         return val
     start, tree = _arrays(init_val)
+    if not is_traced(high.bits):  # which the condition then says by itself
+        last = high.astype(low.dtype)
+        return _record_loop(
+            lambda s: s[0] < last,
+            lambda s: (s[0] + 1, body_fun(s[0], s[1])),
+            (low, unflatten(tree, start)),
+        )[1]
     state = (low, high.astype(low.dtype), unflatten(tree, start))
     _, _, found = _record_loop(
         lambda s: s[0] < s[1], lambda s: (s[0] + 1, s[1], body_fun(s[0], s[2])), state
@@ -236,38 +243,54 @@ def scan(
     order = range(n)[::-1] if reverse else range(n)
 
     def piece(i: Any) -> Any:
-        lines = arrays if isinstance(i, int) else [_array(value_of(a.bits)) for a in arrays]
-        return unflatten(tree, [a[i] for a in lines])
+        return unflatten(tree, [a[i] if isinstance(i, int) else _line(a, i) for a in arrays])
 
     if n == 0:
         raise InvalidArgument("scan over arrays of length 0: nothing says what it stacks")
-    carry, first = f(init, piece(order[0]))
-    ys, ytree = _arrays(first)
-    rows = [ys]
-    # Steps whose results are known are not recorded.
-    while len(rows) < n and not any(_is_traced(x) for x in (*_arrays(carry)[0], *rows[-1])):
-        carry, y = f(carry, piece(order[len(rows)]))
-        rows.append(_arrays(y)[0])
+    carry, ytree = init, LEAF
+    rows: list[list[Array]] = []
+    while len(rows) < n:
+        after, y = f(carry, piece(order[len(rows)]))
+        ys, ytree = _arrays(y)
+        before, found = _arrays(carry)[0], _arrays(after)[0]
+        alike = [x.bits.type for x in before] == [x.bits.type for x in found]
+        if alike and any(_is_traced(x) for x in (*found, *ys)):
+            break  # as all steps from here on; what this one recorded nobody reads
+        carry = after
+        rows.append(ys)
     if len(rows) == n:
         rows = rows[::-1] if reverse else rows
         return carry, unflatten(ytree, [np.stack(column) for column in zip(*rows, strict=True)])
-    buffers = [np.zeros((n, *y.shape), dtype=y.dtype) for y in ys]
+    buffers = [np.broadcast_to(np.zeros((), dtype=y.dtype), (n, *y.shape)) for y in ys]
     for at, row in zip(order, rows, strict=False):
-        for buffer, y in zip(buffers, row, strict=True):
-            buffer[at] = y
+        buffers = [
+            _with_line(b, asarray(at, dtypes.int32), y) for b, y in zip(buffers, row, strict=True)
+        ]
 
     def body(i: Any, state: Any) -> Any:
         at = n - 1 - i if reverse else i
         new, y = f(state[0], piece(at))
-        written = []
-        for buffer, part in zip(state[1], _arrays(y)[0], strict=True):
-            changed = buffer.copy()
-            changed[at] = part
-            written.append(changed)
-        return new, written
+        lines = zip(state[1], _arrays(y)[0], strict=True)
+        return new, [_with_line(buffer, at, line) for buffer, line in lines]
 
-    carry, stacked = fori_loop(len(rows), n, body, (carry, buffers))
+    first, last = (asarray(k, dtypes.int32) for k in (len(rows), n))
+    carry, stacked = fori_loop(first, last, body, (carry, buffers))
     return carry, unflatten(ytree, stacked)
+
+
+def _line(x: Array, at: Array) -> Array:
+    """The element at a place along the first axis, which is in it."""
+    starts = [at.bits, *[asarray(0, at.dtype).bits] * (x.ndim - 1)]
+    sizes = (1, *x.shape[1:])
+    found = Array(ops.apply("dynamic_slice", [x.bits, *starts], dynamic_slice_sizes=sizes))
+    return np.reshape(found, x.shape[1:])
+
+
+def _with_line(x: Array, at: Array, line: Array) -> Array:
+    """The array with an element at a place along the first axis replaced."""
+    starts = [at.bits, *[asarray(0, at.dtype).bits] * (x.ndim - 1)]
+    update = np.reshape(line, (1, *x.shape[1:]))
+    return Array(ops.apply("dynamic_update_slice", [x.bits, update.bits, *starts]))
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 (jax.lax's name)

@@ -262,7 +262,8 @@ def _run_node(
         attributes = {a.name: _attribute(a, context) for a in n.attribute}
         node = Node(n.op_type, name, version, domain, attributes, tuple(n.output), run_subgraph)
         found = row.function(node, *given)
-    except UnknownValue:
+    except UnknownValue as error:
+        error.reader = error.reader or f"{name} ({n.op_type})"
         raise
     except NeuronSimError as error:
         if str(error).startswith(f"{name}/"):  # of a node inside, which is named
@@ -275,7 +276,7 @@ def _run_node(
         if isinstance(error, TypeError) and uncalled:
             text = f"{name} ({n.op_type}) does not take {len(given)} inputs"
         else:
-            text = f"the inputs or attributes of {name} ({n.op_type}) do not fit: {error}"
+            text = f"{name} ({n.op_type}): its inputs or attributes do not fit: {error}"
         raise InvalidModel(text) from error
     return found if isinstance(found, list | tuple) else (found,)
 

@@ -81,8 +81,7 @@ def _of_inputs(error: UnknownValue, recorder: Recorder, given: Mapping[str, Arra
     parameters = {value_of(x.bits).name: name for name, x in given.items() if is_traced(x.bits)}
     value = error.value
     names = tuple(parameters[p] for p in value.recorder.sources(value) if p in parameters)
-    where = recorder.shared.scope
-    reader = f"{where.metadata.op_name} ({where.metadata.op_type})" if where.name else "a node"
+    reader = error.reader or "a node"
     listed = ", ".join(map(repr, names)) or "what no input decides"
     return UnknownInput(
         f"{reader} decides shapes or steps of the program by values that depend on the input {listed}: "

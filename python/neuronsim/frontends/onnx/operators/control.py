@@ -11,7 +11,13 @@ from neuronsim import arrays as np
 from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
-from neuronsim.errors import InvalidModel, UnknownValue, UnsupportedOperator, UnsupportedType
+from neuronsim.errors import (
+    InvalidModel,
+    NeuronSimError,
+    UnknownValue,
+    UnsupportedOperator,
+    UnsupportedType,
+)
 from neuronsim.frontends import lax
 from neuronsim.frontends.onnx import files
 from neuronsim.frontends.onnx.operators.primitives import (
@@ -22,8 +28,10 @@ from neuronsim.frontends.onnx.operators.primitives import (
     moved_axis,
 )
 from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.tracer import value_of
 
 SHORT = 16  # loops of no more steps are spelled out
+FEW = 4  # steps of a scan, which needs no values, that are
 MOST = 1 << 20  # steps of a loop that cannot be one of HLO's
 
 
@@ -40,7 +48,14 @@ def _if(node: Node, condition: Array) -> list[Array]:
     test = np.reshape(condition, ())
     if is_known(test):
         return _run(node, branches[0 if bool(test) else 1], [])
-    return list(lax.cond(test, *(lambda branch=b: tuple(_run(node, branch, [])) for b in branches)))
+    try:
+        return list(lax.cond(test, *(lambda branch=b: tuple(_run(node, branch, [])) for b in branches)))
+    except UnknownValue:
+        raise
+    except NeuronSimError as error:  # such as a branch that is made for another shape
+        unknown = UnknownValue("which branch runs", value_of(test.bits))
+        unknown.reader = f"{node.name} (If), of which one branch does not run here ({error}),"
+        raise unknown from error
 
 
 # ---- Loop --------------------------------------------------------------------------------------------
@@ -208,7 +223,7 @@ def _scanned(
 def steps(step: Any, carry: Any, xs: Sequence[Array]) -> tuple[Any, Any]:
     """A scan along the first axis of arrays: the steps of a short one one after the other."""
     count = xs[0].shape[0]
-    if count > SHORT:
+    if count > FEW:
         return lax.scan(step, carry, tuple(xs))
     columns: list[Any] = []
     for n in range(count):

@@ -27,6 +27,7 @@ from neuronsim.frontends.onnx.operators.primitives import (
     scattered_vectors,
     sliced,
     taken,
+    where,
     wrapped,
 )
 from neuronsim.frontends.onnx.table import Node, operator
@@ -61,7 +62,10 @@ def _sliced(x: Array, starts: Any, ends: Any, axes: Any, steps: Any) -> Array:
     ranges = [(0, n, 1) for n in x.shape]
     turned = []
     for axis, begin, end, step in zip(where, first, last, by, strict=True):
-        places = range(x.shape[axis])[slice(begin, end, step)]
+        n = x.shape[axis]
+        if step < 0 and begin < -n:  # which ONNX, unlike NumPy, moves into the axis
+            begin = 0
+        places = range(n)[slice(begin, end, step)]
         if not places:
             ranges[axis] = (0, 0, 1)
             continue
@@ -102,7 +106,7 @@ def _wrapped_vectors(indices: Array, dims: tuple[int, ...]) -> Array:
     wide = indices.astype(dtypes.int64)
     if is_known(wide) and not (numpy.asarray(wide) < 0).any():
         return wide
-    return np.where(wide < 0, wide + lengths, wide)
+    return where(wide < 0, wide + lengths, wide)
 
 
 @operator("GatherND")

@@ -70,11 +70,11 @@ def _group_norm_of_groups(node: Node, x: Array, scale: Array, bias: Array) -> Ar
     if groups < 1 or x.shape[1] % groups:
         raise InvalidModel(f"{groups} groups of the channels of {x.bits.type}")
     each = x.shape[1] // groups
-    own = [
+    weight, shift = (
         np.reshape(np.broadcast_to(np.reshape(t, (-1, 1)), (groups, each)), (-1,))
         for t in (scale, bias)
-    ]
-    return nn.group_norm(x, groups, *own, epsilon=node.get("epsilon", 1e-5)).astype(x.dtype)
+    )
+    return nn.group_norm(x, groups, weight, shift, node.get("epsilon", 1e-5)).astype(x.dtype)
 
 
 @operator("GroupNormalization", since=21)

@@ -72,8 +72,15 @@ def apply_all(name: str, *operands: Array, **attributes: Any) -> tuple[Array, ..
     found = []
     for n, shape in enumerate(value.shape.elements):
         assert isinstance(shape, Shape)
-        found.append(Array(ops.Bits(Tracer(recorder.element(value, n)), shape.type.dtype)))
+        data: Any = Tracer(recorder.element(value, n))
+        found.append(Array(ops.Bits(data, shape.type.dtype)))
     return tuple(found)
+
+
+def where(condition: Array, x: Any, y: Any) -> Array:
+    """`np.where`, of which is known that it gives an array."""
+    found: Array = np.where(condition, x, y)
+    return found
 
 
 # ---- movement ----------------------------------------------------------------------------------------
@@ -186,7 +193,7 @@ def wrapped(indices: Array, length: int) -> Array:
     wide = indices.astype(dtypes.int64)
     if indices.dtype.kind == "unsigned" or (is_known(wide) and not (np.asarray(wide) < 0).any()):
         return wide
-    return np.where(wide < 0, wide + length, wide)
+    return where(wide < 0, wide + length, wide)
 
 
 def gathered_along(x: Array, indices: Array, axis: int) -> Array:

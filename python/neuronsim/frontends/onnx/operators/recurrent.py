@@ -98,7 +98,7 @@ def _lstm_step(layer: _Layer, given: Array, state: Sequence[Array]) -> list[Arra
     h, c = state
     whole = given + layer.state(h)
     i, o, f, g = (layer.gate(whole, n) for n in range(4))
-    p = [None] * 3
+    p: list[Array | None] = [None] * 3
     if layer.peepholes is not None:
         p = [layer.gate(layer.peepholes, n) for n in range(3)]
     sigma, tau, eta = layer.functions
@@ -110,7 +110,7 @@ def _lstm_step(layer: _Layer, given: Array, state: Sequence[Array]) -> list[Arra
         f = sigma(layer.limited(f if p[2] is None else f + p[2] * c))
     new = f * c + i * g
     o = sigma(layer.limited(o if p[1] is None else o + p[1] * new))
-    return [o * eta(layer.limited(new)), new]
+    return [o * eta(new), new]  # not clipped, as onnxruntime has it
 
 
 def _gru_step(layer: _Layer, given: Array, state: Sequence[Array]) -> list[Array]:
@@ -177,10 +177,11 @@ def _run(
 def _layers(
     node: Node, gates: int, names: Sequence[str], given: Sequence[Array | None], directions: int
 ) -> list[_Layer]:
-    w, r, b, p = given
-    assert w is not None and r is not None
-    if w.shape[0] != directions or r.shape[0] != directions:
-        raise InvalidModel(f"{directions} directions with the weights {w.bits.type}, {r.bits.type}")
+    if any(x is not None and x.shape[:1] != (directions,) for x in given):
+        raise InvalidModel(
+            f"{directions} directions, and weights of "
+            f"{', '.join(str(x.bits.type) for x in given if x is not None)}"
+        )
     stated = node.get("activations") or [*names] * directions
     alphas, betas = iter(node.get("activation_alpha") or []), iter(node.get("activation_beta") or [])
     functions = []
@@ -193,13 +194,12 @@ def _layers(
     if len(functions) != each * directions:
         raise InvalidModel(f"{len(functions)} activations, not {each * directions}")
 
-    def one(x: Array | None, n: int) -> Array | None:
+    def one(x: Array | None, n: int) -> Any:
         return None if x is None else np.reshape(part(x, 0, n, n + 1), x.shape[1:])
 
     layers = []
     for n in range(directions):
-        weights, recurrent, bias, peepholes = (one(x, n) for x in (w, r, b, p))
-        assert weights is not None and recurrent is not None
+        weights, recurrent, bias, peepholes = (one(x, n) for x in given)
         own = functions[n * each : (n + 1) * each]
         layers.append(_Layer(node, gates, weights, recurrent, bias, peepholes, own))
     return layers
@@ -217,9 +217,8 @@ def _recurrent(
     if batch_first:
         x = np.permute_dims(x, (1, 0, 2))
         initial = [None if s is None else np.permute_dims(s, (1, 0, 2)) for s in initial]
-    if lengths is not None and is_known(lengths):
-        if (numpy.asarray(lengths) == x.shape[0]).all():
-            lengths = None
+    if lengths is not None and is_known(lengths) and (numpy.asarray(lengths) == x.shape[0]).all():
+        lengths = None
     columns, last = [], []
     for n, layer in enumerate(layers):
         zeros = np.zeros((x.shape[1], layer.hidden), dtype=x.dtype)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy
 
 from neuronsim import arrays as np
-from neuronsim import dtypes, ops
+from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidModel
@@ -114,9 +114,12 @@ def _by_sizes(
 
 def _coordinates(
     node: Node, mode: str, n: int, m: int, factor: float, span: tuple[float, float]
-) -> _Numbers:
+) -> Any:
     """Where in the array the elements of the result lie."""
-    at = numpy.arange(m, dtype=numpy.float64)
+    # What lies half way does so in float32, as other runtimes have it.
+    wide: Any = numpy.float32 if node.get("mode", "nearest") == "nearest" else numpy.float64
+    at = numpy.arange(m, dtype=wide)
+    factor = wide(factor)
     match mode:
         case "asymmetric":
             return at / factor
@@ -155,8 +158,7 @@ def _resized(node: Node, x: Array, axis: int, at: _Numbers, factor: float, neare
     if mode == "nearest":
         if nearest not in _ROUNDINGS:
             raise node.refuse(f"has no nearest_mode {nearest!r}")
-        # What lies half way lies there in spite of the rounding of the division.
-        places = _ROUNDINGS[nearest](numpy.round(at, 9)).astype(numpy.int64)
+        places = _ROUNDINGS[nearest](at).astype(numpy.int64)
         return taken(x, numpy.clip(places, 0, n - 1), axis)
     if mode not in ("linear", "bilinear", "cubic"):
         raise node.refuse(f"has no mode {mode!r}")

@@ -22,6 +22,7 @@ from neuronsim.frontends.onnx.operators.primitives import (
     joined,
     moved_axis,
     part,
+    where,
 )
 from neuronsim.frontends.onnx.table import Node, operator
 
@@ -38,7 +39,7 @@ def _reflected(x: Array, low: float, high: float) -> Array:
     if span <= 0:
         return np.zeros_like(x)
     far = np.remainder(np.abs(x - low), 2 * span)
-    return np.where(far > span, 2 * span - far, far) + low
+    return where(far > span, 2 * span - far, far) + low
 
 
 def _cubic_weights(t: Array) -> list[Array]:
@@ -214,6 +215,7 @@ def _pooled(x: Array, batch: Array, lines: Sequence[Any], total: Any, *, is_maxi
     last = moved_axis(in_float(x), 1, 3)
     inside = np.reshape(rows_in, down) & np.reshape(columns_in, across)
     inside = np.reshape(inside, (*dims, 1))
+    reduce = np.maximum if is_maximum else np.add
     found = None
     for (y, wy), (z, wz) in itertools.product(rows, columns):
         places = [np.broadcast_to(np.reshape(p, to), dims) for p, to in ((y, down), (z, across))]
@@ -221,10 +223,7 @@ def _pooled(x: Array, batch: Array, lines: Sequence[Any], total: Any, *, is_maxi
         weight = np.reshape(wy, down) * np.reshape(wz, across)
         term = gathered_vectors(last, vectors) * np.reshape(weight, (*dims, 1))
         term = np.where(inside, term, _number(0, term))
-        if found is None:
-            found = term
-        else:
-            found = np.maximum(found, term) if is_maximum else found + term
+        found = term if found is None else reduce(found, term)
     assert found is not None
     if is_maximum:
         pooled = np.max(found, axis=(2, 4))
@@ -262,7 +261,7 @@ def _max_roi_pool(node: Node, x: Array, rois: Array) -> Array:
         np.reshape(rows, (r, 1, -1, h, 1)), np.reshape(across, (r, c, 1, h, across.shape[3])), lowest
     )
     pooled = np.max(tall, axis=3)
-    return np.where(pooled == lowest, _number(0, x), pooled)
+    return where(pooled == lowest, _number(0, x), pooled)
 
 
 @operator("DeformConv", since=19)

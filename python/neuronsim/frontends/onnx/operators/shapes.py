@@ -20,6 +20,7 @@ from neuronsim.frontends.onnx.operators.primitives import (
     joined,
     part,
     transposed,
+    where,
 )
 from neuronsim.frontends.onnx.table import Node, operator
 
@@ -108,8 +109,8 @@ def _split(node: Node, x: Array, lengths: Array | None = None) -> list[Array]:
         sizes = integers(lengths if lengths is not None else node.require("split"))
     else:
         count = node.get("num_outputs", len(node.outputs))
-        if count < 1:
-            raise InvalidModel(f"splits into {count}")
+        if not 1 <= count <= len(node.outputs):
+            raise InvalidModel(f"splits into {count} and has {len(node.outputs)} outputs")
         longest = -(-n // count)
         sizes = [max(min(longest, n - k * longest), 0) for k in range(count)]
     if sum(sizes) != n or any(s < 0 for s in sizes):
@@ -161,9 +162,10 @@ def _tile(node: Node, x: Array, repeats: Array) -> Array:
 def _eye_like(node: Node, x: Array) -> Array:
     if x.ndim != 2:
         raise InvalidModel(f"the diagonal of {x.bits.type}")
+    rows, columns = x.shape
     code = node.get("dtype")
     dtype = x.dtype if code is None else files.dtype_of(code, "the result")
-    return asarray(numpy.eye(*x.shape, k=node.get("k", 0), dtype=numpy.int8)).astype(dtype)
+    return asarray(numpy.eye(rows, columns, k=node.get("k", 0), dtype=numpy.int8)).astype(dtype)
 
 
 @operator("Trilu")
@@ -173,7 +175,7 @@ def _trilu(node: Node, x: Array, k: Array | None = None) -> Array:
     # A diagonal outside of the matrix is as good as the nearest one.
     diagonal = max(min(diagonal, ones.shape[1] + 1), -ones.shape[0] - 1)
     mask = numpy.triu(ones, diagonal) if node.get("upper", 1) else numpy.tril(ones, diagonal)
-    return np.where(asarray(mask), x, asarray(0, x.dtype))
+    return where(asarray(mask), x, asarray(0, x.dtype))
 
 
 @operator("Range")
@@ -227,4 +229,4 @@ def _one_hot(node: Node, indices: Array, depth: Array, values: Array) -> Array:
         places = places.astype(dtypes.int64)
     places = np.where(places < 0, places + count, places)
     off, on = (part(values, 0, n, n + 1).reshape(()) for n in (0, 1))
-    return np.where(places == asarray(line).astype(places.dtype), on, off)
+    return where(places == asarray(line).astype(places.dtype), on, off)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy
 
@@ -85,7 +86,7 @@ def convolved(
     x: Array, w: Array, bias: Array | None, window: _Window, spread: Sequence[int], groups: int
 ) -> Array:
     """A convolution, `spread - 1` zeros between the elements, and its bias, rounded once."""
-    settings = {
+    settings: dict[str, Any] = {
         "stride": window.strides, "padding": window.pads, "dilation": window.dilations,
         "base_dilation": spread, "groups": groups,
     }  # fmt: skip
@@ -148,7 +149,7 @@ def _average_pool(node: Node, x: Array) -> Array:
     own, reached = _pool(node, x)
     sums = windows_reduced(in_float(x), "add", reached.dimensions)
     counted = own.pads if node.get("count_include_pad", 0) else [(0, 0)] * len(own.pads)
-    counts = numpy.ones((), numpy.float32)
+    counts: Any = numpy.ones((), numpy.float32)
     for n, pair, at, d in zip(x.shape[2:], counted, reached.pads, reached.dimensions, strict=True):
         starts = numpy.arange(d.output_size(n)) * d.stride - at[0]
         places = starts[:, None] + numpy.arange(d.size) * d.window_dilation
@@ -168,7 +169,6 @@ def _max_pool(node: Node, x: Array) -> list[Array]:
 
 def _places_of_maxima(node: Node, x: Array, window: _Window) -> Array:
     """Where in the whole array the first of the largest elements of each window lies."""
-    rank = len(window.sizes)
     numbers = numpy.arange(math.prod(x.shape)).reshape(x.shape)
     if node.get("storage_order", 0):
         inner = math.prod(x.shape[2:])
@@ -188,7 +188,7 @@ def _places_of_maxima(node: Node, x: Array, window: _Window) -> Array:
         else:
             better = (value > best) | (at < 0)
             best, at = np.where(better, value, best), np.where(better, place, at)
-    assert at is not None and rank
+    assert at is not None
     return at
 
 
