@@ -4,6 +4,7 @@ stands.
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
@@ -365,3 +366,10 @@ def test_instructions_know_the_users_line() -> None:
     program = np.jit(lambda x: np.tanh(x) + 1).program(np.ones(2))
     places = {i.metadata.source_file for i in program.model.entry_computation.instructions} - {""}
     assert places == {__file__}
+
+
+def test_the_page_on_jit_is_right() -> None:
+    page = Path(__file__).parents[2] / "docs" / "jit.md"
+    found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert found.attempted > 8
+    assert found.failed == 0
