@@ -24,6 +24,7 @@ from neuronsim.errors import (
     UnsupportedOperator,
     UnsupportedType,
 )
+from neuronsim.frontends.onnx import operators
 from neuronsim.frontends.onnx.model import to_module
 
 onnx = pytest.importorskip("onnx")
@@ -170,6 +171,56 @@ def try_mutants(count: int, seed: int) -> None:
     ends = [outcome(mutated(SMALL, rng)) is None for _ in range(count)]
     assert any(ends)  # a control: some stay models,
     assert not all(ends)  # and some do not
+
+
+NUMBERS = (-(2**63), -7, -1, 0, 1, 2, 3, 16, 1000, 2**31, 2**62)
+ATTRIBUTES = ("axis", "axes", "kernel_shape", "pads", "strides", "to", "perm", "mode", "group", "k")
+
+
+def changed_model(rng: random.Random) -> bytes:
+    """The small model with other operators, inputs, attributes or numbers."""
+    made = onnx.ModelProto.FromString(SMALL)
+    graph = made.graph
+    known = [*(t.name for t in graph.initializer), *(o for n in graph.node for o in n.output), "x", ""]
+    for _ in range(rng.choice((1, 2, 3))):
+        n = rng.choice(graph.node)
+        match rng.randrange(5):
+            case 0:
+                n.op_type = rng.choice(operators.NAMES)
+            case 1 if n.input:
+                n.input[rng.randrange(len(n.input))] = rng.choice(known)
+            case 2:
+                n.input.append(rng.choice(known))
+            case 3:
+                value = rng.choice(
+                    (rng.choice(NUMBERS), rng.choices(NUMBERS, k=2), 0.5, "SAME_UPPER", [0.5])
+                )
+                n.attribute.append(helper.make_attribute(rng.choice(ATTRIBUTES), value))
+            case _:
+                t = rng.choice(graph.initializer)
+                t.dims[0] = rng.choice(NUMBERS)
+                if t.int64_data:
+                    t.int64_data[0] = rng.choice(NUMBERS)
+                    t.dims[0] = len(t.int64_data)
+    made.opset_import[0].version = rng.choice((7, 11, 13, 18, 24))
+    return made.SerializeToString()
+
+
+def try_changed(count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    ends = [outcome(changed_model(rng)) is None for _ in range(count)]
+    assert any(ends)
+    assert not all(ends)
+
+
+def test_changed_models() -> None:
+    try_changed(400, 0)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(1, 17))
+def test_many_changed_models(seed: int) -> None:
+    try_changed(2_000, seed)
 
 
 def test_truncated_files() -> None:
