@@ -17,6 +17,7 @@ import onnx
 from onnx.backend.base import Backend, BackendRep
 
 from neuronsim import api
+from neuronsim.errors import UnsupportedType
 from neuronsim.frontends.onnx.model import UnknownInput, to_module
 
 
@@ -31,6 +32,9 @@ class PreparedModel(BackendRep):
         initialized = {t.name for t in self._model.graph.initializer}
         names = [i.name for i in self._model.graph.input if i.name not in initialized]
         given = dict(zip(names, inputs, strict=False))
+        for name, x in given.items():
+            if x is None or isinstance(x, list):  # as the suite gives optionals and sequences
+                raise UnsupportedType(f"the input {name!r} is no tensor: neuronsim takes tensors")
         known: dict[str, Any] = {}
         while True:
             shapes = {n: np.shape(x) for n, x in given.items() if n not in known}

@@ -110,7 +110,8 @@ class _Region:
         with recording(self.recorder):
             self.values = [self.recorder.placeholder(name, t) for t in types]
             results = function([_array(v) for v in self.values])
-            self.results = [value_of(x.bits) for x in results]
+            # Captured too: a result may be a value around the computation as it is.
+            self.results = [self.recorder.capture(value_of(x.bits)) for x in results]
 
     @property
     def captures(self) -> list[Value]:

@@ -6,7 +6,10 @@ Tensors that lie outside the file are read from its folder alone.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +17,12 @@ import numpy as np
 
 from neuronsim import ops
 from neuronsim.arrays.array_object import Array
-from neuronsim.arrays.conversion import asarray
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedType
-from neuronsim.whole_files import open_regular, replacing
+from neuronsim.whole_files import open_regular, read_bytes, replacing
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
-
-MAX_RANK = 64
+    from onnx import GraphProto, ModelProto, TensorProto
 
 
 def require_onnx() -> Any:
@@ -39,26 +39,75 @@ def require_onnx() -> Any:
     return onnx
 
 
-def read(model: Any) -> tuple[ModelProto, Path | None]:
+@dataclass(frozen=True)
+class Folder:
+    """Where a model's file lies: by its name, and itself, if the name is a link (as in the stores of
+    downloaded models, where each name of a folder is a link into another).
+    """
+
+    named: Path
+    real: Path
+
+    @classmethod
+    def of(cls, model: Path) -> Folder:
+        """That of a model's file."""
+        return cls(model.parent.resolve(), model.resolve().parent)
+
+    def find(self, location: str, what: str) -> Path:
+        """A file of the folder; raises InvalidModel for one outside."""
+        try:
+            path = (self.named / location).resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a null byte
+            raise InvalidModel(f"{what} lies in {location!r}: {error}") from error
+        inside = any(path.is_relative_to(f) for f in (self.named, self.real))
+        if not location or os.path.isabs(location) or not inside:
+            raise InvalidModel(
+                f"{what} lies in {location!r}, outside of the model's folder {self.named}"
+            )
+        return path
+
+
+def read(model: Any) -> tuple[ModelProto, Folder | None]:
     """The model of a file, of its bytes or as it is, and the folder in which its tensors may lie."""
     onnx = require_onnx()
     if isinstance(model, onnx.ModelProto):
-        return model, None
+        return _with_output(model), None
     folder = None
     if isinstance(model, bytes | bytearray | memoryview):
         content = bytes(model)
     else:
-        folder = Path(model).resolve().parent
-        with open_regular(Path(model)) as file:
-            content = file.read()
+        content = read_bytes(model)
+        folder = Folder.of(Path(model))
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(content)
     except Exception as error:  # protobuf's own DecodeError, whose module is not part of its interface
         raise InvalidModel(f"the ONNX model is damaged or cut short: {error}") from error
-    if not proto.graph.node and not proto.graph.output:
-        raise InvalidModel("the ONNX model has no graph")
-    return proto, folder
+    return _with_output(proto), folder
+
+
+def _with_output(model: ModelProto) -> ModelProto:
+    if not model.graph.output:
+        raise InvalidModel("the ONNX model has no graph, or one that has no output")
+    return model
+
+
+def check_graph(graph: GraphProto) -> None:
+    """Raises InvalidModel for names of a graph, but for those of its nodes, that are no text."""
+    check_text((graph.name,), "the graph")
+    for values in (graph.input, graph.output, graph.initializer):
+        check_text((v.name for v in values), "a value")
+    for i in graph.input:
+        check_text((d.dim_param for d in i.type.tensor_type.shape.dim), "a dimension")
+    for t in graph.initializer:
+        check_text((x for e in t.external_data for x in (e.key, e.value)), "a tensor's place")
+
+
+def check_text(names: Iterable[str], of: str) -> None:
+    """Raises InvalidModel for names that are not in UTF-8, which protobuf gives as bytes."""
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidModel(f"the name {name!r} of {of} is no text in UTF-8: the file is damaged")
 
 
 def is_onnx(model: Any) -> bool:
@@ -72,19 +121,20 @@ def is_onnx(model: Any) -> bool:
     return type(model).__name__ == "ModelProto" and hasattr(model, "opset_import")
 
 
-def write(model: ModelProto, output: str | os.PathLike[str], folder: Path | None) -> None:
+def write(model: ModelProto, output: str | os.PathLike[str], folder: Folder | None) -> None:
     """Write a model; tensors that lie beside it stay where they are, in the same folder."""
     onnx = require_onnx()
     outside = any(t.data_location == onnx.TensorProto.EXTERNAL for t in model.graph.initializer)
-    if outside and Path(output).resolve().parent != folder:
+    if outside and folder and Path(output).parent.resolve() not in (folder.named, folder.real):
         raise InvalidArgument(
-            f"the model's tensors lie in {folder}: write {os.fspath(output)!r} into that folder too"
+            f"the model's tensors lie in {folder.named}: write {os.fspath(output)!r} "
+            "into that folder too"
         )
     with replacing(output) as file:
         file.write(model.SerializeToString())
 
 
-def tensor(proto: TensorProto, folder: Path | None) -> Array:
+def tensor(proto: TensorProto, folder: Folder | None) -> Array:
     """The array of a tensor; raises UnsupportedType, or InvalidModel for one whose bytes are not as
     many as its shape says.
     """
@@ -94,18 +144,30 @@ def tensor(proto: TensorProto, folder: Path | None) -> Array:
     if any(n < 0 for n in dims):
         raise InvalidModel(f"the tensor {proto.name!r} has the shape {dims}")
     ops.check_dims(f"the tensor {proto.name!r}", dims)
-    if proto.data_location == onnx.TensorProto.EXTERNAL:
-        return _external(proto, dims, dtype, folder)
     try:
+        np.broadcast_to(np.uint8(0), dims)  # a shape that NumPy's arrays can have
+        if proto.data_location == onnx.TensorProto.EXTERNAL:
+            return _external(proto, dims, dtype, folder)
         data = onnx.numpy_helper.to_array(proto)
+    except NeuronSimError:
+        raise
     except Exception as error:  # ValueError, TypeError, and others for what contradicts itself
         raise InvalidModel(f"the tensor {proto.name!r} of {dtype.name}{list(dims)}: {error}") from error
     if data.shape != dims:
         raise InvalidModel(f"the tensor {proto.name!r} has {data.size} elements, and a shape of {dims}")
-    return asarray(np.ascontiguousarray(data).reshape(dims))
+    return _array(data, dtype)
 
 
-def _external(proto: TensorProto, dims: tuple[int, ...], dtype: DType, folder: Path | None) -> Array:
+def _array(data: np.ndarray[Any, Any], dtype: DType) -> Array:
+    """The array of a tensor's elements: aligned; bools of any byte but 0 are true."""
+    if dtype.name == "bool" and data.size and data.view(np.uint8).max() > 1:
+        data = data.view(np.uint8) != 0
+    if not data.flags.aligned or not data.flags.c_contiguous:
+        data = np.ascontiguousarray(data.copy()).reshape(data.shape)
+    return Array(ops.Bits(data.view(dtype.storage), dtype))
+
+
+def _external(proto: TensorProto, dims: tuple[int, ...], dtype: DType, folder: Folder | None) -> Array:
     """A tensor of a file beside the model's, which is mapped, not copied."""
     entries = {e.key: e.value for e in proto.external_data}
     location = entries.get("location", "")
@@ -114,18 +176,13 @@ def _external(proto: TensorProto, dims: tuple[int, ...], dtype: DType, folder: P
             f"the tensor {proto.name!r} lies in {location!r} beside the model: give the model's file, "
             "not its bytes"
         )
-    path = (folder / location).resolve()
-    if not location or os.path.isabs(location) or not path.is_relative_to(folder):
-        raise InvalidModel(
-            f"the tensor {proto.name!r} lies in {location!r}, outside of the model's folder {folder}"
-        )
+    path = folder.find(location, f"the tensor {proto.name!r}")
     try:
         offset = int(entries.get("offset", "0") or 0)
         stated = int(entries.get("length", "0") or 0)
     except ValueError as error:
         raise InvalidModel(f"the tensor {proto.name!r}: {error}") from error
-    count = int(np.prod(dims, dtype=object)) if dims else 1
-    size = count * dtype.itemsize
+    size = math.prod(dims) * dtype.itemsize
     with open_regular(path) as file:
         there = os.fstat(file.fileno()).st_size
         if offset < 0 or (stated and stated != size) or offset + size > there:
@@ -135,8 +192,11 @@ def _external(proto: TensorProto, dims: tuple[int, ...], dtype: DType, folder: P
             )
         if not size:
             return Array(ops.Bits(np.zeros(dims, dtype.storage), dtype))
-        mapped = np.memmap(file, np.uint8, "r", offset, (size,))
-    return Array(ops.Bits(np.frombuffer(mapped, dtype.storage).reshape(dims), dtype))
+        try:
+            mapped = np.memmap(file, np.uint8, "r", offset, (size,))
+        except OSError as error:  # as of more maps than a process may have
+            raise InvalidModel(f"the tensor {proto.name!r} of {location!r}: {error}") from error
+    return _array(np.frombuffer(mapped, dtype.storage).reshape(dims), dtype)
 
 
 def dtype_of(code: int, what: str) -> DType:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from neuronsim.arrays.array_object import Array
-from neuronsim.errors import InvalidModel, NeuronSimError, UnknownValue, UnsupportedOperator, nearest
+from neuronsim.errors import (
+    REFUSALS,
+    InvalidModel,
+    NeuronSimError,
+    OutOfMemory,
+    UnknownValue,
+    UnsupportedOperator,
+    nearest,
+)
 from neuronsim.frontends.onnx import files, operators
 from neuronsim.frontends.onnx.table import ONNX, Node, Row, lookup
 from neuronsim.frontends.recorder import in_scope
@@ -17,9 +24,31 @@ from neuronsim.hlo.module import Metadata, sort_by_dependency
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 
-# What Python and NumPy raise of attributes and inputs that contradict each other.
-REFUSED = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, ValueError)
 MAX_DEPTH = 50  # of functions and subgraphs inside each other
+# Runs of nodes: so many, and for each node of the file so many more. Functions that call each other
+# twice, and loops of known steps, would make endless work of a small file.
+FREE_RUNS, RUNS_EACH = 20_000, 100
+MAX_COPIED = 1 << 28  # bytes of functions' bodies, with the attributes of their calls
+# What Python, NumPy and onnx raise for inputs and attributes that do not fit.
+_MISFITS = (*REFUSALS, ArithmeticError, AssertionError, LookupError)
+
+
+@dataclass
+class Budget:
+    """How much work a model may still make."""
+
+    runs: int = FREE_RUNS
+    copied: int = MAX_COPIED
+
+    def spend(self, *, runs: int = 0, copied: int = 0) -> None:
+        """Raises UnsupportedOperator when it is used up."""
+        self.runs -= runs
+        self.copied -= copied
+        if self.runs < 0 or self.copied < 0:
+            raise UnsupportedOperator(
+                "the model's functions and loops of known steps run its nodes too often to be spelled "
+                f"out: neuronsim runs each up to {RUNS_EACH} times, and {FREE_RUNS} more in all"
+            )
 
 
 @dataclass(frozen=True)
@@ -30,19 +59,24 @@ class Context:
 
     versions: Mapping[str, int]
     functions: Mapping[tuple[str, str], FunctionProto]
-    folder: Path | None = None
+    folder: files.Folder | None = None
     prefix: str = ""
     depth: int = 0
     outer: Mapping[str, Any] = field(default_factory=dict)  # arrays of the graphs around
+    budget: Budget = field(default_factory=Budget)
 
     def inside(self, prefix: str, outer: Mapping[str, Any]) -> Context:
         """The context of a function's or a subgraph's nodes."""
-        if self.depth == MAX_DEPTH:
-            raise InvalidModel(f"functions and subgraphs are nested deeper than {MAX_DEPTH}")
-        return Context(self.versions, self.functions, self.folder, prefix, self.depth + 1, outer)
+        _check_depth(self.depth + 1)
+        return replace(self, prefix=prefix, depth=self.depth + 1, outer=outer)
 
 
-def context_of(model: ModelProto, folder: Path | None) -> Context:
+def _check_depth(depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidModel(f"functions and subgraphs are nested deeper than {MAX_DEPTH}")
+
+
+def context_of(model: ModelProto, folder: files.Folder | None) -> Context:
     """The context of a model's own graph."""
     versions = {_domain(o.domain): o.version for o in model.opset_import}
     versions.setdefault(ONNX, 1)
@@ -56,6 +90,12 @@ def context_of(model: ModelProto, folder: Path | None) -> Context:
     return Context(versions, functions, folder)
 
 
+def _in_function(function: FunctionProto, context: Context) -> Context:
+    """The context of a function's nodes: with its own versions of the domains."""
+    own = {_domain(o.domain): o.version for o in function.opset_import}
+    return replace(context, versions={**context.versions, **own})
+
+
 OLDEST = 1
 
 
@@ -64,14 +104,17 @@ def _domain(name: str) -> str:
 
 
 def check_operators(graph: GraphProto, context: Context) -> None:
-    """Raises UnsupportedOperator that lists every operator of a graph that has no row, and where."""
-    missing: dict[str, list[str]] = {}
-    _find_missing(graph.node, context, missing)
-    if missing:
+    """Raises UnsupportedOperator that lists every operator of a graph, and of the functions that it
+    calls, that has no row, and where; InvalidModel for a function that calls itself.
+    """
+    survey = _Survey()
+    survey.look(graph.node, context, "")
+    context.budget.runs += RUNS_EACH * survey.nodes
+    if survey.missing:
         listed = "; ".join(
             f"{name} ({', '.join(places[:3])}{f' and {len(places) - 3} more' if places[3:] else ''})"
             f"{nearest(name.rpartition('.')[2], operators.NAMES)}"
-            for name, places in sorted(missing.items())
+            for name, places in sorted(survey.missing.items())
         )
         raise UnsupportedOperator(
             f"the model has operators that neuronsim does not read: {listed}. docs/onnx.md lists those "
@@ -79,16 +122,42 @@ def check_operators(graph: GraphProto, context: Context) -> None:
         )
 
 
-def _find_missing(nodes: Sequence[NodeProto], context: Context, missing: dict[str, list[str]]) -> None:
-    for n in nodes:
-        domain = _domain(n.domain)
-        has_row = _row(n, context) is not None or (domain, n.op_type) in context.functions
-        if not has_row and not _has_body(n, context):
-            name = f"{domain}.{n.op_type}" if domain else n.op_type
-            missing.setdefault(name, []).append(node_name(n))
-        for a in n.attribute:
-            for graph in (*([a.g] if a.HasField("g") else []), *a.graphs):
-                _find_missing(graph.node, context, missing)
+@dataclass
+class _Survey:
+    """What a look at all nodes finds: the operators that have no row, and where; how many there are."""
+
+    missing: dict[str, list[str]] = field(default_factory=dict)
+    nodes: int = 0
+    seen: dict[tuple[str, str], bool] = field(default_factory=dict)  # functions: False inside of them
+
+    def look(self, nodes: Sequence[NodeProto], context: Context, prefix: str, depth: int = 0) -> None:
+        """At nodes, their subgraphs and the functions that they call."""
+        _check_depth(depth)
+        for n in nodes:
+            files.check_text((n.op_type, n.domain, n.name, *n.input, *n.output), "a node")
+            self.nodes += 1
+            domain = _domain(n.domain)
+            if _row(n, context) is None:
+                if (domain, n.op_type) in context.functions:
+                    self._look_inside((domain, n.op_type), context, depth)
+                elif not _has_body(n, context):
+                    name = f"{domain}.{n.op_type}" if domain else n.op_type
+                    self.missing.setdefault(name, []).append(prefix + node_name(n))
+            for a in n.attribute:
+                files.check_text((a.name, a.ref_attr_name), "an attribute")
+                for graph in (*([a.g] if a.HasField("g") else []), *a.graphs):
+                    files.check_graph(graph)
+                    self.look(graph.node, context, f"{prefix}{node_name(n)}/", depth + 1)
+
+    def _look_inside(self, called: tuple[str, str], context: Context, depth: int) -> None:
+        if self.seen.get(called) is False:
+            raise InvalidModel(f"the function {called[1]!r} of the domain {called[0]!r} calls itself")
+        if called not in self.seen:
+            self.seen[called] = False
+            function = context.functions[called]
+            inner = _in_function(function, context)
+            self.look(function.node, inner, f"{function.name}/", depth + 1)
+            self.seen[called] = True
 
 
 def _row(node: NodeProto, context: Context) -> Row | None:
@@ -133,6 +202,7 @@ def run_graph(graph: GraphProto, inputs: Mapping[str, Array], context: Context) 
 
 def run_nodes(nodes: Sequence[NodeProto], values: dict[str, Any], context: Context) -> None:
     """Adds to `values` what the nodes give, in an order in which each follows what it reads."""
+    context.budget.spend(runs=len(nodes))
     for n in _ordered(nodes, values):
         name = node_name(n)
         given = [_read(values, i, name) if i else None for i in n.input]
@@ -158,13 +228,14 @@ def _ordered(nodes: Sequence[NodeProto], values: Mapping[str, Any]) -> list[Node
         known.update(n.output)
     if in_order:
         return list(nodes)
-    names = [str(at) for at in range(len(nodes))]
+    labels = [f"{node_name(n)} ({n.op_type}, number {at})" for at, n in enumerate(nodes)]
+    places = {label: at for at, label in enumerate(labels)}
     order = sort_by_dependency(
-        names,
-        lambda at: [str(producers[i]) for i in nodes[int(at)].input if i in producers],
+        labels,
+        lambda label: [labels[producers[i]] for i in nodes[places[label]].input if i in producers],
         "the node",
     )
-    return [nodes[int(at)] for at in order]
+    return [nodes[places[label]] for label in order]
 
 
 def _read(values: Mapping[str, Any], name: str, reader: str) -> Any:
@@ -178,7 +249,6 @@ def _run_node(
 ) -> Sequence[Any]:
     domain, name = _domain(n.domain), context.prefix + node_name(n)
     row = _row(n, context)
-    attributes = {a.name: _attribute(a, context) for a in n.attribute}
     if row is None:
         return _run_body(n, given, values, context)
     inner = context.inside(f"{name}/", values)
@@ -188,21 +258,26 @@ def _run_node(
         return run_graph(graph, named, inner)
 
     version = context.versions.get(domain, 1)
-    node = Node(n.op_type, name, version, domain, attributes, tuple(n.output), run_subgraph)
     try:
+        attributes = {a.name: _attribute(a, context) for a in n.attribute}
+        node = Node(n.op_type, name, version, domain, attributes, tuple(n.output), run_subgraph)
         found = row.function(node, *given)
     except UnknownValue as error:
         error.reader = error.reader or f"{name} ({n.op_type})"
         raise
     except NeuronSimError as error:
+        if str(error).startswith(f"{name}/"):  # of a node inside, which is named
+            raise
         raise type(error)(f"{name} ({n.op_type}): {error}") from error
-    except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+    except MemoryError as error:
+        raise OutOfMemory(f"{name} ({n.op_type}): {error}") from error
+    except _MISFITS as error:
+        uncalled = error.__traceback__ is not None and error.__traceback__.tb_next is None
+        if isinstance(error, TypeError) and uncalled:
             text = f"{name} ({n.op_type}) does not take {len(given)} inputs"
-            raise InvalidModel(text) from error
-        raise InvalidModel(f"{name} ({n.op_type}): {error}") from error
-    except REFUSED as error:
-        raise InvalidModel(f"{name} ({n.op_type}): {error}") from error
+        else:
+            text = f"{name} ({n.op_type}): its inputs or attributes do not fit: {error}"
+        raise InvalidModel(text) from error
     return found if isinstance(found, list | tuple) else (found,)
 
 
@@ -213,18 +288,23 @@ def _run_body(
     domain, name = _domain(n.domain), context.prefix + node_name(n)
     function = context.functions.get((domain, n.op_type))
     if function is None:
-        function = _body_of_schema(n, given, context)
+        try:
+            function = _body_of_schema(n, given, context)
+        except NeuronSimError:
+            raise
+        except Exception as error:  # onnx's own, of several kinds
+            raise InvalidModel(f"{name} ({n.op_type}): {error}") from error
     set_by_node = {a.name: a for a in n.attribute}
     defaults = {a.name: a for a in function.attribute_proto}
     if (domain, n.op_type) not in context.functions:
         own = _schema(n, context).attributes.values()
         defaults |= {a.name: a.default_value for a in own if a.default_value.name}
-    nodes = [_with_references(inner, {**defaults, **set_by_node}) for inner in function.node]
-    versions = {_domain(o.domain): o.version for o in function.opset_import}
-    inner = context.inside(f"{name}/", {})
-    inner = Context(
-        {**context.versions, **versions}, inner.functions, inner.folder, inner.prefix, inner.depth, {}
-    )
+    inner = _in_function(function, context.inside(f"{name}/", {}))
+    nodes = []
+    for body in function.node:
+        nodes.append(_with_references(body, {**defaults, **set_by_node}))
+        if nodes[-1] is not body:
+            context.budget.spend(copied=nodes[-1].ByteSize())
     local: dict[str, Any] = dict(zip(function.input, given, strict=False))
     for missing in list(function.input)[len(given) :]:
         local[missing] = None

@@ -6,6 +6,7 @@ docs/onnx.md lists the operators.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ def to_module(
     does not have, or whose shape or value must be known.
     """
     proto, folder = files.read(model)
+    files.check_graph(proto.graph)
     context = context_of(proto, folder)
     check_operators(proto.graph, context)
     recorder = Recorder(proto.graph.name or (folder and Path(str(model)).stem) or "model")
@@ -102,6 +104,9 @@ def _inputs(
     initialized = {t.name for t in model.graph.initializer}
     declared = [i for i in model.graph.input if i.name not in initialized]
     names = [i.name for i in declared]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InvalidModel(f"the model has two inputs of the name {twice[0]!r}")
     for name in (*shapes, *known):
         if name not in names:
             raise InvalidArgument(
@@ -119,6 +124,9 @@ def _inputs(
             found[i.name] = asarray(known[i.name], dtype)
             continue
         dims = tuple(shapes[i.name]) if i.name in shapes else _dims(i, symbols, open_dims, model)
+        if any(n < 0 for n in dims):
+            raise InvalidArgument(f"the input {i.name!r} has the shape {dims}")
+        ops.check_dims(f"the input {i.name!r}", dims)
         value = recorder.parameter(i.name, ops.ArrayType(dtype, dims))
         found[i.name] = Array(traced_bits(value))
     return found
@@ -187,8 +195,6 @@ def _dims(
                 f"the dimension {open_} of the input {i.name!r}, which {', '.join(readers[:3])} reads, "
                 f"is not known: {_say(i.name, shown)}"
             )
-    if any(n < 0 for n in dims):
-        raise InvalidModel(f"the input {i.name!r} has the shape {dims}")
     return tuple(dims)
 
 

@@ -131,6 +131,8 @@ def _grid_sample(node: Node, x: Array, grid: Array) -> Array:
 @operator("AffineGrid", since=20)
 def _affine_grid(node: Node, theta: Array, size: Array) -> Array:
     n, _, *dims = integers(size)
+    if theta.shape != (n, len(dims), len(dims) + 1) or len(dims) not in (2, 3):
+        raise InvalidModel(f"a grid of {dims} for {n} samples by {theta.bits.type}")
     axes = []
     for length in dims:
         line = numpy.arange(length, dtype=numpy.float64)
