@@ -706,6 +706,8 @@ def no_models(folder: Path) -> Iterator[tuple[Any, str]]:
 @pytest.mark.parametrize("door", DOORS_TO_MODELS)
 def test_what_is_no_model_is_named_with_what_to_do(door: str, tmp_path: Path) -> None:
     for given, said in no_models(tmp_path):
+        if door in ("tune", "calibrate") and callable(given):
+            continue  # whose arguments are then those of the data
         with pytest.raises(NeuronSimError) as caught:
             DOORS_TO_MODELS[door](given)
         assert said in str(caught.value), given
