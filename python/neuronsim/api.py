@@ -93,11 +93,13 @@ def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
             input_values=inputs.input_values,
             batch=inputs.batch,
             sample_shapes=_sample_shapes(data),
+            composites=inputs.composites,
         )
     if is_function(model) and (inputs.example_args or inputs.input_shapes or data is not None):
         of_data = {name: (inputs.batch, *dims) for name, dims in _sample_shapes(data).items()}
         shapes = {**of_data, **(inputs.input_shapes or {})}
-        return function_to_module(model, inputs.example_args, shapes, inputs.input_values or {})
+        values, kept = inputs.input_values or {}, inputs.composites == "kept"
+        return function_to_module(model, inputs.example_args, shapes, values, keeps_composites=kept)
     unread = [n for n, v in vars(_CLOSED).items() if getattr(inputs, n) != v]
     if unread:
         raise InvalidArgument(
@@ -212,8 +214,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     an onnx.ModelProto, a Module, or a function of arrays, which is traced with `example_args`; by its
     name it is "module:function". Dimensions of inputs that the model leaves open are those of
     `input_shapes` by the inputs' names, a first one `batch`; `input_values` are inputs whose values are
-    known when it is compiled, and are no inputs of the program. The casts are those of `plan` (a Plan
-    or its file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
+    known when it is compiled, and are no inputs of the program. Of models that are not HLO softmax,
+    norms, mean and var are spelled out in their steps (R7), on all of which casts act;
+    `composites="kept"` keeps each as one instruction. The casts are those of `plan` (a Plan or its
+    file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
     `calibration` of `calibrate`), which exclude each other and flags that cast; else of `flags`
     (options of `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none",
     "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of

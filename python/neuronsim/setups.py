@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from neuronsim.casting.flags import (
     AUTO_CASTS,
@@ -47,6 +47,9 @@ class CompilerSetting:
     target: str | None = None
 
 
+_COMPOSITES = Literal["formulas", "kept"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelInputs:
     """What a model leaves open of its inputs; see `api.compile` for the fields."""
@@ -55,6 +58,13 @@ class ModelInputs:
     input_shapes: Mapping[str, Sequence[int]] | None = None
     input_values: Mapping[str, Any] | None = None
     batch: int = 1
+    composites: _COMPOSITES = "formulas"
+
+    def __post_init__(self) -> None:
+        if self.composites not in get_args(_COMPOSITES):
+            raise InvalidArgument(f"composites are 'formulas' or 'kept', not {self.composites!r}")
+        if isinstance(self.batch, bool) or not isinstance(self.batch, int) or self.batch < 1:
+            raise InvalidArgument(f"batch is an integer of at least 1, not {self.batch!r}")
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,7 @@ class CompileRequest(CastRequest):
     strict: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, value in (("clean", self.clean), ("strict", self.strict)):
             if not isinstance(value, bool):
                 raise InvalidArgument(f"{name} is True or False, not {value!r}")

@@ -373,3 +373,20 @@ def test_the_page_on_jit_is_right() -> None:
     found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert found.attempted > 8
     assert found.failed == 0
+
+
+def test_composites_are_kept_where_that_is_asked() -> None:
+    def f(x: Any) -> Any:
+        return np.nn.softmax(x), np.nn.layer_norm(x), np.mean(x, axis=0)
+
+    x = np.asarray([[1.0, 2.0, 4.0], [0.5, 0.0, -1.0]], "bfloat16")
+    spelled, kept = (np.compile(f, x, auto_cast="none", composites=c) for c in ("formulas", "kept"))
+    equal_bits(kept(x), spelled(x))
+    equal_bits(kept(x), f(x))
+    opcodes = [i.opcode for i in kept.model.entry_computation.instructions]
+    assert opcodes.count("custom-call") == 3
+    assert "custom-call" not in [i.opcode for i in spelled.model.entry_computation.instructions]
+    with pytest.raises(InvalidArgument, match="'formulas' or 'kept'"):
+        np.compile(f, x, composites="whole")
+    with pytest.raises(InvalidArgument, match="batch"):
+        np.compile(f, x, batch=0)

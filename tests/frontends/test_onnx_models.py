@@ -240,6 +240,18 @@ def test_the_planned_types_stand_at_every_border(
             assert readers[n.output[0]].op_type == "Cast"
 
 
+def test_the_names_of_the_models_nodes_survive() -> None:
+    program = neuronsim.compile(small_model(), batch=2, auto_cast="all", auto_cast_type="fp16")
+    assert {"up", "bias", "act", "down"} <= set(program.plan.decisions)
+    program(numpy.full((2, 8), 3e4, numpy.float32), observe="counts")
+    assert set(program.diagnostics["overflow"]) <= {"up", "bias", "act", "down"}
+    assert program.diagnostics["overflow"]
+    ops_of = {
+        i.metadata.op_name: i.metadata.op_type for i in program.module.entry_computation.instructions
+    }
+    assert ops_of["act"] == "Tanh"
+
+
 def test_what_onnx_has_no_type_for_is_refused(tmp_path: Path) -> None:
     model = small_model()
     program = neuronsim.compile(model, auto_cast="matmult", auto_cast_type="tf32")

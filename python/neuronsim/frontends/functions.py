@@ -51,7 +51,11 @@ def is_array(x: Any) -> bool:
 
 
 def trace(
-    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any] | None = None
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    keywords: Mapping[str, Any] | None = None,
+    *,
+    keeps_composites: bool = False,
 ) -> Traced:
     """The module of a function for arguments like these, whose arrays are traced.
 
@@ -66,6 +70,7 @@ def trace(
     if outer is not None:
         raise InvalidArgument(f"{name} is traced inside another trace: call it there without jit")
     recorder = Recorder(name)
+    recorder.shared.keeps_composites = keeps_composites
     with recording(recorder):
         given: list[Any] = []
         for label, leaf in zip(labels, leaves, strict=True):
@@ -157,6 +162,8 @@ def to_module(
     example_args: Sequence[Any],
     input_shapes: Mapping[str, Sequence[int]],
     input_values: Mapping[str, Any],
+    *,
+    keeps_composites: bool = False,
 ) -> Module:
     """The module of a function for example arguments, or for float32 arrays of the shapes that its
     parameters have by name; `input_values` are arguments whose values are known.
@@ -169,4 +176,4 @@ def to_module(
     keywords = {n: asarray(np.broadcast_to(zero, tuple(dims))) for n, dims in input_shapes.items()}
     fixed = functools.partial(function, **input_values)
     functools.update_wrapper(fixed, function)
-    return trace(fixed, example_args, keywords).module
+    return trace(fixed, example_args, keywords, keeps_composites=keeps_composites).module
