@@ -390,3 +390,30 @@ def test_composites_are_kept_where_that_is_asked() -> None:
         np.compile(f, x, composites="whole")
     with pytest.raises(InvalidArgument, match="batch"):
         np.compile(f, x, batch=0)
+
+
+def test_a_write_into_an_array_from_outside_is_refused_and_loses_nothing() -> None:
+    state, kept = np.asarray([1.0, 2.0]), []
+
+    def writes(x: Any) -> Any:
+        state[0] = x[0]
+        return x
+
+    def keeps(x: Any) -> Any:
+        y = np.zeros(2)
+        y[:] = x
+        kept.append(y)
+        return x
+
+    def fails(x: Any) -> Any:
+        state[1] = x[0]
+        return x.tolist()
+
+    for function in (writes, keeps):
+        with pytest.raises(InvalidArgument, match=r"test_jit.py:\d+: a traced value is written"):
+            np.jit(function)(np.ones(2))
+    with pytest.raises(UnknownValue):
+        np.jit(fails)(np.ones(2))
+    assert state.tolist() == [1.0, 2.0]
+    assert kept[0].tolist() == [0.0, 0.0]
+    assert np.jit(lambda x: np.lax.scan(lambda c, v: (c + v, v), x[0], x))(np.ones(3))[0].tolist() == 4

@@ -321,7 +321,7 @@ def let_record(x: Array, other: Any) -> None:
             f"a traced value is written into {x.bits.type}, whose memory another array shares: write "
             "into a copy of it"
         )
-    x._data = other.__neuronsim_constant__(x.bits)
+    other.__neuronsim_adopt__(x)
 
 
 def write(

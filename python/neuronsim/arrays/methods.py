@@ -297,7 +297,7 @@ class ArrayMethods:
         given = weak_array(value, self._dtype) if is_weak(value) else asarray(value, self._dtype)
         places = index_bits(key)
         for x in (given._data, *(places if isinstance(places, tuple) else (places,))):
-            if not isinstance(x, np.ndarray) and hasattr(x, "__neuronsim_constant__"):
+            if not isinstance(x, np.ndarray) and hasattr(x, "__neuronsim_adopt__"):
                 let_record(self, x)
         try:
             self._data[places] = given._data

@@ -87,7 +87,7 @@ def chosen(x: Array, where: Any) -> npt.NDArray[np.bool_]:
 
 def _records(data: Any) -> bool:
     """Whether this is the storage of a traced array."""
-    return hasattr(data, "__neuronsim_constant__")
+    return hasattr(data, "__neuronsim_adopt__")
 
 
 def or_else(x: Array, mask: npt.NDArray[np.bool_], other: Array) -> Array:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -24,7 +25,13 @@ from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray, is_weak
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType, nearest
 from neuronsim.frontends.pytrees import LEAF, Tree, flatten, unflatten
-from neuronsim.frontends.recorder import Recorder, Value, current_recorder, recording
+from neuronsim.frontends.recorder import (
+    Recorder,
+    Value,
+    current_recorder,
+    recording,
+    restore_adopted,
+)
 from neuronsim.frontends.tracer import traced_bits, value_of
 from neuronsim.hlo.module import Module
 
@@ -60,7 +67,7 @@ def trace(
     """The module of a function for arguments like these, whose arrays are traced.
 
     Raises UnknownValue at the line that needs the values of an array, InvalidArgument for a result that
-    is no array.
+    is no array, and for a write of traced values into an array that the function did not make.
     """
     keywords = keywords or {}
     leaves, tree = flatten((tuple(args), dict(keywords)))
@@ -80,10 +87,17 @@ def trace(
             else:
                 given.append(leaf)
         positional, named = unflatten(tree, given)
-        returned = function(*positional, **named)
-        found, results = flatten(returned)
-        values = [_result(name, x) for x in found]
-        module = recorder.finish(values, as_tuple=results is not LEAF and len(values) != 1)
+        found: list[Any] = []
+        try:
+            found, results = flatten(function(*positional, **named))
+            values = [_result(name, x) for x in found]
+            module = recorder.finish(values, as_tuple=results is not LEAF and len(values) != 1)
+        except BaseException:
+            with contextlib.suppress(InvalidArgument):
+                restore_adopted(recorder, found)
+            raise
+        del positional, named, given
+        restore_adopted(recorder, found)
     return Traced(module, tuple(p.name for p in recorder.parameters), results)
 
 

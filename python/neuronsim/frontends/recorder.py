@@ -9,7 +9,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import re
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -61,6 +64,17 @@ class Scope:
     metadata: Metadata = field(default_factory=Metadata)
 
 
+@dataclass(frozen=True)
+class Adopted:
+    """An array that was known until a traced value was written into it: its storage before, and where
+    that was.
+    """
+
+    array: weakref.ref[Any]
+    storage: Any
+    line: tuple[str, int]
+
+
 @dataclass
 class _Shared:
     """What the recorders of one module's computations have in common."""
@@ -69,6 +83,7 @@ class _Shared:
     computations: dict[str, Computation] = field(default_factory=dict)
     reducers: dict[tuple[str, DType], str] = field(default_factory=dict)
     scope: Scope = Scope()
+    adopted: list[Adopted] = field(default_factory=list)
     keeps_composites: bool = False  # as calls of their names, not spelled out
 
 
@@ -298,6 +313,31 @@ class Recorder:
     def tuple(self, values: Sequence[Value]) -> Value:
         """A tuple of values."""
         return self.add("tuple", TupleShape(tuple(v.shape for v in values)), values)
+
+
+def restore_adopted(recorder: Recorder, results: Sequence[Any]) -> None:
+    """Gives arrays that traced values were written into, and that outlive the trace, their values back.
+    Raises InvalidArgument if there is one that is none of the results.
+    """
+    adopted, recorder.shared.adopted = recorder.shared.adopted, []
+    if any(_outlives(a, results) for a in adopted):
+        gc.collect()  # what only cycles keep does not outlive it
+    kept = [a for a in adopted if _outlives(a, results)]
+    for a in reversed(adopted):
+        array = a.array()
+        if array is not None:
+            array._data = a.storage
+    if kept:
+        file, line = kept[0].line
+        raise InvalidArgument(
+            f"{os.path.basename(file)}:{line}: a traced value is written into an array that the "
+            "function did not make, or that outlives it: return the new values instead"
+        )
+
+
+def _outlives(a: Adopted, results: Sequence[Any]) -> bool:
+    array = a.array()
+    return array is not None and not any(array is r for r in results)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar, NoReturn
@@ -20,7 +21,13 @@ import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import as_dtype
-from neuronsim.errors import InvalidArgument, InvalidIndex, UnknownValue, UnsupportedType
+from neuronsim.errors import (
+    InvalidArgument,
+    InvalidIndex,
+    UnknownValue,
+    UnsupportedType,
+    users_line,
+)
 from neuronsim.frontends import movement
 from neuronsim.frontends.movement import (
     broadcast,
@@ -33,7 +40,7 @@ from neuronsim.frontends.movement import (
     row,
     transposed,
 )
-from neuronsim.frontends.recorder import Value, active_recorder
+from neuronsim.frontends.recorder import Adopted, Value, active_recorder
 
 _View = Callable[[Value], Value]
 
@@ -232,9 +239,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         """What `ops.apply` gives where an operand is traced."""
         return Tracer.record(op, operands, attributes)
 
-    def __neuronsim_constant__(self, bits: ops.Bits) -> Tracer:
-        """The storage of a known array as one that records: what is written into it is traced."""
-        return Tracer(value_of(bits))
+    def __neuronsim_adopt__(self, x: Any) -> None:
+        """Makes a known array record, since what is written into it does."""
+        active_recorder().shared.adopted.append(Adopted(weakref.ref(x), x._data, users_line()))
+        x._data = Tracer(value_of(x.bits))
 
     def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
         mover = Tracer.functions.get(function)
