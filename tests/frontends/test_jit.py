@@ -269,7 +269,9 @@ def test_one_compilation_per_signature() -> None:
         assert scaled(np.ones(4), 2.0).shape == (4,)
         assert scaled(np.ones(3), 3.0).tolist() == [3, 3, 3]
         assert scaled(np.ones(3, dtype="bfloat16"), 2.0).dtype.name == "bfloat16"
-    assert calls == [(3,), (4,), (3,), (3,)]
+        with np.use_profile(subnormals="flush"):
+            assert scaled(np.asarray([2.0**-127] * 3), 0.5).tolist() == [0, 0, 0]
+    assert calls == [(3,), (4,), (3,), (3,), (3,)]
     assert isinstance(scaled, CompiledFunction)
     assert scaled.program(np.ones(3), 2.0).inputs == {"x": np.ones(3).bits.type}
 
