@@ -333,7 +333,7 @@ def test_file_made_to_hurt_runs_or_is_refused(
     assert report["slow"] == []
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 11, b"hello, world", b"\x08\x01"], ids=repr)
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 11, b"hello, world", b"\x12\x01"], ids=repr)
 def test_what_is_no_module_says_so(data: bytes) -> None:
     with pytest.raises(NeuronSimError, match="HloModuleProto"):
         api.compile(data)
