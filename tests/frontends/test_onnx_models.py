@@ -236,6 +236,7 @@ def test_the_planned_types_stand_at_every_border(
             else:
                 assert back is None or back.op_type != "Cast"
         assert (readers.get(n.output[0]) is not None) or n.output[0] == "y"
+        assert n.output[0].endswith(".computed") == (n.name in outputs)
         if n.name in outputs:
             assert readers[n.output[0]].op_type == "Cast"
 
