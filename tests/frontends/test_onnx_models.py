@@ -208,7 +208,7 @@ def small_model() -> Any:
         (
             PLANS["all"],
             dict.fromkeys(("up", "bias", "act", "down"), "BFLOAT16"),
-            {"up", "bias", "act"},
+            {"up", "bias", "act", "down"},
         ),
         (PLANS["fp16"], {"up": "FLOAT16", "down": "FLOAT16"}, set()),
     ],
