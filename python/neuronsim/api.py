@@ -463,6 +463,8 @@ def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> Non
         raise InvalidArgument(
             f"export_onnx writes the casts into a model of ONNX, not {_kind_of(model)}"
         )
+    if not isinstance(program, CompiledProgram):
+        raise InvalidArgument(f"export_onnx takes the program of compile, not {reprlib.repr(program)}")
     proto_, folder = read_onnx(model)
     planned = with_casts(proto_, inline_calls(program.model), program.module)
     write_onnx(planned, output, folder)

@@ -63,6 +63,7 @@ class CompiledFunction:
         arrays = [x for x in leaves if is_array(x)]
         key = (
             tree,
+            repr(tree),  # which tells 1 from True among the keys of dicts
             tuple(_kind(x) if is_array(x) else _static(x) for x in leaves),
             tuple((name, _static(x)) for name, x in sorted(static.items())),
             current_profile(),
@@ -71,7 +72,7 @@ class CompiledFunction:
         known = self._programs.pop(key, None)
         if known is None:
             function = functools.partial(self._function, **static)
-            functools.update_wrapper(function, self._function)
+            function.__name__ = getattr(self._function, "__name__", "function")  # type: ignore[attr-defined]
             traced = trace(function, args, keywords)
             settings = {"auto_cast": "none", "profile": current_profile(), **self._settings}
             known = traced, api.compile(traced.module, **settings)
@@ -107,6 +108,8 @@ def _static(x: Any) -> Any:
             f"jit: an argument of {type(x).__name__} is neither an array nor hashable: give arrays, "
             "numbers, and tuples, lists and dicts of them"
         ) from None
+    if isinstance(x, tuple | frozenset):
+        return type(x), tuple(map(_static, x))
     return type(x), repr(x) if isinstance(x, float | complex) else x
 
 

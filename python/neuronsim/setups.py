@@ -28,6 +28,7 @@ from neuronsim.casting.policies.policy import Policy
 from neuronsim.casting.policies.policy_file import load_policy
 from neuronsim.errors import InvalidArgument, InvalidFlag
 from neuronsim.hlo.cache import cached_flags
+from neuronsim.ops import check_dims
 from neuronsim.profiles import Profile, default_profile
 from neuronsim.targets import SAME_CORE, TARGETS, Release, Target, find_release, find_target
 
@@ -63,6 +64,13 @@ class ModelInputs:
     def __post_init__(self) -> None:
         if self.composites not in get_args(_COMPOSITES):
             raise InvalidArgument(f"composites are 'formulas' or 'kept', not {self.composites!r}")
+        for name, dims in (self.input_shapes or {}).items():
+            numbers = dims if isinstance(dims, Sequence) and not isinstance(dims, str) else (None,)
+            if any(type(n) is not int or n < 0 for n in numbers):
+                raise InvalidArgument(
+                    f"input_shapes: the shape of {name!r} is {dims!r}, no tuple of lengths"
+                )
+            check_dims(f"the input {name!r}", numbers)
         if isinstance(self.batch, bool) or not isinstance(self.batch, int) or self.batch < 1:
             raise InvalidArgument(f"batch is an integer of at least 1, not {self.batch!r}")
 

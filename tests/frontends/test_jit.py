@@ -420,3 +420,98 @@ def test_a_write_into_an_array_from_outside_is_refused_and_loses_nothing() -> No
     assert state.tolist() == [1.0, 2.0]
     assert kept[0].tolist() == [0.0, 0.0]
     assert np.jit(lambda x: np.lax.scan(lambda c, v: (c + v, v), x[0], x))(np.ones(3))[0].tolist() == 4
+
+
+# What a second reading found: functions of x: float[4,6] whose writes and views are NumPy's.
+def swapped(x: Any) -> Any:
+    y = x * 1
+    first = y[0, 0]
+    y[0, 0] = y[0, 1]
+    y[0, 1] = first
+    return y
+
+
+def of_turned(x: Any) -> Any:
+    y = x * 1
+    z, w = y.T.reshape(-1), np.ascontiguousarray(y.T)
+    z[0], w[1] = 9, 8
+    v = y[:, :2].reshape(2, 4)
+    v[0] = 7
+    return y, z, w, v, y.T.strides
+
+
+def through_views(x: Any) -> Any:
+    y = x * 1
+    np.flip(y)[0] = 3
+    np.split(y, 2)[1][0] = 4
+    np.rot90(y)[0] = 5
+    y.reshape(2, 2, 6)[1, 0] = 6
+    return y
+
+
+def scanned(x: Any) -> Any:
+    known = np.lax.scan(lambda c, r: (c.__iadd__(r), r), np.zeros(6), x)
+    return known, np.lax.scan(lambda c, r: (c.__iadd__(r), c * 1), x[0] * 1, x)
+
+
+def written_before_a_branch(x: Any) -> Any:
+    y = x * 1
+    z, other = y[1], y[2]
+    z[:] = x[0] * 3
+    y[2] = 7
+    taken = np.lax.cond(x[0, 0] > 0, lambda: y * 1, lambda: y * 2)
+    looped = np.lax.fori_loop(0, 2, lambda k, c: c + other, x[0] * 0)
+    return taken, looped, y, z, other
+
+
+def looked_up(x: Any) -> Any:
+    table, places = np.arange(6.0), np.astype(np.abs(x[0]), "int32") % 6
+    return table[places], np.take(table, places), np.stack([table, table])[places % 2, places]
+
+
+def numbers_in_branches(x: Any) -> Any:
+    half = x.astype("bfloat16")
+    test = x[0, 0] > 0
+    return (
+        np.lax.cond(test, lambda: 1.0, lambda: 2.0) * x,
+        np.lax.cond(True, lambda k: half * k, lambda k: half + k, 2.0),
+        np.lax.cond(test, lambda k: half * k, lambda k: half + k, 2.0),
+        np.lax.fori_loop(0, 3, lambda k, c: c + x[0, 0], 0.0),
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(swapped, of_turned, through_views, scanned, written_before_a_branch, looked_up),
+        numbers_in_branches,
+    ],
+)
+def test_writes_views_and_regions_have_the_eager_bits(function: Callable[[Any], Any]) -> None:
+    x = drawn(4, 6, low=1.0, high=5.0)
+    equal_bits(np.jit(function)(x), function(x))
+
+
+def test_static_values_that_are_equal_and_differ_are_two_programs() -> None:
+    x = np.asarray([1, 2])
+    times = np.jit(lambda x, k: x * k[0], static_argnames="k")
+    assert [times(x, (k,)).dtype.name for k in (1, 1.0)] == ["int64", "float32"]
+    keys = np.jit(lambda d: dict(d.items()))
+    assert [type(next(iter(keys({k: x})))) for k in (1, True)] == [int, bool]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: np.jit(lambda x: None)(np.ones(2)), "returns no array"),
+        (lambda: np.compile(lambda x, y: x, np.ones(2)), "missing a required argument: 'y'"),
+        (lambda: np.compile(lambda x: x, np.ones(2), np.ones(2)), "too many positional"),
+        (lambda: np.compile(lambda x: x, input_shapes={"x": (-3,)}), "no tuple of lengths"),
+        (lambda: np.compile(lambda x: x, input_shapes={"x": 3}), "no tuple of lengths"),
+        (lambda: np.compile(lambda x: x, input_shapes={"x": (1 << 40, 1 << 40)}), "elements"),
+        (lambda: np.export_onnx("model.onnx", 3, "q.onnx"), "program of compile"),
+    ],
+)
+def test_mistakes_of_a_call_are_named(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(NeuronSimError, match=said):
+        call()

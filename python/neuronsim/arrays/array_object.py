@@ -224,6 +224,9 @@ class Array(_core.ArrayBase, ArrayMethods):
         """`self[key]`, for what is no tuple of integers and slices, or no index at all."""
         try:
             places = _index_array(key) if type(key) is Array else index_bits(key)
+            traced = traced_part(places)
+            if traced is not None and isinstance(self._data, np.ndarray):
+                return Array(ops.Bits(traced.__neuronsim_storage__(self.bits)[places], self._dtype))
             size = getattr(places, "size", 0)
             data = (
                 interruptible(4 * size, self._data.__getitem__, places) if size else self._data[places]
@@ -375,6 +378,12 @@ _RESTRICTED: dict[DType, tuple[str, int]] = {
     dtypes.tfloat32: ("u4", 0xFFFFE000),
     dtypes.boolean: ("u1", 1),
 }
+
+
+def traced_part(places: Any) -> Any:
+    """The first part of an index that records; None of one that is known."""
+    parts = places if isinstance(places, tuple) else (places,)
+    return next((p for p in parts if hasattr(p, "__neuronsim_storage__")), None)
 
 
 def index_bits(key: Any) -> Any:

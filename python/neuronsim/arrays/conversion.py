@@ -74,8 +74,9 @@ def asarray(
         return result
     if order is not None:
         check_order(order)
-    if not isinstance(result._data, np.ndarray):  # what records lies in no order
-        return copied(result) if copy else result
+    if not isinstance(result._data, np.ndarray):  # what records
+        turned = order == "C" and not result._data.flags.c_contiguous
+        return copied(result) if copy or turned else result
     data = np.asarray(result.bits.data, order=order)
     if copy and source is not None and data is source.bits.data:
         data = np.array(data, order=order or "K")

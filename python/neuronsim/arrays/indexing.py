@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes, ops
-from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.array_object import Array, traced_part
 from neuronsim.arrays.axes import lengths
 from neuronsim.arrays.conversion import asarray, common_arrays, is_weak, write
 from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to, move_bits, truth
@@ -88,7 +88,10 @@ def take(
     if axis is not None:
         with contextlib.suppress(TypeError, IndexError):  # NumPy says what is wrong with an axis
             length = (a.shape or (1,))[operator.index(axis)]
-    found = move_bits(np.take, a, _indices("take", indices, mode, length), axis, mode=mode)
+    places = _indices("take", indices, mode, length)
+    if isinstance(a._data, np.ndarray) and (traced := traced_part(places)) is not None:
+        a = Array(ops.Bits(traced.__neuronsim_storage__(a.bits), a.dtype))
+    found = move_bits(np.take, a, places, axis, mode=mode)
     return found if out is None else write(out, found)
 
 

@@ -15,6 +15,7 @@ import inspect
 import os
 import re
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,14 +115,24 @@ def _labels(
 ) -> list[str]:
     """A name for each leaf: the parameter's, with its place inside it."""
     try:
-        bound = inspect.signature(function).bind(*args, **keywords)
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of what is not written in Python
+        signature = inspect.Signature()
+        parameters: list[str] = []
+    else:
+        try:
+            signature.bind(*args, **keywords)
+        except TypeError as error:
+            name = getattr(function, "__name__", "the function")
+            raise InvalidArgument(
+                f"{name}{signature}: {error}. Its arguments are example arguments, input_shapes "
+                "(--input-shape), data, or input_values (--input-value)"
+            ) from error
         parameters = [
             name
-            for name, p in bound.signature.parameters.items()
+            for name, p in signature.parameters.items()
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
-    except (TypeError, ValueError):
-        parameters = []
     names = [parameters[n] if n < len(parameters) else f"argument_{n}" for n in range(len(args))]
     found: list[str] = []
     for label, x in (*zip(names, args, strict=True), *keywords.items()):
@@ -130,7 +141,7 @@ def _labels(
 
 
 def _places(label: str, x: Any) -> list[str]:
-    if isinstance(x, dict):
+    if type(x) in (dict, OrderedDict):
         return [p for k, v in x.items() for p in _places(f"{label}.{k}", v)]
     if isinstance(x, list | tuple):
         return [p for n, v in enumerate(x) for p in _places(f"{label}.{n}", v)]
@@ -189,5 +200,5 @@ def to_module(
     zero = np.float32(0)
     keywords = {n: asarray(np.broadcast_to(zero, tuple(dims))) for n, dims in input_shapes.items()}
     fixed = functools.partial(function, **input_values)
-    functools.update_wrapper(fixed, function)
+    fixed.__name__ = getattr(function, "__name__", "function")  # type: ignore[attr-defined]
     return trace(fixed, example_args, keywords, keeps_composites=keeps_composites).module

@@ -35,16 +35,23 @@ def _arrays(tree: Any) -> tuple[list[Array], Tree]:
     return [asarray(x) for x in leaves], structure
 
 
+def _strong(tree: Any) -> Any:
+    """The same with arrays in the place of Python's numbers, which loops and branches take as such."""
+    leaves, structure = _arrays(tree)
+    return unflatten(structure, leaves)
+
+
 def _array(value: Value) -> Array:
     return Array(traced_bits(value))
 
 
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
     """`while cond_fun(val): val = body_fun(val)`, from `init_val`; `val` keeps its types and shapes."""
+    init_val = _strong(init_val)
     if current_recorder() is None:
         val = init_val
         while bool(asarray(cond_fun(val))):
-            val = body_fun(val)
+            val = _strong(body_fun(val))
         return val
     start, tree = _arrays(init_val)
     # A condition that is known decides here, as it does outside of a trace.
@@ -54,7 +61,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         while not is_traced((test := asarray(cond_fun(val))).bits):
             if not bool(test):
                 return val
-            val = body_fun(val)
+            val = _strong(body_fun(val))
         start, tree = _arrays(val)
     found = _record_while(cond_fun, body_fun, start, tree)
     return unflatten(tree, found)
@@ -139,7 +146,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     if test.shape:
         raise UnsupportedType(f"a branch is taken by one bool, not by {test.bits.type}")
     if not is_traced(test.bits):
-        return (true_fun if bool(test) else false_fun)(*operands)
+        return _strong((true_fun if bool(test) else false_fun)(*_strong(operands)))
     if test.dtype is not dtypes.boolean:
         test = np.not_equal(test, 0)
     return _record_branches(test, (true_fun, false_fun), operands)
@@ -153,9 +160,11 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     if not branches:
         raise InvalidArgument("switch needs a branch")
     if not is_traced(place.bits):
-        return branches[max(0, min(int(place), len(branches) - 1))](*operands)
+        return _strong(branches[max(0, min(int(place), len(branches) - 1))](*_strong(operands)))
     return _record_branches(
-        np.clip(place, 0, len(branches) - 1).astype(dtypes.int32), branches, operands
+        np.clip(place.astype(dtypes.int64), 0, len(branches) - 1).astype(dtypes.int32),
+        branches,
+        operands,
     )
 
 
@@ -199,9 +208,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     """`for i in range(lower, upper): val = body_fun(i, val)`, from `init_val`."""
     low, high = asarray(lower), asarray(upper)
     if current_recorder() is None:
-        val = init_val
+        val = _strong(init_val)
         for i in range(int(low), int(high)):
-            val = body_fun(asarray(i, low.dtype), val)
+            val = _strong(body_fun(asarray(i, low.dtype), val))
         return val
     start, tree = _arrays(init_val)
     if not is_traced(high.bits):  # which the condition then says by itself
@@ -247,14 +256,17 @@ def scan(
 
     if n == 0:
         raise InvalidArgument("scan over arrays of length 0: nothing says what it stacks")
-    carry, ytree = init, LEAF
+    carry, ytree = _strong(init), LEAF
     rows: list[list[Array]] = []
     while len(rows) < n:
+        kept = [np.copy(x) for x in _arrays(carry)[0]]  # which the step may write
         after, y = f(carry, piece(order[len(rows)]))
+        after = _strong(after)
         ys, ytree = _arrays(y)
         before, found = _arrays(carry)[0], _arrays(after)[0]
         alike = [x.bits.type for x in before] == [x.bits.type for x in found]
         if alike and any(_is_traced(x) for x in (*found, *ys)):
+            carry = unflatten(_arrays(carry)[1], kept)
             break  # as all steps from here on; what this one recorded nobody reads
         carry = after
         rows.append(ys)

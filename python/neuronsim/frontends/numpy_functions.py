@@ -18,7 +18,7 @@ from neuronsim.errors import InvalidArgument, UnknownValue, UnsupportedType
 from neuronsim.frontends import movement
 from neuronsim.frontends.movement import broadcast, converted, joined, known, moved, reshaped, row
 from neuronsim.frontends.recorder import Value
-from neuronsim.frontends.tracer import Tracer, as_value, value_of
+from neuronsim.frontends.tracer import Tracer, as_value, put_at, value_of
 
 _UFUNCS = {
     **{n: n for n in ("add", "subtract", "multiply", "negative", "maximum", "minimum", "remainder")},
@@ -105,6 +105,27 @@ def _by_positions(function: Callable[..., Any]) -> Callable[..., Any]:
     return move
 
 
+def _views_by_positions(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one array that gives views of it."""
+
+    def view(x: Tracer, *args: Any, **keywords: Any) -> Any:
+        numbers = np.arange(x.size, dtype=np.int64).reshape(x.shape)
+
+        def one(positions: Any, layout: Any) -> Tracer:
+            return x.view_of(
+                lambda v: movement.taken_from(v, positions),
+                lambda base, v: put_at(base, positions, v),
+                layout,
+            )
+
+        found, layouts = (function(a, *args, **keywords) for a in (numbers, x.layout))
+        if isinstance(found, list | tuple):
+            return [one(np.asarray(f), a) for f, a in zip(found, layouts, strict=True)]
+        return one(np.asarray(found), layouts)
+
+    return view
+
+
 def _by_filled_positions(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of one array that moves elements, and puts zeros where there are none."""
 
@@ -177,7 +198,7 @@ def _broadcast_to(x: Any, shape: Any, subok: bool = False) -> Tracer:
     return (
         Tracer(x.value, x, None, None)
         if dims == x.shape
-        else x._view(lambda v: broadcast(v, dims), None)
+        else x.view_of(lambda v: broadcast(v, dims), None, np.broadcast_to(x.layout, dims))
     )
 
 
@@ -258,9 +279,12 @@ def _pad(x: Any, widths: Any, mode: Any = "constant", **keywords: Any) -> Tracer
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{f: _by_positions(f) for f in (
-        *(np.flip, np.fliplr, np.flipud, np.rot90, np.roll, np.repeat, np.tile, np.resize),
-        *(np.diagonal, np.delete, np.rollaxis, np.split, np.array_split, np.hsplit, np.vsplit),
-        *(np.dsplit, np.unstack, np.lib.stride_tricks.sliding_window_view),
+        *(np.roll, np.repeat, np.tile, np.resize),
+        *(np.diagonal, np.delete, np.lib.stride_tricks.sliding_window_view),
+    )},
+    **{f: _views_by_positions(f) for f in (
+        *(np.flip, np.fliplr, np.flipud, np.rot90, np.rollaxis, np.unstack),
+        *(np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit),
     )},
     **{f: _by_filled_positions(f) for f in (np.tril, np.triu, np.diag, np.diagflat)},
     **{f: _by_joint_positions(f) for f in (np.block, np.insert)},

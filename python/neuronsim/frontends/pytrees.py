@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,7 @@ def flatten(x: Any) -> tuple[list[Any], Tree]:
     """
     if x is None:
         return [], Tree(type(None))
-    if isinstance(x, dict):
+    if type(x) in (dict, OrderedDict):
         keys = tuple(x)
         parts = [flatten(x[k]) for k in keys]
     elif isinstance(x, list | tuple):

@@ -302,9 +302,9 @@ class Recorder:
 
     def finish(self, results: Sequence[Value], *, as_tuple: bool = False) -> Module:
         """The module whose entry computation this is."""
-        root = results[0]
-        if as_tuple or len(results) != 1:
-            root = self.tuple(results)
+        if not results:
+            raise InvalidArgument(f"{self.name} returns no array: there is nothing to compute")
+        root = self.tuple(results) if as_tuple or len(results) != 1 else results[0]
         entry = self.computation(root)
         computations = (*self.shared.computations.values(), entry)
         names = tuple(p.name for p in self.parameters)

@@ -40,7 +40,7 @@ from neuronsim.frontends.movement import (
     row,
     transposed,
 )
-from neuronsim.frontends.recorder import Adopted, Value, active_recorder
+from neuronsim.frontends.recorder import Adopted, Value, active_recorder, recording
 
 _View = Callable[[Value], Value]
 
@@ -50,7 +50,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     a view follows its base, and writes through it.
     """
 
-    __slots__ = ("_back", "_base", "_forth", "_pending", "_seen", "_value", "_version")
+    __slots__ = ("_back", "_base", "_forth", "_layout", "_pending", "_seen", "_value", "_version")
     __hash__ = None  # type: ignore[assignment]
 
     # What `rows` and `numpy_functions`, which are written with traced arrays, put here.
@@ -64,8 +64,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         base: Tracer | None = None,
         forth: _View | None = None,
         back: Callable[[Value, Value], Value] | None = None,
+        layout: Any = None,
     ) -> None:
         self._value, self._base, self._forth, self._back = value, base, forth, back
+        self._layout = _row_major(value) if layout is None else layout
         self._version = 0
         self._seen = base.version if base is not None else 0
         # What views wrote and nobody has read yet: how it goes into this memory.
@@ -82,10 +84,11 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         if self._base is None:
             pending, self._pending = self._pending, []
             for put in pending:
-                self._value = put(self._value)
+                self._value = _recorded_around(self._value, put)
         elif self._seen != self.version:
             assert self._forth is not None
-            self._value, self._seen = self._forth(self._base.value), self.version
+            self._value = _recorded_around(self._base.value, self._forth)
+            self._seen = self.version
         return self._value
 
     def write(self, value: Value) -> None:
@@ -111,8 +114,11 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             raise InvalidArgument("the array is read-only: write into a copy of it")
         self._base._put(lambda whole: back(whole, put(forth(whole))))
 
-    def _view(self, forth: _View, back: Callable[[Value, Value], Value] | None) -> Tracer:
-        return Tracer(forth(self.value), self, forth, back)
+    def view_of(
+        self, forth: _View, back: Callable[[Value, Value], Value] | None, layout: Any
+    ) -> Tracer:
+        """Other elements of the same memory, which lie there as those of `layout` do."""
+        return Tracer(forth(self.value), self, forth, back, layout)
 
     # ---- what an ndarray has -----------------------------------------------------------------------
 
@@ -142,14 +148,24 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        return tuple(self.itemsize * math.prod(self.shape[d + 1 :]) for d in range(self.ndim))
+        return tuple(self._layout.strides)
 
     @property
     def flags(self) -> Any:
         writeable = self._base is None or self._back is not None
+        own = self._layout.flags
         return SimpleNamespace(
-            writeable=writeable, c_contiguous=True, f_contiguous=self.ndim < 2, fnc=False, owndata=True
+            writeable=writeable,
+            c_contiguous=own.c_contiguous,
+            f_contiguous=own.f_contiguous,
+            fnc=own.fnc,
+            owndata=self._base is None,
         )
+
+    @property
+    def layout(self) -> Any:
+        """How the elements lie in memory: an ndarray whose elements nobody reads."""
+        return self._layout
 
     @property
     def base(self) -> None:
@@ -167,7 +183,11 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         order = tuple(range(self.ndim))[::-1] if given is None else tuple(map(operator.index, given))
         order = tuple(d % self.ndim if self.ndim else d for d in order)
         inverse = tuple(np.argsort(order).tolist())
-        return self._view(lambda v: transposed(v, order), lambda base, v: transposed(v, inverse))
+        return self.view_of(
+            lambda v: transposed(v, order),
+            lambda base, v: transposed(v, inverse),
+            self._layout.transpose(order),
+        )
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tracer:
         dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
@@ -175,7 +195,11 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         if order == "F" and self.ndim > 1:
             return self.T.reshape(*_reversed(_shape_of(numbers, dims))).T
         dims, own = _shape_of(numbers, dims), self.shape
-        return self._view(lambda v: reshaped(v, dims), lambda base, v: reshaped(v, own))
+        try:
+            layout = np.reshape(self._layout, dims, copy=False)
+        except ValueError:  # elements that do not lie so: NumPy copies them
+            return Tracer(reshaped(self.value, dims))
+        return self.view_of(lambda v: reshaped(v, dims), lambda base, v: reshaped(v, own), layout)
 
     def ravel(self, order: str = "C") -> Tracer:
         return self.reshape(-1, order="C" if order == "K" else order)
@@ -191,7 +215,11 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         if target.itemsize != self.itemsize:
             raise UnsupportedType("a view of a traced array has elements of the same size")
         own = self._value.type.dtype
-        return self._view(lambda v: reinterpreted(v, target), lambda base, v: reinterpreted(v, own))
+        return self.view_of(
+            lambda v: reinterpreted(v, target),
+            lambda base, v: reinterpreted(v, own),
+            self._layout.view(target.storage),
+        )
 
     def astype(self, dtype: Any, copy: bool = True) -> Tracer:
         if self._value.type.dtype.kind not in ("signed", "unsigned", "bool"):
@@ -213,9 +241,14 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             return Tracer(movement.indexed(self.value, traced))
         if not _is_basic(parts):
             return Tracer(moved(self.value, lambda numbers: numbers[key]))
-        return self._view(
+        if len(parts) == self.ndim and all(isinstance(k, int | np.integer) for k in parts):
+            return Tracer(
+                moved(self.value, lambda numbers: numbers[key])
+            )  # an element, which is copied
+        return self.view_of(
             lambda v: moved(v, lambda numbers: numbers[key]),
-            lambda base, v: _replaced(base, key, v),
+            lambda base, v: replaced(base, key, v),
+            self._layout[key],
         )
 
     def __setitem__(self, key: Any, update: Any) -> None:
@@ -227,7 +260,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             return
         traced = _traced_key(parts)
         if traced is None:
-            self.write(_replaced(self.value, key, new))
+            self.write(replaced(self.value, key, new))
         else:
             self.write(movement.updated(self.value, traced, new))
 
@@ -238,6 +271,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     ) -> ops.Bits:
         """What `ops.apply` gives where an operand is traced."""
         return Tracer.record(op, operands, attributes)
+
+    def __neuronsim_storage__(self, bits: ops.Bits) -> Tracer:
+        """A known array as one that records: it is read at traced places."""
+        return Tracer(value_of(bits))
 
     def __neuronsim_adopt__(self, x: Any) -> None:
         """Makes a known array record, since what is written into it does."""
@@ -287,6 +324,27 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def tobytes(self, order: Any = None) -> Any:
         return self._unknown("its bytes")
+
+
+def _row_major(value: Value) -> Any:
+    """The layout of an array of its own: addresses and no memory, since nobody reads it."""
+    dtype, dims = np.dtype(value.type.dtype.storage), value.type.dims
+    strides = [dtype.itemsize * math.prod(dims[d + 1 :]) for d in range(len(dims))]
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), dims, strides)
+
+
+def _recorded_around(value: Value, function: _View) -> Value:
+    """What a function makes of a value, recorded where the value was: loops and branches inside read it
+    as a capture. Where it takes what an inner one made, it is recorded there.
+    """
+    inner = active_recorder()
+    if value.recorder is inner or not value.recorder.encloses(inner):
+        return function(value)
+    try:
+        with recording(value.recorder):
+            return function(value)
+    except InvalidArgument:
+        return function(value)
 
 
 def traced_bits(value: Value) -> ops.Bits:
@@ -370,25 +428,29 @@ def _where_set(x: Value, mask: Value, update: Value) -> Value:
     return row("select", [broadcast(wide, dims), broadcast(update, dims), x])
 
 
-def _replaced(x: Value, key: Any, update: Value) -> Value:
+def replaced(x: Value, key: Any, update: Value) -> Value:
     """`x` with `x[key] = update`, of a key that is known."""
     dims = x.type.dims
+    places = np.asarray(np.arange(math.prod(dims), dtype=np.int64).reshape(dims)[key])
+    return put_at(x, places, broadcast(update, places.shape))
+
+
+def put_at(x: Value, places: Any, update: Value) -> Value:
+    """`x` with other elements at the places of these numbers, row-major."""
+    dims = x.type.dims
     numbers = np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
-    places = numbers[key]
-    update = broadcast(update, np.shape(places))
     if np.array_equal(places, numbers):
         return update
-    block = _block(np.asarray(places), numbers)
+    block = _block(places, numbers)
     if block is not None:
         starts, sizes = block
         begin = [known(s, dtypes.int32) for s in starts]
         return row("dynamic_update_slice", [x, reshaped(update, sizes), *begin])
     # Each element is one of the old, or one of the new that follow them.
     source = numbers.reshape(-1).copy()
-    source[np.asarray(places).reshape(-1)] = numbers.size + np.arange(np.size(places))
+    source[places.reshape(-1)] = numbers.size + np.arange(places.size)
     flat = [reshaped(v, (math.prod(v.type.dims),)) for v in (x, update)]
-    both = joined(flat, 0)
-    found = movement.taken(both, known(source, dtypes.int64), 0)
+    found = movement.taken(joined(flat, 0), known(source, dtypes.int64), 0)
     return reshaped(found, dims)
 
 

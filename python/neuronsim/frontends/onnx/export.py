@@ -35,11 +35,15 @@ def with_casts(model: ModelProto, original: Module, planned: Module) -> ModelPro
     onnx = require_onnx()
     found: ModelProto = onnx.ModelProto()
     found.CopyFrom(model)
+    told = {i.metadata.op_name for i in original.entry_computation.instructions} - {""}
+    if told and not told & {node_name(n) for n in model.graph.node}:
+        raise InvalidArgument("the program was not compiled from this model: none of its nodes is here")
     borders = find_borders(original, planned)
     if not borders:
         return found
     version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if version < CASTS_SINCE:
+    lowered = {t for pair in borders.values() for t in pair if t is not None}
+    if version < CASTS_SINCE and lowered != {dtypes.float16}:
         raise InvalidArgument(
             f"the model's operator set is {version}, and Cast has bfloat16 from {CASTS_SINCE} on: "
             "convert it with onnx.version_converter first"
@@ -130,7 +134,7 @@ class _Casts:
         self.float32_tensors = float32_tensors
         self.made: list[NodeProto] = []
         self._known: dict[tuple[str, str], str] = {}
-        self._taken = {name for n in model.graph.node for name in (*n.input, *n.output)}
+        self._taken = {name for n in model.graph.node for name in (n.name, *n.input, *n.output)}
 
     def of(self, tensor: str, dtype: DType) -> str:
         """The tensor after a cast to a type and back."""
@@ -154,10 +158,10 @@ class _Casts:
     def _pair(self, tensor: str, dtype: DType, result: str) -> list[NodeProto]:
         onnx: Any = require_onnx()
         low = self._fresh(f"{result}.cast")
-        make = onnx.helper.make_node
+        make, number = onnx.helper.make_node, type_number(dtypes.float32)
         return [
-            make("Cast", [tensor], [low], name=f"{low}.to", to=type_number(dtype)),
-            make("Cast", [low], [result], name=f"{low}.back", to=type_number(dtypes.float32)),
+            make("Cast", [tensor], [low], name=self._fresh(f"{low}.to"), to=type_number(dtype)),
+            make("Cast", [low], [result], name=self._fresh(f"{low}.back"), to=number),
         ]
 
     def _fresh(self, name: str) -> str:
