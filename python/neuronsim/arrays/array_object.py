@@ -224,7 +224,7 @@ class Array(_core.ArrayBase, ArrayMethods):
         """`self[key]`, for what is no tuple of integers and slices, or no index at all."""
         try:
             places = _index_array(key) if type(key) is Array else index_bits(key)
-            traced = traced_part(places)
+            traced = None if type(places) is np.ndarray else traced_part(places)
             if traced is not None and isinstance(self._data, np.ndarray):
                 return Array(ops.Bits(traced.__neuronsim_storage__(self.bits)[places], self._dtype))
             size = getattr(places, "size", 0)
