@@ -241,6 +241,24 @@ def test_the_planned_types_stand_at_every_border(
             assert readers[n.output[0]].op_type == "Cast"
 
 
+def test_a_tensor_whose_type_is_not_inferred_is_told(tmp_path: Path) -> None:
+    model = small_model()
+    model.graph.node[2].op_type, model.graph.node[2].domain = "FastGelu", "com.microsoft"
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    program = neuronsim.compile(model, **PLANS["matmult"])
+    with pytest.warns(RuntimeWarning, match="does not infer, such as a"):
+        neuronsim.export_onnx(model, program, tmp_path / "small.onnx")
+    with pytest.raises(NeuronSimError, match="not compiled from this model"):
+        neuronsim.export_onnx(small_model(), other_program(), tmp_path / "small.onnx")
+
+
+def other_program() -> Any:
+    model = small_model()
+    for n in model.graph.node:
+        n.name = f"other_{n.name}"
+    return neuronsim.compile(model, auto_cast="none")
+
+
 def test_the_names_of_the_models_nodes_survive() -> None:
     program = neuronsim.compile(small_model(), batch=2, auto_cast="all", auto_cast_type="fp16")
     assert {"up", "bias", "act", "down"} <= set(program.plan.decisions)

@@ -55,7 +55,7 @@ def with_casts(model: ModelProto, original: Module, planned: Module) -> ModelPro
             f"the casts of {len(inside)} nodes inside of functions and subgraphs are left out of the "
             f"ONNX model, such as {inside[0]}"
         )
-    casts = _Casts(found, _float32_tensors(found))
+    casts = _Casts(found, _types_of_tensors(found))
     nodes = list(found.graph.node)
     del found.graph.node[:]
     for n in nodes:
@@ -66,6 +66,11 @@ def with_casts(model: ModelProto, original: Module, planned: Module) -> ModelPro
         outputs = casts.around_outputs(n, written) if written is not None else []
         found.graph.node.extend([*casts.made, n, *outputs])
         casts.made.clear()
+    if casts.untyped:
+        warn(
+            f"the ONNX model has no casts of {len(casts.untyped)} tensors whose types onnx does not "
+            f"infer, such as {casts.untyped[0]}"
+        )
     return found
 
 
@@ -116,29 +121,29 @@ def _type_of(i: Instruction) -> DType:
     return i.array.dtype if isinstance(i.shape, Shape) else dtypes.float32
 
 
-def _float32_tensors(model: ModelProto) -> set[str]:
-    """The names of the graph's tensors that are known to be float32."""
+def _types_of_tensors(model: ModelProto) -> dict[str, int]:
+    """ONNX's numbers of the types of the graph's tensors, of those that are known."""
     onnx: Any = require_onnx()
     graph = onnx.shape_inference.infer_shapes(model).graph
     declared = (*graph.input, *graph.value_info, *graph.output)
-    number = onnx.TensorProto.FLOAT
-    return {v.name for v in declared if v.type.tensor_type.elem_type == number} | {
-        t.name for t in graph.initializer if t.data_type == number
-    }
+    types = {v.name: int(v.type.tensor_type.elem_type) for v in declared}
+    types |= {t.name: int(t.data_type) for t in graph.initializer}
+    return {name: number for name, number in types.items() if number}
 
 
 class _Casts:
     """The casts of a graph, one pair for each tensor and type."""
 
-    def __init__(self, model: ModelProto, float32_tensors: set[str]) -> None:
-        self.float32_tensors = float32_tensors
+    def __init__(self, model: ModelProto, types: dict[str, int]) -> None:
+        self.types = types
+        self.untyped: list[str] = []
         self.made: list[NodeProto] = []
         self._known: dict[tuple[str, str], str] = {}
         self._taken = {name for n in model.graph.node for name in (n.name, *n.input, *n.output)}
 
     def of(self, tensor: str, dtype: DType) -> str:
         """The tensor after a cast to a type and back."""
-        if tensor not in self.float32_tensors:
+        if not self._is_float32(tensor):
             return tensor
         key = (tensor, dtype.name)
         if key not in self._known:
@@ -150,10 +155,16 @@ class _Casts:
         """The casts after a node, whose outputs are renamed."""
         found: list[NodeProto] = []
         for at, tensor in enumerate(n.output):
-            if tensor in self.float32_tensors:
+            if self._is_float32(tensor):
                 n.output[at] = self._fresh(f"{tensor}.computed")
                 found += self._pair(n.output[at], dtype, tensor)
         return found
+
+    def _is_float32(self, tensor: str) -> bool:
+        found = self.types.get(tensor)
+        if found is None and tensor and tensor not in self.untyped:
+            self.untyped.append(tensor)
+        return found == type_number(dtypes.float32)
 
     def _pair(self, tensor: str, dtype: DType, result: str) -> list[NodeProto]:
         onnx: Any = require_onnx()
