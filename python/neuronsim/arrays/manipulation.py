@@ -210,7 +210,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
 def flip(x: Any, /, axis: Axis = None) -> Array:
     """A view with the order of the elements reversed along the axes, all of them if None."""
     a = asarray(x)
-    return a._like(np.flip(a._data, reduced_axes(a.shape, axis)))
+    return a._like(ops.whole(np.flip(a._data, reduced_axes(a.shape, axis))))
 
 
 def fliplr(m: Any) -> Array:
