@@ -117,7 +117,6 @@ def _labels(
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # of what is not written in Python
-        signature = inspect.Signature()
         parameters: list[str] = []
     else:
         try:

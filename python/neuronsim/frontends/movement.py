@@ -207,30 +207,18 @@ def taken_along(x: Value, indices: Value, axis: int) -> Value:
 def indexed(x: Value, key: Sequence[Any]) -> Value:
     """`x[key]` where some of the key's parts are `Value`s of integers."""
     parts = _expanded(key, len(x.type.dims))
-    plain = tuple(slice(None) if isinstance(k, Value | np.ndarray) else k for k in parts)
     # Integers beside arrays of indices are arrays of them too, as NumPy has it.
-    plain = tuple(slice(None) if isinstance(k, int) else k for k in plain)
+    plain = tuple(slice(None) if isinstance(k, Value | np.ndarray | int) else k for k in parts)
     x = moved(x, lambda numbers: numbers[plain])
-    places = _places(parts)
-    indices = []
-    for axis, k in places:
-        value = k if isinstance(k, Value) else known(np.asarray(k, np.int64), dtypes.int64)
-        indices.append((axis, wrapped(value, x.type.dims[axis])))
-    shape = ops.broadcast_dims(*(v.type.dims for _, v in indices))
-    axes = [axis for axis, _ in indices]
-    vectors = [reshaped(broadcast(v, shape), (*shape, 1)) for _, v in indices]
-    stacked = joined(vectors, len(shape))
-    rank, own = len(x.type.dims), x.type.dims
-    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
-    first = axes[0] if adjacent else 0
-    batch = range(first, first + len(shape))
+    axes, stacked, batch = _index_vectors(parts, x)
+    rank = len(x.type.dims) - len(axes) + len(batch)
     dimensions = ops.GatherDimensions(
-        offset_dims=tuple(d for d in range(rank - len(axes) + len(shape)) if d not in batch),
-        collapsed_slice_dims=tuple(axes),
-        start_index_map=tuple(axes),
-        index_vector_dim=len(shape),
+        offset_dims=tuple(d for d in range(rank) if d not in batch),
+        collapsed_slice_dims=axes,
+        start_index_map=axes,
+        index_vector_dim=len(batch),
     )
-    sizes = tuple(1 if d in axes else n for d, n in enumerate(own))
+    sizes = tuple(1 if d in axes else n for d, n in enumerate(x.type.dims))
     return row("gather", [x, stacked], gather_dimensions=dimensions, slice_sizes=sizes)
 
 
@@ -241,38 +229,47 @@ def updated(x: Value, key: Sequence[Any], update: Value) -> Value:
     parts = _expanded(key, len(x.type.dims))
     if any(k is None or (isinstance(k, slice) and k != slice(None)) for k in parts):
         raise InvalidIndex("assignment at traced indices takes them beside whole axes (:) alone")
-    places = [(axis, k) for axis, k in _places(parts)]
-    axes = [axis for axis, _ in places]
-    indices = [
-        wrapped(
-            k if isinstance(k, Value) else known(np.asarray(k, np.int64), dtypes.int64),
-            x.type.dims[axis],
-        )
-        for axis, k in places
-    ]
-    shape = ops.broadcast_dims(*(v.type.dims for v in indices))
-    stacked = joined([reshaped(broadcast(v, shape), (*shape, 1)) for v in indices], len(shape))
-    kept = [d for d in range(len(x.type.dims)) if d not in axes]
-    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
-    first = axes[0] if adjacent else 0
-    window = [d for d in range(len(kept) + len(shape)) if not first <= d < first + len(shape)]
-    sizes = [x.type.dims[d] for d in kept]
-    dims = [0] * (len(kept) + len(shape))
-    for d, n in zip(window, sizes, strict=True):
-        dims[d] = n
-    dims[first : first + len(shape)] = shape
+    axes, stacked, batch = _index_vectors(parts, x)
+    dims = [n for d, n in enumerate(x.type.dims) if d not in axes]
+    dims[batch.start : batch.start] = stacked.type.dims[:-1]
     dimensions = ops.ScatterDimensions(
-        update_window_dims=tuple(window),
-        inserted_window_dims=tuple(axes),
-        scatter_dims_to_operand_dims=tuple(axes),
-        index_vector_dim=len(shape),
+        update_window_dims=tuple(d for d in range(len(dims)) if d not in batch),
+        inserted_window_dims=axes,
+        scatter_dims_to_operand_dims=axes,
+        index_vector_dim=len(batch),
     )
     recorder = active_recorder()
-    called = (recorder.second_of_two(x.type.dtype),)
+    called = (recorder.reducer("second", x.type.dtype),)
     return recorder.add(
         "scatter", x.shape, [x, stacked, broadcast(update, dims)],
         {"scatter_dimensions": dimensions, "called": called},
     )  # fmt: skip
+
+
+def _index_vectors(parts: Sequence[Any], x: Value) -> tuple[tuple[int, ...], Value, range]:
+    """Which axes of what the slices and new axes leave are indexed by arrays, the vectors of these
+    indices, and which axes of the result they make: those in their place, or the first where others
+    stand between them, as NumPy has it.
+    """
+    places = {
+        axis: k
+        for axis, k in enumerate(parts)
+        if isinstance(k, Value | np.ndarray) or (isinstance(k, int) and not isinstance(k, bool))
+    }
+    indices = []
+    for axis, k in places.items():
+        length = x.type.dims[axis]
+        if not isinstance(k, Value):
+            array = np.asarray(k, np.int64)
+            if ((array < -length) | (array >= length)).any():
+                raise InvalidIndex(f"index {k} is outside of axis {axis} of {x.type}")
+            k = known(array, dtypes.int64)
+        indices.append(wrapped(k, length))
+    shape = ops.broadcast_dims(*(v.type.dims for v in indices))
+    stacked = joined([reshaped(broadcast(v, shape), (*shape, 1)) for v in indices], len(shape))
+    axes = tuple(places)
+    first = axes[0] if axes == tuple(range(axes[0], axes[0] + len(axes))) else 0
+    return axes, stacked, range(first, first + len(shape))
 
 
 def _expanded(key: Sequence[Any], rank: int) -> list[Any]:
@@ -285,12 +282,3 @@ def _expanded(key: Sequence[Any], rank: int) -> list[Any]:
         raise InvalidIndex(f"{named} indices of an array of {rank} axes")
     at = next(n for n, k in enumerate(parts) if k is Ellipsis)
     return [*parts[:at], *[slice(None)] * (rank - named), *parts[at + 1 :]]
-
-
-def _places(parts: Sequence[Any]) -> list[tuple[int, Any]]:
-    """Which axes of what the slices and new axes leave are indexed by arrays, and by which."""
-    return [
-        (axis, k)
-        for axis, k in enumerate(parts)
-        if isinstance(k, Value | np.ndarray) or (isinstance(k, int) and not isinstance(k, bool))
-    ]

@@ -125,7 +125,7 @@ class Recorder:
         data = bits.data
         key = data.tobytes() if data.size == 1 else (data.ctypes.data, data.strides)
         known = self._constants.get((bits.type, key))
-        if known is not None and (_same_bytes(known[0], data)):
+        if known is not None and _same_bytes(known[0], data):
             return known[1]
         kept = data.copy() if _can_be_written(data) else np.ascontiguousarray(data)
         kept = kept.reshape(data.shape)
@@ -199,31 +199,20 @@ class Recorder:
         )
 
     def reducer(self, name: str, dtype: DType) -> str:
-        """The computation that applies a row to two scalars, or gives the second of them."""
-        if name == "second":
-            return self.second_of_two(dtype)
+        """The computation that applies a row to two scalars, or with "second" gives the second of them,
+        as a scatter does that overwrites.
+        """
         known = self.shared.reducers.get((name, dtype))
         if known is None:
             inner = Recorder(f"{name}_{dtype.name}")
             inner.shared = _Shared(names=self.shared.names)
-            scalar = ops.ArrayType(dtype, ())
-            op = ops.by_name(name)
-            if dtype is dtypes.boolean and op.on_bool:
-                op = ops.by_name(op.on_bool)
-            pair = [inner.parameter(n, scalar) for n in ("x", "y")]
-            found = inner.record(op, pair, {})
+            pair = [inner.parameter(n, ops.ArrayType(dtype, ())) for n in ("x", "y")]
+            found = pair[1]
+            if name != "second":
+                op = ops.by_name(name)
+                on_bool = op.on_bool if dtype is dtypes.boolean else None
+                found = inner.record(ops.by_name(on_bool) if on_bool else op, pair, {})
             known = self.shared.reducers[name, dtype] = self.keep(inner.computation(found))
-        return known
-
-    def second_of_two(self, dtype: DType) -> str:
-        """The computation that gives the second of two scalars: a scatter's that overwrites."""
-        known = self.shared.reducers.get(("second", dtype))
-        if known is None:
-            inner = Recorder(f"second_{dtype.name}")
-            inner.shared = _Shared(names=self.shared.names)
-            scalar = ops.ArrayType(dtype, ())
-            _, second = (inner.parameter(n, scalar) for n in ("x", "y"))
-            known = self.shared.reducers["second", dtype] = self.keep(inner.computation(second))
         return known
 
     def placeholder(self, name: str, of: ops.ArrayType) -> Value:
