@@ -27,6 +27,7 @@ from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.casting.policies.policy_file import load_policy
 from neuronsim.errors import InvalidArgument, InvalidFlag
+from neuronsim.frontends.weights import Weights
 from neuronsim.hlo.cache import cached_flags
 from neuronsim.ops import check_dims
 from neuronsim.profiles import Profile, default_profile
@@ -60,6 +61,7 @@ class ModelInputs:
     input_values: Mapping[str, Any] | None = None
     batch: int = 1
     composites: _COMPOSITES = "formulas"
+    weights: Weights | None = None
 
     def __post_init__(self) -> None:
         if self.composites not in get_args(_COMPOSITES):
