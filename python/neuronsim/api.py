@@ -47,7 +47,7 @@ from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
 from neuronsim.frontends.weights import Weights, with_weights
-from neuronsim.hlo import conformance, proto
+from neuronsim.hlo import cache, conformance, proto
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import Trips
@@ -132,7 +132,7 @@ def _read_hlo(model: Any) -> Module:
             "a model's text is given as bytes, text.encode(): a str is the name of a file"
         )
     if isinstance(model, str | os.PathLike):
-        return proto.read(os.fspath(model))
+        return cache.read(os.fspath(model))
     raise InvalidModel(f"a model is {_MODELS}, not {_kind_of(model)}")
 
 

@@ -276,7 +276,7 @@ def test_inputs_that_look_like_weights_are_named(module: Module) -> None:
         program(x=X)
     with pytest.raises(InvalidData, match=said):
         api.tune(module, {"x": X})
-    with pytest.raises(InvalidData, match="inputs missing: x$"):  # no weight: as long as its samples
+    with pytest.raises(InvalidData, match=r"inputs missing: x$"):  # no weight: as long as its samples
         api.compile(module, weights={"k": KERNEL, "p": BIAS})()
     with pytest.raises(InvalidData, match="--weights"):
         api.tune(module, {"x": X, "k": KERNEL, "p": BIAS})

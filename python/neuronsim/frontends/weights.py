@@ -58,8 +58,8 @@ def with_weights(module: Module, weights: Weights) -> Module:
     several, or a mapping of arrays (or of such mappings, a pytree). A key is a parameter's name (the
     instruction's with or without its number, the one that the module's program shape has, or the
     framework's in the metadata, such as `params['dense']['kernel']`, whose parts a key may spell with
-    dots or slashes, and without the first ones), or its number: 3, "3", or "arr_3", as numpy.savez calls arrays without names. Floats take the
-    parameter's float type, to nearest (C2).
+    dots or slashes, and without the first ones), or its number: 3, "3", or "arr_3", as numpy.savez
+    calls arrays without names. Floats take the parameter's float type, to nearest (C2).
 
     Raises InvalidData that lists all keys that no parameter has, all whose arrays have another shape or
     type, and all parameters that belong to those that have weights and have none.
