@@ -95,16 +95,16 @@ def _list_graphs(options: argparse.Namespace) -> None:
     usable = sum(not e.problem for e in entries)
     text = f"{options.folder}: {len(entries)} graphs, of which neuronsim can read {usable}"
     console.print(text, markup=False, soft_wrap=True)
-    table = Table("folder", "state", "graph", "instructions", "inputs", "compiler", "flags")
+    table = Table("folder", "state", "graph", "instructions", "inputs", "flags")
     for e in entries:
-        what = (
-            [e.graph, str(e.instructions), _types(e.inputs)] if not e.problem else [e.problem, "", ""]
-        )
-        folder = str(e.folder.relative_to(options.folder))
-        cells = (folder, e.state, *what, e.compiler, shlex.join(e.flags))
+        what = (e.graph, str(e.instructions), _types(e.inputs)) if not e.problem else ("", "", "")
+        cells = (str(e.folder.relative_to(options.folder)), e.state, *what, shlex.join(e.flags))
         table.add_row(*(Text(cell) for cell in cells))
     if entries:
         console.print(table)
+    for e in entries:
+        if e.problem:
+            console.print(f"{e.folder}: {e.problem}", markup=False, soft_wrap=True)
 
 
 def _types(types: Sequence[ops.ArrayType], most: int = 4) -> str:

@@ -21,24 +21,25 @@ from neuronsim.errors import InvalidArgument, InvalidData, UnsupportedType
 from neuronsim.ops import Bits, check_dims
 from neuronsim.whole_files import read_bytes
 
-TYPES = {
-    "F64": dtypes.float64,
-    "F32": dtypes.float32,
-    "F16": dtypes.float16,
-    "BF16": dtypes.bfloat16,
-    "F8_E4M3": dtypes.float8_e4m3fn,
-    "F8_E5M2": dtypes.float8_e5m2,
-    "I64": dtypes.int64,
-    "I32": dtypes.int32,
-    "I16": dtypes.int16,
-    "I8": dtypes.int8,
-    "U64": dtypes.uint64,
-    "U32": dtypes.uint32,
-    "U16": dtypes.uint16,
-    "U8": dtypes.uint8,
-    "BOOL": dtypes.boolean,
-    "C64": dtypes.complex64,
+_LOWER_CASE = {
+    "f64": dtypes.float64,
+    "f32": dtypes.float32,
+    "f16": dtypes.float16,
+    "bf16": dtypes.bfloat16,
+    "f8_e4m3": dtypes.float8_e4m3fn,
+    "f8_e5m2": dtypes.float8_e5m2,
+    "i64": dtypes.int64,
+    "i32": dtypes.int32,
+    "i16": dtypes.int16,
+    "i8": dtypes.int8,
+    "u64": dtypes.uint64,
+    "u32": dtypes.uint32,
+    "u16": dtypes.uint16,
+    "u8": dtypes.uint8,
+    "bool": dtypes.boolean,
+    "c64": dtypes.complex64,
 }
+TYPES = {name.upper(): dtype for name, dtype in _LOWER_CASE.items()}
 _PREFIX = 8
 _LONGEST_HEADER = 100_000_000  # the format's own limit
 _METADATA = "__metadata__"
