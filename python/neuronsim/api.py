@@ -48,6 +48,7 @@ from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
 from neuronsim.frontends.weights import Weights, with_weights
 from neuronsim.hlo import cache, conformance, proto
+from neuronsim.hlo.asynchronous import with_synchronous_pairs
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import Trips
@@ -85,7 +86,7 @@ def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> M
 
 
 def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
-    module = _read_open(model, inputs, data)
+    module = with_synchronous_pairs(_read_open(model, inputs, data))
     return module if inputs.weights is None else with_weights(module, inputs.weights)
 
 
