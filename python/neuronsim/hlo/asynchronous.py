@@ -17,8 +17,8 @@ from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, Sha
 OWN_HALVES = frozenset({"all-reduce", "all-gather", "collective-permute", "copy"})
 _STARTS = frozenset({*(f"{o}-start" for o in OWN_HALVES), "async-start"})
 _ENDS = frozenset({*(f"{o}-done" for o in OWN_HALVES), "async-done", "async-update"})
-# What crosses the program's border has halves too, which neuronsim does not run.
-_OUTWARD = frozenset({"send", "recv", "infeed", "outfeed", "host-send", "host-recv"})
+# What crosses the program's border has halves too, which neuronsim does not run; the rest has none.
+_NO_HALVES = frozenset({"send", "recv", "infeed", "outfeed", "parameter", "constant", "async", ""})
 
 
 def written_half(opcode: str) -> tuple[str, str]:
@@ -29,7 +29,7 @@ def written_half(opcode: str) -> tuple[str, str]:
     (('negate', 'async-start'), ('', ''))
     """
     base, _, half = opcode.rpartition("-")
-    if half not in ("start", "update", "done") or base in OWN_HALVES | _OUTWARD | {"", "async"}:
+    if half not in ("start", "update", "done") or base in OWN_HALVES | _NO_HALVES:
         return "", ""
     return base, f"async-{half}"
 
