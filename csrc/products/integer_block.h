@@ -31,7 +31,8 @@ void integer_block(const RegisterBlock& t) {
         for (int i = 0; i < (Rows + 2) / 3; ++i) a[i] = t.a + run->a + 3 * i * stride;
         for (int64_t n = run->steps; n > 0; --n) {
             IntVector b_row[Vectors];
-            __builtin_memcpy(b_row, b, sizeof b_row);
+            for (int j = 0; j < Vectors; ++j)
+                __builtin_memcpy(&b_row[j], b + j * Vec::lanes, sizeof(IntVector));
 #pragma GCC unroll 16
             for (int row = 0; row < Rows; ++row) {
                 int32_t word;
