@@ -130,8 +130,8 @@ def _with_epilogue(
 ) -> Step:
     """The product with the chain that reads it, in whose place it then runs."""
     assert isinstance(s.action, Product)
-    is_integer = not s.action.result.dtype.exponent_bits
-    if uses[s.output] > 1 or (profile.accumulate == "exact" and not is_integer):
+    exact = profile.accumulate == "exact" and s.action.result.dtype.exponent_bits > 0
+    if uses[s.output] > 1 or exact:
         return s
     reader = readers.get(s.output)
     if (
