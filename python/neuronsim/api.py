@@ -46,6 +46,7 @@ from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
+from neuronsim.frontends.pytorch_xla import as_traced
 from neuronsim.frontends.weights import Weights, with_weights
 from neuronsim.hlo import cache, conformance, proto
 from neuronsim.hlo.asynchronous import with_synchronous_pairs
@@ -80,14 +81,24 @@ def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> M
     """The verified module of a model in any of the forms that `compile` takes; what it leaves open of
     its inputs may be that of `data`. Raises InvalidModel and others.
     """
-    module = _read(model, inputs, data)
+    module, said = _read(model, inputs, data)
+    _warn(said)
     verify(module)
     return module
 
 
-def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
+def _read(model: Any, inputs: ModelInputs, data: Any = None) -> tuple[Module, tuple[Message, ...]]:
+    """The module, and what there is to say of the environment that acts on it."""
     module = with_synchronous_pairs(_read_open(model, inputs, data))
-    return module if inputs.weights is None else with_weights(module, inputs.weights)
+    module, said = as_traced(module, os.environ, is_pytorch=_is_pytorch(model))
+    return (module if inputs.weights is None else with_weights(module, inputs.weights)), said
+
+
+def _is_pytorch(model: Any) -> bool:
+    """Whether a model is PyTorch's own, not a file that PyTorch/XLA has traced."""
+    if isinstance(model, str | os.PathLike):
+        return os.fspath(model).endswith(".pt2")
+    return "torch" in {c.__module__.partition(".")[0] for c in type(model).__mro__}
 
 
 def _read_open(model: Any, inputs: ModelInputs, data: Any) -> Module:
@@ -245,7 +256,9 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    module = read_model(request.model, request)
+    module, said = _read(request.model, request)
+    verify(module)
+    setup = replace(setup, messages=setup.messages + said)
     if request.strict:
         _require_conformance(module, setup)
     settings = setup.settings
@@ -301,7 +314,8 @@ def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
     """The same, and the setup under which it was found."""
     setup, decider = find_setup(request)
     _warn(setup.messages)
-    module = _read(request.model, request)
+    module, said = _read(request.model, request)
+    _warn(said)
     found = conformance.check(module, setup.release, setup.target)
     try:
         verify(module)
@@ -443,6 +457,7 @@ def tune(
         setup = resolve(setting, profile)
         return CompiledProgram(module, _plan_of(module, None, setup, None), setup)
 
+    _warn(resolve(CompilerSetting(auto_cast="none", sdk=sdk, target=target), profile).messages)
     before = processor.num_threads()
     try:
         processor.set_num_threads(before if threads is None else threads)

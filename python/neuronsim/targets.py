@@ -51,6 +51,7 @@ class Target:
     engine_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
     compiler: Compiler = "neuronx-cc"
     is_host: bool = False
+    rounds_stochastically: bool = True  # NeuronCore-v2 and later
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -95,6 +96,7 @@ TARGETS = {
         bandwidth=0.0,
         engine_types={"tensor": _INF1_PRODUCTS},
         compiler="neuron-cc",
+        rounds_stochastically=False,
     ),
     "host": Target(
         name="host",
