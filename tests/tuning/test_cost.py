@@ -30,6 +30,11 @@ def cost_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) ->
     return estimate(Module("small", "main", (*others, entry)), 0, TRN1)
 
 
+def busy(found: Estimate) -> float:
+    """The seconds of all engines, whatever the memory takes."""
+    return sum(found.by_engine.values())
+
+
 def unary(opcode: str, dtype: DType, n: int) -> Estimate:
     x = parameter("x", (128, n), dtype=dtype)
     return cost_of(x, Instruction("y", opcode, x.shape, ("x",)))
@@ -70,17 +75,19 @@ def reduce(dtype: DType, n: int) -> Estimate:
     ],
 )
 def test_a_matmul_of_bfloat16_takes_the_documented_cycles(m: int, k: int, n: int, cycles: int) -> None:
-    assert dot(m, k, n, BF16).seconds == pytest.approx((100 + cycles) / TENSOR, rel=1e-12)
+    assert dot(m, k, n, BF16).by_engine["tensor"] == pytest.approx((100 + cycles) / TENSOR, rel=1e-12)
 
 
 def test_a_matmul_of_float32_takes_four_passes() -> None:
-    assert dot(128, 128, 512, F32).seconds == pytest.approx((100 + 4 * 512) / TENSOR, rel=1e-12)
-    assert dot(128, 128, 512, F16).seconds == pytest.approx((100 + 512) / TENSOR, rel=1e-12)
+    assert dot(128, 128, 512, F32).by_engine["tensor"] == pytest.approx(
+        (100 + 4 * 512) / TENSOR, rel=1e-12
+    )
+    assert dot(128, 128, 512, F16).by_engine["tensor"] == pytest.approx((100 + 512) / TENSOR, rel=1e-12)
 
 
 def test_a_large_matmul_is_about_four_times_faster_in_bfloat16() -> None:
     # 4096^3 in 32 x 8 x 32 tiles of 512 cycles: 4.2 million cycles, 1.5 ms at 2.8 GHz.
-    slow, fast = dot(4096, 4096, 4096, F32).seconds, dot(4096, 4096, 4096, BF16).seconds
+    slow, fast = (dot(4096, 4096, 4096, t).by_engine["tensor"] for t in (F32, BF16))
     assert fast == pytest.approx(32 * 8 * 32 * 512 / TENSOR, rel=1e-3)
     assert slow / fast == pytest.approx(4.0, rel=1e-3)
 
@@ -89,7 +96,7 @@ def test_batched_matmuls_add_up() -> None:
     x, y = parameter("x", (6, 128, 128), dtype=BF16), parameter("y", (6, 128, 512), 1, dtype=BF16)
     dims = {"dot_dimensions": DotDimensions((2,), (1,), (0,), (0,))}
     z = Instruction("z", "dot", Shape(F32, (6, 128, 512)), ("x", "y"), dims)
-    assert cost_of(x, y, z).seconds == pytest.approx((100 + 6 * 512) / TENSOR, rel=1e-12)
+    assert cost_of(x, y, z).by_engine["tensor"] == pytest.approx((100 + 6 * 512) / TENSOR, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +124,7 @@ def test_a_convolution_takes_the_cycles_of_its_patches(
         "batch_group_count": 1,
     }
     y = Instruction("y", "convolution", Shape(F32, (1, 14, 14, outputs)), ("x", "w"), attributes)
-    assert cost_of(x, w, y).seconds == pytest.approx((100 + cycles) / TENSOR, rel=1e-12)
+    assert cost_of(x, w, y).by_engine["tensor"] == pytest.approx((100 + cycles) / TENSOR, rel=1e-12)
 
 
 def test_a_convolution_in_batch_groups_is_one_product_for_each() -> None:
@@ -130,7 +137,7 @@ def test_a_convolution_in_batch_groups_is_one_product_for_each() -> None:
     }
     y = Instruction("y", "convolution", Shape(F32, (2, 16, 256)), ("x", "w"), attributes)
     # 4 products of 32 patches, 128 terms and 64 kernels: 64 stay and 32 move, or 32 and 64.
-    assert cost_of(x, w, y).seconds == pytest.approx((100 + 4 * 64) / TENSOR, rel=1e-12)
+    assert cost_of(x, w, y).by_engine["tensor"] == pytest.approx((100 + 4 * 64) / TENSOR, rel=1e-12)
 
 
 @pytest.mark.parametrize(("cast_type", "passes"), [("bf16", 1), ("fp16", 1), ("tf32", 1), (None, 4)])
@@ -179,14 +186,14 @@ def test_a_broadcast_scalar_makes_it_a_tensor_scalar() -> None:
     x, s = parameter("x", (128, 1000)), parameter("s", (), 1)
     wide = Instruction("w", "broadcast", x.shape, ("s",), {"dimensions": ()})
     found = cost_of(x, s, wide, Instruction("y", "multiply", x.shape, ("x", "w")))
-    assert found.seconds == pytest.approx((100 + 1000) / VECTOR, rel=1e-12)
+    assert busy(found) == pytest.approx((100 + 1000) / VECTOR, rel=1e-12)
 
 
 @pytest.mark.parametrize(
     ("dtype", "n", "cycles"), [(F32, 1000, 1000), (F16, 1000, 1000), (BF16, 1000, 500), (BF16, 100, 64)]
 )
 def test_a_reduce_of_bfloat16_takes_half(dtype: DType, n: int, cycles: int) -> None:
-    assert reduce(dtype, n).seconds == pytest.approx((100 + cycles) / VECTOR, rel=1e-12)
+    assert busy(reduce(dtype, n)) == pytest.approx((100 + cycles) / VECTOR, rel=1e-12)
 
 
 def test_elements_are_spread_over_128_partitions() -> None:
@@ -194,8 +201,8 @@ def test_elements_are_spread_over_128_partitions() -> None:
         cost_of(p := parameter("x", (n,)), Instruction("y", "tanh", p.shape, ("x",)))
         for n in (128 * 100, 128 * 100 + 1)
     )
-    assert one.seconds == pytest.approx(200 / SCALAR, rel=1e-12)
-    assert next_one.seconds == pytest.approx(201 / SCALAR, rel=1e-12)
+    assert busy(one) == pytest.approx(200 / SCALAR, rel=1e-12)
+    assert busy(next_one) == pytest.approx(201 / SCALAR, rel=1e-12)
 
 
 def test_iota_runs_on_gpsimd() -> None:
@@ -215,16 +222,16 @@ def test_converts_are_free_after_an_engine_only() -> None:
     x = parameter("x", (128, 1000))
     y = Instruction("y", "exponential", x.shape, ("x",))
     z = Instruction("z", "convert", Shape(BF16, (128, 1000)), ("y",))
-    assert cost_of(x, y, z).seconds == cost_of(x, y).seconds
+    assert busy(cost_of(x, y, z)) == busy(cost_of(x, y))
     copied = cost_of(x, Instruction("z", "convert", Shape(BF16, (128, 1000)), ("x",)))
-    assert copied.seconds == pytest.approx((100 + 1000) / VECTOR, rel=1e-12)
+    assert busy(copied) == pytest.approx((100 + 1000) / VECTOR, rel=1e-12)
 
 
 @pytest.mark.parametrize("opcode", ["reshape", "broadcast"])
 def test_moves_that_only_rename_are_free(opcode: str) -> None:
     x = parameter("x", (128, 10))
     attributes = {"dimensions": (0, 1)} if opcode == "broadcast" else {}
-    assert cost_of(x, Instruction("y", opcode, x.shape, ("x",), attributes)).seconds == 0.0
+    assert busy(cost_of(x, Instruction("y", opcode, x.shape, ("x",), attributes))) == 0.0
 
 
 def test_the_time_is_that_of_the_weights_if_loading_them_is_longer() -> None:
@@ -232,7 +239,8 @@ def test_the_time_is_that_of_the_weights_if_loading_them_is_longer() -> None:
     y = Instruction("y", "tanh", x.shape, ("x",))
     module = Module("small", "main", (Computation("main", (x, y), "y"),))
     found = estimate(module, 410 * 2**30, TRN1)
-    assert found.weight_seconds == found.seconds == 1.0
+    assert found.weight_seconds == 1.0
+    assert found.seconds == pytest.approx(1 + 2 * 128 * 10 * 4 / TRN1.bandwidth)  # and x and y
     assert found.by_engine["scalar"] == pytest.approx(164 / SCALAR, rel=1e-12)
 
 
@@ -341,7 +349,7 @@ def test_a_loop_and_its_unrolled_form_have_one_time_and_the_same_weights(
     (loop_bytes, loop), (bytes_, straight) = found
     narrow = {"bf16": 2, "fp16": 2}.get(cast_type, 4) if auto_cast != "none" else 4
     assert loop_bytes == bytes_ == narrow * (I * H + H * H)
-    assert loop.seconds == pytest.approx(straight.seconds, rel=0.02)
+    assert busy(loop) == pytest.approx(busy(straight), rel=0.02)
     for engine, seconds in straight.by_engine.items():
         assert loop.by_engine[engine] == pytest.approx(seconds, rel=0.1)
     assert [(found.trips, found.evidence) for found in loop.loops] == [(T, "known")]
@@ -379,7 +387,7 @@ def test_a_loops_body_counts_in_every_trip_and_its_counter_is_the_sequencers() -
     found = estimate(from_text(loop_of("y = f32[128,1000] tanh(x)", 30)), 0, TRN1)
     assert found.by_engine == {"scalar": pytest.approx(30 * 1100 / SCALAR, rel=1e-12)}
     none = estimate(from_text(loop_of("y = f32[128,1000] tanh(x)", 0)), 0, TRN1)
-    assert none.seconds == 0.0
+    assert busy(none) == 0.0
 
 
 def test_trips_that_are_not_known_are_those_that_are_given() -> None:
@@ -466,7 +474,7 @@ def test_nested_loops_take_the_time_of_one(auto_cast: str, cast_type: str, branc
         api.compile(m, plan=make_plan(m, policy)).module
         for m in (recurrence(nested=False), recurrence(nested=True, branch=branch))
     )
-    assert estimate(nested, 0, TRN1).seconds == pytest.approx(estimate(flat, 0, TRN1).seconds)
+    assert busy(estimate(nested, 0, TRN1)) == pytest.approx(busy(estimate(flat, 0, TRN1)))
 
 
 def test_a_condition_that_two_bodies_share_counts_for_neither_what_one_computes_with_data() -> None:
@@ -614,4 +622,4 @@ ENTRY main {
 def test_what_nothing_reads_has_no_cost() -> None:
     x = parameter("x", (128, 1000))
     dead, y = (Instruction(name, "tanh", x.shape, ("x",)) for name in "dy")
-    assert cost_of(x, dead, y).seconds == pytest.approx(1100 / SCALAR, rel=1e-12)
+    assert busy(cost_of(x, dead, y)) == pytest.approx(1100 / SCALAR, rel=1e-12)
