@@ -63,10 +63,10 @@ ASSUMPTIONS = (
     ),
     Assumption(
         "casts",
-        "Engines cast without overhead as they read and as they write: a cast is free where an "
-        "engine stores its operand in that type alone, or engines alone read its wider result. Each "
-        "further type in which a value is read, and the cast of an input or of what a movement "
-        "gives, is a copy of the vector engine.",
+        "Engines and DMAs cast without overhead as they write, engines as they read too: a cast is "
+        "free where its operand is stored in that type alone, or where engines alone read its wider "
+        "result. Each further type in which a value is read is a copy of the vector engine, and so is "
+        "the cast of what GpSimd gives.",
         _ARCHITECTURE,
         documented=True,
     ),

@@ -55,8 +55,9 @@ class Estimate:
     counted, and the conditionals, of which the dearest branch is.
 
     `seconds` is without overlap between engines; `overlapped_seconds`, the least that perfect overlap
-    leaves, is the roofline's: the busiest engine's, or the memory's. `memory_seconds` are those of the
-    weights, inputs, results and what does not fit on the chip (`spilled_bytes`).
+    leaves, is the roofline's: the busiest engine's, or the memory's. `memory_seconds` are those of all
+    `memory_bytes`: weights, inputs, results, movements and what does not fit on the chip
+    (`spilled_bytes`).
     """
 
     seconds: float
@@ -103,7 +104,8 @@ def estimate(module: Module, weight_bytes: int, target: Target, trips: Trips = N
     if not target.bandwidth:
         return Estimate(0.0, {}, 0.0, loops, runs.conditionals)
     spilled = spilled_bytes(known, runs.counts, target.sbuf)
-    moved = weight_bytes + _io_bytes(flat) + spilled
+    movements = round(by_engine.get("dma", 0.0) * target.bandwidth)
+    moved = weight_bytes + _io_bytes(flat) + spilled + movements
     memory = moved / target.bandwidth
     return Estimate(
         seconds=max(math.fsum(by_engine.values()), memory),
@@ -112,7 +114,7 @@ def estimate(module: Module, weight_bytes: int, target: Target, trips: Trips = N
         loops=loops,
         conditionals=runs.conditionals,
         memory_seconds=memory,
-        memory_bytes=moved + round(by_engine.get("dma", 0.0) * target.bandwidth),
+        memory_bytes=moved,
         spilled_bytes=spilled,
         flops=math.fsum(i.flops for i in priced),
         instructions=priced,

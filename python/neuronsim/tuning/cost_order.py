@@ -10,6 +10,25 @@ from itertools import pairwise
 from neuronsim.hlo.opcodes import CONVERTS
 from neuronsim.tuning.cost import Estimate
 
+# AWS's tables of options in the order of rising speed (neuron.md 1.5 and 2.3), by the compiler whose
+# flags they are.
+SETTINGS_BY_SPEED: dict[str, tuple[str, ...]] = {
+    "neuronx-cc": (
+        "--auto-cast none",
+        "--auto-cast matmult --auto-cast-type tf32",
+        "--auto-cast all --auto-cast-type tf32",
+        "--auto-cast matmult --auto-cast-type fp16",
+        "--auto-cast all --auto-cast-type fp16",
+        "--auto-cast matmult --auto-cast-type bf16",
+        "--auto-cast all --auto-cast-type bf16",
+    ),
+    "neuron-cc": (
+        "--fp32-cast matmult-fp16",
+        "--fp32-cast matmult",
+        "--fp32-cast matmult-bf16",
+        "--fp32-cast all",
+    ),
+}
 _EQUAL = 1e-9  # of the larger: two sums of one set of times differ by so much at most
 
 
@@ -49,7 +68,7 @@ def _compare(ladder: Sequence[tuple[str, Estimate]]) -> Iterator[Disagreement]:
 def _reasons(first: Estimate, second: Estimate) -> tuple[tuple[str, float], ...]:
     """What the second takes more time for than the first, the most first."""
     if second.memory_seconds >= second.seconds:
-        return (("weights, inputs and results", second.memory_seconds - first.seconds),)
+        return (("the bytes of device memory", second.memory_seconds - first.seconds),)
     before, after = _by_kind(first), _by_kind(second)
     kinds = {kind: after.get(kind, 0.0) - before.get(kind, 0.0) for kind in before | after}
     rising = [(kind, more) for kind, more in kinds.items() if more > 0]

@@ -148,8 +148,12 @@ def is_free_cast(c: Computation, i: Instruction, facts: Facts) -> bool:
 
 
 def casts_on_store(producer: Instruction) -> bool:
-    """Engines cast without overhead as they write a result (neuron.md 4.2)."""
-    return producer.opcode not in STRUCTURE and row(producer).engine in ("tensor", *ON_ENGINE)
+    """Engines cast without overhead as they write a result, and DMAs as they move one, such as an input
+    (neuron.md 4.2).
+    """
+    if producer.opcode in STRUCTURE:
+        return producer.opcode == "parameter"
+    return row(producer).engine in ("tensor", "dma", *ON_ENGINE)
 
 
 def _passes(operands: Sequence[Instruction], c: Computation, known: LoopFacts) -> int:

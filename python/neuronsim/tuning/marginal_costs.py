@@ -131,7 +131,7 @@ def _border_seconds(
     a copy of each operand that no engine stores for it alone, and of a result that no engine stores.
     """
     total = 0.0
-    for o in dict.fromkeys(operands):
+    for o in {o.name: o for o in operands}.values():
         if not _is_wide(o) or facts.known.is_constant(c, o):
             continue
         alone = len(facts.forms.readers(c, facts.forms.source(c, o.name))) == 1

@@ -45,6 +45,7 @@ def _weights(c: Computation, known: LoopFacts) -> int:
         for i in found
         if i.opcode not in _VIEWS
         for s in i.shape.arrays()
+        if s.dims
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from neuronsim.hlo.module import CONTROL_FLOW, Module, graph_computations, inline_calls
 from neuronsim.tuning.cost import Estimate, InstructionCost
 
-MEMORY = "memory"  # the row of weights, inputs, results and what does not stay on the chip
+MEMORY = "memory"  # the row of all bytes of device memory
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def timeline(module: Module, found: Estimate) -> Timeline:
                 events.append(Event(cost.name, engine, start, at))
         ready[i.name] = at
     if found.memory_seconds:
-        events.append(Event("weights, inputs and results", MEMORY, 0.0, found.memory_seconds))
+        events.append(Event("device memory", MEMORY, 0.0, found.memory_seconds))
     return Timeline(tuple(events), max((e.end for e in events), default=0.0))
 
 
