@@ -174,3 +174,30 @@ def module_of_inputs() -> Module:
 def test_a_model_that_computes_nothing_has_no_disagreement() -> None:
     reports = api.cost_ladder(module_of_inputs())
     assert disagreements([(r.setting, r.estimate) for r in reports]) == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "m = f32[128,128] maximum(t, z)",
+        "m = f32[128,128] select(c, t, z)",
+        "m = f32[128,128] negate(t)",
+    ],
+)
+def test_products_of_rounded_values_that_were_chosen_take_one_pass(line: str) -> None:
+    text = f"""HloModule chosen
+ENTRY main {{
+  x = f32[128,128] parameter(0)
+  k = f32[] constant(0)
+  z = f32[128,128] broadcast(k), dimensions={{}}
+  c = pred[128,128] compare(x, z), direction=GT
+  t = f32[128,128] tanh(x)
+  {line}
+  ROOT y = f32[128,128] dot(m, m), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}"""
+    found = ladder(text)
+    for cast_type in ("tf32", "fp16", "bf16"):
+        for scope in ("matmult", "all"):
+            tensor = found[flags(scope, cast_type)].by_engine["tensor"]
+            assert tensor == pytest.approx((100 + 128) / 2.8e9)
+    assert found[NONE].by_engine["tensor"] == pytest.approx((100 + 4 * 128) / 2.8e9)
