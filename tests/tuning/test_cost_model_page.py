@@ -26,7 +26,9 @@ def script() -> ModuleType:
 
 
 def test_the_page_is_what_its_script_makes(script: ModuleType) -> None:
-    assert (DOCS / "cost-model.md").read_text() == script.page()
+    text = (DOCS / "cost-model.md").read_text()
+    assert script.page(text) == text
+    assert script.page(text.replace("91.75", "91.76")) == text  # the lists are made from the data
 
 
 def test_the_page_has_every_assumption_with_its_source() -> None:
