@@ -58,6 +58,8 @@ _LAZY = {
     "export_onnx": "neuronsim.api",
     "jit": "neuronsim.just_in_time",
     "float32_rules": "neuronsim.casting.lint",
+    "cost": "neuronsim.api",
+    "cost_ladder": "neuronsim.api",
     "lint": "neuronsim.api",
     "list_cache": "neuronsim.hlo.cache",
     "load": "neuronsim.api",

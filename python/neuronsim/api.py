@@ -50,6 +50,7 @@ from neuronsim.frontends.weights import Weights, with_weights
 from neuronsim.hlo import cache, conformance, proto
 from neuronsim.hlo.asynchronous import with_synchronous_pairs
 from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
@@ -66,9 +67,13 @@ from neuronsim.setups import (
     find_setup,
     resolve,
 )
-from neuronsim.targets import CastType, find_release, find_target
+from neuronsim.targets import CastType, Target, find_release, find_target
+from neuronsim.tuning.cost import estimate
+from neuronsim.tuning.cost_order import SETTINGS_BY_SPEED
+from neuronsim.tuning.cost_report import CostReport
 from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
+from neuronsim.tuning.timeline import timeline
 from neuronsim.whole_files import open_regular
 
 _CLOSED = ModelInputs()  # of a model that states all of its inputs
@@ -468,6 +473,47 @@ def _check_progress(progress: Any) -> None:
 
 
 @processor.pinned
+def cost(model: Any, *, trips: Trips = None, **setting: Any) -> CostReport:
+    """The estimated time of a model on the device under a setting: see `compile` for the arguments, and
+    docs/cost-model.md for what is assumed. Loops whose trips are not known take `trips`, as in `tune`.
+
+    Raises NeuronSimError as `plan` does.
+    """
+    request = CastRequest(model, **setting)
+    setup, decider = find_setup(request)
+    _warn(setup.messages)
+    module = read_model(model, request)
+    made = _plan_of(module, decider, setup, request.calibration)
+    return _cost_of(_name_of(model, module), made.policy, made.apply(module), setup.target, trips)
+
+
+@processor.pinned
+def cost_ladder(
+    model: Any, *, sdk: str = DEFAULT_SDK, target: str = "trn1", trips: Trips = None, **inputs: Any
+) -> tuple[CostReport, ...]:
+    """The same for every setting of the vendor's table, in AWS's order of rising speed; `inputs` are
+    `input_shapes`, `input_values` and `batch`, as in `compile`.
+    """
+    module = read_model(model, ModelInputs(**inputs))
+    name, found = _name_of(model, module), []
+    for setting in SETTINGS_BY_SPEED[find_target(target).compiler]:
+        setup = resolve(CompilerSetting(flags=setting, sdk=sdk, target=target))
+        planned = _plan_of(module, None, setup, None).apply(module)
+        found.append(_cost_of(name, setting, planned, setup.target, trips))
+    return tuple(found)
+
+
+def _cost_of(name: str, setting: str, planned: Module, target: Target, trips: Trips) -> CostReport:
+    found = estimate(planned, weight_bytes(planned), target, trips)
+    times = timeline(planned, found)
+    return CostReport(name, setting, target.name, target.description, found, times)
+
+
+def _name_of(model: Any, module: Module) -> str:
+    return os.fspath(model) if isinstance(model, str | os.PathLike) else module.name
+
+
+@processor.pinned
 def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> None:
     """Write an ONNX model with the casts of the program that `compile` made of it: Cast nodes to the
     plan's types and back at the borders of its nodes, which any runtime of ONNX runs.
@@ -520,10 +566,13 @@ def _is_program(path: Path) -> bool:
 
 __all__ = [
     "CompiledProgram",
+    "CostReport",
     "RungResult",
     "TuneResult",
     "calibrate",
     "compile",
+    "cost",
+    "cost_ladder",
     "export_onnx",
     "lint",
     "load",

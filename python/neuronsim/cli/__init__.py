@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from neuronsim.cli import executing, lint, measuring, plans
+from neuronsim.cli import costing, executing, lint, measuring, plans
 from neuronsim.cli.arguments import parse
 from neuronsim.cli.output import print_error, print_warning, standard_streams
 from neuronsim.errors import FlagWarning, InvalidArgument, NeuronSimError
@@ -21,6 +21,7 @@ COMMANDS = (
     measuring.declare_tune,
     executing.declare_commands,
     plans.declare_commands,
+    costing.declare_cost,
     measuring.declare_bench,
     lint.declare_commands,
 )
