@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction
 from neuronsim.hlo.opcodes import row
-from neuronsim.tuning.blame.flow import Element, Tallies, Tally
+from neuronsim.tuning.blame.flow import Element, Tallies, Tally, unit_of
 from neuronsim.tuning.blame.graph import Dataflow
 
 # Of the error that passes an instruction: from this share on a kind of loss is its class.
 _MOST = 0.3
+_LEAST_OF_CHAIN = 0.4  # bits that each instruction of a chain loses
 _AMPLIFIED = 2.0  # bits that a difference loses for it to be a cancellation
 # Functions whose result is off by more, relatively, than their argument.
 _STEEP = frozenset(
@@ -45,16 +46,10 @@ class Loss:
         return self.share * self.bits
 
 
-def unit_of(types: set[DType]) -> float:
-    """Half of the last bit of 1 in the narrowest of these types."""
-    digits = [t.mantissa_bits + 1 for t in types if t.kind == "float" and t.mantissa_bits]
-    return 2.0 ** -min(digits, default=dtypes.float32.mantissa_bits + 1)
-
-
 def narrow_types(decisions: Mapping[str, Decision]) -> set[DType]:
     """The types narrower than float32 that decisions round to."""
     types = {t for d in decisions.values() for t in (d.operand, d.output, d.accumulate)}
-    return {t for t in types if t.mantissa_bits < dtypes.float32.mantissa_bits}
+    return {t for t in types if t.kind == "float" and t.mantissa_bits < dtypes.float32.mantissa_bits}
 
 
 def losses(
@@ -76,6 +71,19 @@ def losses(
     return sorted(found, key=lambda x: -x.score)
 
 
+def powers(found: Sequence[Loss], flow: Dataflow) -> list[Loss]:
+    """Losses of chains: of instructions that give each other what they lose a little of each, as the
+    multiplications of a high power do, the last one's with the bits of all.
+    """
+    lossy = {x.name: x for x in found if x.score >= _LEAST_OF_CHAIN}
+    bits: dict[str, float] = {}
+    for name in (n for n in flow.instructions if n in lossy):
+        given = {p for k in range(len(flow.instructions[name].operands)) for p in flow.producers(name, k)}
+        bits[name] = lossy[name].bits + max((bits[p] for p in given if p in bits), default=0.0)
+    chains = [replace(lossy[n], bits=b, kind="steep function") for n, b in bits.items()]
+    return sorted(chains, key=lambda x: -x.score)
+
+
 def classify(i: Instruction, t: Tally, d: Decision | None, unit: float) -> str:
     """Of which kind an instruction's loss is."""
     whole = t.given.share
@@ -84,7 +92,7 @@ def classify(i: Instruction, t: Tally, d: Decision | None, unit: float) -> str:
         return "overflow"
     if t.nan >= most:
         return "nan"
-    if t.vanished >= most and t.largest < 1:
+    if t.vanished >= most:
         return "underflow"
     if t.whole >= 0.5 * whole and t.largest > 1 / (2 * unit) * 0.99 and whole > 0:
         return "integers"
@@ -93,8 +101,6 @@ def classify(i: Instruction, t: Tally, d: Decision | None, unit: float) -> str:
         return "long reduction"
     if whole > 0 and t.cancelled / whole >= _AMPLIFIED:
         return "cancellation"
-    if t.vanished >= most:
-        return "underflow"
     if i.opcode in _CHOOSES and sum(f.share for f in t.taken.values()) >= most:
         return "discontinuity"
     inherited = sum(f.share for f in t.taken.values())
@@ -115,22 +121,18 @@ def carried_sum(name: str, flow: Dataflow) -> bool:
     )
 
 
-def named_instruction(name: str, tallies: Tallies, flow: Dataflow) -> str:
-    """The instruction to name: for the move of a constant the constant."""
-    for _ in range(8):
-        i = flow.instructions[name]
-        if i.opcode not in _MOVES or not i.operands:
-            break
-        given = flow.producers(name, 0)
+def named_instruction(name: str, flow: Dataflow) -> str:
+    """The instruction to name: for what only moves a value what gives it, but for what is given."""
+    i = flow.instructions[name]
+    while i.opcode in _MOVES and i.operands:
+        given = flow.producers(i.name, 0)
         if len(given) != 1:
             break
-        (source,) = given
-        if flow.instructions[source].opcode == "constant":
-            return source
-        if flow.instructions[source].opcode not in _MOVES:
+        source = flow.instructions[next(iter(given))]
+        if source.opcode == "parameter":
             break
-        name = source
-    return name
+        i = source
+    return i.name
 
 
 def integer_source(name: str, tallies: Tallies, flow: Dataflow, unit: float) -> str | None:

@@ -8,7 +8,7 @@ alone changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.decisions.record import Decision
+from neuronsim.dtypes import DType
 from neuronsim.errors import NeuronSimError
 from neuronsim.hlo.module import Instruction, Module, simple_reducer
 from neuronsim.hlo.opcodes import STRUCTURE, row
@@ -36,6 +37,7 @@ from neuronsim.tuning.blame.runs import (
 Floats: TypeAlias = npt.NDArray[np.float64]
 HUGE = 1e30  # what a difference counts that is not finite
 _TINY = 1e-300
+_COUNTED = 2.0**22
 _BAD = 1e6  # how much more an output counts that is not finite where float32's is
 
 
@@ -110,6 +112,17 @@ Tallies: TypeAlias = dict[str, Tally]
 Shares: TypeAlias = dict[Instance, Floats]
 
 
+def unit_of(types: Collection[DType]) -> float:
+    """The relative error of the narrowest type's rounding."""
+    digits = [t.mantissa_bits + 1 for t in types]
+    return 2.0 ** -min(digits, default=dtypes.float32.mantissa_bits + 1)
+
+
+def least_normal(dtype: DType) -> float:
+    """A float type's least normal value."""
+    return 2.0 ** (2 - (1 << (dtype.exponent_bits - 1)))
+
+
 def numbers(x: Bits) -> Floats:
     """An array's values in float64."""
     values = np.asarray(ops.numbers(x))
@@ -135,8 +148,8 @@ def relative_bits(squares: Floats, value: Floats, unit: float) -> Floats:
 
 
 class Tracer:
-    """The flow of one pair of runs, into tallies by instruction. `unit` is the relative error of the
-    plan's rounding.
+    """The flow of one pair of runs, into tallies by instruction; `types` are those that the plan rounds
+    to.
     """
 
     def __init__(
@@ -146,10 +159,11 @@ class Tracer:
         exact: Values,
         lowered: Values,
         profile: Profile,
-        unit: float,
+        types: Collection[DType],
         tallies: Tallies,
     ) -> None:
-        self.unit = unit
+        self.unit = unit_of(types)
+        self.least = max((least_normal(t) for t in types), default=0.0)
         self.flat, self.decisions, self.profile = flat, decisions, profile
         self.exact, self.lowered = exact, lowered
         self.sources = Sources(flat, exact)
@@ -198,7 +212,7 @@ class Tracer:
         tally.given.add(shares, relative_bits(squared_difference(b, a), a, self.unit))
         known = [self._operand(i, n, instance.trips) for n in range(len(i.operands))]
         operands = [k for k in known if k is not None]
-        _note(tally, i, shares, a, b, operands, instance.trips)
+        _note(tally, i, shares, a, b, operands, instance.trips, self.least)
         if len(operands) != len(known) or not operands:
             tally.own += float(shares.sum())
             return
@@ -403,6 +417,7 @@ def _note(
     lowered: Floats,
     operands: Sequence[Known],
     trips: str,
+    least: float,
 ) -> None:
     """What is known of the elements that pass an instruction: what became of them, and the worst."""
     if not shares.size or not shares.any():
@@ -410,8 +425,10 @@ def _note(
     finite = np.isfinite(exact)
     tally.overflowed += float(shares[finite & np.isinf(lowered)].sum())
     tally.nan += float(shares[finite & np.isnan(lowered)].sum())
-    tally.vanished += float(shares[(exact != 0) & (lowered == 0)].sum())
-    integral = finite & (exact == np.rint(exact)) & (exact != lowered) & (np.abs(exact) > 2)
+    small = (exact != 0) & (lowered == 0) & (np.abs(exact) < least)
+    tally.vanished += float(shares[small].sum())
+    integral = finite & (exact == np.rint(exact)) & (exact != lowered)
+    integral &= (np.abs(exact) > 2) & (np.abs(exact) < _COUNTED)  # above it all floats are integers
     tally.whole += float(shares[integral].sum())
     passing = shares > 1e-3 * shares.max()
     magnitude = np.abs(exact[passing & finite])

@@ -26,7 +26,7 @@ from neuronsim.tuning.blame.causes import (
     named_instruction,
     narrow_types,
     share_of,
-    unit_of,
+    powers,
 )
 from neuronsim.tuning.blame.flow import (
     Tallies,
@@ -34,6 +34,7 @@ from neuronsim.tuning.blame.flow import (
     numbers,
     output_shares,
     scope_shares,
+    unit_of,
 )
 from neuronsim.tuning.blame.graph import Dataflow
 from neuronsim.tuning.blame.result import BlameResult, Cause, InstructionBlame, OutputFigures
@@ -49,6 +50,8 @@ MAX_CAUSES = 5
 MAX_TRACED = 4  # batches
 _USUAL_ROUNDINGS = 8.0  # of the narrowest type, in the outputs of a network of 50 instructions
 _LEAST_BITS = 1.5  # that a cause loses
+_CERTAIN = ("overflow", "underflow", "nan")  # classes that are so whatever a repair alone changes
+_CERTAIN_BITS = 3.0
 _REPAIRED = 0.5  # of the error that a repair must take away at least
 _NEAR = (1, 2, 4, 1 << 30)  # steps upstream of a cause that are kept in float32 with it, tried in turn
 
@@ -170,7 +173,6 @@ def _trace(subject: Subject, decisions: Decisions, lowered: Listening, exact: Li
     names = frozenset(subject.flow.instructions)
     tallies: Tallies = {}
     total = 0.0
-    unit = unit_of(narrow_types(decisions))
     found = subject.outputs(lowered)
     kept: Values | None = None
     for n in subject.worst_batches(found):
@@ -178,7 +180,7 @@ def _trace(subject: Subject, decisions: Decisions, lowered: Listening, exact: Li
         a = listened(exact, names, inputs, subject.profile)
         b = listened(lowered, names, inputs, subject.profile)
         subject.runs += 2
-        tracer = Tracer(subject.flat, decisions, a, b, subject.profile, unit, tallies)
+        tracer = Tracer(subject.flat, decisions, a, b, subject.profile, narrow_types(decisions), tallies)
         shares = []
         for k in range(len(subject.flat.root.shape.arrays())):
             instance = tracer.sources.of(subject.flat.root.name, "", k)
@@ -231,6 +233,8 @@ def blame(
         causes.append(cause)
         figures = cause.after
         lowered = subject.build(decisions)
+    while causes and size_of(figures) > _REPAIRED * size_of(causes[-1].before):
+        causes.pop()  # nothing that was kept after it made it a repair
     if not causes:
         notes = [*notes, _NOTHING] if is_usual(begun, usual) else notes
     if top is not None and begun.top1 is not None and begun.top1 >= top and not is_usual(begun, usual):
@@ -299,25 +303,32 @@ def _gravest(
     """The gravest loss whose repair takes most of the error away, and the decisions without it."""
     found = losses(trace.tallies, trace.total, decisions, subject.flow)
     candidates = [x for x in found if x.score >= _LEAST_BITS][:3]
+    candidates = candidates or [x for x in powers(found, subject.flow) if x.score >= _LEAST_BITS][:1]
+    certain = None
     for loss in candidates:
-        repaired = _repair(subject, decisions, trace, loss, before)
-        if repaired is not None:
-            keep, after = repaired
-            left = {n: d for n, d in decisions.items() if n not in keep}
+        keep, after = _repair(subject, decisions, trace, loss, before)
+        if not keep:
+            continue
+        left = {n: d for n, d in decisions.items() if n not in keep}
+        if size_of(after) <= _REPAIRED * size_of(before):
             return _cause(subject, decisions, trace, loss, keep, before, after), left
-    return None
+        if certain is None and loss.kind in _CERTAIN and loss.score >= _CERTAIN_BITS:
+            certain = _cause(subject, decisions, trace, loss, keep, before, after), left
+    return certain
 
 
 def size_of(figures: OutputFigures) -> float:
     """An error to compare: what is not finite counts most, then the worst sample."""
-    worst = figures.worst_sample if math.isfinite(figures.worst_sample) else 1e9
-    return min(worst, 1e9) + figures.differing + 1e9 * (figures.not_finite > 0) + figures.not_finite
+    worst = min(figures.worst_sample, 1e9)
+    return worst + figures.differing + (1e9 + 1e9 * figures.not_finite if figures.not_finite else 0.0)
 
 
 def _repair(
     subject: Subject, decisions: Decisions, trace: _Trace, loss: Loss, before: OutputFigures
-) -> tuple[frozenset[str], OutputFigures] | None:
-    """The nearest instructions around a loss that take its error away when they stay float32."""
+) -> tuple[frozenset[str], OutputFigures]:
+    """The nearest instructions around a loss that take most of its error away when they stay float32,
+    and the outputs' figures then.
+    """
     flow, types = subject.flow, narrow_types(decisions)
     distances = flow.upstream(loss.name, lambda n, k: share_of(trace.tallies, n, k), 0.002)
     leaves = _leaving(subject, trace, types, loss)
@@ -329,12 +340,10 @@ def _repair(
             continue
         left = {n: d for n, d in decisions.items() if n not in keep}
         tried.append((keep, subject.figures(subject.outputs(subject.build(left)))))
-    good = [x for x in tried if size_of(x[1]) <= _REPAIRED * size_of(before)]
-    if not good:
-        return None
-    best = min(size_of(f) for _, f in good)
-    usual = usual_error(flow, subject.decisions)
-    return next(x for x in good if size_of(x[1]) <= max(1.5 * best, usual))
+    if not tried:
+        return frozenset(), before
+    best, usual = min(size_of(f) for _, f in tried), usual_error(flow, subject.decisions)
+    return next(x for x in tried if size_of(x[1]) <= max(1.5 * best, min(usual, size_of(before) / 2)))
 
 
 def _leaving(
@@ -395,7 +404,7 @@ def _cause(
         argument = max(argument, max(abs(a) for a, _ in t.worst.operands))
     dtype = _type_of(decisions, loss.name, unit)
     evidence = evidence_of(loss, t, dtype, argument)
-    named = flow.instructions[named_instruction(loss.name, tallies, flow)]
+    named = flow.instructions[named_instruction(loss.name, flow)]
     source = next((x for x in (named.metadata, i.metadata) if x.source_file), named.metadata)
     return Cause(
         instruction=named.name,
