@@ -472,6 +472,7 @@ def blame(
     plan: Plan | str | Path | None = None,
     calibration: Calibration | None = None,
     max_causes: int = 5,
+    rewrite: bool = False,
     progress: Progress | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,

@@ -37,6 +37,7 @@ from neuronsim.tuning.blame.runs import (
 Floats: TypeAlias = npt.NDArray[np.float64]
 HUGE = 1e30  # what a difference counts that is not finite
 _TINY = 1e-300
+_LEAST_SHARE = 1e-9  # of an array's largest: elements with less are not looked at
 _COUNTED = 2.0**22
 _BAD = 1e6  # how much more an output counts that is not finite where float32's is
 
@@ -61,9 +62,12 @@ class Flow:
     share: float = 0.0
     logarithm: float = 0.0
 
-    def add(self, weights: Floats, logarithms: Floats) -> None:
+    def add(self, weights: Floats, squares: Floats, values: Floats, unit: float) -> None:
+        """Adds what elements pass on whose errors have these squares."""
+        counted = weights > _LEAST_SHARE * weights.max(initial=0.0)
+        share, logarithms = weights[counted], relative_bits(squares[counted], values[counted], unit)
         self.share += float(weights.sum())
-        self.logarithm += float((weights * logarithms).sum())
+        self.logarithm += float((share * logarithms).sum())
 
     @property
     def bits(self) -> float:
@@ -132,7 +136,11 @@ def numbers(x: Bits) -> Floats:
 def squared_difference(a: Floats, b: Floats) -> Floats:
     """The squares of differences; of what is not finite on one side HUGE's."""
     with np.errstate(all="ignore"):
-        d = np.abs(a - b)
+        d = a - b
+        squares = np.square(d)
+        if np.isfinite(squares.sum()):
+            return np.asarray(squares, np.float64)
+    d = np.abs(d)
     d = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, d)
     return np.square(np.minimum(np.where(np.isfinite(d), d, HUGE), HUGE))
 
@@ -209,7 +217,7 @@ class Tracer:
             lowered = exact
         tally = self.tallies.setdefault(i.name, Tally())
         a, b = numbers(exact), numbers(lowered)
-        tally.given.add(shares, relative_bits(squared_difference(b, a), a, self.unit))
+        tally.given.add(shares, squared_difference(b, a), a, self.unit)
         known = [self._operand(i, n, instance.trips) for n in range(len(i.operands))]
         operands = [k for k in known if k is not None]
         _note(tally, i, shares, a, b, operands, instance.trips, self.least)
@@ -234,7 +242,7 @@ class Tracer:
         exact, lowered, read = numbers(k.exact), numbers(k.lowered), numbers(k.read)
         by_reading = squared_difference(read, lowered)
         before = squared_difference(lowered, exact)
-        tally.of_operand(number).add(part, relative_bits(before, exact, self.unit))
+        tally.of_operand(number).add(part, before, exact, self.unit)
         total = by_reading + before
         kept = np.divide(by_reading, total, out=np.zeros_like(total), where=total > 0) * part
         tally.reading[number] = tally.reading.get(number, 0.0) + float(kept.sum())
@@ -422,25 +430,28 @@ def _note(
     """What is known of the elements that pass an instruction: what became of them, and the worst."""
     if not shares.size or not shares.any():
         return
-    finite = np.isfinite(exact)
-    tally.overflowed += float(shares[finite & np.isinf(lowered)].sum())
-    tally.nan += float(shares[finite & np.isnan(lowered)].sum())
-    small = (exact != 0) & (lowered == 0) & (np.abs(exact) < least)
+    whole, dims = shares, shares.shape
+    size = _terms(i, exact, operands)
+    counted = shares > _LEAST_SHARE * shares.max()
+    shares, exact_, lowered_ = shares[counted], exact[counted], lowered[counted]
+    finite, magnitude = np.isfinite(exact_), np.abs(exact_)
+    tally.overflowed += float(shares[finite & np.isinf(lowered_)].sum())
+    tally.nan += float(shares[finite & np.isnan(lowered_)].sum())
+    small = (exact_ != 0) & (lowered_ == 0) & (magnitude < least)
     tally.vanished += float(shares[small].sum())
-    integral = finite & (exact == np.rint(exact)) & (exact != lowered)
-    integral &= (np.abs(exact) > 2) & (np.abs(exact) < _COUNTED)  # above it all floats are integers
+    integral = finite & (exact_ == np.rint(exact_)) & (exact_ != lowered_)
+    integral &= (magnitude > 2) & (magnitude < _COUNTED)  # above it all floats are integers
     tally.whole += float(shares[integral].sum())
-    passing = shares > 1e-3 * shares.max()
-    magnitude = np.abs(exact[passing & finite])
-    tally.largest = max(tally.largest, float(magnitude.max(initial=0.0)))
-    nonzero = magnitude[magnitude > 0]
+    passing = magnitude[(shares > 1e-3 * shares.max()) & finite]
+    tally.largest = max(tally.largest, float(passing.max(initial=0.0)))
+    nonzero = passing[passing > 0]
     tally.smallest = min(tally.smallest, float(nonzero.min(initial=np.inf)))
     together = ops.is_elementwise(row(i))
-    size = _terms(i, exact, operands)
     if size is not None:
         with np.errstate(all="ignore"):
-            factor = np.nan_to_num(size / np.abs(exact), nan=1.0, posinf=HUGE)
+            factor = np.nan_to_num(size[counted] / magnitude, nan=1.0, posinf=HUGE)
         tally.cancelled += float((shares * np.log2(np.clip(factor, 1.0, HUGE))).sum())
+    shares = whole
     place = int(np.argmax(shares))
     if float(shares.flat[place]) <= tally.weight:
         return
@@ -448,7 +459,7 @@ def _note(
     index = tuple(int(n) for n in np.unravel_index(place, shares.shape))
 
     def at(x: Bits) -> float:
-        return float(np.broadcast_to(numbers(x), shares.shape)[index])
+        return float(np.broadcast_to(numbers(x), dims)[index])
 
     pairs = tuple((at(k.exact), at(k.read)) for k in operands) if together else ()
     tally.worst = Element(index, trips, float(exact[index]), float(lowered[index]), pairs)

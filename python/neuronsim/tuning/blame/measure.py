@@ -48,7 +48,9 @@ Outputs = list[npt.NDArray[Any]]
 
 MAX_CAUSES = 5
 MAX_TRACED = 4  # batches
+_ENOUGH = 1 << 24  # elements of instructions' results: from so many on no further batch is traced
 _USUAL_ROUNDINGS = 8.0  # of the narrowest type, in the outputs of a network of 50 instructions
+_LATENT_BITS = 5.0  # that are worth a word though the outputs are as usual
 _LEAST_BITS = 1.5  # that a cause loses
 _CERTAIN = ("overflow", "underflow", "nan")  # classes that are so whatever a repair alone changes
 _CERTAIN_BITS = 3.0
@@ -105,7 +107,7 @@ class Subject:
         return [np.concatenate(parts) for parts in zip(*counted, strict=True)]
 
     def worst_batches(self, found: Sequence[Outputs]) -> list[int]:
-        """The numbers of the batches whose outputs are furthest off."""
+        """The numbers of the batches whose outputs are furthest off, the worst first."""
         grades = []
         for n, (a, b) in enumerate(zip(found, self.exact, strict=True)):
             count = self.batches[n][1]
@@ -113,7 +115,7 @@ class Subject:
             errors = (sample_errors(_wide(x), _wide(y)) for x, y in pairs)
             grades.append(max(float(np.max(e, initial=0.0)) for e in errors))
         order = sorted(range(len(grades)), key=lambda n: -grades[n])
-        return sorted(order[:MAX_TRACED])
+        return order[:MAX_TRACED]
 
 
 def sample_errors(found: npt.NDArray[Any], exact: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -194,6 +196,8 @@ def _trace(subject: Subject, decisions: Decisions, lowered: Listening, exact: Li
         total += sum(float(s.sum()) for _, s in shares)
         tracer.run(shares)
         kept = kept or a
+        if sum(x.data.size for xs in a.arrays.values() for x in xs) >= _ENOUGH:
+            break
     assert kept is not None
     return _Trace(tallies, total, kept)
 
@@ -221,9 +225,12 @@ def blame(
     while narrow_types(decisions) and len(causes) < max_causes:
         if progress is not None:
             progress("blaming", len(causes), max_causes)
+        if first is not None and is_usual(figures, usual):
+            break
         trace = _trace(subject, decisions, lowered, exact)
         first = first or trace
         if is_usual(figures, usual) or trace.total <= 0:
+            notes += _latent(subject, trace, decisions)
             break
         repair = _gravest(subject, decisions, trace, figures)
         if repair is None:
@@ -270,6 +277,17 @@ _NOTHING = "nothing is to blame: the outputs are within what roundings of the ty
 _SPREAD = (
     "no single instruction explains what is left of the error: it is spread over many roundings"
 )
+
+
+def _latent(subject: Subject, trace: _Trace, decisions: Decisions) -> list[str]:
+    """What is lost on the way although the outputs hardly move."""
+    found = losses(trace.tallies, trace.total or 1.0, decisions, subject.flow)
+    return [
+        f"{x.name} loses {x.bits:.1f} significant bits ({x.kind}), though the outputs hardly move on "
+        "these data: others may"
+        for x in found[:1]
+        if x.score >= _LATENT_BITS
+    ]
 
 
 def _instructions(subject: Subject, trace: _Trace, decisions: Decisions) -> tuple[InstructionBlame, ...]:
