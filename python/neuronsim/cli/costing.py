@@ -10,9 +10,10 @@ from rich.console import Console
 
 from neuronsim import api
 from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_trips, casts, trips
-from neuronsim.cli.output import check_writable, wide_console, write
+from neuronsim.cli.output import check_writable, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.setups import DEFAULT_TARGET
+from neuronsim.tables import output_console
 from neuronsim.tuning.assumptions import ASSUMPTIONS
 from neuronsim.tuning.cost_order import disagreements
 from neuronsim.tuning.cost_report import ladder_json, print_assumptions, print_cost, print_cost_ladder
@@ -34,7 +35,7 @@ def declare_cost(declare: Declare) -> None:
 
 def _cost(options: argparse.Namespace) -> None:
     check_writable(options.json)
-    console = wide_console(highlight=False)
+    console = output_console()
     if options.model is None:
         _print_assumptions(options, console)
         return

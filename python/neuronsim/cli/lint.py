@@ -7,15 +7,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from rich.table import Table
-from rich.text import Text
-
 from neuronsim import api, ops
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, version
-from neuronsim.cli.output import wide_console
 from neuronsim.errors import InvalidFlag
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.setups import CastRequest
+from neuronsim.tables import output_console, print_table
 from neuronsim.targets import find_release, operators
 
 
@@ -58,17 +55,14 @@ def _lint(options: argparse.Namespace) -> None:
 
 
 def _print_findings(title: str, findings: Sequence[Finding]) -> None:
-    console = wide_console(highlight=False)
+    console = output_console()
     console.print(f"{title}: {summary(findings)}", markup=False, soft_wrap=True)
     groups = group(findings)
     if not groups:
         return
-    table = Table("severity", "instructions", "what", "rule", "what to do")
-    for g in groups:
-        f = g[0]
-        cells = (f.severity, locations(g), f.message, f.label, f.advice)
-        table.add_row(*(Text(cell) for cell in cells))
-    console.print(table)
+    headers = ("instructions", "severity", "what", "rule", "what to do")
+    first = [(locations(g), g[0].severity, g[0].message, g[0].label, g[0].advice) for g in groups]
+    print_table(console, headers, first)
     for label, f in {g[0].label: g[0] for g in groups}.items():
         console.print(f'{label}: "{f.quotation}" ({f.source})', markup=False, soft_wrap=True)
 

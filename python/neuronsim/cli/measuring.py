@@ -20,9 +20,10 @@ from neuronsim.cli.arguments import (
     trips,
     version,
 )
-from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
+from neuronsim.cli.output import check_writable, progress_bar, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.setups import DEFAULT_TARGET
+from neuronsim.tables import output_console
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
 
@@ -104,4 +105,4 @@ def _bench(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(result.to_dict(), indent=1))
     else:
-        print_measurements([result], wide_console())
+        print_measurements([result], output_console())

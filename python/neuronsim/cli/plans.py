@@ -6,8 +6,6 @@ import argparse
 import json
 from dataclasses import asdict
 
-from rich.table import Table
-
 from neuronsim import api
 from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.plans.casts import count_casts
@@ -25,10 +23,11 @@ from neuronsim.cli.arguments import (
     setting,
     trips,
 )
-from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
+from neuronsim.cli.output import check_writable, progress_bar, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.setups import CastRequest, CompilerSetting, resolve
+from neuronsim.tables import output_console, print_table
 
 
 def declare_commands(declare: Declare) -> None:
@@ -112,14 +111,13 @@ def _explain(options: argparse.Namespace) -> None:
         }
         print(json.dumps(report, indent=1))
     else:
-        print_explanation(found, made, counts, plan, wide_console(), single=bool(options.filter))
+        print_explanation(found, made, counts, plan, output_console(), single=bool(options.filter))
 
 
 def _print_profile(options: argparse.Namespace) -> None:
-    table = Table("field", "value", "rule", "evidence", "source")
-    for f in resolve(CompilerSetting(**setting(options))).profile.describe():
-        table.add_row(f["field"], str(f["value"]), f["rule"], f["evidence"], f["source"])
-    wide_console().print(table)
+    headers = ("field", "value", "rule", "evidence", "source")
+    described = resolve(CompilerSetting(**setting(options))).profile.describe()
+    print_table(output_console(), headers, [[str(f[name]) for name in headers] for f in described])
 
 
 def _diff(options: argparse.Namespace) -> None:
@@ -135,4 +133,4 @@ def _diff(options: argparse.Namespace) -> None:
         check_plan(first, model)
     differ = type_difference(first, second) or first.keep_output_type != second.keep_output_type
     options.status = 1 if differ else 0  # whether or not all of it is read
-    print_difference(first, second, wide_console(), model)
+    print_difference(first, second, output_console(), model)
