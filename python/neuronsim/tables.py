@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Sequence
+from html import escape
 
 from rich import box
 from rich.cells import cell_len
@@ -84,6 +85,16 @@ def _print_paragraphs(
             line += f", {cell}" if line else f"  {cell}"
         if line:
             print_text(console, line)
+
+
+def html_table(caption: str, rows: Sequence[tuple[str, str]]) -> str:
+    """A small table of names and values for a notebook; every text is escaped."""
+    cells = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th>"
+        f"<td style='text-align:left'>{escape(value)}</td></tr>"
+        for name, value in rows
+    )
+    return f"<table><caption>{escape(caption)}</caption>{cells}</table>"
 
 
 def print_text(console: Console, text: str, *, style: str | None = None) -> None:

@@ -31,6 +31,14 @@ def declare_cost(declare: Declare) -> None:
     cost.add_argument("--assumptions", action="store_true", help="print what is assumed, with sources")
     cost.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
     add_casts(cost)
+    cost.tell(
+        "examples",
+        (
+            "neuronsim cost model.onnx",
+            "neuronsim cost model.onnx --auto-cast all --json cost.json",
+            "neuronsim cost --assumptions",
+        ),
+    )
 
 
 def _cost(options: argparse.Namespace) -> None:

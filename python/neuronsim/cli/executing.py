@@ -46,6 +46,14 @@ def declare_commands(declare: Declare) -> None:
     run.add_argument("--timings", action="store_true", help="print which steps take longest")
     add_casts(run)
     add_threads(run)
+    run.tell(
+        "examples",
+        (
+            "neuronsim run model.hlo.pb --inputs x.npz --output y.npz --auto-cast all",
+            "neuronsim run model.onnx --inputs x.npz --policy torch-cpu/bfloat16 --observe counts",
+            "neuronsim run model.nsim --inputs x.npz --timings",
+        ),
+    )
 
     compile_ = declare("compile", _compile, "Compile a model under one setting to a .nsim file.")
     add_model(compile_)
@@ -56,6 +64,13 @@ def declare_commands(declare: Declare) -> None:
     compile_.add_argument("--strict", action="store_true", help="what `lint` finds is an error")
     add_casts(compile_)
     add_threads(compile_)
+    compile_.tell(
+        "examples",
+        (
+            "neuronsim compile model.hlo.pb --auto-cast matmult --auto-cast-type bf16",
+            "neuronsim compile model.onnx --auto-cast all --output casts.onnx",
+        ),
+    )
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -27,6 +27,8 @@ def declare_commands(declare: Declare) -> None:
     lint.add_argument("--strict", action="store_true", help="exit status 1 if there is a finding")
     lint.add_argument("--json", action="store_true", help="print all findings as JSON")
 
+    lint.tell("examples", ("neuronsim lint model.onnx --sdk 2.26 --auto-cast all --strict",))
+
     listing = declare(
         "list-operators",
         _list_operators,
@@ -35,6 +37,10 @@ def declare_commands(declare: Declare) -> None:
     )
     listing.add_argument("--sdk", help="SDK or compiler version, such as 2.26 or 2.3.0.4")
     listing.add_argument("--compiler-version", help="the same")
+    listing.tell(
+        "examples",
+        ("neuronsim list-operators", "neuronsim list-operators --sdk 2.3.0.4 | grep -i gather"),
+    )
     listing.add_argument("--framework", default="XLA", help="XLA, as in neuronx-cc; default: XLA")
 
 

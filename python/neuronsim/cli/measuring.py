@@ -8,7 +8,7 @@ import json
 from rich.console import Console
 
 from neuronsim import api
-from neuronsim.bench import PEERS, measure
+from neuronsim.bench import PEERS, kernel_names, measure
 from neuronsim.bench.report import print_measurements
 from neuronsim.cli.arguments import (
     Declare,
@@ -85,6 +85,15 @@ def declare_bench(declare: Declare) -> None:
     bench.add_argument("--peer", help=", ".join(PEERS))
     bench.add_argument("--touched", action="store_true", help="results to memory written before")
     bench.add_argument("--json", action="store_true", help="print all figures as JSON")
+    bench.tell(
+        "examples",
+        (
+            "neuronsim bench --op add --dtype bfloat16 --peer numpy",
+            "neuronsim bench --op matmul --shape 512x512x512 --threads 2",
+        ),
+    )
+    bench.tell_names("kernels (--op)", kernel_names())
+    bench.tell_names("peers (--peer)", PEERS)
 
 
 def _bench(options: argparse.Namespace) -> None:

@@ -38,10 +38,14 @@ def declare_commands(declare: Declare) -> None:
     calibrate.add_argument("--data", required=True, help=".npz: inputs by name")
     calibrate.add_argument("--output", required=True, metavar="FILE", help="the JSON to write")
 
+    calibrate.tell("examples", ("neuronsim calibrate model.onnx --data x.npz --output values.json",))
+
     plan = declare("plan", _plan, "Write what a setting casts, instruction by instruction, to a file.")
     add_model(plan)
     plan.add_argument("--output", metavar="FILE", help="the JSON to write; default: standard output")
     add_casts(plan)
+
+    plan.tell("examples", ("neuronsim plan model.onnx --auto-cast all --output plan.json",))
 
     explain = declare("explain", _explain, "Print what a setting casts, and why.")
     add_model(explain, f"{MODELS}; without it the profile is printed", nargs="?")
@@ -55,6 +59,14 @@ def declare_commands(declare: Declare) -> None:
     add_trips(explain)
     explain.add_argument("--json", action="store_true", help="print everything as JSON")
     add_casts(explain)
+
+    explain.tell(
+        "examples",
+        (
+            "neuronsim explain model.onnx --auto-cast all",
+            "neuronsim explain model.onnx --policy tvm/float16 --filter 'dot*'",
+        ),
+    )
 
     diff = declare("diff", _diff, "Print where two plans differ; exit status 1 if they do.")
     diff.add_argument("plans", nargs=2, metavar="PLAN", help="a plan in JSON")

@@ -65,9 +65,8 @@ def observed(diagnostics: Diagnostics, module: Module) -> list[dict[str, Any]]:
         about |= {"counts": counts} if counts else {}
         about |= {"statistics": _finite(asdict(statistics))} if statistics else {}
         about |= {"origin": _finite(asdict(origin))} if origin else {}
-        about |= (
-            {"folded": folded} if (folded := "constant" if i.name in constants else _folded(i)) else {}
-        )
+        folded = "constant" if i.name in constants else _folded(i)
+        about |= {"folded": folded} if folded else {}
         found.append(about)
     return found
 
