@@ -46,6 +46,7 @@ from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.processor import pinned
 from neuronsim.profiles import Profile, RoundingState, check_seed, default_seed, in_force
 from neuronsim.setups import Setup
+from neuronsim.tables import html_table
 from neuronsim.targets import Release, find_release, find_target
 from neuronsim.whole_files import open_regular, replacing
 
@@ -72,6 +73,25 @@ class CompiledProgram:
         # The program's choices decide the inputs' bits, not those of the eager arrays around a call; to
         # nearest, since no instruction rounds them.
         self._input_profile = setup.profile.replace(rounding="nearest_even")
+
+    def __repr__(self) -> str:
+        about = "; ".join(value for _, value in self._summary())
+        return f"<CompiledProgram {self._model.name!r}: {about}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"CompiledProgram {self._model.name}", self._summary())
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """What goes in and comes out, under which casts, and how large it is."""
+        setup, flat = self._setup, self._module
+        count = sum(len(c.instructions) for c in flat.computations)
+        replicas = f", {setup.replicas} replicas" if setup.replicas > 1 else ""
+        given = ", ".join(f"{name} {t}" for name, t in self.inputs.items())
+        return [
+            ("inputs and results", f"{given} -> {', '.join(map(str, self.outputs))}"),
+            ("casts", f"{setup.casts} ({setup.compiler}, {setup.target.name}{replicas})"),
+            ("size", f"{count} instructions, {self.weight_bytes / 1e6:.3g} MB of weights"),
+        ]
 
     @property
     def inputs(self) -> dict[str, ops.ArrayType]:

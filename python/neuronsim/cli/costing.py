@@ -10,9 +10,10 @@ from rich.console import Console
 
 from neuronsim import api
 from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_trips, casts, trips
-from neuronsim.cli.output import check_writable, wide_console, write
+from neuronsim.cli.output import check_writable, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.setups import DEFAULT_TARGET
+from neuronsim.tables import output_console
 from neuronsim.tuning.assumptions import ASSUMPTIONS
 from neuronsim.tuning.cost_order import disagreements
 from neuronsim.tuning.cost_report import ladder_json, print_assumptions, print_cost, print_cost_ladder
@@ -30,11 +31,19 @@ def declare_cost(declare: Declare) -> None:
     cost.add_argument("--assumptions", action="store_true", help="print what is assumed, with sources")
     cost.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
     add_casts(cost)
+    cost.tell(
+        "examples",
+        (
+            "neuronsim cost model.onnx",
+            "neuronsim cost model.onnx --auto-cast all --json cost.json",
+            "neuronsim cost --assumptions",
+        ),
+    )
 
 
 def _cost(options: argparse.Namespace) -> None:
     check_writable(options.json)
-    console = wide_console(highlight=False)
+    console = output_console()
     if options.model is None:
         _print_assumptions(options, console)
         return

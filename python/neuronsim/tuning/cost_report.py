@@ -7,12 +7,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from neuronsim.hlo.trip_counts import LoopTrips
+from neuronsim.tables import print_table, print_text
 from neuronsim.tuning.assumptions import ASSUMPTIONS, Assumption
 from neuronsim.tuning.cost import Estimate, InstructionCost
 from neuronsim.tuning.cost_order import Disagreement
@@ -97,43 +95,42 @@ def print_cost(report: CostReport, console: Console) -> None:
     found = report.estimate
     _print_title(report, f"under {report.setting}", console)
     if not found.instructions:
-        _say(console, f"nothing is known of what {report.target} takes: see --assumptions")
+        print_text(console, f"nothing is known of what {report.target} takes: see --assumptions")
         return
     bound = _BOUND.get(found.bound, found.bound)
     waiting, least = _time(report.timeline.seconds), _time(found.overlapped_seconds)
-    _say(
+    print_text(
         console,
         f"estimated {_time(found.seconds)} without overlap of engines, {waiting} as instructions wait "
         f"for each other, {least} with perfect overlap (bound by {bound})",
     )
     rate = found.flops / found.seconds / 1e12
     spilled, moved = found.spilled_bytes / 1e6, found.memory_bytes / 1e6
-    _say(
+    print_text(
         console,
         f"{found.flops / 1e9:.3g} GFLOP of products ({rate:.3g} TFLOPS), {moved:.4g} "
         "MB of device memory read and written"
         + f", {spilled:.4g} of them not fitting on the chip"
         * (spilled > 0),
     )
-    engines = _table("engine", "busy", "share")
-    for engine, seconds in sorted({**found.by_engine, "memory": found.memory_seconds}.items()):
-        engines.add_row(engine, _time(seconds), f"{seconds / found.seconds:.1%}")
-    console.print(engines)
+    busy = sorted({**found.by_engine, "memory": found.memory_seconds}.items())
+    rows = [(engine, _time(s), f"{s / found.seconds:.1%}") for engine, s in busy]
+    print_table(console, ("engine", "busy", "share"), rows, right=("busy", "share"))
     _print_instructions(found, console)
     _print_loops(found.loops, console)
 
 
 def _print_instructions(found: Estimate, console: Console) -> None:
     dearest = sorted(found.instructions, key=lambda i: -i.seconds)
-    table = _table("instruction", "opcode", "engines", "time", "share", right=("time", "share"))
+    headers, rows = ("instruction", "opcode", "engines", "time", "share"), []
     for i in dearest[:LISTED]:
         name = f"{i.name} ({i.op_name})" if i.op_name else i.name
         share = i.seconds / math.fsum(found.by_engine.values())
         times = f"{_time(i.seconds)}{f' in {i.runs} runs' * (i.runs > 1)}"
-        table.add_row(*map(Text, (name, i.opcode, " ".join(i.by_engine), times, f"{share:.1%}")))
-    console.print(table)
+        rows.append((name, i.opcode, " ".join(i.by_engine), times, f"{share:.1%}"))
+    print_table(console, headers, rows, right=("time", "share"))
     if len(dearest) > LISTED:
-        _say(console, f"and {len(dearest) - LISTED} more instructions; --json has all")
+        print_text(console, f"and {len(dearest) - LISTED} more instructions; --json has all")
 
 
 def print_cost_ladder(
@@ -142,31 +139,33 @@ def print_cost_ladder(
     """The settings of AWS's table with their estimated times."""
     first = reports[0]
     _print_title(first, "by setting", console)
-    table = _table("setting", "estimated", "speed-up", "least", "bound by", right=())
+    headers, rows = ("setting", "estimated", "speed-up", "least", "bound by"), []
     for r in reports:
         e = r.estimate
         speed = first.estimate.seconds / e.seconds if e.seconds else 1.0
         cells = (_time(e.seconds), f"{speed:.2f}x", _time(e.overlapped_seconds))
-        table.add_row(Text(r.setting), *cells, _BOUND.get(e.bound, e.bound))
-    console.print(table)
-    _say(console, "estimated: engines one after another; least: with perfect overlap (the roofline)")
+        rows.append((r.setting, *cells, _BOUND.get(e.bound, e.bound)))
+    print_table(console, headers, rows, right=headers[1:-1])
+    print_text(
+        console, "estimated: one engine after another; least: all of them at once (the roofline)"
+    )
     for d in found:
-        _say(console, f"note: {d}")
+        print_text(console, f"note: {d}")
     _print_loops(first.estimate.loops, console)
 
 
 def print_assumptions(console: Console, assumptions: Sequence[Assumption] = ASSUMPTIONS) -> None:
     """What the model assumes, each with its source."""
     for a in assumptions:
-        _say(console, f"{a.subject}: {a.text}")
-        _say(console, f"    [{a.source}]")
+        print_text(console, f"{a.subject}: {a.text}")
+        print_text(console, f"    [{a.source}]")
 
 
 _BOUND = {"memory": "the memory", "dma": "movements"}
 
 
 def _print_title(report: CostReport, what: str, console: Console) -> None:
-    _say(console, f"{report.model} {what}, on {report.description}")
+    print_text(console, f"{report.model} {what}, on {report.description}")
 
 
 def _print_loops(loops: Sequence[LoopTrips], console: Console) -> None:
@@ -174,14 +173,7 @@ def _print_loops(loops: Sequence[LoopTrips], console: Console) -> None:
         known = (
             "" if loop.evidence in ("known", "given") else f" ({loop.evidence}; --trips says better)"
         )
-        _say(console, f"loop {loop.name}: {loop.trips} trips{known}")
-
-
-def _table(*names: str, right: Sequence[str] = ("busy", "share")) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in names:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    return table
+        print_text(console, f"loop {loop.name}: {loop.trips} trips{known}")
 
 
 def _time(seconds: float) -> str:
@@ -189,7 +181,3 @@ def _time(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.4g} {unit}"
     return f"{seconds * 1e6:.4g} us"
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(Text(text), highlight=False)
