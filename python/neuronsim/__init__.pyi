@@ -6,8 +6,9 @@ from typing import Any
 from neuronsim.dtypes import Casting, DTypeLike
 from neuronsim import bench as bench
 from neuronsim.api import (
-    calibrate as calibrate, compile as compile, cost as cost, cost_ladder as cost_ladder,
-    export_onnx as export_onnx, lint as lint, load as load, plan as plan, tune as tune,
+    blame as blame, calibrate as calibrate, compile as compile, cost as cost,
+    cost_ladder as cost_ladder, export_onnx as export_onnx, lint as lint, load as load, plan as plan,
+    tune as tune,
 )
 from neuronsim.arrays import (
     __array_namespace_info__ as __array_namespace_info__, abs as abs, absolute as absolute,
@@ -152,6 +153,7 @@ from neuronsim.profiles import (
 )
 from neuronsim.program import CompiledProgram as CompiledProgram
 from neuronsim.targets import Release as Release, Target as Target
+from neuronsim.tuning.blame.result import BlameResult as BlameResult
 from neuronsim.tuning.ladder import TuneResult as TuneResult
 
 byte = int8
