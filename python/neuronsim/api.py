@@ -39,8 +39,13 @@ from neuronsim.errors import (
     UnsupportedType,
     warn,
 )
+from neuronsim.frontends.calls import ReadModel
 from neuronsim.frontends.functions import find_function, is_function
-from neuronsim.frontends.functions import to_module as function_to_module
+from neuronsim.frontends.functions import to_model as function_to_model
+from neuronsim.frontends.jax.belonging import is_jax, is_stage, raised_in_jax
+from neuronsim.frontends.jax.functions import to_model as jax_to_model
+from neuronsim.frontends.jax.stablehlo import is_export, is_stablehlo, read_export
+from neuronsim.frontends.jax.stablehlo import read as read_stablehlo
 from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
@@ -78,41 +83,99 @@ def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> M
     """The verified module of a model in any of the forms that `compile` takes; what it leaves open of
     its inputs may be that of `data`. Raises InvalidModel and others.
     """
-    module = _read(model, inputs, data)
-    verify(module)
-    return module
+    return _read_verified(model, inputs, data).module
 
 
-def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
+def _read_verified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
+    found = _read(model, inputs, data)
+    verify(found.module)
+    return found
+
+
+def _read(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
     if isinstance(model, str):
         model = find_function(model) or model
     if is_onnx(model):
-        return onnx_to_module(
-            model,
-            input_shapes=inputs.input_shapes,
-            input_values=inputs.input_values,
-            batch=inputs.batch,
-            sample_shapes=_sample_shapes(data),
-            composites=inputs.composites,
+        return ReadModel(
+            onnx_to_module(
+                model,
+                input_shapes=inputs.input_shapes,
+                input_values=inputs.input_values,
+                batch=inputs.batch,
+                sample_shapes={n: t.dims for n, t in _sample_types(data).items()},
+                composites=inputs.composites,
+            )
         )
-    if is_function(model) and (inputs.example_args or inputs.input_shapes or data is not None):
-        of_data = {name: (inputs.batch, *dims) for name, dims in _sample_shapes(data).items()}
-        shapes = {**of_data, **(inputs.input_shapes or {})}
-        values, kept = inputs.input_values or {}, inputs.composites == "kept"
-        return function_to_module(model, inputs.example_args, shapes, values, keeps_composites=kept)
+    if is_stablehlo(model):
+        _refuse_inputs(inputs, "StableHLO")
+        return read_stablehlo(model)
+    model = read_export(model) if is_export(model) else model
+    states = inputs.example_args or inputs.input_shapes or data is not None
+    if is_stage(model) or (states and is_jax(model, inputs.example_args)):
+        return _read_jax(model, inputs, data)
+    if is_function(model) and states:
+        try:
+            return _read_function(model, inputs, data)
+        except Exception as error:
+            if not raised_in_jax(error):
+                raise
+        return _read_jax(model, inputs, data)
+    _refuse_inputs(inputs, "HLO")
+    return ReadModel(_read_hlo(model))
+
+
+def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
+    """Raises InvalidArgument for what says inputs' shapes or values, which such a model states."""
     unread = [n for n, v in vars(_CLOSED).items() if getattr(inputs, n) != v]
     if unread:
         raise InvalidArgument(
-            f"{', '.join(unread)}: a model of HLO states its inputs' shapes and takes none"
+            f"{', '.join(unread)}: a model of {kind} states its inputs' shapes and takes none"
         )
-    return _read_hlo(model)
 
 
-def _sample_shapes(data: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of data without their first axis, which is samples."""
+def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
+    return function_to_model(
+        model,
+        inputs.example_args,
+        _types(inputs, data),
+        inputs.input_values or {},
+        inputs.constants,
+        keeps_composites=inputs.composites == "kept",
+    )
+
+
+def _read_jax(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
+    return jax_to_model(
+        model,
+        inputs.example_args,
+        _types(inputs, data),
+        inputs.input_values or {},
+        inputs.constants,
+        inputs.batch,
+    )
+
+
+def _types(inputs: ModelInputs, data: Any) -> dict[str, ops.ArrayType]:
+    """The types of a function's parameters by name: of the data's samples, and of the shapes that are
+    given, in float32 where the data say nothing else.
+    """
+    found = {n: t._replace(dims=(inputs.batch, *t.dims)) for n, t in _sample_types(data).items()}
+    for name, dims in (inputs.input_shapes or {}).items():
+        dtype = found[name].dtype if name in found else dtypes.float32
+        found[name] = ops.ArrayType(dtype, tuple(dims))
+    return {n: t for n, t in found.items() if n not in (inputs.input_values or {})}
+
+
+def _sample_types(data: Any) -> dict[str, ops.ArrayType]:
+    """The types of data without their first axis, which is samples; float64 stands for float32."""
     if data is None:
         return {}
-    return {name: x.shape[1:] for name, x in load_dataset(data).inputs.items()}
+    found: dict[str, ops.ArrayType] = {}
+    for name, x in load_dataset(data).inputs.items():
+        dtype = dtypes.as_dtype(x.dtype.newbyteorder("="))
+        wide = dtype is dtypes.float64
+        found[name] = ops.ArrayType(dtypes.float32 if wide else dtype, x.shape[1:])
+    return found
 
 
 def _read_hlo(model: Any) -> Module:
@@ -236,7 +299,8 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    module = read_model(request.model, request)
+    read = _read_verified(request.model, request)
+    module = read.module
     if request.strict:
         _require_conformance(module, setup)
     settings = setup.settings
@@ -253,7 +317,7 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     found = tuple(Message("warning", text) for text in texts)
     setup = replace(setup, messages=setup.messages + found)
     _warn(setup.messages)
-    return CompiledProgram(module, made, setup)
+    return CompiledProgram(module, made, setup, read.calls)
 
 
 def _warn(messages: Sequence[Message]) -> None:
@@ -292,7 +356,7 @@ def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
     """The same, and the setup under which it was found."""
     setup, decider = find_setup(request)
     _warn(setup.messages)
-    module = _read(request.model, request)
+    module = _read(request.model, request).module
     found = conformance.check(module, setup.release, setup.target)
     try:
         verify(module)

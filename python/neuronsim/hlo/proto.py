@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -59,6 +59,8 @@ from neuronsim.hlo.wire import (
 )
 from neuronsim.processor import pinned
 from neuronsim.whole_files import open_regular, read_rest, replacing
+
+_Origins: TypeAlias = dict[int, tuple[str, int]]  # the file and line of stack frames by number
 
 # ---- reading a module --------------------------------------------------------------------------
 
@@ -194,8 +196,9 @@ def _module(view: memoryview) -> Module:
     if "entry_computation_id" in message:
         entry = names.get(message["entry_computation_id"], entry)
     shape = message.get("host_program_shape", {})
+    origins = _origins(message.get("stack_frame_index", {}))
     computations = [
-        _computation(part, head.get("root_id", 0), names[id_], names)
+        _computation(part, head.get("root_id", 0), names[id_], names, origins)
         for (id_, head), part in zip(heads.items(), parts(view, COMPUTATIONS), strict=True)
     ]
     layout = None
@@ -212,6 +215,19 @@ def _module(view: memoryview) -> Module:
     )
 
 
+def _origins(message: Message) -> _Origins:
+    """The file and line of each stack frame; none for what points outside of its table."""
+    files, lines = message.get("file_names", ()), message.get("file_locations", ())
+    found: _Origins = {}
+    for number, frame in enumerate(message.get("stack_frames", ()), start=1):
+        location = frame.get("location", 0)
+        if 0 < location <= len(lines):
+            file, line = lines[location - 1].get("file", 0), lines[location - 1].get("line", 0)
+            if 0 < file <= len(files):
+                found[number] = files[file - 1], line
+    return found
+
+
 def _alias(message: Message) -> Alias:
     return (
         tuple(message.get("output_index", ())),
@@ -222,7 +238,11 @@ def _alias(message: Message) -> Alias:
 
 
 def _computation(
-    view: memoryview, root: int, name: str, computation_names: Mapping[int, str]
+    view: memoryview,
+    root: int,
+    name: str,
+    computation_names: Mapping[int, str],
+    origins: _Origins,
 ) -> Computation:
     names = {
         id_: head.get("name", f"{head.get('opcode')}.{id_}")
@@ -234,7 +254,8 @@ def _computation(
     for id_, part in zip(names, parts(view, INSTRUCTIONS), strict=True):
         try:
             message = read_message(part, INSTRUCTION, depth=2)
-            instructions.append(_instruction(message, names[id_], names, computation_names))
+            metadata = _metadata(message.get("metadata", {}), origins)
+            instructions.append(_instruction(message, names[id_], names, computation_names, metadata))
         except NeuronSimError as error:
             raise type(error)(f"{name}/{names[id_]}: {error}") from error
     if root not in names:
@@ -255,7 +276,11 @@ _HELD = {
 
 
 def _instruction(
-    message: Message, name: str, names: Mapping[int, str], computations: Mapping[int, str]
+    message: Message,
+    name: str,
+    names: Mapping[int, str],
+    computations: Mapping[int, str],
+    metadata: Metadata,
 ) -> Instruction:
     opcode = message.get("opcode", "")
     for id_ in message.get("operand_ids", ()):
@@ -286,7 +311,7 @@ def _instruction(
         shape=shape,
         operands=tuple(names[id_] for id_ in message.get("operand_ids", ())),
         attributes=attributes,
-        metadata=_metadata(message.get("metadata", {})),
+        metadata=metadata,
         unread=_unread(message, _HELD.get(opcode, _OF_ALL)),
     )
 
@@ -303,10 +328,14 @@ def _unread(message: Message, held: frozenset[str]) -> bytes:
     return known + unread
 
 
-def _metadata(message: Message) -> Metadata:
+def _metadata(message: Message, origins: _Origins) -> Metadata:
     if not message:
         return _NO_METADATA
-    return Metadata(**{k: v for k, v in message.items() if k != "unread"})
+    known = {k: v for k, v in message.items() if k not in ("unread", "stack_frame_id")}
+    file, line = origins.get(message.get("stack_frame_id", 0), ("", 0))
+    if file and not known.get("source_file"):
+        known |= {"source_file": file, "source_line": line}
+    return Metadata(**known)
 
 
 def _shape(message: Message) -> AnyShape:
