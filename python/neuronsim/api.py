@@ -51,6 +51,8 @@ from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
+from neuronsim.frontends.tensorflow import is_tensorflow
+from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module, inline_calls
@@ -113,6 +115,8 @@ def _read(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
     states = inputs.example_args or inputs.input_shapes or data is not None
     if is_stage(model) or (states and is_jax(model, inputs.example_args)):
         return _read_jax(model, inputs, data)
+    if inputs.example_args and is_tensorflow(model):
+        return tensorflow_to_model(model, inputs.example_args, inputs.constants)
     if is_function(model) and states:
         try:
             return _read_function(model, inputs, data)

@@ -138,15 +138,16 @@ def _labels(
     names = [parameters[n] if n < len(parameters) else f"argument_{n}" for n in range(len(args))]
     found: list[str] = []
     for label, x in (*zip(names, args, strict=True), *keywords.items()):
-        found += _places(label, x)
+        found += places(label, x)
     return found
 
 
-def _places(label: str, x: Any) -> list[str]:
+def places(label: str, x: Any) -> list[str]:
+    """The names of the leaves of an argument that `flatten` gives: its own, with their places in it."""
     if type(x) in (dict, OrderedDict):
-        return [p for k, v in x.items() for p in _places(f"{label}.{k}", v)]
+        return [p for k, v in x.items() for p in places(f"{label}.{k}", v)]
     if isinstance(x, list | tuple):
-        return [p for n, v in enumerate(x) for p in _places(f"{label}.{n}", v)]
+        return [p for n, v in enumerate(x) for p in places(f"{label}.{n}", v)]
     return [] if x is None else [label]
 
 
@@ -235,5 +236,5 @@ def calls_of(
         leaves, tree = flatten(x)
         inputs = tuple(next(number) if is_array(leaf) else None for leaf in leaves)
         known = {at: leaves[at] for at, n in enumerate(inputs) if n is None}
-        arguments.append(Argument(name, tree, inputs, tuple(_places(name, x)), known))
+        arguments.append(Argument(name, tree, inputs, tuple(places(name, x)), known))
     return Calls(tuple(arguments), flatten, traced.rebuild, constants)

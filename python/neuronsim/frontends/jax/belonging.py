@@ -14,6 +14,7 @@ from typing import Any
 
 FAMILY = frozenset({"jax", "jaxlib", "flax", "equinox", "haiku", "optax", "chex"})
 OWN = "neuronsim"
+_STAGES = ("Traced", "Lowered", "Compiled", "Exported")
 _MOST_SEEN = 2000  # objects
 
 
@@ -35,7 +36,7 @@ def is_stage(model: Any) -> bool:
     """Whether a model is what JAX made of a function and its arguments: traced, lowered, compiled or
     exported.
     """
-    return all(hasattr(model, n) for n in ("in_tree", "out_tree")) and bool(packages(model) & FAMILY)
+    return type(model).__name__ in _STAGES and "jax" in packages(model)
 
 
 def packages(x: Any) -> set[str]:

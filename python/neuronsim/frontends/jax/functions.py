@@ -19,7 +19,7 @@ from neuronsim.arrays.conversion import asarray
 from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InvalidArgument, InvalidModel
 from neuronsim.frontends.calls import Argument, Calls, ReadModel, constant_positions
-from neuronsim.frontends.jax.belonging import is_stage
+from neuronsim.frontends.jax.belonging import is_stage, packages
 from neuronsim.frontends.jax.lowering import PLATFORM, as_module, lower, trace
 from neuronsim.frontends.jax.pytrees import (
     Given,
@@ -54,7 +54,7 @@ def to_model(
     """
     jax = require_jax("a function of JAX")
     types, values = dict(example_types or {}), dict(input_values or {})
-    if is_stage(model) and not hasattr(model, "mlir_module_serialized"):
+    if is_stage(model) and type(model).__name__ != "Exported":
         if types or values:
             raise InvalidArgument(
                 f"{', '.join((*types, *values))}: what JAX lowered states its inputs, and takes none"
@@ -87,7 +87,7 @@ def _unwrapped(model: Any) -> tuple[Any, bool]:
     """A function without the `jit` of Equinox or of Flax's NNX around it, and whether that traces
     arrays alone, and no numbers.
     """
-    kinds = {c.__module__.partition(".")[0] for c in type(model).__mro__}
+    kinds = packages(model)
     wrapped = getattr(model, "__wrapped__", None)
     if wrapped is not None and hasattr(model, "lower") and kinds & {"equinox", "flax"}:
         return wrapped, "equinox" in kinds
@@ -257,7 +257,10 @@ def _of_function(
     refine: bool = False,
 ) -> ReadModel:
     """A function that is traced with the leaves of its arguments that are arrays."""
-    traced_leaves = [_traced(leaves, only_arrays=only_arrays) for leaves in given.leaves]
+    traced_leaves = [
+        _traced(leaves, only_arrays=only_arrays or _holds_equinox(jax, tree, leaves))
+        for tree, leaves in zip(given.trees, given.leaves, strict=True)
+    ]
     flat = [x for leaves in given.leaves for x in leaves]
     is_traced = [t for own in traced_leaves for t in own]
     results = _Results()
@@ -281,9 +284,21 @@ def _of_function(
     return _joined(jax, module, range(len(arrays)), given, places, constants, {}, results.rebuild)
 
 
+def _holds_equinox(jax: Any, tree: Any, leaves: Sequence[Any]) -> bool:
+    """Whether an argument has a module of Equinox in it, whose numbers are settings."""
+    found: list[bool] = []
+
+    def is_module(x: Any) -> bool:
+        found.append("equinox" in packages(x))
+        return found[-1]
+
+    jax.tree_util.tree_leaves(tree.unflatten(leaves), is_leaf=is_module)
+    return any(found)
+
+
 def _traced(leaves: Sequence[Any], *, only_arrays: bool) -> list[bool]:
-    """Which leaves of an argument are traced: those that are arrays, and numbers as `jax.jit` does; in
-    an argument with other leaves, a module of Equinox say, numbers are settings.
+    """Which leaves of an argument are traced: those that are arrays, and numbers as `jax.jit` does, if
+    there is nothing else in the argument.
     """
     alone = only_arrays or not all(is_array(x) or is_scalar(x) for x in leaves)
     return [is_array(x) or (is_scalar(x) and not alone) for x in leaves]

@@ -20,6 +20,7 @@ BYTECODE = b"ML\xefR"
 _TEXT = re.compile(
     rb"\s*(//[^\n]*\n\s*)*(#[\w\-]+\s*=|(builtin\.)?module\b[^\n]*\{|\"builtin\.module\"|func\.func\b)"
 )
+_PORTABLE = re.compile(rb"ML\xefR.StableHLO", re.DOTALL)  # in the dialect that keeps its versions apart
 _START = 4096  # bytes in which text shows itself
 
 
@@ -37,7 +38,8 @@ def is_export(model: Any) -> bool:
     table = int.from_bytes(start[:4], "little")
     if len(start) < 8 or not 8 <= table <= _START or start[4:] == b"TFL3":
         return False
-    return _content(model).find(BYTECODE + b"\rStableHLO") > table
+    found = _PORTABLE.search(_content(model))
+    return found is not None and found.start() > table
 
 
 def _beginning(model: Any, length: int) -> bytes:
@@ -78,6 +80,8 @@ def computation(data: bytes, *, refine: bool = False) -> Any:
     try:
         if refine:
             data = mlir.refine_polymorphic_shapes(data)
+        elif _PORTABLE.match(data) and version.startswith("0.4."):  # which does not read it itself
+            data = mlir.deserialize_portable_artifact(data)
         return mlir.mlir_module_to_xla_computation(data, use_tuple_args=False, return_tuple=False)
     except Exception as error:  # of jaxlib's own classes
         lines = [line for line in str(error).splitlines() if line.strip()]
@@ -110,7 +114,12 @@ def read_export(model: Any) -> Any:
     """What `jax.export` serialized. Raises InvalidModel for what this jax does not read."""
     jax = require_jax("what jax.export serialized")
     try:
-        return jax.export.deserialize(bytearray(_content(model)))
+        export = importlib.import_module("jax.export")
+        return export.deserialize(bytearray(_content(model)))
+    except ImportError as error:  # of flatbuffers, or of absl
+        raise NeuronSimError(
+            f"what jax.export serialized needs {error.name}: pip install 'neuronsim[jax]'"
+        ) from error
     except Exception as error:  # of FlatBuffers' and jax's own classes
         raise InvalidModel(
             f"jax {jax.__version__} does not read what looks like a function that jax.export "
@@ -125,6 +134,5 @@ def require_jax(what: str) -> Any:
             f"{what} is read with the jax package, which is not installed: pip install 'neuronsim[jax]'"
         )
     import jax  # an optional dependency
-    import jax.export
 
     return jax
