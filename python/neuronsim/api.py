@@ -51,11 +51,15 @@ from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
+from neuronsim.frontends.other_models import FORMS, name_model
 from neuronsim.frontends.tensorflow import is_tensorflow
 from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
-from neuronsim.hlo import conformance, proto
+from neuronsim.frontends.weights import Weights, with_weights
+from neuronsim.hlo import cache, conformance, proto
+from neuronsim.hlo.asynchronous import with_synchronous_pairs
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.other_formats import name_folder
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
@@ -95,6 +99,16 @@ def _read_verified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadMod
 
 
 def _read(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
+    found = _read_open(model, inputs, data)
+    module = with_synchronous_pairs(found.module)
+    if inputs.weights is None:
+        return replace(found, module=module)
+    bound = with_weights(module, inputs.weights)
+    calls = found.calls and found.calls.without(module.parameters, bound.parameters)
+    return ReadModel(bound, calls)
+
+
+def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
     if isinstance(model, str):
         model = find_function(model) or model
     if is_onnx(model):
@@ -130,7 +144,7 @@ def _read(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
 
 def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
     """Raises InvalidArgument for what says inputs' shapes or values, which such a model states."""
-    unread = [n for n, v in vars(_CLOSED).items() if getattr(inputs, n) != v]
+    unread = [n for n, v in vars(_CLOSED).items() if n != "weights" and getattr(inputs, n) != v]
     if unread:
         raise InvalidArgument(
             f"{', '.join(unread)}: a model of {kind} states its inputs' shapes and takes none"
@@ -193,51 +207,17 @@ def _read_hlo(model: Any) -> Module:
             "a model's text is given as bytes, text.encode(): a str is the name of a file"
         )
     if isinstance(model, str | os.PathLike):
-        return proto.read(os.fspath(model))
-    raise InvalidModel(f"a model is {_MODELS}, not {_kind_of(model)}")
-
-
-_MODELS = (
-    "a file of HLO or ONNX (its name or its bytes), a folder of AWS's compile cache, an "
-    "onnx.ModelProto, a Module, or a function of arrays with example arguments"
-)
-_LOWER = "compiler_ir('hlo').as_serialized_hlo_module_proto()"
+        if os.path.isdir(model) and (found := name_folder(os.fspath(model))):
+            raise InvalidModel(f"{os.fspath(model)!r} is {found}")
+        return cache.read(os.fspath(model))
+    raise InvalidModel(f"a model is {FORMS}, not {_kind_of(model)}")
 
 
 def _kind_of(model: Any) -> str:
     """What was given in the place of a model, and how it becomes one."""
     if isinstance(model, CompiledProgram):
         return "a program that is compiled already: call it, or give its .model"
-    packages = {c.__module__.partition(".")[0] for c in type(model).__mro__}
-    name = f"{type(model).__module__}.{type(model).__qualname__}"
-    if hasattr(model, "as_serialized_hlo_module_proto"):
-        return f"{name}: give model.as_serialized_hlo_module_proto()"
-    if hasattr(model, "cost_analysis") and not hasattr(model, "lower") and callable(model):
-        return (
-            f"{name}, compiled for another device: give jax.jit(f).lower(*example_arguments).{_LOWER}"
-        )
-    if hasattr(model, "compiler_ir"):
-        return f"{name}, a lowered function of JAX: give model.{_LOWER}"
-    if "torch" in packages:
-        return (
-            f"{name}, a network of PyTorch. PyTorch/XLA traces it:\n"
-            "    y = network.to('xla')(x.to('xla'))\n"
-            "    neuronsim.compile(torch_xla._XLAC._get_xla_tensors_hlo_proto([y]))"
-        )
-    if callable(model):
-        if not hasattr(model, "lower"):
-            return (
-                f"{name}, a function: one of neuronsim's arrays is compiled with example arguments, "
-                "neuronsim.compile(function, *example_arguments). JAX lowers one of its own:\n"
-                f"    module = jax.jit(function).lower(*example_arguments).{_LOWER}\n"
-                "    neuronsim.compile(module)"
-            )
-        return (
-            f"{name}, a function. JAX lowers it for example arguments:\n"
-            f"    module = model.lower(*example_arguments).{_LOWER}\n"
-            "    neuronsim.compile(module)"
-        )
-    return f"{reprlib.repr(model)}, {name}"
+    return name_model(model)
 
 
 _P = ParamSpec("_P")
@@ -283,8 +263,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     `input_shapes` by the inputs' names, a first one `batch`; `input_values` are inputs whose values are
     known when it is compiled, and are no inputs of the program. Of models that are not HLO softmax,
     norms, mean and var are spelled out in their steps (R7), on all of which casts act;
-    `composites="kept"` keeps each as one instruction. The casts are those of `plan` (a Plan or its
-    file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
+    `composites="kept"` keeps each as one instruction. `weights` (an .npz or .safetensors file, or a
+    mapping of arrays, by the parameters' names or numbers) are constants in the place of these
+    parameters; see `neuronsim.frontends.weights.with_weights`. The casts are those of `plan` (a Plan or
+    its file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
     `calibration` of `calibrate`), which exclude each other and flags that cast; else of `flags`
     (options of `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none",
     "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of
@@ -419,6 +401,7 @@ def calibrate(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    weights: Weights | None = None,
 ) -> Calibration:
     """What the values of every instruction are when the model runs in float32 on data: what rules of a
     policy that compare magnitudes need.
@@ -428,7 +411,9 @@ def calibrate(
     do not fit.
     """
     _check_progress(progress)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    inputs = ModelInputs(
+        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+    )
     module, setup = read_model(model, inputs, data), resolve(CompilerSetting(auto_cast="none"))
     program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
@@ -466,6 +451,7 @@ def tune(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    weights: Weights | None = None,
 ) -> TuneResult:
     """Measure the vendor's ladder of settings on data and recommend a rung.
 
@@ -476,10 +462,13 @@ def tune(
     accuracy lost, for relative_error the relative Frobenius error itself, of each floating output, and
     of each other output the share of elements that differ. Loops whose trips are not known from the
     module are estimated with `trips`, one number for all or by their names ("*" for all others).
+    `weights` are those of `compile`.
     Raises NeuronSimError for a model or data that do not fit.
     """
     _check_progress(progress)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    inputs = ModelInputs(
+        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+    )
     module = read_model(model, inputs, data)
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)

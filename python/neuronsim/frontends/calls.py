@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neuronsim.errors import InvalidArgument, InvalidData, nearest
-from neuronsim.hlo.module import Module
+from neuronsim.hlo.module import Instruction, Module
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,19 @@ class Calls:
             else:
                 rest[name] = value
         return found, rest
+
+    def without(self, before: Sequence[Instruction], after: Sequence[Instruction]) -> Calls:
+        """The calls of a module some of whose parameters became constants."""
+        numbers = {p.name: n for n, p in enumerate(after)}
+        renumbered = {n: numbers.get(p.name) for n, p in enumerate(before)}
+        arguments, constants = [], list(self.constants)
+        for a in self.arguments:
+            own = tuple(None if n is None else renumbered[n] for n in a.inputs)
+            if any(n is not None for n in own) or own == a.inputs:
+                arguments.append(replace(a, inputs=own))
+            else:
+                constants.append(a.name)
+        return replace(self, arguments=tuple(arguments), constants=tuple(constants))
 
     def _is_by_inputs(self, flat: Sequence[tuple[list[Any], Any]]) -> bool:
         """Whether a call gives the inputs themselves rather than the arguments that they lie in."""

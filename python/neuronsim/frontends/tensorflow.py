@@ -37,9 +37,7 @@ def is_tensorflow(model: Any) -> bool:
     return callable(model) and "tensorflow" in sys.modules and bool(kinds & {"tensorflow", "keras"})
 
 
-def to_model(
-    model: Any, example_args: Sequence[Any], constants: Sequence[int | str] = ()
-) -> ReadModel:
+def to_model(model: Any, example_args: Sequence[Any], constants: Sequence[int | str] = ()) -> ReadModel:
     """A function of TensorFlow for example arguments. Its variables are constants, by their names.
 
     Raises InvalidArgument for a function that changes variables, UnsupportedOperator for what
@@ -57,7 +55,8 @@ def to_model(
         raise UnsupportedOperator(f"TensorFlow makes no HLO of the function: {text}") from error
     module = proto.from_bytes(data)
     captured = _captured(concrete)
-    number, arguments, values = itertools.count(), [], {}
+    number, arguments = itertools.count(), list[Argument]()
+    values: dict[int, ops.Bits] = {}
     labels: list[str] = []
     fixed = constant_positions(constants, names)
     for at, (name, x) in enumerate(zip(names, args, strict=True)):
@@ -131,7 +130,11 @@ def _captured(concrete: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
     found = []
     for n, tensor in enumerate(concrete.captured_inputs):
         source = handles.get(id(tensor), tensor)
-        name = getattr(source, "path", None) or getattr(source, "name", None) if id(tensor) in handles else ""
+        name = (
+            getattr(source, "path", None) or getattr(source, "name", None)
+            if id(tensor) in handles
+            else ""
+        )
         found.append(((name or f"captured_{n}").partition(":")[0], np.asarray(source.numpy())))
     return found
 

@@ -19,7 +19,6 @@ from neuronsim import ops
 from neuronsim.errors import InaccessibleFile, InvalidModel, NeuronSimError
 from neuronsim.hlo import element_types, parse
 from neuronsim.hlo.attributes import BY_NAME, FRONTEND
-from neuronsim.hlo.cache import MODULE_FILE
 from neuronsim.hlo.fields import (
     ALIAS_KINDS,
     COMPUTATION_HEAD,
@@ -46,6 +45,7 @@ from neuronsim.hlo.module import (
     make_module,
 )
 from neuronsim.hlo.opcodes import ATTRIBUTES, NOTED
+from neuronsim.hlo.other_formats import name_format
 from neuronsim.hlo.shapes import check_shape
 from neuronsim.hlo.wire import (
     Field,
@@ -67,30 +67,17 @@ _Origins: TypeAlias = dict[int, tuple[str, int]]  # the file and line of stack f
 
 @pinned
 def read(path: str | Path) -> Module:
-    """The module in a file: an `HloModuleProto`, an `HloProto` that wraps one, or HLO text; or in a
-    folder of AWS's compile cache.
+    """The module in a file: an `HloModuleProto`, an `HloProto` that wraps one, or HLO text.
 
     Its constants are copies: what becomes of the file later does not matter. Raises InvalidModel, with
     the file's name, if it is not one, and UnsupportedType for element types that neuronsim does not
     have.
     """
     file = Path(path)
-    if os.path.isdir(file):
-        file /= MODULE_FILE
-        if not file.exists():
-            raise InvalidModel(
-                f"the folder {str(path)!r} holds no {MODULE_FILE}: give a model's file, or a "
-                "folder of AWS's compile cache"
-            )
-    if file.suffix == ".neff":
-        raise InvalidModel(
-            f"{str(file)!r} is a NEFF, which neuronx-cc made of a model: give what it was made of, "
-            f"such as {MODULE_FILE} of the compile cache"
-        )
     try:
         with open_regular(file) as opened:
             start = opened.read(parse.LONGEST_START)
-            _check_start(start, os.fstat(opened.fileno()).st_size)
+            _check_start(start, os.fstat(opened.fileno()).st_size, str(file))
             opened.seek(0)
             data = read_rest(opened, file)
     except InaccessibleFile as error:
@@ -103,9 +90,9 @@ def read(path: str | Path) -> Module:
         raise type(error)(f"{file}: {error}") from error
 
 
-def _check_start(start: bytes, size: int) -> None:
+def _check_start(start: bytes, size: int, file: str) -> None:
     """Raises InvalidModel for what cannot be a module, before all of a large file is read."""
-    _refuse_other_formats(start)
+    _refuse_other_formats(start, file)
     if start and not parse.is_text(start):
         try:
             *_, end = field_extent(memoryview(start), 0)
@@ -121,7 +108,7 @@ def from_bytes(data: bytes | memoryview) -> Module:
 
     Raises InvalidModel, and UnsupportedType for element types that neuronsim does not have.
     """
-    _refuse_other_formats(data)
+    _refuse_other_formats(data[: parse.LONGEST_START], content=data)
     if parse.is_text(bytes(data[: parse.LONGEST_START])):
         return parse.from_text(parse.decode(bytes(data)))
     view = memoryview(data)
@@ -131,35 +118,19 @@ def from_bytes(data: bytes | memoryview) -> Module:
         raise InvalidModel(f"not an HloModuleProto: {error}") from error
 
 
-def _refuse_other_formats(data: bytes | memoryview) -> None:
-    for start, (what, instead) in _OTHER_FORMATS.items():
-        if re.match(start, bytes(data[: parse.LONGEST_START])):
-            raise InvalidModel(f"not an HloModuleProto but {what}: {instead}")
+_MLIR = re.compile(rb"ML\xefR|\s*(#loc|(builtin\.)?module\b[^\n]*\{|func\.func\b)")
 
 
-_FROM_JAX = (
-    "write the HLO instead: "
-    'jax.jit(f).lower(*example_arguments).compiler_ir("hlo").as_serialized_hlo_module_proto()'
-)
-# How files that are taken for models begin, what they are, and what to do instead.
-_OTHER_FORMATS = {
-    rb"PK\x03\x04": (
-        "a zip file, such as .npz, .nsim, or torch's .pt",
-        "load() opens saved programs and arrays; of torch, give the HLO that PyTorch/XLA traces",
-    ),
-    rb"\x1f\x8b": ("gzip", "unpack it first"),
-    rb"\x80[\x02-\x05]": ("a pickle, such as torch's .pt", "give the HLO that PyTorch/XLA traces"),
-    rb"ML\xefR": ("MLIR bytecode, such as serialized StableHLO", _FROM_JAX),
-    rb"\s*(#loc|(builtin\.)?module\b[^\n]*\{|func\.func\b)": (
-        "MLIR text, such as StableHLO",
-        _FROM_JAX,
-    ),
-    rb"\x08[\x01-\x20][\x10\x12]": (
-        "what looks like ONNX",
-        "export the network's HLO by JAX or PyTorch/XLA: neuronsim reads no ONNX",
-    ),
-    rb"\x89HDF": ("HDF5, such as Keras's .h5", "give the HLO that the framework traces"),
-}
+def _refuse_other_formats(
+    start: bytes | memoryview, file: str = "", content: bytes | memoryview | None = None
+) -> None:
+    """Raises InvalidModel for what is known to be no module."""
+    if _MLIR.match(bytes(start)):
+        raise InvalidModel(
+            "not an HloModuleProto but MLIR, such as StableHLO: neuronsim.compile(file) takes it"
+        )
+    if not parse.is_text(bytes(start)) and (found := name_format(bytes(start), file, content)):
+        raise InvalidModel(f"not an HloModuleProto but {found}")
 
 
 def _wrapped(view: memoryview) -> memoryview | None:
