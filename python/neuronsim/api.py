@@ -40,20 +40,29 @@ from neuronsim.errors import (
     UnsupportedType,
     warn,
 )
+from neuronsim.frontends.calls import ReadModel
 from neuronsim.frontends.functions import find_function, is_function
-from neuronsim.frontends.functions import to_module as function_to_module
+from neuronsim.frontends.functions import to_model as function_to_model
+from neuronsim.frontends.jax.belonging import is_jax, is_stage, raised_in_jax
+from neuronsim.frontends.jax.functions import to_model as jax_to_model
+from neuronsim.frontends.jax.stablehlo import is_export, is_stablehlo, read_export
+from neuronsim.frontends.jax.stablehlo import read as read_stablehlo
 from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
+from neuronsim.frontends.other_models import FORMS, name_model
 from neuronsim.frontends.pytorch_xla import as_traced
+from neuronsim.frontends.tensorflow import is_tensorflow
+from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
 from neuronsim.frontends.weights import Weights, with_weights
 from neuronsim.hlo import cache, conformance, proto
 from neuronsim.hlo.asynchronous import with_synchronous_pairs
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.other_formats import name_folder
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
@@ -97,17 +106,9 @@ def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> M
     """The verified module of a model in any of the forms that `compile` takes; what it leaves open of
     its inputs may be that of `data`. Raises InvalidModel and others.
     """
-    module, said = _read(model, inputs, data)
-    _warn(said)
-    verify(module)
-    return module
-
-
-def _read(model: Any, inputs: ModelInputs, data: Any = None) -> tuple[Module, tuple[Message, ...]]:
-    """The module, and what there is to say of the environment that acts on it."""
-    module = with_synchronous_pairs(_read_open(model, inputs, data))
-    module, said = as_traced(module, os.environ, is_pytorch=_is_pytorch(model))
-    return (module if inputs.weights is None else with_weights(module, inputs.weights)), said
+    found = _read_verified(model, inputs, data)
+    _warn(found.messages)
+    return found.module
 
 
 def _is_pytorch(model: Any) -> bool:
@@ -117,36 +118,110 @@ def _is_pytorch(model: Any) -> bool:
     return "torch" in {c.__module__.partition(".")[0] for c in type(model).__mro__}
 
 
-def _read_open(model: Any, inputs: ModelInputs, data: Any) -> Module:
+def _read_verified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
+    found = _read(model, inputs, data)
+    verify(found.module)
+    return found
+
+
+def _read(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
+    found = _read_open(model, inputs, data)
+    module, said = as_traced(
+        with_synchronous_pairs(found.module), os.environ, is_pytorch=_is_pytorch(model)
+    )
+    if inputs.weights is None:
+        return replace(found, module=module, messages=said)
+    bound = with_weights(module, inputs.weights)
+    calls = found.calls and found.calls.without(module.parameters, bound.parameters)
+    return ReadModel(bound, calls, said)
+
+
+def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
     if isinstance(model, str):
         model = find_function(model) or model
     if is_onnx(model):
-        return onnx_to_module(
-            model,
-            input_shapes=inputs.input_shapes,
-            input_values=inputs.input_values,
-            batch=inputs.batch,
-            sample_shapes=_sample_shapes(data),
-            composites=inputs.composites,
+        return ReadModel(
+            onnx_to_module(
+                model,
+                input_shapes=inputs.input_shapes,
+                input_values=inputs.input_values,
+                batch=inputs.batch,
+                sample_shapes={n: t.dims for n, t in _sample_types(data).items()},
+                composites=inputs.composites,
+            )
         )
-    if is_function(model) and (inputs.example_args or inputs.input_shapes or data is not None):
-        of_data = {name: (inputs.batch, *dims) for name, dims in _sample_shapes(data).items()}
-        shapes = {**of_data, **(inputs.input_shapes or {})}
-        values, kept = inputs.input_values or {}, inputs.composites == "kept"
-        return function_to_module(model, inputs.example_args, shapes, values, keeps_composites=kept)
+    if is_stablehlo(model):
+        _refuse_inputs(inputs, "StableHLO")
+        return read_stablehlo(model)
+    model = read_export(model) if is_export(model) else model
+    states = inputs.example_args or inputs.input_shapes or data is not None
+    if is_stage(model) or (states and is_jax(model, inputs.example_args)):
+        return _read_jax(model, inputs, data)
+    if inputs.example_args and is_tensorflow(model):
+        return tensorflow_to_model(model, inputs.example_args, inputs.constants)
+    if is_function(model) and states:
+        try:
+            return _read_function(model, inputs, data)
+        except Exception as error:
+            if not raised_in_jax(error):
+                raise
+        return _read_jax(model, inputs, data)
+    _refuse_inputs(inputs, "HLO")
+    return ReadModel(_read_hlo(model))
+
+
+def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
+    """Raises InvalidArgument for what says inputs' shapes or values, which such a model states."""
     unread = [n for n, v in vars(_CLOSED).items() if n != "weights" and getattr(inputs, n) != v]
     if unread:
         raise InvalidArgument(
-            f"{', '.join(unread)}: a model of HLO states its inputs' shapes and takes none"
+            f"{', '.join(unread)}: a model of {kind} states its inputs' shapes and takes none"
         )
-    return _read_hlo(model)
 
 
-def _sample_shapes(data: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of data without their first axis, which is samples."""
+def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
+    return function_to_model(
+        model,
+        inputs.example_args,
+        _types(inputs, data),
+        inputs.input_values or {},
+        inputs.constants,
+        keeps_composites=inputs.composites == "kept",
+    )
+
+
+def _read_jax(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
+    return jax_to_model(
+        model,
+        inputs.example_args,
+        _types(inputs, data),
+        inputs.input_values or {},
+        inputs.constants,
+        inputs.batch,
+    )
+
+
+def _types(inputs: ModelInputs, data: Any) -> dict[str, ops.ArrayType]:
+    """The types of a function's parameters by name: of the data's samples, and of the shapes that are
+    given, in float32 where the data say nothing else.
+    """
+    found = {n: t._replace(dims=(inputs.batch, *t.dims)) for n, t in _sample_types(data).items()}
+    for name, dims in (inputs.input_shapes or {}).items():
+        dtype = found[name].dtype if name in found else dtypes.float32
+        found[name] = ops.ArrayType(dtype, tuple(dims))
+    return {n: t for n, t in found.items() if n not in (inputs.input_values or {})}
+
+
+def _sample_types(data: Any) -> dict[str, ops.ArrayType]:
+    """The types of data without their first axis, which is samples; float64 stands for float32."""
     if data is None:
         return {}
-    return {name: x.shape[1:] for name, x in load_dataset(data).inputs.items()}
+    found: dict[str, ops.ArrayType] = {}
+    for name, x in load_dataset(data).inputs.items():
+        dtype = dtypes.as_dtype(x.dtype.newbyteorder("="))
+        wide = dtype is dtypes.float64
+        found[name] = ops.ArrayType(dtypes.float32 if wide else dtype, x.shape[1:])
+    return found
 
 
 def _read_hlo(model: Any) -> Module:
@@ -160,51 +235,17 @@ def _read_hlo(model: Any) -> Module:
             "a model's text is given as bytes, text.encode(): a str is the name of a file"
         )
     if isinstance(model, str | os.PathLike):
+        if os.path.isdir(model) and (found := name_folder(os.fspath(model))):
+            raise InvalidModel(f"{os.fspath(model)!r} is {found}")
         return cache.read(os.fspath(model))
-    raise InvalidModel(f"a model is {_MODELS}, not {_kind_of(model)}")
-
-
-_MODELS = (
-    "a file of HLO or ONNX (its name or its bytes), a folder of AWS's compile cache, an "
-    "onnx.ModelProto, a Module, or a function of arrays with example arguments"
-)
-_LOWER = "compiler_ir('hlo').as_serialized_hlo_module_proto()"
+    raise InvalidModel(f"a model is {FORMS}, not {_kind_of(model)}")
 
 
 def _kind_of(model: Any) -> str:
     """What was given in the place of a model, and how it becomes one."""
     if isinstance(model, CompiledProgram):
         return "a program that is compiled already: call it, or give its .model"
-    packages = {c.__module__.partition(".")[0] for c in type(model).__mro__}
-    name = f"{type(model).__module__}.{type(model).__qualname__}"
-    if hasattr(model, "as_serialized_hlo_module_proto"):
-        return f"{name}: give model.as_serialized_hlo_module_proto()"
-    if hasattr(model, "cost_analysis") and not hasattr(model, "lower") and callable(model):
-        return (
-            f"{name}, compiled for another device: give jax.jit(f).lower(*example_arguments).{_LOWER}"
-        )
-    if hasattr(model, "compiler_ir"):
-        return f"{name}, a lowered function of JAX: give model.{_LOWER}"
-    if "torch" in packages:
-        return (
-            f"{name}, a network of PyTorch. PyTorch/XLA traces it:\n"
-            "    y = network.to('xla')(x.to('xla'))\n"
-            "    neuronsim.compile(torch_xla._XLAC._get_xla_tensors_hlo_proto([y]))"
-        )
-    if callable(model):
-        if not hasattr(model, "lower"):
-            return (
-                f"{name}, a function: one of neuronsim's arrays is compiled with example arguments, "
-                "neuronsim.compile(function, *example_arguments). JAX lowers one of its own:\n"
-                f"    module = jax.jit(function).lower(*example_arguments).{_LOWER}\n"
-                "    neuronsim.compile(module)"
-            )
-        return (
-            f"{name}, a function. JAX lowers it for example arguments:\n"
-            f"    module = model.lower(*example_arguments).{_LOWER}\n"
-            "    neuronsim.compile(module)"
-        )
-    return f"{reprlib.repr(model)}, {name}"
+    return name_model(model)
 
 
 _P = ParamSpec("_P")
@@ -272,9 +313,9 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    module, said = _read(request.model, request)
-    verify(module)
-    setup = replace(setup, messages=setup.messages + said)
+    read = _read_verified(request.model, request)
+    module = read.module
+    setup = replace(setup, messages=setup.messages + read.messages)
     if request.strict:
         _require_conformance(module, setup)
     settings = setup.settings
@@ -291,7 +332,7 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     found = tuple(Message("warning", text) for text in texts)
     setup = replace(setup, messages=setup.messages + found)
     _warn(setup.messages)
-    return CompiledProgram(module, made, setup)
+    return CompiledProgram(module, made, setup, read.calls)
 
 
 def _warn(messages: Sequence[Message]) -> None:
@@ -330,8 +371,9 @@ def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
     """The same, and the setup under which it was found."""
     setup, decider = find_setup(request)
     _warn(setup.messages)
-    module, said = _read(request.model, request)
-    _warn(said)
+    read = _read(request.model, request)
+    _warn(read.messages)
+    module = read.module
     found = conformance.check(module, setup.release, setup.target)
     try:
         verify(module)
