@@ -27,6 +27,7 @@ from collections.abc import Iterable
 from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.decisions.record import PlanRecord
 from neuronsim.casting.lint.planned_computation import PlannedComputation
+from neuronsim.casting.lint.repairs import closed
 from neuronsim.casting.lint.rules import CONTRACT, RULES, LintRule
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Rule
@@ -35,7 +36,7 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Instruction, Module, graph_computations, inline_calls
 from neuronsim.profiles import Profile
-from neuronsim.targets import Target
+from neuronsim.targets import Severity, Target
 
 
 def lint(
@@ -69,7 +70,12 @@ def lint(
 
 
 def _finding(
-    row: LintRule, scope: PlannedComputation, i: Instruction, message: str, keep: tuple[str, ...]
+    row: LintRule,
+    scope: PlannedComputation,
+    i: Instruction,
+    message: str,
+    keep: tuple[str, ...],
+    severity: Severity | None = None,
 ) -> Finding:
     return Finding(
         computation=scope.computation.name,
@@ -77,13 +83,13 @@ def _finding(
         opcode=i.opcode,
         rule=row.name,
         code=row.label,
-        severity=row.severity,
+        severity=severity or row.severity,
         message=message,
         quotation=CONTRACT[row.label],
         source=f"docs/numerics.md, {row.label}",
         advice=row.advice,
         release="",
-        keep_float32=keep,
+        keep_float32=closed(scope, keep, row.about) if keep else (),
     )
 
 
