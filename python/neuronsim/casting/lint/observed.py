@@ -80,7 +80,9 @@ def near_differences(scope: PlannedComputation) -> Broken:
     """A sum or difference whose terms the data show to be so much larger than the result that fewer
     than 4 significant bits of it are right.
     """
-    shifted = {c.parts["shifted"] for c in scope.composites if "shifted" in c.parts}
+    parts = [c.parts for c in scope.composites]
+    shifted = {p["shifted"] for p in parts if "shifted" in p}
+    shifted |= {p["variance"] for p in parts if "mean_of_squares" in p and "variance" in p}
     for i, dtype, known in _computed(scope):
         if i.opcode not in ("add", "subtract") or i.name in shifted:
             continue

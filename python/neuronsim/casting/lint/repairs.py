@@ -23,12 +23,16 @@ RANGE, DIGITS, COUNTS = "range", "digits", "counts"  # what a repair is about
 def closed(scope: PlannedComputation, names: Iterable[str], about: frozenset[str]) -> tuple[str, ...]:
     """These instructions with the producers and consumers without which they repair nothing, in the
     order of the computation: what moves their operands; for `DIGITS` what computes these, up to
-    products; for `RANGE` and `COUNTS` what reads values that no type of the plan holds.
+    products; for `RANGE` what gives, and for it and `COUNTS` what reads, values that no type of the
+    plan holds.
     """
     kept = dict.fromkeys(names)
     if DIGITS in about:
         for name in list(kept):
             kept |= dict.fromkeys(_upstream(scope, name))
+    if RANGE in about:
+        for name in list(kept):
+            kept |= dict.fromkeys(_lost_before(scope, name))
     if RANGE in about or COUNTS in about:
         for name in list(kept):
             kept |= dict.fromkeys(_downstream(scope, name, COUNTS in about))
@@ -67,6 +71,20 @@ def _upstream(scope: PlannedComputation, name: str) -> list[str]:
             found[o] = away
             pending.append((given, away))
     return list(found)
+
+
+def _lost_before(scope: PlannedComputation, name: str) -> list[str]:
+    """What gives an instruction values that the data show to leave the type before it has them."""
+    found: list[str] = []
+    pending = [name]
+    while pending:
+        for o in scope.by_name[pending.pop()].operands:
+            i = scope.by_name[o]
+            known = scope.observed(o) is not None and i.opcode not in _UNKEPT
+            if known and o not in found and _leaves(scope, o, False):
+                found.append(o)
+                pending.append(o)
+    return found
 
 
 def _downstream(scope: PlannedComputation, name: str, counts: bool) -> list[str]:

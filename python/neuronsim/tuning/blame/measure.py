@@ -208,7 +208,13 @@ def _output(values: Values, instance: Instance, exact: Bits) -> Bits:
 
 
 def blame(
-    subject: Subject, *, setting: str, data: str, samples: int, max_causes: int = MAX_CAUSES,
+    subject: Subject,
+    *,
+    setting: str,
+    data: str,
+    samples: int,
+    max_causes: int = MAX_CAUSES,
+    replanned: Callable[[Module], Subject | None] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> BlameResult:
     """What is to blame for the outputs' error, the gravest cause first. See `api.blame`."""
