@@ -318,9 +318,7 @@ def plan_with_model(request: CastRequest) -> tuple[Module, Plan]:
     return module, made
 
 
-def planned(
-    request: CastRequest, data: Any = None
-) -> tuple[Setup, Module, Policy | None, Plan]:
+def planned(request: CastRequest, data: Any = None) -> tuple[Setup, Module, Policy | None, Plan]:
     """The setup of a request, its model, what that leaves open being as in `data`, the policy that
     decides the casts, if it is one, and its plan.
     """

@@ -157,17 +157,13 @@ def repair(
         raise InvalidArgument("lint repairs flags and policies: a plan has no rules to add")
     _, findings = lint_under_setup(request)
     found, left = repaired(module, policy, setup.target, request.calibration, profile=setup.profile)
-    names = tuple(
-        dict.fromkeys(n for rule in found.rules[len(policy.rules) :] for n in rule.name)
-    )
+    names = tuple(dict.fromkeys(n for rule in found.rules[len(policy.rules) :] for n in rule.name))
     whole = Repair(found, findings, left, names)
     if data is None:
         return setup, whole
     subject = _subject(module, made, setup, load_batches(module, data))
     after = make_plan(module, found, setup.target, request.calibration).decisions
-    figures = [
-        subject.figures(subject.outputs(subject.build(d))) for d in (subject.decisions, after)
-    ]
+    figures = [subject.figures(subject.outputs(subject.build(d))) for d in (subject.decisions, after)]
     usual = usual_error(subject.flow, subject.decisions)
     return setup, replace(whole, before=figures[0], after=figures[1], usual=usual)
 

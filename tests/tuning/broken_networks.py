@@ -331,7 +331,11 @@ def fractional_part(np: Any, x: Any) -> Any:
 
 def _network(low: str, function: Callable[..., Any], data: Any, planted: str, kinds: str) -> Network:
     return Network(
-        f"{function.__name__}-{low}", low, function, data, frozenset(planted.split()),
+        f"{function.__name__}-{low}",
+        low,
+        function,
+        data,
+        frozenset(planted.split()),
         frozenset(kinds.split(",")),
     )
 
@@ -450,7 +454,18 @@ def mixture(np: Any, x: Any) -> Any:
 
 HEALTHY = tuple(
     Network(f"{f.__name__}-{low}", low, f, _normal())
-    for f in (dense, layer_norm, attention, relu_network, residual, gated, rms, rotary, cosine_similarity, mixture)
+    for f in (
+        dense,
+        layer_norm,
+        attention,
+        relu_network,
+        residual,
+        gated,
+        rms,
+        rotary,
+        cosine_similarity,
+        mixture,
+    )
     for low in (BF16, FP16)
 )
 

@@ -122,7 +122,12 @@ def _maxima(scope: PlannedComputation, names: list[str]) -> list[str]:
         for user in scope.users[pending.pop()]:
             if user.opcode == "reduce" and scope.reducer(user) == "maximum":
                 found.append(user.name)
-            elif user.name not in seen and user.opcode in MOVES | {"add", "select", "maximum", "multiply"}:
+            elif user.name not in seen and user.opcode in MOVES | {
+                "add",
+                "select",
+                "maximum",
+                "multiply",
+            }:
                 seen.add(user.name)
                 pending.append(user.name)
     return found
@@ -194,8 +199,11 @@ def vanishing_epsilons(scope: PlannedComputation) -> Broken:
             ]
             if shares and not any(shares):  # the data need no epsilon
                 continue
-            yield i, message, (*_path(scope, i, read_by), *(p.name for p in poles)), (
-                "error" if any(shares) else "warning"
+            yield (
+                i,
+                message,
+                (*_path(scope, i, read_by), *(p.name for p in poles)),
+                ("error" if any(shares) else "warning"),
             )
 
 

@@ -65,7 +65,9 @@ def vanishing_values(scope: PlannedComputation) -> Broken:
         least = values_of(dtype).smallest
         if poles:
             named = ", ".join(dict.fromkeys(f"{p.name} ({p.opcode})" for p in poles[:3]))
-            what = f"{share:.1%} of its values are 0 in {dtype.name}, below {least / 2:.2g}: {named} reads"
+            what = (
+                f"{share:.1%} of its values are 0 in {dtype.name}, below {least / 2:.2g}: {named} reads"
+            )
             yield i, f"{what} them", (i.name, *(u.name for u in roots), *(p.name for p in poles))
         elif share > 0.3 and known.largest < _TINY * 2.0 ** (2 - (1 << (dtype.exponent_bits - 1))):
             yield (

@@ -98,7 +98,9 @@ def _downstream(scope: PlannedComputation, name: str, counts: bool) -> list[str]
         for user in scope.users[given]:
             if user.name in found or user.opcode in _UNKEPT or away > _STEPS_AWAY:
                 continue
-            if not any(_is_read_narrow(scope, user, n) for n, o in enumerate(user.operands) if o == given):
+            if not any(
+                _is_read_narrow(scope, user, n) for n, o in enumerate(user.operands) if o == given
+            ):
                 continue
             if not away and not _leaves(scope, given, counts):
                 continue
