@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from neuronsim.casting.lint.narrow_types import digits, is_narrow, overflows
 from neuronsim.casting.lint.planned_computation import MOVES, PlannedComputation
 from neuronsim.casting.policies.calibration import share_rounded_to_zero
-from neuronsim.hlo.module import Instruction
+from neuronsim.hlo.module import Instruction, Shape
 
 _UNKEPT = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "while", "conditional"})
 _PRODUCTS = frozenset({"dot", "convolution"})
@@ -17,6 +17,7 @@ _PRODUCTS = frozenset({"dot", "convolution"})
 _TAMES = frozenset({"sqrt", "rsqrt", "cbrt", "log", "log-plus-one", "divide", "tanh", "logistic"})
 _TAMES |= {"compare", "is-finite", "clamp", "minimum", "sign"}
 _STEPS_AWAY = 6  # computing instructions
+_MOST = 32  # instructions that a repair follows each way
 RANGE, DIGITS, COUNTS = "range", "digits", "counts"  # what a repair is about
 
 
@@ -26,7 +27,8 @@ def closed(scope: PlannedComputation, names: Iterable[str], about: frozenset[str
     products; for `RANGE` what gives, and for it and `COUNTS` what reads, values that no type of the
     plan holds.
     """
-    kept = dict.fromkeys(names)
+    stated = tuple(names)  # some are of loops around the computation
+    kept = dict.fromkeys(n for n in stated if n in scope.by_name)
     if DIGITS in about:
         for name in list(kept):
             kept |= dict.fromkeys(_upstream(scope, name))
@@ -38,26 +40,28 @@ def closed(scope: PlannedComputation, names: Iterable[str], about: frozenset[str
             kept |= dict.fromkeys(_downstream(scope, name, COUNTS in about))
     for name in list(kept):
         kept |= dict.fromkeys(_moves_to(scope, name))
-    return tuple(i.name for i in scope.computation.instructions if i.name in kept)
+    elsewhere = (n for n in stated if n not in scope.by_name)
+    return (*elsewhere, *sorted(kept, key=scope.places.__getitem__))
 
 
 def _moves_to(scope: PlannedComputation, name: str) -> list[str]:
     """What only moves an instruction's operands to it: it would round them."""
-    found, pending = [], [scope.by_name[name]]
-    while pending:
+    found: dict[str, None] = {}
+    pending = [scope.by_name[name]]
+    while pending and len(found) < _MOST:
         for o in pending.pop().operands:
             i = scope.by_name[o]
             if i.opcode in MOVES and i.name not in found:
-                found.append(i.name)
+                found[i.name] = None
                 pending.append(i)
-    return found
+    return list(found)
 
 
 def _upstream(scope: PlannedComputation, name: str) -> list[str]:
     """What computes an instruction's operands, up to products and a few steps away."""
     found = {name: 0}
     pending = [(scope.by_name[name], 0)]
-    while pending:
+    while pending and len(found) < _MOST:
         i, distance = pending.pop(0)
         if i.opcode in _PRODUCTS and distance:
             continue
@@ -75,27 +79,27 @@ def _upstream(scope: PlannedComputation, name: str) -> list[str]:
 
 def _lost_before(scope: PlannedComputation, name: str) -> list[str]:
     """What gives an instruction values that the data show to leave the type before it has them."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     pending = [name]
-    while pending:
+    while pending and len(found) < _MOST:
         for o in scope.by_name[pending.pop()].operands:
             i = scope.by_name[o]
             known = scope.observed(o) is not None and i.opcode not in _UNKEPT
             if known and o not in found and _leaves(scope, o, False):
-                found.append(o)
+                found[o] = None
                 pending.append(o)
-    return found
+    return list(found)
 
 
 def _downstream(scope: PlannedComputation, name: str, counts: bool) -> list[str]:
     """What reads values that leave a type, up to where they no longer do."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     pending = [(name, 0)]
-    while pending:
+    while pending and len(found) < _MOST:
         given, away = pending.pop()
         if away and not _leaves(scope, given, counts):
             continue
-        for user in scope.users[given]:
+        for user in scope.users[given][:_MOST]:
             if user.name in found or user.opcode in _UNKEPT or away > _STEPS_AWAY:
                 continue
             if not any(
@@ -104,10 +108,10 @@ def _downstream(scope: PlannedComputation, name: str, counts: bool) -> list[str]
                 continue
             if not away and not _leaves(scope, given, counts):
                 continue
-            found.append(user.name)
+            found[user.name] = None
             if not (user.opcode in _TAMES and scope.observed(user.name) is None):
                 pending.append((user.name, away + (user.opcode not in MOVES)))
-    return found
+    return list(found)
 
 
 def _is_read_narrow(scope: PlannedComputation, user: Instruction, number: int) -> bool:
@@ -118,7 +122,8 @@ def _is_read_narrow(scope: PlannedComputation, user: Instruction, number: int) -
 def _leaves(scope: PlannedComputation, name: str, counts: bool) -> bool:
     """Whether a narrow type that the computation's plan reads does not hold an array's values."""
     known, types = scope.observed(name), scope.narrow_types
-    if scope.by_name[name].array.dtype.kind != "float" or not types:
+    shape = scope.by_name[name].shape
+    if not isinstance(shape, Shape) or shape.dtype.kind != "float" or not types:
         return False
     if known is not None:
         return any(

@@ -95,13 +95,13 @@ class Dataflow:
                 if part < least:
                     continue
                 for given, loops in self.producers(at, n).items():
+                    for loop in loops:
+                        found.setdefault(loop, distance + 1)
                     if part <= passed.get(given, 0.0) * 1.01:
                         continue
                     passed[given] = part
                     if self.instructions[given].opcode == "parameter":
                         continue
-                    for loop in loops:
-                        found.setdefault(loop, distance + 1)
                     found[given] = min(distance + 1, found.get(given, 1 << 30))
                     pending.append((given, part, distance + 1))
         return found

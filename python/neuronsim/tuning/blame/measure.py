@@ -55,8 +55,7 @@ _ENOUGH = 1 << 24  # elements of instructions' results: from so many on no furth
 _USUAL_ROUNDINGS = 8.0  # of the narrowest type, in the outputs of a network of 50 instructions
 _LATENT_BITS = 5.0  # that are worth a word though the outputs are as usual
 _LEAST_BITS = 1.5  # that a cause loses
-_CERTAIN = ("overflow", "underflow", "nan")  # classes that are so whatever a repair alone changes
-_CERTAIN_BITS = 3.0
+_CERTAIN_BITS = 2.5  # from which on a cause is kept though it is one of several that hide its repair
 _REPAIRED = 0.5  # of the error that a repair must take away at least
 _NEAR = (1, 2, 4, 1 << 30)  # steps upstream of a cause that are kept in float32 with it, tried in turn
 
@@ -366,7 +365,7 @@ def _gravest(
         left = {n: d for n, d in decisions.items() if n not in keep}
         if size_of(after) <= _REPAIRED * size_of(before):
             return _cause(subject, decisions, trace, loss, keep, before, after), left
-        if certain is None and loss.kind in _CERTAIN and loss.score >= _CERTAIN_BITS:
+        if certain is None and loss.score >= _CERTAIN_BITS:
             certain = _cause(subject, decisions, trace, loss, keep, before, after), left
     return certain
 
