@@ -53,7 +53,7 @@ globals().update({_name: getattr(_types, _name) for _name in _types.TYPE_NAMES})
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
     "CacheEntry": "neuronsim.hlo.cache",
-    "blame": "neuronsim.api",
+    "blame": "neuronsim.diagnosis",
     "calibrate": "neuronsim.api",
     "compile": "neuronsim.api",
     "export_onnx": "neuronsim.api",
@@ -67,7 +67,7 @@ _LAZY = {
     "plan": "neuronsim.api",
     "tune": "neuronsim.api",
     "CompiledProgram": "neuronsim.program",
-    "BlameResult": "neuronsim.api",
+    "BlameResult": "neuronsim.diagnosis",
     "TuneResult": "neuronsim.api",
     "Finding": "neuronsim.hlo.conformance",
     "Calibration": "neuronsim.casting.policies.calibration",

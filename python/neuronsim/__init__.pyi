@@ -129,6 +129,7 @@ from neuronsim.casting.lint import float32_rules as float32_rules
 from neuronsim.casting.plans.plan import Plan as Plan
 from neuronsim.casting.policies.calibration import Calibration as Calibration
 from neuronsim.casting.policies.policy import Policy as Policy, Rule as Rule
+from neuronsim.diagnosis import blame as blame
 from neuronsim.dtypes import (
     DType as DType, bfloat16 as bfloat16, complex128 as complex128, complex64 as complex64,
     float16 as float16, float32 as float32, float64 as float64, float8_e3m4 as float8_e3m4,
