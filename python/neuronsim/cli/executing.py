@@ -31,7 +31,7 @@ from neuronsim.hlo.conformance import summary
 from neuronsim.processor import set_num_threads
 from neuronsim.program import CompiledProgram
 from neuronsim.program import load as load_program
-from neuronsim.tables import output_console
+from neuronsim.tables import output_console, print_text
 from neuronsim.tuning.dataset import batch_count, load_dataset, run_batches
 from neuronsim.whole_files import replacing
 
@@ -108,15 +108,15 @@ def _run(options: argparse.Namespace) -> None:
         where = f" in {options.output}"
     setup = program.setup
     listed = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in arrays.items())
+    console = output_console()
     if options.json != "-":
-        print(f"{setup.casts} ({setup.compiler}): {listed}{where}")
+        print_text(console, f"{setup.casts} ({setup.compiler}): {listed}{where}")
     for name, count in counts.int64_truncated.items():
         print_warning(f"{name}: {count} 64-bit integers lost their high 32 bits (C7)")
     for name, count in counts.outside_range.items():
         print_warning(ops.outside_range_warning(name, count))
     if options.json == "-":
         return
-    console = output_console()
     title = f"{options.model} under {setup.casts}, {dataset.count} samples of {options.inputs}"
     print_observed(found, observe, console, title)
     for timing in timings:
