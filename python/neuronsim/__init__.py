@@ -63,6 +63,7 @@ _LAZY = {
     "load": "neuronsim.api",
     "plan": "neuronsim.api",
     "tune": "neuronsim.api",
+    "write_report": "neuronsim.api",
     "CompiledProgram": "neuronsim.program",
     "TuneResult": "neuronsim.api",
     "Finding": "neuronsim.hlo.conformance",
