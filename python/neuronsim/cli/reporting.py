@@ -8,8 +8,9 @@ import shlex
 from neuronsim import api, json_documents
 from neuronsim.casting.fields import read_text
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
-from neuronsim.cli.output import check_writable
+from neuronsim.cli.output import check_writable, write
 from neuronsim.errors import InvalidData
+from neuronsim.report_page.node_data import node_data
 
 MOST_BYTES = 1 << 28
 
@@ -23,7 +24,12 @@ def declare_report(declare: Declare) -> None:
     report.add_argument(
         "documents", nargs="+", metavar="JSON", help="what these commands wrote with --json"
     )
-    report.add_argument("--output", required=True, metavar="FILE", help="the .html to write")
+    report.add_argument(
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="the .html to write; or .json, node data for Model Explorer",
+    )
     add_model(report, name="--model")
     add_casts(report)
     report.tell(
@@ -38,6 +44,10 @@ def declare_report(declare: Declare) -> None:
 def _report(options: argparse.Namespace) -> None:
     check_writable(options.output)
     documents = [read_document(path) for path in options.documents]
+    if options.output.endswith(".json"):
+        write(options, options.output, node_data(documents) + "\n")
+        print(f"wrote {options.output}")
+        return
     setting = casts(options) if options.model is not None else {}
     words = ["neuronsim", "report", *options.documents, "--output", options.output]
     words += ["--model", options.model] if options.model is not None else []

@@ -28,15 +28,35 @@ def pareto(found: Documents) -> Figure:
     rungs, plans = rows(found.tune, "rungs"), rows(found.tune, "plans")
     if not rungs:
         return {}
-    traces = [_points("ladder", [(r["name"], r) for r in rungs], "circle", "lines+markers")]
+    traces = [_points("ladder", [(r["name"], r) for r in rungs], "circle")]
     if plans:
         named = [(p["figures"]["name"], p["figures"]) for p in plans]
-        traces.append(_points("plans", named, "diamond", "markers"))
+        traces.append(_points("plans", named, "diamond"))
+    traces.append(_front(traces))
     return _figure(traces, "estimated time, us", "error against float32", log=True)
 
 
+def _front(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The line through the points that no other is below and left of."""
+    every = sorted((x, y) for t in traces for x, y in zip(t["x"], t["y"], strict=True) if y is not None)
+    best: list[tuple[float, float]] = []
+    for x, y in every:
+        if not best or y < best[-1][1]:
+            best.append((x, y))
+    line = {"shape": "hv", "dash": "dot", "width": 1}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "Pareto front",
+        "x": [x for x, _ in best],
+        "y": [y for _, y in best],
+        "line": line,
+        "hoverinfo": "skip",
+    }
+
+
 def _points(
-    name: str, figures_of: Sequence[tuple[str, Mapping[str, Any]]], symbol: str, mode: str
+    name: str, figures_of: Sequence[tuple[str, Mapping[str, Any]]], symbol: str
 ) -> dict[str, Any]:
     """A trace; the reference's error of 0 is drawn at a tenth of the least."""
     errors = [_error(f) for _, f in figures_of]
@@ -44,14 +64,14 @@ def _points(
     least = min(positive, default=1e-8) / 10
     return {
         "type": "scatter",
-        "mode": mode,
+        "mode": "markers+text",
+        "textposition": "top center",
         "name": name,
         "x": [f["estimated_seconds"] * 1e6 for _, f in figures_of],
         "y": [None if e is None else e or least for e in errors],
         "text": [text(n) for n, _ in figures_of],
         "hovertemplate": "%{text}<br>%{x:.4g} us, error %{y:.3g}<extra></extra>",
         "marker": {"symbol": symbol, "size": 10},
-        "line": {"dash": "dot", "width": 1},
     }
 
 
@@ -179,7 +199,7 @@ def text(x: object) -> str:
 
 def _figure(traces: Sequence[Mapping[str, Any]], x: str, y: str, *, log: bool = False) -> Figure:
     layout = {
-        "margin": {"l": 70, "r": 16, "t": 16, "b": 48},
+        "margin": {"l": 70, "r": 16, "t": 24, "b": 56},
         "xaxis": {"title": {"text": x}, "automargin": True},
         "yaxis": {"title": {"text": y}, "automargin": True, "type": "log" if log else "-"},
         "legend": {"orientation": "h", "y": 1.12},

@@ -38,7 +38,7 @@ class Documents:
 
     def each(self) -> tuple[Document, ...]:
         """The documents that are there."""
-        found = (self.tune, self.blame, self.observation, self.cost, self.graph)
+        found = (self.graph, self.observation, self.cost, self.blame, self.tune)
         return tuple(d for d in found if d)
 
 

@@ -122,9 +122,17 @@ def _ladder(found: Documents) -> dict[str, Any]:
         cells = [r["name"], *accuracy, number(r.get("relative_error")), number(r.get("max_error"))]
         cells += [str(r.get("not_finite", 0)), f"{(r.get('weight_bytes') or 0) / 1e6:.4g}"]
         cells += [seconds(r.get("estimated_seconds")), f"{r.get('estimated_speedup', 1):.2f}x"]
-        kind = "chosen" if r["name"] == best else "failing" if r.get("not_finite") else ""
+        kind = "chosen" if r["name"] == best else "failing" * _fails(r, found)
         made.append({"cells": cells, "kind": kind})
     return {"headers": headers, "rows": made}
+
+
+def _fails(r: Mapping[str, Any], found: Documents) -> bool:
+    """Whether a setting gives what is not finite, or loses more than the tolerance."""
+    loss, tolerance = r.get("loss"), found.tune.get("tolerance")
+    return bool(r.get("not_finite")) or (
+        isinstance(loss, int | float) and isinstance(tolerance, int | float) and loss > tolerance
+    )
 
 
 def _estimates(found: Documents) -> dict[str, Any]:

@@ -78,6 +78,13 @@ def _percent(x: Any) -> str:
 def _change(found: Documents) -> dict[str, Any]:
     question = "What do I change?"
     causes = rows(found.blame, "causes")
+    if causes and found.tune and _examined(found) != recommended(found).get("name"):
+        first = causes[0]
+        told = f"under {_examined(found)}, {first['instruction']} is to blame: {first['kind']}"
+        plan = chosen_plan(found)
+        kept = len(rows(plan, "kept"))
+        head = f"keep {kept} instructions in float32" if plan else "the flags alone"
+        return _answer(question, head, [told, str(first.get("advice", ""))])
     if causes:
         first = causes[0]
         told = [str(first.get("said", "")), str(first.get("advice", ""))]
@@ -104,6 +111,13 @@ def _change(found: Documents) -> dict[str, Any]:
         told = [f"{first['opcode']}: {first['origin']['value']} at {first['origin']['index']}"]
         return _answer(question, f"{first['name']} is the first that is not finite", told)
     return {}
+
+
+def _examined(found: Documents) -> str:
+    """The setting that blame examined, by the name that tune has for it."""
+    setting = str(found.blame.get("setting"))
+    named = (r["name"] for r in rows(found.tune, "rungs") if setting in (r["name"], r.get("flags")))
+    return next(named, setting)
 
 
 def chosen_plan(found: Documents) -> Mapping[str, Any]:
