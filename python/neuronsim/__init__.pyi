@@ -8,6 +8,7 @@ from neuronsim import bench as bench
 from neuronsim.api import (
     calibrate as calibrate, compile as compile, cost as cost, cost_ladder as cost_ladder,
     export_onnx as export_onnx, lint as lint, load as load, plan as plan, tune as tune,
+    write_report as write_report,
 )
 from neuronsim.arrays import (
     __array_namespace_info__ as __array_namespace_info__, abs as abs, absolute as absolute,

@@ -28,10 +28,12 @@ def pareto(found: Documents) -> Figure:
     rungs, plans = rows(found.tune, "rungs"), rows(found.tune, "plans")
     if not rungs:
         return {}
-    traces = [_points("ladder", [(r["name"], r) for r in rungs], "circle")]
-    if plans:
-        named = [(p["figures"]["name"], p["figures"]) for p in plans]
-        traces.append(_points("plans", named, "diamond"))
+    planned = [p["figures"] for p in plans]
+    errors = [e for r in (*rungs, *planned) if (e := _error(r))]
+    none = min(errors, default=1e-8) / 10  # where no error at all is drawn
+    traces = [_points("ladder", rungs, "circle", none)]
+    if planned:
+        traces.append(_points("plans", planned, "diamond", none))
     traces.append(_front(traces))
     return _figure(traces, "estimated time, us", "error against float32", log=True)
 
@@ -56,20 +58,18 @@ def _front(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _points(
-    name: str, figures_of: Sequence[tuple[str, Mapping[str, Any]]], symbol: str
+    name: str, figures_of: Sequence[Mapping[str, Any]], symbol: str, none: float
 ) -> dict[str, Any]:
-    """A trace; the reference's error of 0 is drawn at a tenth of the least."""
-    errors = [_error(f) for _, f in figures_of]
-    positive = [e for e in errors if e]
-    least = min(positive, default=1e-8) / 10
+    """A trace of settings."""
+    errors = [_error(f) for f in figures_of]
     return {
         "type": "scatter",
         "mode": "markers+text",
         "textposition": "top center",
         "name": name,
-        "x": [f["estimated_seconds"] * 1e6 for _, f in figures_of],
-        "y": [None if e is None else e or least for e in errors],
-        "text": [text(n) for n, _ in figures_of],
+        "x": [f["estimated_seconds"] * 1e6 for f in figures_of],
+        "y": [None if e is None else e or none for e in errors],
+        "text": [text(f["name"]) for f in figures_of],
         "hovertemplate": "%{text}<br>%{x:.4g} us, error %{y:.3g}<extra></extra>",
         "marker": {"symbol": symbol, "size": 10},
     }

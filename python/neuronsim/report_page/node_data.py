@@ -18,9 +18,9 @@ _GRADIENT = (
 
 
 def node_data(documents: Iterable[Document]) -> str:
-    """JSON that Model Explorer reads beside the model: for each node the share of the outputs' error that
-    arises there, else how many elements overflowed, underflowed, saturated or became NaN. Nodes have the
-    names of the ONNX file or of the framework's scopes, an instruction without such its own.
+    """JSON that Model Explorer reads beside the model: for each node the share of the outputs' error
+    that arises there, else how many elements overflowed, underflowed, saturated or became NaN. Nodes
+    have the names of the ONNX file or of the framework's scopes, an instruction without such its own.
 
     Raises InvalidData where no document has figures of instructions.
     """

@@ -6,9 +6,11 @@
   let theme = wantsDark.matches ? "dark" : "light";
 
   const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
-  const drawn = [...document.querySelectorAll("[data-plot]")];
-  const draw = () => {
-    for (const place of drawn) {
+  const places = [...document.querySelectorAll("[data-plot]")];
+  const drawn = new Set();
+  const draw = (wanted) => {
+    for (const place of wanted) {
+      drawn.add(place);
       const figure = page.plots[place.dataset.plot];
       const layout = structuredClone(figure.layout);
       layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
@@ -20,13 +22,19 @@
       Plotly.react(place, figure.data, layout, { responsive: true, displaylogo: false });
     }
   };
-  const show = () => { root.dataset.theme = theme; if (drawn.length) draw(); };
+  const show = () => { root.dataset.theme = theme; draw(drawn); };
   document.getElementById("theme").addEventListener("click", () => {
     theme = theme === "dark" ? "light" : "dark";
     show();
   });
   wantsDark.addEventListener("change", () => { theme = wantsDark.matches ? "dark" : "light"; show(); });
   show();
+  // A plot is drawn when its place comes near, so that the page opens at once.
+  const near = new IntersectionObserver((entries) => {
+    draw(entries.filter((e) => e.isIntersecting && !drawn.has(e.target)).map((e) => e.target));
+  }, { rootMargin: "400px" });
+  for (const place of places) near.observe(place);
+  window.addEventListener("beforeprint", () => draw(places));
 
   for (const button of document.querySelectorAll(".copy")) {
     button.addEventListener("click", () => {

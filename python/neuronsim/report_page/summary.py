@@ -79,12 +79,10 @@ def _change(found: Documents) -> dict[str, Any]:
     question = "What do I change?"
     causes = rows(found.blame, "causes")
     if causes and found.tune and _examined(found) != recommended(found).get("name"):
-        first = causes[0]
-        told = f"under {_examined(found)}, {first['instruction']} is to blame: {first['kind']}"
-        plan = chosen_plan(found)
-        kept = len(rows(plan, "kept"))
-        head = f"keep {kept} instructions in float32" if plan else "the flags alone"
-        return _answer(question, head, [told, str(first.get("advice", ""))])
+        worst, plan = causes[0], chosen_plan(found)
+        said = f"under {_examined(found)}, {worst['instruction']} is to blame: {worst['kind']}"
+        head = f"keep {len(rows(plan, 'kept'))} instructions in float32" if plan else "the flags alone"
+        return _answer(question, head, [said, str(worst.get("advice", ""))])
     if causes:
         first = causes[0]
         told = [str(first.get("said", "")), str(first.get("advice", ""))]
