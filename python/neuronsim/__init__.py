@@ -66,6 +66,7 @@ _LAZY = {
     "load": "neuronsim.api",
     "plan": "neuronsim.api",
     "tune": "neuronsim.api",
+    "write_report": "neuronsim.api",
     "CompiledProgram": "neuronsim.program",
     "BlameResult": "neuronsim.diagnosis",
     "TuneResult": "neuronsim.api",

@@ -6,9 +6,9 @@ from typing import Any
 from neuronsim.dtypes import Casting, DTypeLike
 from neuronsim import bench as bench
 from neuronsim.api import (
-    blame as blame, calibrate as calibrate, compile as compile, cost as cost,
-    cost_ladder as cost_ladder, export_onnx as export_onnx, lint as lint, load as load, plan as plan,
-    tune as tune,
+    calibrate as calibrate, compile as compile, cost as cost, cost_ladder as cost_ladder,
+    export_onnx as export_onnx, lint as lint, load as load, plan as plan, tune as tune,
+    write_report as write_report,
 )
 from neuronsim.arrays import (
     __array_namespace_info__ as __array_namespace_info__, abs as abs, absolute as absolute,

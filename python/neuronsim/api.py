@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import os
 import reprlib
 import zipfile
@@ -17,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-from neuronsim import dtypes, ops, processor
+from neuronsim import dtypes, ops, processor, whole_files
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
@@ -67,6 +68,8 @@ from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.program import CompiledProgram, checked_replicas
 from neuronsim.program import load as load_program
+from neuronsim.report_page.graph import graph_document
+from neuronsim.report_page.page import report_html
 from neuronsim.setups import (
     DEFAULT_SDK,
     CastRequest,
@@ -577,6 +580,30 @@ def _cost_of(name: str, setting: str, planned: Module, target: Target, trips: Tr
     return CostReport(name, setting, target.name, target.description, found, times)
 
 
+@processor.pinned
+def write_report(
+    path: str | Path,
+    documents: Sequence[Mapping[str, Any]],
+    *,
+    model: Any = None,
+    command: str = "",
+    **setting: Any,
+) -> None:
+    """Write one self-contained HTML page of what `tune`, `blame`, `run --observe` and `cost` found, of
+    their JSON documents (extra `report`). With the `model`, and the setting as in `compile`, it shows
+    each instruction with its neighbours and what is decided of it, and the estimated timeline.
+
+    Raises InvalidData for other documents and InaccessibleFile where the page cannot be written.
+    """
+    whole = list(documents)
+    if model is not None:
+        given = plan_with_model(CastRequest(model, **setting))
+        whole.append(graph_document(*given, name=_name_of(model, given[0])))
+        if not any(str(d.get("schema", "")).startswith("neuronsim.cost/") for d in whole):
+            whole.append(json.loads(cost(model, **setting).to_json()))
+    whole_files.write_text(path, report_html(whole, command=command))
+
+
 def _name_of(model: Any, module: Module) -> str:
     return os.fspath(model) if isinstance(model, str | os.PathLike) else module.name
 
@@ -646,4 +673,5 @@ __all__ = [
     "load",
     "plan",
     "tune",
+    "write_report",
 ]
