@@ -21,6 +21,7 @@ from neuronsim import dtypes, ops, processor
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.decisions.post_training import Recipe
 from neuronsim.casting.flags import CastSettings, Message
 from neuronsim.casting.flags.integer_downcast import check_integer_downcasts
 from neuronsim.casting.flags.io_config import check_io_config
@@ -65,6 +66,7 @@ from neuronsim.setups import (
     resolve,
 )
 from neuronsim.targets import CastType, find_release, find_target
+from neuronsim.tuning.calibrated import calibrated_decisions
 from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
 from neuronsim.whole_files import open_regular
@@ -382,6 +384,57 @@ def calibrate(
 
 
 @processor.pinned
+def quantize(
+    model: Any,
+    data: str | Path | Mapping[str, Any],
+    recipe: Recipe | None = None,
+    *,
+    others: str | Policy | Plan | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_values: Mapping[str, Any] | None = None,
+    batch: int = 1,
+    **choices: Any,
+) -> Plan:
+    """A plan by which the products of a model read integers of 8 bits, with the ranges that their
+    operands have on data (post-training static quantization): `compile(model, plan=plan)` runs it.
+
+    `data` is as in `tune`; labels are not read. `choices` are the fields of a `Recipe`: `method` of
+    calibration ("minmax", "moving_average", "percentile", "entropy", "mse"), `activations` and
+    `symmetric`, `per_channel`, `weight_only`, `operations` and `exclude`. The `others`, which are not
+    quantized, are as the model has them, or as this policy or plan says, or "bf16": those of
+    `auto_cast="all"`. Products in loops keep their types, which the plan says.
+
+    Raises InvalidData for data that are NaN or Inf, or none; NeuronSimError for a model that they do
+    not fit.
+    """
+    _check_progress(progress)
+    chosen = replace(recipe or Recipe(), **choices)
+    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    module = read_model(model, inputs, data)
+    if others == "bf16":
+        setup, decider = resolve(CompilerSetting(auto_cast="all", auto_cast_type="bf16")), None
+    else:
+        given: dict[str, Any] = {"plan": others} if isinstance(others, Plan) else {"policy": others}
+        setup, decider = find_setup(CastRequest(model, **given, auto_cast="none"))
+    rest = _plan_of(module, decider, setup, None)
+    plain = resolve(CompilerSetting(auto_cast="none"))
+
+    def build(tapped: Module) -> CompiledProgram:
+        return CompiledProgram(tapped, _plan_of(tapped, None, plain, None), plain)
+
+    dataset = load_dataset(data, input_names=module.input_names())
+    reject_nan(dataset)
+    quantized, kept = calibrated_decisions(inline_calls(module), dataset, chosen, build, progress)
+    return replace(
+        rest,
+        policy=f"{chosen.name}, others {rest.policy}",
+        decisions={**rest.decisions, **quantized},
+        kept={n: why for n, why in {**rest.kept, **kept}.items() if n not in quantized},
+    )
+
+
+@processor.pinned
 def tune(
     model: Any,
     data: str | Path | Mapping[str, Any],
@@ -512,5 +565,6 @@ __all__ = [
     "lint",
     "load",
     "plan",
+    "quantize",
     "tune",
 ]

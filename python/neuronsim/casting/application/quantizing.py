@@ -158,7 +158,9 @@ class _Writer:
 
     def _quantize_value(self, name: str, new: str, q: Quantization) -> str:
         dims = self.body[name].array.dims
-        scale = self._spread(f"{new}.scale", np.float32(q.scale), dtypes.float32, dims, q.axis)
+        scale = self._spread(
+            f"{new}.scale", np.array(q.scale, np.float32), dtypes.float32, dims, q.axis
+        )
         ratio = self._make(f"{new}.ratio", "divide", dtypes.float32, [name, scale])
         return self._to_bytes(ratio, new, q)
 
@@ -166,7 +168,7 @@ class _Writer:
         """The nearest integers plus the zero points, as bytes; the zero point of NaN (Q1)."""
         f32, dims = dtypes.float32, self.body[ratio].array.dims
         low, high = q.limits
-        zero = np.int32(q.zero_point)
+        zero = np.array(q.zero_point, np.int32)
         nearest = self._make(f"{new}.nearest", "round-nearest-even", f32, [ratio])
         least = self._spread(f"{new}.least", np.float32(low - zero), f32, dims, q.axis)
         most = self._spread(f"{new}.most", np.float32(high - zero), f32, dims, q.axis)
@@ -184,10 +186,14 @@ class _Writer:
         centred = data
         if not q.is_symmetric:
             wide = self._make(f"{i.name}.wide", "convert", dtypes.int32, [data])
-            zero = self._spread(f"{i.name}.zero", np.int32(q.zero_point), dtypes.int32, dims, q.axis)
+            zero = self._spread(
+                f"{i.name}.zero", np.array(q.zero_point, np.int32), dtypes.int32, dims, q.axis
+            )
             centred = self._make(f"{i.name}.centred", "subtract", dtypes.int32, [wide, zero])
         value = self._make(f"{i.name}.value", "convert", dtypes.float32, [centred])
-        scale = self._spread(f"{i.name}.scale", np.float32(q.scale), dtypes.float32, dims, q.axis)
+        scale = self._spread(
+            f"{i.name}.scale", np.array(q.scale, np.float32), dtypes.float32, dims, q.axis
+        )
         stated = {"frontend_attributes": {REASON: reason}}
         found = Instruction(i.name, "multiply", i.shape, (value, scale), stated, i.metadata)
         self._emit(found)
@@ -211,7 +217,9 @@ class _Writer:
         b = self._quantize(i.operands[1], rhs, f"{i.name}.1")
         sums = self._dot(i, a, b, lhs, rhs) if i.opcode == "dot" else self._convolution(i, a, b, lhs)
         axis = _result_axis(i, rhs.axis, self.old.by_name)
-        factor = np.float32(lhs.scale) * np.float32(rhs.scale)  # each step rounded, as Q3 has it
+        factor = np.array(lhs.scale, np.float32) * np.array(
+            rhs.scale, np.float32
+        )  # each step rounded, as Q3 has it
         q = d.quantized_result
         if q is not None:
             factor = factor / np.float32(q.scale[0])
@@ -266,9 +274,9 @@ class _Writer:
             f"{name}.sum", "reduce", s32, [wide, start], dims, dimensions=tuple(summed), called=reducer
         )
         if more:
-            extra = self._spread(f"{name}.more", np.int32([more]), s32, dims, None)
+            extra = self._spread(f"{name}.more", more, s32, dims, None)
             total = self._make(f"{name}.total", "add", s32, [total, extra])
-        by = self._spread(f"{name}.zero", np.int32([zero]), s32, dims, None)
+        by = self._spread(f"{name}.zero", zero, s32, dims, None)
         taken = self._make(f"{name}.taken", "multiply", s32, [total, by])
         at = tuple(places[n] for n in rest)
         if at != tuple(sorted(at)):  # a broadcast keeps the order of axes
@@ -354,7 +362,7 @@ class _Writer:
         """max(x, 0): the bytes from the zero point on."""
         if q.zero_point[0] == q.limits[0]:
             return data
-        floor = self._spread(f"{i.name}.floor", np.int64(q.zero_point), q.type, i.array.dims, None)
+        floor = self._spread(f"{i.name}.floor", q.zero_point[0], q.type, i.array.dims, None)
         return self._make(f"{i.name}.{q.type.name}", "maximum", q.type, [data, floor])
 
     def _is_maximum(self, i: Instruction) -> bool:

@@ -115,8 +115,9 @@ def _quantization_problems(computation: Computation, i: Instruction, d: Decision
         found.append(f"{i.name} is quantized, so its float types are float32 and it states no more")
     if not isinstance(i.shape, Shape) or i.shape.dtype is not dtypes.float32:
         return [*found, f"{i.name} gives no float32 array that could be quantized"]
-    if d.quantized_result is not None and d.quantized_result.axis is not None:
-        found.append(f"the result of {i.name} is quantized as a whole, without an axis")
+    q = d.quantized_result
+    if q is not None and q.axis is not None and (is_product(i) or len(q.scale) != _size(i, q.axis)):
+        found.append(f"the scales of the result of {i.name} run along no axis of it that they may")
     if not any(d.quantized_operands):
         return found
     if i.opcode not in ("dot", "convolution") or len(d.quantized_operands) != 2:
@@ -134,6 +135,10 @@ def _quantization_problems(computation: Computation, i: Instruction, d: Decision
     return found
 
 
+def _size(i: Instruction, axis: int) -> int:
+    return i.array.dims[axis] if axis < len(i.array.dims) else -1
+
+
 def _right_problems(computation: Computation, i: Instruction, rhs: Quantization) -> list[str]:
     dims = computation.by_name[i.operands[1]].array.dims
     if not rhs.is_symmetric and (rhs.axis is not None or i.opcode == "convolution"):
@@ -141,7 +146,7 @@ def _right_problems(computation: Computation, i: Instruction, rhs: Quantization)
     if rhs.axis is None:
         return []
     if i.opcode == "convolution":
-        allowed = (i.attributes["dimension_numbers"].kernel_output_feature,)
+        allowed: tuple[int, ...] = (i.attributes["dimension_numbers"].kernel_output_feature,)
     else:
         d = i.attributes["dot_dimensions"]
         allowed = tuple(n for n in range(len(dims)) if n not in d.rhs_batch + d.rhs_contracting)

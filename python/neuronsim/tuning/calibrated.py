@@ -1,0 +1,66 @@
+"""Runs a model on data and decides from the values that its products read how they are quantized."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from neuronsim.casting.decisions.post_training import (
+    Recipe,
+    SeenArray,
+    decisions_of,
+    find_sites,
+    seen_arrays,
+    tapped,
+)
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.policies.ranges import Seen, counts_values
+from neuronsim.errors import InvalidData
+from neuronsim.hlo.module import FlatModule, Module
+from neuronsim.tuning.dataset import Dataset, batch_count, batches
+
+Progress = Callable[[int, int], None]
+
+
+def calibrated_decisions(
+    module: FlatModule,
+    dataset: Dataset,
+    recipe: Recipe,
+    build: Callable[[Module], Any],
+    progress: Progress | None = None,
+) -> tuple[dict[str, Decision], dict[str, str]]:
+    """The decisions of a recipe on a module whose values are those of a float32 run on data, and why
+    other products keep their types. `build` compiles a module without casts.
+
+    Raises InvalidData for an input that is Inf somewhere, and for an array that is finite nowhere.
+    """
+    sites, kept = find_sites(module, recipe)
+    names = seen_arrays(sites, recipe)
+    if not names:
+        return {}, kept
+    for name, array in dataset.inputs.items():
+        if array.dtype.kind not in "biu" and np.isinf(array).any():
+            raise InvalidData(
+                f"{dataset.source}: {name!r} is Inf somewhere: no range holds it; remove such samples"
+            )
+    weights = {s.product.operands[1] for s in sites if s.known[1]}
+    seen = {n: SeenArray(Seen(recipe.method, recipe.percentile)) for n in names}
+    program = build(tapped(module, names))
+    passes = (False, True) if counts_values(recipe.method) else (False,)
+    total, done = batch_count(module, dataset) * len(passes), 0
+    for again in passes:
+        for inputs, _ in batches(module, dataset):
+            for name, value in zip(names, program(**inputs), strict=True):
+                array = np.asarray(value, np.float32)
+                if name in weights:
+                    seen[name].weights = array
+                elif again:
+                    seen[name].activation.count(array)
+                else:
+                    seen[name].activation.add(array)
+            done += 1
+            if progress is not None:
+                progress(done, total)
+    return decisions_of(sites, seen, recipe), kept
