@@ -60,6 +60,7 @@ _LAZY = {
     "lint": "neuronsim.api",
     "load": "neuronsim.api",
     "plan": "neuronsim.api",
+    "quantize": "neuronsim.api",
     "tune": "neuronsim.api",
     "CompiledProgram": "neuronsim.program",
     "TuneResult": "neuronsim.api",

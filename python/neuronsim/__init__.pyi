@@ -7,7 +7,7 @@ from neuronsim.dtypes import Casting, DTypeLike
 from neuronsim import bench as bench
 from neuronsim.api import (
     calibrate as calibrate, compile as compile, export_onnx as export_onnx, lint as lint, load as load,
-    plan as plan, tune as tune,
+    plan as plan, quantize as quantize, tune as tune,
 )
 from neuronsim.arrays import (
     __array_namespace_info__ as __array_namespace_info__, abs as abs, absolute as absolute,

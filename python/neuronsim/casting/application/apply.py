@@ -67,11 +67,12 @@ def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> FlatModu
     check_plan(plan, module)
     flat = inline_calls(module)
     clean = clean and all(d.rounding != "stochastic" for d in plan.decisions.values())  # S2
-    casts = {n: d for n, d in plan.decisions.items() if not d.quantizes}
-    found = _cast(flat, casts, plan.keep_output_type, clean)
-    if len(casts) == len(plan.decisions):
-        return found
     quantized = {n: d for n, d in plan.decisions.items() if d.quantizes}
+    if not quantized:
+        return _cast(flat, plan.decisions, plan.keep_output_type, clean)
+    only = len(quantized) == len(plan.decisions)
+    # What is quantized is decided as float32 until then: no cast moves in front of it.
+    found = flat if only else _cast(flat, plan.decisions, plan.keep_output_type, clean)
     return write_quantizations(found, quantized, clean=clean)
 
 

@@ -40,11 +40,11 @@ class Recipe:
     """How a model is quantized: the method of calibration (`ranges.METHODS`), the types, whether the
     ranges of activations are symmetric, whether weights have a scale for each channel, or whether they
     alone are stored quantized; which operations read integers, by opcode, and which instructions do
-    not, by patterns of their names or of `op_name`.
+    not, by patterns of their names or of `op_name`. Convolutions read int8, XLA's have one type.
     """
 
     method: str = "minmax"
-    activations: DType = dtypes.uint8
+    activations: DType = dtypes.int8
     weights: DType = dtypes.int8
     symmetric: bool = False
     per_channel: bool = True
@@ -184,11 +184,13 @@ class SeenArray:
 
 
 def decisions_of(
-    sites: Iterable[Site], seen: Mapping[str, SeenArray], recipe: Recipe
+    sites: Sequence[Site], seen: Mapping[str, SeenArray], recipe: Recipe
 ) -> dict[str, Decision]:
     """The decisions on these products. Raises InvalidData for an array without a finite value."""
     found: dict[str, Decision] = {}
     quantizations: dict[str, Quantization] = {}
+
+    convolved = {s.product.operands[0] for s in sites if s.product.opcode == "convolution"}
 
     def activation(name: str) -> Quantization:
         if name not in quantizations:
@@ -198,9 +200,8 @@ def decisions_of(
                     f"{name} had no finite value while it was calibrated: look for where its Inf or "
                     "NaN comes from, or exclude its readers"
                 )
-            quantizations[name] = quantization_of(
-                *s.range(), recipe.activations, symmetric=recipe.symmetric
-            )
+            dtype = dtypes.int8 if name in convolved else recipe.activations
+            quantizations[name] = quantization_of(*s.range(), dtype, symmetric=recipe.symmetric)
         return quantizations[name]
 
     for s in sites:
