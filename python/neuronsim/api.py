@@ -21,7 +21,7 @@ from neuronsim import dtypes, ops, processor
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
-from neuronsim.casting.decisions.post_training import Recipe
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CastSettings, Message
 from neuronsim.casting.flags.integer_downcast import check_integer_downcasts
 from neuronsim.casting.flags.io_config import check_io_config
@@ -47,8 +47,11 @@ from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
-from neuronsim.hlo import conformance, proto
+from neuronsim.frontends.weights import Weights, with_weights
+from neuronsim.hlo import cache, conformance, proto
+from neuronsim.hlo.asynchronous import with_synchronous_pairs
 from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
@@ -65,10 +68,23 @@ from neuronsim.setups import (
     find_setup,
     resolve,
 )
-from neuronsim.targets import CastType, find_release, find_target
-from neuronsim.tuning.calibrated import calibrated_decisions
-from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
+from neuronsim.targets import CastType, Target, find_release, find_target
+from neuronsim.tuning.blame.measure import Subject
+from neuronsim.tuning.blame.measure import blame as measure_blame
+from neuronsim.tuning.blame.result import BlameResult, Cause
+from neuronsim.tuning.cost import estimate
+from neuronsim.tuning.cost_order import SETTINGS_BY_SPEED
+from neuronsim.tuning.cost_report import CostReport
+from neuronsim.tuning.dataset import (
+    Dataset,
+    batch_count,
+    batches,
+    load_batches,
+    load_dataset,
+    reject_nan,
+)
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
+from neuronsim.tuning.timeline import timeline
 from neuronsim.whole_files import open_regular
 
 _CLOSED = ModelInputs()  # of a model that states all of its inputs
@@ -86,6 +102,11 @@ def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> M
 
 
 def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
+    module = with_synchronous_pairs(_read_open(model, inputs, data))
+    return module if inputs.weights is None else with_weights(module, inputs.weights)
+
+
+def _read_open(model: Any, inputs: ModelInputs, data: Any) -> Module:
     if isinstance(model, str):
         model = find_function(model) or model
     if is_onnx(model):
@@ -102,7 +123,7 @@ def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
         shapes = {**of_data, **(inputs.input_shapes or {})}
         values, kept = inputs.input_values or {}, inputs.composites == "kept"
         return function_to_module(model, inputs.example_args, shapes, values, keeps_composites=kept)
-    unread = [n for n, v in vars(_CLOSED).items() if getattr(inputs, n) != v]
+    unread = [n for n, v in vars(_CLOSED).items() if n != "weights" and getattr(inputs, n) != v]
     if unread:
         raise InvalidArgument(
             f"{', '.join(unread)}: a model of HLO states its inputs' shapes and takes none"
@@ -128,7 +149,7 @@ def _read_hlo(model: Any) -> Module:
             "a model's text is given as bytes, text.encode(): a str is the name of a file"
         )
     if isinstance(model, str | os.PathLike):
-        return proto.read(os.fspath(model))
+        return cache.read(os.fspath(model))
     raise InvalidModel(f"a model is {_MODELS}, not {_kind_of(model)}")
 
 
@@ -218,8 +239,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     `input_shapes` by the inputs' names, a first one `batch`; `input_values` are inputs whose values are
     known when it is compiled, and are no inputs of the program. Of models that are not HLO softmax,
     norms, mean and var are spelled out in their steps (R7), on all of which casts act;
-    `composites="kept"` keeps each as one instruction. The casts are those of `plan` (a Plan or its
-    file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
+    `composites="kept"` keeps each as one instruction. `weights` (an .npz or .safetensors file, or a
+    mapping of arrays, by the parameters' names or numbers) are constants in the place of these
+    parameters; see `neuronsim.frontends.weights.with_weights`. The casts are those of `plan` (a Plan or
+    its file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
     `calibration` of `calibrate`), which exclude each other and flags that cast; else of `flags`
     (options of `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none",
     "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of
@@ -353,6 +376,7 @@ def calibrate(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    weights: Weights | None = None,
 ) -> Calibration:
     """What the values of every instruction are when the model runs in float32 on data: what rules of a
     policy that compare magnitudes need.
@@ -362,7 +386,9 @@ def calibrate(
     do not fit.
     """
     _check_progress(progress)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    inputs = ModelInputs(
+        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+    )
     module, setup = read_model(model, inputs, data), resolve(CompilerSetting(auto_cast="none"))
     program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
@@ -384,57 +410,6 @@ def calibrate(
 
 
 @processor.pinned
-def quantize(
-    model: Any,
-    data: str | Path | Mapping[str, Any],
-    recipe: Recipe | None = None,
-    *,
-    others: str | Policy | Plan | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    input_values: Mapping[str, Any] | None = None,
-    batch: int = 1,
-    **choices: Any,
-) -> Plan:
-    """A plan by which the products of a model read integers of 8 bits, with the ranges that their
-    operands have on data (post-training static quantization): `compile(model, plan=plan)` runs it.
-
-    `data` is as in `tune`; labels are not read. `choices` are the fields of a `Recipe`: `method` of
-    calibration ("minmax", "moving_average", "percentile", "entropy", "mse"), `activations` and
-    `symmetric`, `per_channel`, `weight_only`, `operations` and `exclude`. The `others`, which are not
-    quantized, are as the model has them, or as this policy or plan says, or "bf16": those of
-    `auto_cast="all"`. Products in loops keep their types, which the plan says.
-
-    Raises InvalidData for data that are NaN or Inf, or none; NeuronSimError for a model that they do
-    not fit.
-    """
-    _check_progress(progress)
-    chosen = replace(recipe or Recipe(), **choices)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
-    module = read_model(model, inputs, data)
-    if others == "bf16":
-        setup, decider = resolve(CompilerSetting(auto_cast="all", auto_cast_type="bf16")), None
-    else:
-        given: dict[str, Any] = {"plan": others} if isinstance(others, Plan) else {"policy": others}
-        setup, decider = find_setup(CastRequest(model, **given, auto_cast="none"))
-    rest = _plan_of(module, decider, setup, None)
-    plain = resolve(CompilerSetting(auto_cast="none"))
-
-    def build(tapped: Module) -> CompiledProgram:
-        return CompiledProgram(tapped, _plan_of(tapped, None, plain, None), plain)
-
-    dataset = load_dataset(data, input_names=module.input_names())
-    reject_nan(dataset)
-    quantized, kept = calibrated_decisions(inline_calls(module), dataset, chosen, build, progress)
-    return replace(
-        rest,
-        policy=f"{chosen.name}, others {rest.policy}",
-        decisions={**rest.decisions, **quantized},
-        kept={n: why for n, why in {**rest.kept, **kept}.items() if n not in quantized},
-    )
-
-
-@processor.pinned
 def tune(
     model: Any,
     data: str | Path | Mapping[str, Any],
@@ -451,6 +426,7 @@ def tune(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    weights: Weights | None = None,
 ) -> TuneResult:
     """Measure the vendor's ladder of settings on data and recommend a rung.
 
@@ -461,10 +437,13 @@ def tune(
     accuracy lost, for relative_error the relative Frobenius error itself, of each floating output, and
     of each other output the share of elements that differ. Loops whose trips are not known from the
     module are estimated with `trips`, one number for all or by their names ("*" for all others).
+    `weights` are those of `compile`.
     Raises NeuronSimError for a model or data that do not fit.
     """
     _check_progress(progress)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    inputs = ModelInputs(
+        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+    )
     module = read_model(model, inputs, data)
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
@@ -499,9 +478,122 @@ def tune(
         processor.set_num_threads(before)
 
 
+@processor.pinned
+def blame(
+    model: Any,
+    data: str | Path | Mapping[str, Any],
+    labels: Any = None,
+    *,
+    flags: str | Sequence[str] = "",
+    auto_cast: str | None = None,
+    auto_cast_type: str | None = None,
+    sdk: str = DEFAULT_SDK,
+    target: str | None = None,
+    policy: Policy | str | Path | None = None,
+    plan: Plan | str | Path | None = None,
+    calibration: Calibration | None = None,
+    max_causes: int = 5,
+    rewrite: bool = False,
+    progress: Progress | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_values: Mapping[str, Any] | None = None,
+    batch: int = 1,
+) -> BlameResult:
+    """Which instructions move a model's outputs under a setting: by how much, why, and what to do.
+
+    `data` is as in `tune`, or one array for each input in its own shape; the arguments that decide the
+    casts are as in `compile`. The model runs in float32 and under the setting side by side, instruction
+    by instruction, and the outputs' error is traced back to where it arises; each cause is measured by
+    runs in which it stays float32 (docs/blame.md). At most `max_causes` are named.
+    Raises NeuronSimError for a model or data that do not fit.
+    """
+    _check_progress(progress)
+    request = CastRequest(
+        model,
+        flags=flags,
+        auto_cast=auto_cast,
+        auto_cast_type=auto_cast_type,
+        sdk=sdk,
+        target=target,
+        policy=policy,
+        plan=plan,
+        calibration=calibration,
+        input_shapes=input_shapes,
+        input_values=input_values,
+        batch=batch,
+    )
+    setup, decider = find_setup(request)
+    _warn(setup.messages)
+    module = read_model(model, request, data if is_onnx(model) or is_function(model) else None)
+    given = load_batches(module, data, labels)
+    made = _plan_of(module, decider, setup, calibration)
+    setup = replace(setup, clean=False)
+
+    def build(decisions: Mapping[str, Decision]) -> CompiledProgram:
+        return CompiledProgram(module, replace(made, decisions=decisions, kept={}), setup)
+
+    subject = Subject(
+        module=module,
+        decisions=made.decisions,
+        build=build,
+        profile=setup.profile.replace(rounding="nearest_even"),
+        batches=given.inputs,
+        labels=given.labels,
+    )
+    return measure_blame(
+        subject,
+        setting=setup.casts or made.policy,
+        data=given.source,
+        samples=given.count,
+        max_causes=max_causes,
+        progress=progress,
+    )
+
+
 def _check_progress(progress: Any) -> None:
     if not (progress is None or callable(progress)):
         raise InvalidArgument(f"progress is a function that is told how far it is, not {progress!r}")
+
+
+@processor.pinned
+def cost(model: Any, *, trips: Trips = None, **setting: Any) -> CostReport:
+    """The estimated time of a model on the device under a setting: see `compile` for the arguments, and
+    docs/cost-model.md for what is assumed. Loops whose trips are not known take `trips`, as in `tune`.
+
+    Raises NeuronSimError as `plan` does.
+    """
+    request = CastRequest(model, **setting)
+    setup, decider = find_setup(request)
+    _warn(setup.messages)
+    module = read_model(model, request)
+    made = _plan_of(module, decider, setup, request.calibration)
+    return _cost_of(_name_of(model, module), made.policy, made.apply(module), setup.target, trips)
+
+
+@processor.pinned
+def cost_ladder(
+    model: Any, *, sdk: str = DEFAULT_SDK, target: str = "trn1", trips: Trips = None, **inputs: Any
+) -> tuple[CostReport, ...]:
+    """The same for every setting of the vendor's table, in AWS's order of rising speed; `inputs` are
+    `input_shapes`, `input_values` and `batch`, as in `compile`.
+    """
+    module = read_model(model, ModelInputs(**inputs))
+    name, found = _name_of(model, module), []
+    for setting in SETTINGS_BY_SPEED[find_target(target).compiler]:
+        setup = resolve(CompilerSetting(flags=setting, sdk=sdk, target=target))
+        planned = _plan_of(module, None, setup, None).apply(module)
+        found.append(_cost_of(name, setting, planned, setup.target, trips))
+    return tuple(found)
+
+
+def _cost_of(name: str, setting: str, planned: Module, target: Target, trips: Trips) -> CostReport:
+    found = estimate(planned, weight_bytes(planned), target, trips)
+    times = timeline(planned, found)
+    return CostReport(name, setting, target.name, target.description, found, times)
+
+
+def _name_of(model: Any, module: Module) -> str:
+    return os.fspath(model) if isinstance(model, str | os.PathLike) else module.name
 
 
 @processor.pinned
@@ -556,15 +648,20 @@ def _is_program(path: Path) -> bool:
 
 
 __all__ = [
+    "BlameResult",
+    "Cause",
     "CompiledProgram",
+    "CostReport",
     "RungResult",
     "TuneResult",
+    "blame",
     "calibrate",
     "compile",
+    "cost",
+    "cost_ladder",
     "export_onnx",
     "lint",
     "load",
     "plan",
-    "quantize",
     "tune",
 ]

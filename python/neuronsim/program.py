@@ -32,11 +32,12 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Observe
+from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Listener, Observe
 from neuronsim.executor.replicas import run_replicas
 from neuronsim.executor.run import StepTiming, on_this_processor, run_schedule, step_timings
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
+from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
@@ -45,6 +46,7 @@ from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.processor import pinned
 from neuronsim.profiles import Profile, RoundingState, check_seed, default_seed, in_force
 from neuronsim.setups import Setup
+from neuronsim.tables import html_table
 from neuronsim.targets import Release, find_release, find_target
 from neuronsim.whole_files import open_regular, replacing
 
@@ -71,6 +73,25 @@ class CompiledProgram:
         # The program's choices decide the inputs' bits, not those of the eager arrays around a call; to
         # nearest, since no instruction rounds them.
         self._input_profile = setup.profile.replace(rounding="nearest_even")
+
+    def __repr__(self) -> str:
+        about = "; ".join(value for _, value in self._summary())
+        return f"<CompiledProgram {self._model.name!r}: {about}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"CompiledProgram {self._model.name}", self._summary())
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """What goes in and comes out, under which casts, and how large it is."""
+        setup, flat = self._setup, self._module
+        count = sum(len(c.instructions) for c in flat.computations)
+        replicas = f", {setup.replicas} replicas" if setup.replicas > 1 else ""
+        given = ", ".join(f"{name} {t}" for name, t in self.inputs.items())
+        return [
+            ("inputs and results", f"{given} -> {', '.join(map(str, self.outputs))}"),
+            ("casts", f"{setup.casts} ({setup.compiler}, {setup.target.name}{replicas})"),
+            ("size", f"{count} instructions, {self.weight_bytes / 1e6:.3g} MB of weights"),
+        ]
 
     @property
     def inputs(self) -> dict[str, ops.ArrayType]:
@@ -201,6 +222,19 @@ class CompiledProgram:
         self._diagnostics = diagnostics.to_dict(observe)
         return _wrap(value)
 
+    def listen(self, listener: Listener, *arrays: Any, **named: Any) -> Array | tuple[Any, ...]:
+        """Run instruction by instruction and tell a listener of each: its name, the trip counts of the
+        loops around it ("3,0"; "" outside) and its arrays, whose memory is reused afterwards. What is
+        folded at compile time is not run. It counts as no call: random words and `diagnostics` stay.
+
+        Raises InvalidArgument for a program of several replicas, InvalidData for inputs that do not fit.
+        """
+        if self._setup.replicas > 1:
+            raise InvalidArgument("listen is for programs of one replica")
+        (inputs,), state = self._bind(arrays, named), self._rounding
+        told = Diagnostics(listener=listener)
+        return _wrap(run_schedule(self._schedule, inputs, told, seed=state.seed, call=state.calls))
+
     def timings(self, *arrays: Any, repeats: int = 5, **named: Any) -> tuple[StepTiming, ...]:
         """How long each step of the program takes with these inputs, in the order in which they run:
         the median of `repeats` runs after one that is not timed. A loop or conditional is one step. The
@@ -239,7 +273,8 @@ class CompiledProgram:
             given[name] = value
         missing = [n for n in names if n not in given]
         if missing:
-            raise InvalidData(f"inputs missing: {', '.join(missing)}")
+            hint = weights_hint(self._model, missing)
+            raise InvalidData(f"inputs missing: {', '.join(missing)}{hint}")
         replicas = self._setup.replicas
         bound: list[dict[str, ops.Bits]] = [{} for _ in range(replicas)]
         pairs = zip(self._schedule.inputs, names, strict=True)

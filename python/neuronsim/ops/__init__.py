@@ -12,6 +12,7 @@ from neuronsim.ops.collectives import COLLECTIVES, with_groups
 from neuronsim.ops.composites import LONGEST_ROW, composes_in_core
 from neuronsim.ops.computations import ScalarComputation, ScalarStep, computation_program
 from neuronsim.ops.custom_calls import OWN_PREFIX, custom_call_attributes, own_configuration
+from neuronsim.ops.decompositions import FFT_TYPES, TRANSPOSES, TriangularOptions
 from neuronsim.ops.elementwise import check_elementwise
 from neuronsim.ops.evaluation import (
     apply,
@@ -113,6 +114,7 @@ __all__ = [
     "COLLECTIVES",
     "CONVERT",
     "EVENTS",
+    "FFT_TYPES",
     "FUNCTIONS_OF_FLOATS",
     "LONGEST_ROW",
     "MAX_ELEMENTS",
@@ -122,6 +124,7 @@ __all__ = [
     "OPCODES",
     "OPS",
     "OWN_PREFIX",
+    "TRANSPOSES",
     "Accumulation",
     "ArrayType",
     "Attributes",
@@ -149,6 +152,7 @@ __all__ = [
     "Setting",
     "Statistics",
     "TileProgram",
+    "TriangularOptions",
     "WindowDimension",
     "accumulation",
     "algorithm_attributes",
