@@ -78,9 +78,7 @@ def powers(found: Sequence[Loss], flow: Dataflow) -> list[Loss]:
     lossy = {x.name: x for x in found if x.score >= _LEAST_OF_CHAIN}
     bits: dict[str, float] = {}
     for name in (n for n in flow.instructions if n in lossy):
-        given = {
-            p for k in range(len(flow.instructions[name].operands)) for p in flow.producers(name, k)
-        }
+        given = {p for k in range(len(flow.instructions[name].operands)) for p in flow.producers(name, k)}
         bits[name] = lossy[name].bits + max((bits[p] for p in given if p in bits), default=0.0)
     chains = [replace(lossy[n], bits=b, kind="steep function") for n, b in bits.items()]
     return sorted(chains, key=lambda x: -x.score)

@@ -389,7 +389,9 @@ def _of_reduce(
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def _of_dot(i: Instruction, number: int, known: Sequence[Known], part: Floats, error: Floats) -> Floats:
+def _of_dot(
+    i: Instruction, number: int, known: Sequence[Known], part: Floats, error: Floats
+) -> Floats:
     """A product's part: in proportion to the squares of the errors times those of the other operand."""
     d: ops.DotDimensions = i.attributes["dot_dimensions"]
     ranks = [k.exact.data.ndim for k in known]

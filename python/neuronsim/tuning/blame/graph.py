@@ -21,9 +21,7 @@ class Dataflow:
     def __init__(self, flat: Module) -> None:
         self.flat = flat
         graphs = graph_computations(flat)
-        self.instructions: Mapping[str, Instruction] = {
-            i.name: i for c in graphs for i in c.instructions
-        }
+        self.instructions: Mapping[str, Instruction] = {i.name: i for c in graphs for i in c.instructions}
         self._owners = {i.name: c.name for c in graphs for i in c.instructions}
         self._sources = {c.name: array_sources(c) for c in graphs}
         self._callers = {
@@ -78,7 +76,9 @@ class Dataflow:
                     found[given][i.name, n] = loops
         return found
 
-    def upstream(self, name: str, share: Callable[[str, int], float], least: float) -> dict[str, int]:
+    def upstream(
+        self, name: str, share: Callable[[str, int], float], least: float
+    ) -> dict[str, int]:
         """What gives an instruction at least a share of what it has, by how many steps away, up to
         products and what the model is given; with the loops between.
         """

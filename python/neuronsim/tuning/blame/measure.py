@@ -25,8 +25,8 @@ from neuronsim.tuning.blame.causes import (
     losses,
     named_instruction,
     narrow_types,
-    powers,
     share_of,
+    powers,
 )
 from neuronsim.tuning.blame.flow import (
     Tallies,
@@ -43,9 +43,7 @@ from neuronsim.tuning.blame.words import KINDS, evidence_of, said_of
 from neuronsim.tuning.metrics import error_metrics, share_differing, top1
 
 Decisions = Mapping[str, Decision]
-Batch = tuple[
-    Mapping[str, npt.NDArray[Any]], int
-]  # inputs in the parameters' order, samples that count
+Batch = tuple[Mapping[str, npt.NDArray[Any]], int]  # inputs in the parameters' order, samples that count
 Outputs = list[npt.NDArray[Any]]
 
 MAX_CAUSES = 5
@@ -184,9 +182,7 @@ def _trace(subject: Subject, decisions: Decisions, lowered: Listening, exact: Li
         a = listened(exact, names, inputs, subject.profile)
         b = listened(lowered, names, inputs, subject.profile)
         subject.runs += 2
-        tracer = Tracer(
-            subject.flat, decisions, a, b, subject.profile, narrow_types(decisions), tallies
-        )
+        tracer = Tracer(subject.flat, decisions, a, b, subject.profile, narrow_types(decisions), tallies)
         shares = []
         for k in range(len(subject.flat.root.shape.arrays())):
             instance = tracer.sources.of(subject.flat.root.name, "", k)
@@ -212,12 +208,7 @@ def _output(values: Values, instance: Instance, exact: Bits) -> Bits:
 
 
 def blame(
-    subject: Subject,
-    *,
-    setting: str,
-    data: str,
-    samples: int,
-    max_causes: int = MAX_CAUSES,
+    subject: Subject, *, setting: str, data: str, samples: int, max_causes: int = MAX_CAUSES,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> BlameResult:
     """What is to blame for the outputs' error, the gravest cause first. See `api.blame`."""
@@ -283,7 +274,9 @@ def blame(
 
 
 _NOTHING = "nothing is to blame: the outputs are within what roundings of the type explain"
-_SPREAD = "no single instruction explains what is left of the error: it is spread over many roundings"
+_SPREAD = (
+    "no single instruction explains what is left of the error: it is spread over many roundings"
+)
 
 
 def _latent(subject: Subject, trace: _Trace, decisions: Decisions) -> list[str]:
@@ -297,9 +290,7 @@ def _latent(subject: Subject, trace: _Trace, decisions: Decisions) -> list[str]:
     ]
 
 
-def _instructions(
-    subject: Subject, trace: _Trace, decisions: Decisions
-) -> tuple[InstructionBlame, ...]:
+def _instructions(subject: Subject, trace: _Trace, decisions: Decisions) -> tuple[InstructionBlame, ...]:
     total = trace.total or 1.0
     found = []
     for x in losses(trace.tallies, total, decisions, subject.flow):
@@ -424,12 +415,7 @@ def _cause(
             loss = dataclasses.replace(loss, name=source, kind="integers")
     i, t = flow.instructions[loss.name], tallies[loss.name]
     argument = max(
-        (
-            tallies[p].largest
-            for n in range(len(i.operands))
-            for p in flow.producers(i.name, n)
-            if p in tallies
-        ),
+        (tallies[p].largest for n in range(len(i.operands)) for p in flow.producers(i.name, n) if p in tallies),
         default=0.0,
     )
     if t.worst is not None and t.worst.operands:
@@ -462,3 +448,6 @@ def _type_of(decisions: Decisions, name: str, unit: float) -> DType:
     d = decisions.get(name)
     own = narrow_types({name: d}) if d is not None else set()
     return min(own or narrow_types(decisions), key=lambda t: (t.mantissa_bits, t.name))
+
+
+
