@@ -57,8 +57,8 @@ def quantize(
     `auto_cast="all"`. Products in loops keep their types, which the plan says.
 
     With a `tolerance` the products that lose the most are left to the others, as few as are needed
-    (the strategy `basic`): until, with labels, the accuracy lost (top-1) is within it, else the relative
-    error of every output.
+    (the strategy `basic`): until, with labels, the accuracy lost (top-1) is within it, else the
+    relative error of every output.
 
     Raises InvalidData for data that are NaN or Inf, or none; NeuronSimError for a model that they do
     not fit.
