@@ -65,6 +65,7 @@ _LAZY = {
     "list_cache": "neuronsim.hlo.cache",
     "load": "neuronsim.api",
     "plan": "neuronsim.api",
+    "quantize": "neuronsim.quantization",
     "tune": "neuronsim.api",
     "write_report": "neuronsim.api",
     "CompiledProgram": "neuronsim.program",
