@@ -46,6 +46,8 @@ from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
+from neuronsim.frontends.torch.reading import is_torch
+from neuronsim.frontends.torch.reading import read as read_torch
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module, inline_calls
@@ -94,6 +96,16 @@ def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
             batch=inputs.batch,
             sample_shapes=_sample_shapes(data),
             composites=inputs.composites,
+        )
+    if is_torch(model, inputs.example_args):
+        return read_torch(
+            model,
+            inputs.example_args,
+            inputs.input_shapes,
+            inputs.input_values,
+            inputs.batch,
+            {} if data is None else load_dataset(data).inputs,
+            inputs.composites,
         )
     if is_function(model) and (inputs.example_args or inputs.input_shapes or data is not None):
         of_data = {name: (inputs.batch, *dims) for name, dims in _sample_shapes(data).items()}
@@ -153,9 +165,8 @@ def _kind_of(model: Any) -> str:
         return f"{name}, a lowered function of JAX: give model.{_LOWER}"
     if "torch" in packages:
         return (
-            f"{name}, a network of PyTorch. PyTorch/XLA traces it:\n"
-            "    y = network.to('xla')(x.to('xla'))\n"
-            "    neuronsim.compile(torch_xla._XLAC._get_xla_tensors_hlo_proto([y]))"
+            f"{name}, of PyTorch: give a torch.nn.Module with example arguments, "
+            "neuronsim.compile(network, *example_inputs), or a torch.export.ExportedProgram"
         )
     if callable(model):
         if not hasattr(model, "lower"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from neuronsim import arrays as np
 from neuronsim import dtypes
@@ -15,7 +15,7 @@ from neuronsim.frontends.torch.table import Node, operator
 
 
 @operator("aten.gelu.default")
-def _gelu(node: Node, x: Array, *, approximate: str = "none") -> Array:
+def _gelu(node: Node, x: Array, *, approximate: Literal["none", "tanh"] = "none") -> Array:
     return nn.gelu(x, approximate)
 
 
@@ -33,7 +33,8 @@ def _gelu_tanh_backward(grad: Any, x: Any) -> Array:
     square = x * x
     tanh = np.tanh(k * (x + c * x * square))
     inner = k * (1 + 3 * c * square)
-    return grad * (0.5 * (1 + tanh) + 0.5 * x * (1 - tanh * tanh) * inner)
+    found: Array = grad * (0.5 * (1 + tanh) + 0.5 * x * (1 - tanh * tanh) * inner)
+    return found
 
 
 @operator("aten.silu.default")

@@ -76,12 +76,9 @@ def _arange(
     node: Node, start: Any, end: Any = None, step: Any = 1, *, dtype: DType | None = None
 ) -> Array:
     first, last = (0, start) if end is None else (start, end)
-    wide = numpy.arange(first, last, step, numpy.int64 if _is_integer(node) else numpy.float64)
+    is_integer = node.dtype.kind in ("signed", "unsigned")
+    wide: Any = numpy.arange(first, last, step, dtype="int64" if is_integer else "float64")
     return asarray(wide).astype(node.dtype)
-
-
-def _is_integer(node: Node) -> bool:
-    return node.dtype.kind in ("signed", "unsigned")
 
 
 @operator("prims.iota.default")

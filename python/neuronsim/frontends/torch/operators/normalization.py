@@ -37,8 +37,8 @@ def _layer_norm(
     rank = len(normalized_shape)
     kept, normed = x.shape[: x.ndim - rank], math.prod(normalized_shape)
     rows = np.reshape(x, (*kept, normed))
-    terms = [None if t is None else np.reshape(t, (normed,)) for t in (weight, bias)]
-    found: list[Array | None] = [np.reshape(nn.layer_norm(rows, *terms, epsilon=eps), x.shape)]
+    w, b = (None if t is None else np.reshape(t, (normed,)) for t in (weight, bias))
+    found: list[Array | None] = [np.reshape(nn.layer_norm(rows, w, b, epsilon=eps), x.shape)]
     if node.wants(1) or node.wants(2):
         found += _statistics(in_float(rows), eps, (*kept, *[1] * rank))
     return _of_types(node, found)

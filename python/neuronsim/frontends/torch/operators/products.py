@@ -29,17 +29,12 @@ def _add_product(
     node: Node, bias: Array, x: Array, y: Array, *, beta: Any = 1, alpha: Any = 1
 ) -> Array:
     """The product in PSUM, in float32, and the bias, rounded once."""
-    if not x.dtype.exponent_bits:  # of integers, or of the host's types
-        product = np.matmul(x, y)
-    else:
-        product = np.matmul(x, y, dtype=psum_type(x, y))
-    product = product if alpha == 1 else product * alpha
+    sums = np.matmul(x, y, dtype=psum_type(x, y) if x.dtype.exponent_bits else x.dtype)
+    sums = sums if alpha == 1 else sums * alpha
     if beta == 0:
-        return product.astype(node.dtype)
+        return sums.astype(node.dtype)
     scaled = bias if beta == 1 else bias * beta
-    if not x.dtype.exponent_bits:
-        return product + scaled
-    return add_bias(product, scaled, x, y)
+    return add_bias(sums, scaled, x, y) if x.dtype.exponent_bits else sums + scaled
 
 
 # ---- convolutions ----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,11 +21,6 @@ def axes_of(x: Array, dim: int | Sequence[int] | None) -> tuple[int, ...]:
         return tuple(range(x.ndim))
     dims = [dim] if isinstance(dim, int) else dim
     return tuple(sorted(axis_of(d, x.ndim) for d in dims)) if x.ndim else ()
-
-
-def _lengths(x: Array, axes: Sequence[int], keepdim: bool) -> tuple[int, ...]:
-    kept = ((d, n) for d, n in enumerate(x.shape) if keepdim or d not in axes)
-    return tuple(1 if d in axes else n for d, n in kept)
 
 
 @operator("aten.sum.dim_IntList", "aten.sum.default")
@@ -52,15 +46,15 @@ def _mean(
 def _var(node: Node, x: Array, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Array:
     correction = 1 if correction is None else correction
     axes = axes_of(x, dim)
-    dims = _lengths(x, axes, keepdim)
-    if math.prod(x.shape[d] for d in axes) <= correction:  # NaN, as 0 / 0 and x / 0 are
-        return np.full(dims, math.nan, dtype=node.dtype)
-    return np.var(floating(x), axis=axes, correction=correction, keepdims=keepdim)
+    wide = floating(x)
+    found: Array = np.var(wide, axis=axes, correction=correction, keepdims=keepdim)
+    return found
 
 
 @operator("aten.var.dim")
 def _var_of_axes(node: Node, x: Array, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Array:
-    return _var(node, x, dim, correction=int(unbiased), keepdim=keepdim)
+    found: Array = _var(node, x, dim, correction=int(unbiased), keepdim=keepdim)
+    return found
 
 
 @operator("aten.prod.default")
