@@ -190,8 +190,8 @@ def _refusal(error: Exception, model: Any) -> NeuronSimError:
     if _BY_VALUES.search(f"{type(error).__name__} {text}"):
         return DataDependent(
             f"{where}{name} asks for the values of a tensor, or takes a shape from them; they are "
-            f"known when the program runs and not before ({said}): use torch.where or torch.cond, or a size "
-            "that does not depend on data"
+            f"known when the program runs and not before ({said}): use torch.where or torch.cond, or a "
+            "size that does not depend on data"
         )
     if isinstance(error, TypeError) and ("argument" in text or "positional" in text):
         return InvalidArgument(f"{where}{name}: {said}")

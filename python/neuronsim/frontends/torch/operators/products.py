@@ -59,12 +59,6 @@ def _convolution(
     groups: int,
 ) -> Array:
     rank = w.ndim - 2
-    if x.ndim == rank + 1:
-        whole = np.expand_dims(x, 0)
-        found = _convolution(
-            node, whole, w, bias, stride, padding, dilation, transposed, output_padding, groups
-        )
-        return np.squeeze(found, 0)
     strides, pads, dilations, more = (
         _each(v, rank) for v in (stride, padding, dilation, output_padding)
     )
