@@ -26,10 +26,18 @@ class DataDependent(NeuronSimError):
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what PyTorch warns of in its own sources."""
+    """Without what PyTorch warns of in its own sources, and without the one operator that a whole layer
+    of a transformer is in its fast path.
+    """
+    fast = require_torch().backends.mha
+    before = fast.get_fastpath_enabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        fast.set_fastpath_enabled(False)
+        try:
+            yield
+        finally:
+            fast.set_fastpath_enabled(before)
 
 
 def is_module(x: Any) -> bool:

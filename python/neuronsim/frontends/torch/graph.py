@@ -77,6 +77,10 @@ def _is_read(target: Any) -> bool:
     return name in OPERATORS or name in HIGHER_ORDER or _of_numbers(target) is not None
 
 
+_FASTPATH = ", which torch.backends.mha.set_fastpath_enabled(False) spells out"
+_WAYS = {"_transformer_encoder_layer_fwd": _FASTPATH, "_native_multi_head_attention": _FASTPATH}
+
+
 def check_operators(graph_module: Any, places: Places) -> None:
     """Raises UnsupportedOperator that lists every operator that has no row, and where it is."""
     missing = missing_operators(graph_module)
@@ -86,7 +90,8 @@ def check_operators(graph_module: Any, places: Places) -> None:
     for name, nodes in sorted(missing.items()):
         where = list(dict.fromkeys(places.of(n).text for n in nodes))
         more = f" and {len(where) - 3} more" if where[3:] else ""
-        listed.append(f"{name} ({', '.join(where[:3])}{more}){nearest(name, OPERATORS)}")
+        way = _WAYS.get(name.split(".")[1] if "." in name else "", nearest(name, OPERATORS))
+        listed.append(f"{name} ({', '.join(where[:3])}{more}){way}")
     raise UnsupportedOperator(
         f"the model has operators that neuronsim does not read: {'; '.join(listed)}. docs/torch.md "
         "lists those that it does: write the model without them, or compute them outside"

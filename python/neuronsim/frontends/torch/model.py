@@ -22,6 +22,7 @@ from neuronsim.errors import (
 from neuronsim.frontends.recorder import Recorder, recording
 from neuronsim.frontends.torch.exporting import DataDependent, decomposed
 from neuronsim.frontends.torch.graph import Context, check_operators, run_graph
+from neuronsim.frontends.torch.structures import Layout
 from neuronsim.frontends.torch.tensors import dtype_of, is_tensor, require_torch, to_array
 from neuronsim.frontends.tracer import traced_bits, value_of
 from neuronsim.hlo.module import Module
@@ -44,16 +45,15 @@ class OpenInputs:
 @dataclass(frozen=True)
 class Recorded:
     """A program as a module: which constants its parameters and buffers are (`weights`, by their names
-    in the state dict), and of which of them the module takes and gives a value (`state`), after its own
-    inputs and results; `rebuild` is PyTorch's structure of the results.
+    in the state dict), and the values of those that the module takes and gives (`state`), after its own
+    inputs and results; what else it writes and nobody is given (`dropped`).
     """
 
     module: Module
     weights: Mapping[str, str]
-    state: tuple[str, ...]
+    state: Mapping[str, Array]
     dropped: tuple[str, ...]
-    results: Any
-    arguments: tuple[Any, ...] = ()
+    results: Layout
 
 
 def to_module(
@@ -111,17 +111,18 @@ def _finished(
     if not tensors and not after:
         raise UnsupportedType("the model returns no tensor: there is nothing to compute")
     results = [value_of(x.bits) for x in (*tensors, *after.values())]
-    spec = program.call_spec.out_spec
-    single = len(results) == 1 and (spec is None or spec.is_leaf())
-    module = recorder.finish(results, as_tuple=not single and len(results) != 1)
-    layout = (
-        spec,
-        [None if isinstance(x, Array) else x for x in own],
-        [isinstance(x, Array) for x in own],
+    module = recorder.finish(
+        results, as_tuple=len(own) != 1 or not program.call_spec.out_spec.is_leaf()
     )
     there = {i.name for c in module.computations for i in c.instructions}
     weights = {name: constant for name, constant in inputs.weights.items() if constant in there}
-    return Recorded(module, weights, tuple(after), tuple(dropped), layout, tuple(inputs.arguments))
+    layout = Layout(
+        program.call_spec.out_spec,
+        tuple(None if isinstance(x, Array) else x for x in own),
+        tuple(isinstance(x, Array) for x in own),
+        tuple(name for name in inputs.weights if name not in weights),
+    )
+    return Recorded(module, weights, {n: inputs.state[n] for n in after}, tuple(dropped), layout)
 
 
 class _Inputs:
@@ -132,7 +133,7 @@ class _Inputs:
     ) -> None:
         self.program, self.open, self.recorder = program, open_inputs, recorder
         self.weights: dict[str, str] = {}
-        self.arguments: list[Any] = []
+        self.state: dict[str, Array] = {}
         self.symbols: dict[Any, int] = {}
         kinds = require_torch().export.graph_signature
         self.written = {
@@ -233,7 +234,6 @@ class _Inputs:
             return asarray(self.open.values[n.name], dtype)
         dims = self._dims(n.name, val)
         ops.check_dims(f"the input {n.name!r}", dims)
-        self.arguments.append(n.name)
         return Array(traced_bits(self.recorder.parameter(n.name, ops.ArrayType(dtype, dims))))
 
     def _number(self, n: Any) -> Any:
@@ -259,6 +259,7 @@ class _Inputs:
             raise InvalidModel(f"the program has no value of {spec.target!r}")
         array = to_array(tensor)
         if spec.target in self.written:
+            self.state[spec.target] = array.copy()
             return Array(traced_bits(self.recorder.parameter(spec.target, array.bits.type)))
         value = self.recorder.named_constant(spec.target, array.bits)
         self.weights[spec.target] = value.name

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from neuronsim.errors import InvalidModel
 from neuronsim.frontends.torch.tensors import require_torch
 
 
@@ -16,14 +18,48 @@ def leaves_of(tree: Any) -> list[Any]:
     return list(_pytree.tree_leaves(tree))
 
 
-def rebuilt(layout: Any, tensors: Sequence[Any]) -> Any:
-    """What a model returns, with these tensors in it: `layout` is `Recorded.results`."""
-    require_torch()
-    from torch.utils import _pytree
+@dataclass(frozen=True)
+class Layout:
+    """Where tensors stand in what a model returns: its structure, and of each leaf whether it is a
+    tensor, or else what it is. `unread` are the names of its state that no result depends on.
+    """
 
-    spec, others, are_tensors = layout
-    given = iter(tensors)
-    leaves = [next(given) if t else x for x, t in zip(others, are_tensors, strict=True)]
-    if spec is None:
-        return leaves[0] if len(leaves) == 1 else tuple(leaves)
-    return _pytree.tree_unflatten(leaves, spec)
+    spec: Any
+    others: tuple[Any, ...]
+    are_tensors: tuple[bool, ...]
+    unread: tuple[str, ...] = ()
+
+    def rebuilt(self, tensors: Sequence[Any]) -> Any:
+        """What the model returns, with these tensors in it."""
+        require_torch()
+        from torch.utils import _pytree
+
+        given = iter(tensors)
+        pairs = zip(self.others, self.are_tensors, strict=True)
+        leaves = [next(given) if is_tensor else x for x, is_tensor in pairs]
+        return _pytree.tree_unflatten(leaves, self.spec)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        from torch.utils import _pytree
+
+        return {
+            "structure": _pytree.treespec_dumps(self.spec),
+            "others": list(self.others),
+            "are_tensors": list(self.are_tensors),
+            "unread": list(self.unread),
+        }
+
+    @classmethod
+    def from_dict(cls, header: Mapping[str, Any]) -> Layout:
+        """What `to_dict` wrote. Raises InvalidModel for anything else."""
+        from torch.utils import _pytree
+
+        try:
+            spec = _pytree.treespec_loads(header["structure"])
+        except Exception as error:  # PyTorch's own, of several kinds
+            raise InvalidModel(f"its structure of results: {error}") from error
+        others, are_tensors = tuple(header["others"]), tuple(map(bool, header["are_tensors"]))
+        if len(others) != len(are_tensors) or spec.num_leaves != len(others):
+            raise InvalidModel("its structure of results has another number of leaves")
+        return cls(spec, others, are_tensors, tuple(map(str, header["unread"])))
