@@ -52,6 +52,7 @@ globals().update({_name: getattr(_types, _name) for _name in _types.TYPE_NAMES})
 
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
+    "blame": "neuronsim.api",
     "calibrate": "neuronsim.api",
     "compile": "neuronsim.api",
     "export_onnx": "neuronsim.api",
@@ -62,6 +63,7 @@ _LAZY = {
     "plan": "neuronsim.api",
     "tune": "neuronsim.api",
     "CompiledProgram": "neuronsim.program",
+    "BlameResult": "neuronsim.api",
     "TuneResult": "neuronsim.api",
     "Finding": "neuronsim.hlo.conformance",
     "Calibration": "neuronsim.casting.policies.calibration",

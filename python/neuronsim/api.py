@@ -21,6 +21,7 @@ from neuronsim import dtypes, ops, processor
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CastSettings, Message
 from neuronsim.casting.flags.integer_downcast import check_integer_downcasts
 from neuronsim.casting.flags.io_config import check_io_config
@@ -67,7 +68,17 @@ from neuronsim.setups import (
     resolve,
 )
 from neuronsim.targets import CastType, find_release, find_target
-from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
+from neuronsim.tuning.blame.measure import Subject
+from neuronsim.tuning.blame.measure import blame as measure_blame
+from neuronsim.tuning.blame.result import BlameResult, Cause
+from neuronsim.tuning.dataset import (
+    Dataset,
+    batch_count,
+    batches,
+    load_batches,
+    load_dataset,
+    reject_nan,
+)
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
 from neuronsim.whole_files import open_regular
 
@@ -457,6 +468,78 @@ def tune(
         processor.set_num_threads(before)
 
 
+@processor.pinned
+def blame(
+    model: Any,
+    data: str | Path | Mapping[str, Any],
+    labels: Any = None,
+    *,
+    flags: str | Sequence[str] = "",
+    auto_cast: str | None = None,
+    auto_cast_type: str | None = None,
+    sdk: str = DEFAULT_SDK,
+    target: str | None = None,
+    policy: Policy | str | Path | None = None,
+    plan: Plan | str | Path | None = None,
+    calibration: Calibration | None = None,
+    max_causes: int = 5,
+    rewrite: bool = False,
+    progress: Progress | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_values: Mapping[str, Any] | None = None,
+    batch: int = 1,
+) -> BlameResult:
+    """Which instructions move a model's outputs under a setting: by how much, why, and what to do.
+
+    `data` is as in `tune`, or one array for each input in its own shape; the arguments that decide the
+    casts are as in `compile`. The model runs in float32 and under the setting side by side, instruction
+    by instruction, and the outputs' error is traced back to where it arises; each cause is measured by
+    runs in which it stays float32 (docs/blame.md). At most `max_causes` are named.
+    Raises NeuronSimError for a model or data that do not fit.
+    """
+    _check_progress(progress)
+    request = CastRequest(
+        model,
+        flags=flags,
+        auto_cast=auto_cast,
+        auto_cast_type=auto_cast_type,
+        sdk=sdk,
+        target=target,
+        policy=policy,
+        plan=plan,
+        calibration=calibration,
+        input_shapes=input_shapes,
+        input_values=input_values,
+        batch=batch,
+    )
+    setup, decider = find_setup(request)
+    _warn(setup.messages)
+    module = read_model(model, request, data if is_onnx(model) or is_function(model) else None)
+    given = load_batches(module, data, labels)
+    made = _plan_of(module, decider, setup, calibration)
+    setup = replace(setup, clean=False)
+
+    def build(decisions: Mapping[str, Decision]) -> CompiledProgram:
+        return CompiledProgram(module, replace(made, decisions=decisions, kept={}), setup)
+
+    subject = Subject(
+        module=module,
+        decisions=made.decisions,
+        build=build,
+        profile=setup.profile.replace(rounding="nearest_even"),
+        batches=given.inputs,
+        labels=given.labels,
+    )
+    return measure_blame(
+        subject,
+        setting=setup.casts or made.policy,
+        data=given.source,
+        samples=given.count,
+        max_causes=max_causes,
+        progress=progress,
+    )
+
+
 def _check_progress(progress: Any) -> None:
     if not (progress is None or callable(progress)):
         raise InvalidArgument(f"progress is a function that is told how far it is, not {progress!r}")
@@ -514,9 +597,12 @@ def _is_program(path: Path) -> bool:
 
 
 __all__ = [
+    "BlameResult",
+    "Cause",
     "CompiledProgram",
     "RungResult",
     "TuneResult",
+    "blame",
     "calibrate",
     "compile",
     "export_onnx",

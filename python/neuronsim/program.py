@@ -32,7 +32,7 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Observe
+from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Listener, Observe
 from neuronsim.executor.replicas import run_replicas
 from neuronsim.executor.run import StepTiming, on_this_processor, run_schedule, step_timings
 from neuronsim.executor.schedule import Schedule
@@ -200,6 +200,19 @@ class CompiledProgram:
             value = _stacked(run_replicas(self._schedule, inputs, diagnostics, state, observe))
         self._diagnostics = diagnostics.to_dict(observe)
         return _wrap(value)
+
+    def listen(self, listener: Listener, *arrays: Any, **named: Any) -> Array | tuple[Any, ...]:
+        """Run instruction by instruction and tell a listener of each: its name, the trip counts of the
+        loops around it ("3,0"; "" outside) and its arrays, whose memory is reused afterwards. What is
+        folded at compile time is not run. It counts as no call: random words and `diagnostics` stay.
+
+        Raises InvalidArgument for a program of several replicas, InvalidData for inputs that do not fit.
+        """
+        if self._setup.replicas > 1:
+            raise InvalidArgument("listen is for programs of one replica")
+        (inputs,), state = self._bind(arrays, named), self._rounding
+        told = Diagnostics(listener=listener)
+        return _wrap(run_schedule(self._schedule, inputs, told, seed=state.seed, call=state.calls))
 
     def timings(self, *arrays: Any, repeats: int = 5, **named: Any) -> tuple[StepTiming, ...]:
         """How long each step of the program takes with these inputs, in the order in which they run:

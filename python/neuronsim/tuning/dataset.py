@@ -182,6 +182,42 @@ def batches(module: Module, dataset: Dataset) -> Iterator[tuple[Arrays, int]]:
         yield {name: array[rows] for name, array in inputs.items()}, counted
 
 
+@dataclass(frozen=True)
+class Batches:
+    """A model's inputs batch by batch, each in the order of its parameters, and how many of the samples
+    count: the last batch is filled up.
+    """
+
+    inputs: tuple[tuple[Arrays, int], ...]
+    labels: npt.NDArray[np.int64] | None
+    source: str
+    count: int
+
+
+def load_batches(module: Module, data: str | Path | Mapping[str, Any], labels: Any = None) -> Batches:
+    """The batches of data as `load_dataset` takes them. Without labels one array for each input in its
+    own shape, with or without an axis of samples, is one batch.
+
+    Raises InvalidData for data that do not fit, and where they are NaN.
+    """
+    names = module.input_names()
+    if labels is None and isinstance(data, Mapping | str | os.PathLike):
+        arrays = _as_arrays(data) if isinstance(data, Mapping) else read_npz(Path(data))
+        if "labels" in names or "labels" not in arrays:
+            bound = bind_inputs(module, arrays)
+            shapes = {n: p.array.dims for n, p in zip(names, module.parameters, strict=True)}
+            if all(bound[n].shape == shapes[n] for n in names):
+                whole = Dataset(bound, None, "memory" if isinstance(data, Mapping) else str(data))
+                reject_nan(whole)
+                count = max((x.shape[0] for x in bound.values() if x.ndim), default=1)
+                part = ({n: bound[n] for n in names}, 1 << 62)  # all of its outputs count
+                return Batches((part,), None, whole.source, count)
+    dataset = load_dataset(data, labels, names)
+    reject_nan(dataset)
+    parts = [({n: inputs[n] for n in names}, k) for inputs, k in batches(module, dataset)]
+    return Batches(tuple(parts), dataset.labels, dataset.source, dataset.count)
+
+
 def run_batches(
     program: Callable[..., Any],
     module: Module,
