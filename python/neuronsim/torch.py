@@ -126,8 +126,7 @@ def trace(
 
     `compiler_args` are flags of the compiler; `compiler_workdir` is a folder for graph.hlo, as AWS's
     compiler takes it. `settings` are those of `neuronsim.compile`. What says how AWS's partitioner and
-    runtime work has no effect, which a FlagWarning says. Raises UnsupportedOperator and
-    others.
+    runtime work has no effect, which a FlagWarning says. Raises UnsupportedOperator and others.
     """
     if input_output_aliases:
         raise InvalidArgument(

@@ -73,6 +73,26 @@ class Each(nn.Module):
         return tuple(m(x) for m in self.each)
 
 
+class Together(nn.Module):
+    """Modules, each with arguments of its own: what is exported once takes the time of one."""
+
+    def __init__(self, modules: list[Any]) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(modules)
+
+    def forward(self, args: Any) -> Any:
+        return [m(*given) for m, given in zip(self.each, args, strict=True)]
+
+
+def run_together(modules: list[Any], args: list[tuple[Any, ...]]) -> list[list[Any]]:
+    """The results of each module, compiled without casts."""
+    together = Together(modules)
+    program = neuronsim.compile(together, args, auto_cast="none")
+    found = iter(results(program, *(x for given in args for x in given)))
+    counts = [len(m(*a)) if isinstance(m(*a), tuple) else 1 for m, a in zip(modules, args, strict=True)]
+    return [[next(found) for _ in range(count)] for count in counts]
+
+
 def drawn(*dims: int, seed: int = 0) -> Any:
     return torch.randn(dims, generator=torch.Generator().manual_seed(seed))
 
@@ -95,14 +115,13 @@ def results(program: Any, *args: Any) -> list[Any]:
     return [np.asarray(x.astype("float64")) for x in (found if isinstance(found, tuple) else (found,))]
 
 
-@pytest.mark.parametrize("subject", MODULES)
-def test_modules(subject: str) -> None:
-    modules, dims = MODULES[subject]
+def test_modules() -> None:
     torch.manual_seed(0)
-    each, x = with_drawn_statistics(Each(modules)), drawn(*dims)
-    found = results(neuronsim.compile(each, x, auto_cast="none"), x)
-    for module, mine, theirs in zip(modules, found, each(x), strict=True):
-        np.testing.assert_allclose(mine, values(theirs), 1e-5, 2e-6, err_msg=repr(module))
+    subjects = [(with_drawn_statistics(Each(m)), drawn(*dims)) for m, dims in MODULES.values()]
+    found = run_together([e for e, _ in subjects], [(x,) for _, x in subjects])
+    for (each, x), mine in zip(subjects, found, strict=True):
+        for module, y in zip(each.each, mine, strict=True):
+            np.testing.assert_allclose(y, values(module(x)), 1e-5, 2e-6, err_msg=repr(module))
 
 
 def test_there_are_60_modules() -> None:
@@ -116,11 +135,11 @@ def ulps(x: Any, y: Any) -> Any:
     return np.abs(a - b)
 
 
-# Of one rounding each, by PyTorch correctly: its erf, gelu, silu and sigmoid are not.
+# Of one rounding each, by PyTorch correctly: its erf, gelu, silu, sigmoid and log_softmax are not.
 ROUNDED_ONCE = [
     *(nn.ReLU(), nn.ReLU6(), nn.Hardtanh(), nn.Tanh(), nn.Hardshrink(), nn.Threshold(0.1, -1.0)),
     *(nn.ELU(), nn.LeakyReLU(0.1), nn.Hardswish(), nn.Hardsigmoid(), nn.LayerNorm(8), nn.Softmax(1)),
-    *(nn.LogSoftmax(1), nn.Linear(8, 8), nn.Identity(), nn.Flatten(), nn.Softplus(), nn.CELU(0.8)),
+    *(nn.Linear(8, 8), nn.Identity(), nn.Flatten(), nn.Softplus(), nn.CELU(0.8)),
 ]
 
 
@@ -234,13 +253,12 @@ NETWORKS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_networks(name: str) -> None:
+def test_networks() -> None:
     torch.manual_seed(0)
-    network, args = NETWORKS[name]
-    network = with_drawn_statistics(network)
-    found = results(neuronsim.compile(network, *args, auto_cast="none"), *args)
-    expected = network(*args)
-    expected = expected if isinstance(expected, tuple) else (expected,)
-    for mine, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(mine, values(theirs), 1e-5, 2e-6)
+    networks = [with_drawn_statistics(network) for network, _ in NETWORKS.values()]
+    found = run_together(networks, [args for _, args in NETWORKS.values()])
+    for name, network, mine in zip(NETWORKS, networks, found, strict=True):
+        expected = network(*NETWORKS[name][1])
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        for x, y in zip(mine, expected, strict=True):
+            np.testing.assert_allclose(x, values(y), 1e-5, 2e-6, err_msg=name)

@@ -52,7 +52,7 @@ SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.
 
 def unary() -> Iterator[Case]:
     for name in ("asinh", "atan", "ceil", "cos", "erf", "exp", "expm1", "floor", "neg", "relu", "round",
-                 "sigmoid", "sin", "sinh", "cosh", "tan", "tanh", "trunc", "abs", "isnan", "isinf"):  # fmt: skip
+                 "sigmoid", "sin", "sinh", "cosh", "tan", "tanh", "trunc", "abs", "isnan"):  # fmt: skip
         yield a(name, f(3, 4))
     for name in (
         "acos",
@@ -374,8 +374,8 @@ def indexing() -> Iterator[Case]:
     yield a("scatter_add", x, 0, i(4, 6, 4, high=5), f(4, 6, 4), atol=1e-5)
     for reduce in ("sum", "prod", "amax", "amin", "mean"):
         for own in (True, False):
-            yield a("scatter_reduce.two", x, 1, i(5, 3, 4, high=6), f(5, 3, 4), reduce, include_self=own,
-                    rtol=1e-4, atol=1e-5)  # fmt: skip
+            args = x, 1, i(5, 3, 4, high=6), f(5, 3, 4), reduce
+            yield a("scatter_reduce.two", *args, include_self=own, rtol=1e-4, atol=1e-5)
     yield a("masked_scatter", x, mask(5, 6, 4), f(120))
     yield a("topk", x, 3, 1, True, True, results=(0, 1))
     yield a("topk", f(9), 4, -1, False, results=(0, 1))

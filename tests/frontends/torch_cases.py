@@ -90,7 +90,7 @@ class Case:
 
     def eager(self) -> list[Any]:
         """What the row gives for known arrays."""
-        return [x for x in run_graph(self.graph(), [to_array(t) for t in self.tensors], Context())]
+        return list(run_graph(self.graph(), [to_array(t) for t in self.tensors], Context()))
 
 
 def compiled(cases: Sequence[Case]) -> list[list[Any]]:
