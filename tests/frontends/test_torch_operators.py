@@ -211,6 +211,13 @@ def reductions() -> Iterator[Case]:
 def products() -> Iterator[Case]:
     yield a("mm", f(3, 4), f(4, 5))
     yield a("bmm", f(2, 3, 4), f(2, 4, 5))
+    for dims in ((4,), (3, 4), (2, 3, 4)):
+        yield a("linear", f(*dims), f(5, 4), f(5))
+        yield a("linear", f(*dims), f(5, 4))
+        yield a("matmul", f(*dims), f(4, 5))
+    yield a("matmul", f(4), f(4))
+    yield a("matmul", f(3, 1, 2, 4), f(2, 4, 5))
+    yield a("matmul", f(2, 3, 4), f(4))
     yield a("addmm", f(5), f(3, 4), f(4, 5))
     yield a("addmm", f(3, 5), f(3, 4), f(4, 5), beta=0.5, alpha=2)
     yield a("baddbmm", f(2, 3, 5), f(2, 3, 4), f(2, 4, 5), beta=0)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuronsim import arrays as np
+from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.layers import add_bias, psum_type
 from neuronsim.dtypes import DType
@@ -14,7 +15,13 @@ from neuronsim.frontends.torch.table import Node, operator
 from neuronsim.frontends.windows import Window, convolved, transposed_kernel
 
 
-@operator("aten.mm.default", "aten.bmm.default")
+@operator("aten.linear.default")
+def _linear(node: Node, x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """One product, however many axes there are before the last."""
+    return nn.linear(x, weight, bias)
+
+
+@operator("aten.mm.default", "aten.bmm.default", "aten.matmul.default")
 def _product(node: Node, x: Array, y: Array) -> Array:
     return np.matmul(x, y)
 
