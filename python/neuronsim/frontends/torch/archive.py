@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from neuronsim import json_documents
-from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedOperator
+from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedOperator
 from neuronsim.frontends.torch.tensors import require_torch
 from neuronsim.whole_files import read_bytes
 
@@ -127,7 +127,11 @@ def _check_document(data: bytes, what: str, name: str) -> None:
     if len(data) > MAX_JSON:
         raise InvalidModel(f"{what}: {name} has {len(data)} bytes")
     foreign: set[str] = set()
-    for entry in _entries(json_documents.parse(data.decode())):
+    try:
+        document = json_documents.parse(data.decode())
+    except (InvalidArgument, UnicodeDecodeError) as error:
+        raise InvalidModel(f"{what} is damaged: {name} is no JSON: {error}") from error
+    for entry in _entries(document):
         if entry.get("use_pickle"):
             raise InvalidModel(
                 f"{what}: {entry.get('path_name')} is pickled, and would run code when it is read: "
