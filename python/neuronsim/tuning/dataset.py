@@ -224,8 +224,8 @@ def run_batches(
     dataset: Dataset,
     report: Callable[[int], None] = lambda done: None,
 ) -> list[npt.NDArray[Any]]:
-    """Run a program on every sample: each of its outputs as an array [samples, ...], or [batches, ...] of
-    one without samples (a loss).
+    """Run a program on every sample: each of its outputs as an array [samples, ...], or [batches,
+    ...] of one without samples (a loss).
 
     Raises InvalidData for such an output where the last batch is padded: it could not be told from it.
     """

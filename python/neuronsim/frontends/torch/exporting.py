@@ -14,7 +14,6 @@ from typing import Any
 
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator
 from neuronsim.frontends.torch import operators as _rows  # noqa: F401 (which fill the table)
-from neuronsim.frontends.torch.graph import HIGHER_ORDER, graphs_of
 from neuronsim.frontends.torch.places import Places, users_line_of
 from neuronsim.frontends.torch.table import OPERATORS
 from neuronsim.frontends.torch.tensors import is_tensor, require_torch
@@ -60,8 +59,11 @@ def has_tensors(tree: Any) -> bool:
     return is_tensor(tree)
 
 
-def export(model: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None = None) -> Any:
-    """The ExportedProgram of a module, or of a function of tensors, for example arguments.
+def export(
+    model: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None = None
+) -> tuple[Any, Places]:
+    """The program of a module, or of a function of tensors, for example arguments, decomposed; and
+    where its nodes come from.
 
     Raises UnsupportedOperator for what torch.export does not trace, DataDependent where Python asks for
     a tensor's values, each at the line of the user's.
@@ -75,10 +77,11 @@ def export(model: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None =
     module = model if is_module(model) else _wrapped(model)
     try:
         with _quietly():
-            return torch.export.export(module, tuple(args), dict(keywords or {}), strict=False)
+            program = torch.export.export(module, tuple(args), dict(keywords or {}), strict=False)
+            return _decomposed(program)
     except Exception as error:
         if _differentiates(error):
-            return _export_step(model, args, keywords or {})
+            return decomposed(_export_step(model, args, keywords or {}))
         raise _refusal(error, model) from error
 
 
@@ -111,6 +114,7 @@ def _differentiates(error: Exception) -> bool:
         phrase in text
         for phrase in (
             "fake tensor in the exported program constant's list",
+            "TensorWrapper",
             "view functorch tensor",
             "functorch transforms",
             "torch.func",
@@ -186,12 +190,9 @@ def _refusal(error: Exception, model: Any) -> NeuronSimError:
     if isinstance(error, NeuronSimError):
         return error
     text = str(error)
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    own = __file__.rpartition("/frontends/")[0]
-    file, line = users_line_of("\n".join(f for f in frames.split("\n") if f'"{own}' not in f))
-    if not line or not _in_model(file, model):
-        inner = users_line_of(text)
-        file, line = inner if inner[1] else (file, line)
+    file, line = users_line_of("".join(traceback.format_tb(error.__traceback__)))
+    inner = users_line_of(text)
+    file, line = inner if inner[1] else (file, line)
     where = f"{file.rpartition('/')[2]}:{line}: " if line else ""
     name = getattr(model, "__name__", type(model).__name__)
     said = next((s.strip() for s in text.splitlines() if s.strip()), type(error).__name__)
@@ -206,10 +207,6 @@ def _refusal(error: Exception, model: Any) -> NeuronSimError:
     return UnsupportedOperator(f"{where}torch.export does not trace {name}: {said}")
 
 
-def _in_model(file: str, model: Any) -> bool:
-    return "neuronsim" not in file or not file.endswith("exporting.py")
-
-
 # ---- decompositions --------------------------------------------------------------------------------
 
 
@@ -217,35 +214,16 @@ def decomposed(program: Any) -> tuple[Any, Places]:
     """The program in operators that have rows, as far as PyTorch has decompositions of the others: what
     has a row stays. With where its inner nodes come from.
     """
-    places = Places.of_program(program.graph_module)
-    table = decompositions()
-    if _is_decomposed(program):
-        return program, places
     try:
         with _quietly():
-            return program.run_decompositions(table), places
+            return _decomposed(program)
     except Exception as error:
         raise _refusal(error, program) from error
 
 
-def _is_decomposed(program: Any) -> bool:
-    """Whether all operators have rows and change nothing in place."""
-    targets = {
-        n.target for g in graphs_of(program.graph_module) for n in g.nodes if n.op == "call_function"
-    }
-    names = {str(t) for t in targets}
-    writes = any(getattr(getattr(t, "_schema", None), "is_mutable", False) for t in targets)
-    return (
-        not writes and not names & set(HIGHER_ORDER) and names <= set(OPERATORS) and _is_final(program)
-    )
-
-
-def _is_final(program: Any) -> bool:
-    """Whether a program was decomposed before: what it writes is an output."""
-    return getattr(program, "verifier", None) is not None and program.dialect not in (
-        "TRAINING",
-        "ATEN",
-    )
+def _decomposed(program: Any) -> tuple[Any, Places]:
+    places = Places.of_program(program.graph_module)
+    return program.run_decompositions(decompositions()), places
 
 
 def decompositions() -> dict[Any, Any]:

@@ -20,8 +20,9 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.frontends.recorder import Recorder, recording
-from neuronsim.frontends.torch.exporting import DataDependent, decomposed
+from neuronsim.frontends.torch.exporting import DataDependent
 from neuronsim.frontends.torch.graph import Context, check_operators, run_graph
+from neuronsim.frontends.torch.places import Places
 from neuronsim.frontends.torch.structures import Layout
 from neuronsim.frontends.torch.tensors import dtype_of, is_tensor, require_torch, to_array
 from neuronsim.frontends.tracer import traced_bits, value_of
@@ -57,18 +58,22 @@ class Recorded:
 
 
 def to_module(
-    program: Any, open_inputs: OpenInputs, *, composites: str = "formulas", keeps_state: bool = False
+    program: Any,
+    places: Places,
+    open_inputs: OpenInputs,
+    *,
+    name: str = "main",
+    composites: str = "formulas",
+    keeps_state: bool = False,
 ) -> Recorded:
-    """The module of a program. Its parameters and buffers are constants, but with `keeps_state` those
-    that it writes, which become inputs and results.
+    """The module of a program that is decomposed (`exporting.decomposed`). Its parameters and buffers
+    are constants, but with `keeps_state` those that it writes, which become inputs and results.
 
     Raises UnsupportedOperator, UnsupportedType, InvalidModel, or InvalidArgument for inputs that it
     does not have, or whose shape or value must be known.
     """
-    program, places = decomposed(program)
     check_operators(program.graph_module, places)
-    name = type(program.graph_module).__name__
-    recorder = Recorder("main" if name.startswith("GraphModule") else name)
+    recorder = Recorder(name)
     recorder.shared.keeps_composites = composites == "kept"
     with recording(recorder):
         inputs = _Inputs(program, open_inputs, recorder, keeps_state)

@@ -80,10 +80,13 @@ def _module_of(n: Any) -> str:
 
 
 def users_line_of(lines: str) -> tuple[str, int]:
-    """The innermost file and line of a stack's text that is not PyTorch's."""
-    own = os.path.dirname(require_torch().__file__) + os.sep
+    """The innermost file and line of a stack's text that is the user's."""
+    package = __file__.rpartition("frontends")[0]
+    theirs = os.path.dirname(require_torch().__file__) + os.sep
+    library = os.path.dirname(os.__file__) + os.sep
     found = ("", 0)
     for file, line in _FRAME.findall(lines):
-        if not file.startswith((own, "<", "torch/")):
+        in_library = file.startswith(library) and "site-packages" not in file
+        if not (in_library or file.startswith((package, theirs, "<", "torch/"))):
             found = (file, int(line))
     return found

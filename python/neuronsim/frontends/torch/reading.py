@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy as np
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidArgument, nearest, warn
 from neuronsim.frontends.torch import archive
-from neuronsim.frontends.torch.exporting import export, has_tensors, is_exported, is_module
+from neuronsim.frontends.torch.exporting import decomposed, export, has_tensors, is_exported, is_module
 from neuronsim.frontends.torch.model import OpenInputs, Recorded, to_module
 from neuronsim.frontends.torch.structures import leaves_of
 from neuronsim.frontends.torch.tensors import is_tensor, require_torch, to_tensor
@@ -68,21 +70,28 @@ def record(
     """The same, and what its inputs, constants and results are of the model."""
     require_torch()
     shapes, values, data = input_shapes or {}, input_values or {}, samples or {}
-    if archive.is_archive(model):
-        program = archive.load(model)
-    elif is_exported(model):
-        program = model
+    dims = {name: x.shape[1:] for name, x in data.items()}
+    if archive.is_archive(model) or is_exported(model):
+        program, places = decomposed(archive.load(model) if archive.is_archive(model) else model)
+        if example_args:
+            shapes = {**_shapes_of(program, example_args), **shapes}
     else:
         args, keywords = _examples(model, example_args, shapes, values, batch, data)
-        program = export(model, args, keywords)
-        shapes = {}
-    dims = {name: x.shape[1:] for name, x in data.items()}
-    if example_args and program is not model and not archive.is_archive(model):
-        dims = {}  # the examples' shapes are the program's
-    elif example_args:
-        shapes = {**_shapes_of(program, example_args), **shapes}
+        program, places = export(model, args, keywords)
+        shapes, dims = {}, {}  # the examples' are the program's
     found = OpenInputs(shapes, values, batch, dims)
-    return to_module(program, found, composites=composites, keeps_state=keeps_state)
+    return to_module(
+        program, places, found, name=_name(model), composites=composites, keeps_state=keeps_state
+    )
+
+
+def _name(model: Any) -> str:
+    """What a program is called: as its class, its function or its file."""
+    if is_module(model):
+        return type(model).__name__
+    if isinstance(model, str | os.PathLike):
+        return Path(model).stem
+    return str(getattr(model, "__name__", "main"))
 
 
 def _shapes_of(program: Any, example_args: Sequence[Any]) -> dict[str, tuple[int, ...]]:
