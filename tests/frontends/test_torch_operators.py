@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -481,17 +482,25 @@ def test_every_row_has_a_case() -> None:
 
 def test_the_core_overloads_have_rows_or_a_reason() -> None:
     unread = tomllib.loads((ROOT / "docs" / "torch_unread.toml").read_text())
-    core = core_overloads()
+    core = maker().core_overloads()
     assert core - set(OPERATORS) == set(unread)
     assert len(core & set(OPERATORS)) >= 150
 
 
-def core_overloads() -> set[str]:
-    found = set()
-    for schema in torch._C._jit_get_all_schemas():
-        if schema.name.startswith("aten::"):
-            packet = getattr(torch.ops.aten, schema.name[6:], None)
-            overload = getattr(packet, schema.overload_name or "default", None)
-            if overload is not None and torch.Tag.core in overload.tags:
-                found.add(str(overload))
-    return found
+def maker() -> Any:
+    """docs/make_torch_operators.py as a module."""
+    spec = importlib.util.spec_from_file_location(
+        "operators", ROOT / "docs" / "make_torch_operators.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_operators_is_what_its_generator_writes() -> None:
+    page = maker()
+    if "2.13" not in torch.__version__:
+        pytest.skip("the page is of PyTorch 2.13")
+    assert page.PAGE.read_text(encoding="utf-8") == page.page()
