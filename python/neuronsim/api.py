@@ -56,6 +56,8 @@ from neuronsim.frontends.other_models import FORMS, name_model
 from neuronsim.frontends.pytorch_xla import as_traced
 from neuronsim.frontends.tensorflow import is_tensorflow
 from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
+from neuronsim.frontends.torch.reading import is_torch
+from neuronsim.frontends.torch.reading import read as read_torch
 from neuronsim.frontends.weights import Weights, with_weights
 from neuronsim.hlo import cache, conformance, proto
 from neuronsim.hlo.asynchronous import with_synchronous_pairs
@@ -142,6 +144,8 @@ def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
                 composites=inputs.composites,
             )
         )
+    if is_torch(model, inputs.example_args):
+        return ReadModel(_read_torch(model, inputs, data))
     if is_stablehlo(model):
         _refuse_inputs(inputs, "StableHLO")
         return read_stablehlo(model)
@@ -169,6 +173,18 @@ def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
         raise InvalidArgument(
             f"{', '.join(unread)}: a model of {kind} states its inputs' shapes and takes none"
         )
+
+
+def _read_torch(model: Any, inputs: ModelInputs, data: Any) -> Module:
+    return read_torch(
+        model,
+        inputs.example_args,
+        inputs.input_shapes,
+        inputs.input_values,
+        inputs.batch,
+        {} if data is None else load_dataset(data).inputs,
+        inputs.composites,
+    )
 
 
 def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
