@@ -125,9 +125,7 @@ class _Editor:
 
     def module_after(self) -> Module:
         changed = replace(self.computation, instructions=tuple(self.instructions))
-        computations = (
-            changed if c.name == changed.name else c for c in self.module.computations
-        )
+        computations = (changed if c.name == changed.name else c for c in self.module.computations)
         return replace(self.module, computations=(*self.added, *computations))
 
 
@@ -228,7 +226,9 @@ def _pre_scaled(root: Instruction, names: list[str]) -> _Change:
         moved = e.cloned(at, root.operands[0], {total.name: scale})
         norm = e.put(at, root.opcode, root.array, (own,), at)
         e.change(
-            at, opcode="multiply" if root.opcode == "sqrt" else "divide", operands=(norm, moved),
+            at,
+            opcode="multiply" if root.opcode == "sqrt" else "divide",
+            operands=(norm, moved),
             attributes={},
         )
 

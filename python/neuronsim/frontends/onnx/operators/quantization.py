@@ -20,7 +20,6 @@ from neuronsim.frontends.onnx.operators.windows import _window
 from neuronsim.frontends.onnx.table import Node, operator
 from neuronsim.frontends.primitives import padded
 from neuronsim.frontends.tracer import is_traced
-from neuronsim.frontends.windows import convolved
 
 
 def _spread(node: Node, value: Array, x: Array) -> Array:
