@@ -151,7 +151,7 @@ from neuronsim.profiles import (
 )
 from neuronsim.program import CompiledProgram as CompiledProgram
 from neuronsim.targets import Release as Release, Target as Target
-from neuronsim.tuning.ladder import TuneResult as TuneResult
+from neuronsim.tuning.results import TuneResult as TuneResult
 
 byte = int8
 cdouble = complex128

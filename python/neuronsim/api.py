@@ -13,15 +13,16 @@ import os
 import reprlib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from neuronsim import dtypes, ops, processor
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
-from neuronsim.casting.flags import CastSettings, Message
+from neuronsim.casting.flags import Message
 from neuronsim.casting.flags.integer_downcast import check_integer_downcasts
 from neuronsim.casting.flags.io_config import check_io_config
 from neuronsim.casting.lint import lint as lint_casts
@@ -64,9 +65,14 @@ from neuronsim.setups import (
     find_setup,
     resolve,
 )
-from neuronsim.targets import CastType, find_release, find_target
+from neuronsim.targets import find_target
 from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
-from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
+from neuronsim.tuning.journal import Journal
+from neuronsim.tuning.results import RungResult, TuneResult
+from neuronsim.tuning.rungs import ladder, own_rung, with_framework_types
+from neuronsim.tuning.runner import Progress
+from neuronsim.tuning.trials import MEMORY, MetricSpec, Workload
+from neuronsim.tuning.tuner import Question, tune_workload
 from neuronsim.whole_files import open_regular
 
 _CLOSED = ModelInputs()  # of a model that states all of its inputs
@@ -387,8 +393,22 @@ def tune(
     data: str | Path | Mapping[str, Any],
     labels: Any = None,
     *,
-    metric: str | None = None,
+    metric: str | Callable[..., Any] | Sequence[str | Callable[..., Any]] | None = None,
     tolerance: float = 0.01,
+    criterion: Literal["absolute", "relative"] = "absolute",
+    higher_is_better: bool | None = None,
+    strategy: str = "ladder",
+    rungs: Policy | Plan | str | Path | Sequence[Policy | Plan | str | Path] = (),
+    base: str = "",
+    fix: bool = False,
+    low_inputs: bool = False,
+    calibration: Calibration | None = None,
+    max_trials: int | None = None,
+    timeout: float | None = None,
+    journal: str | Path | None = None,
+    resume: bool = False,
+    memory: int = MEMORY,
+    executor: Executor | None = None,
     sdk: str = DEFAULT_SDK,
     target: str = "trn1",
     profile: Profile | None = None,
@@ -416,34 +436,63 @@ def tune(
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
 
-    release = find_release(sdk)
-    accumulates = release.mixed_precision_accumulation
-    settings = [CastSettings(a, cast(CastType, t), accumulates) for a, t in LADDER]
-
-    def build(s: CastSettings) -> CompiledProgram:
-        setting = CompilerSetting(
-            auto_cast=s.auto_cast, auto_cast_type=s.auto_cast_type, sdk=sdk, target=target
-        )
-        setup = resolve(setting, profile)
-        return CompiledProgram(module, _plan_of(module, None, setup, None), setup)
-
+    found = resolve(CompilerSetting(auto_cast="none", sdk=sdk, target=None), profile)
+    device = find_target(target)
+    own = _tuning_profile(profile, sdk, target)
+    specs = _metrics(metric, dataset, criterion, higher_is_better)
+    workload = Workload(module, dataset, own, device.name, specs, memory)
+    measured = ladder(module, found.release, device, own)
+    measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
+    question = Question(
+        workload=workload,
+        rungs=with_framework_types(measured) if low_inputs else measured,
+        target=device,
+        release=str(found.release),
+        tolerance=tolerance,
+        strategy=strategy,
+        base=base,
+        fix=fix,
+        trips=trips,
+        max_trials=max_trials,
+        timeout=timeout,
+    )
+    kept = None if journal is None else Journal(journal, workload.key, resume=resume)
     before = processor.num_threads()
     try:
         processor.set_num_threads(before if threads is None else threads)
-        return measure_rungs(
-            module,
-            dataset,
-            settings,
-            build,
-            metric=metric,
-            tolerance=tolerance,
-            release=str(release),
-            target=find_target(target),
-            trips=trips,
-            progress=progress,
-        )
+        return tune_workload(question, journal=kept, progress=progress, executor=executor)
     finally:
         processor.set_num_threads(before)
+        if kept is not None:
+            kept.close()
+
+
+def _tuning_profile(profile: Profile | None, sdk: str, target: str) -> Profile:
+    """The profile by which a target's settings run, all alike."""
+    compiler = find_target(target).compiler
+    flags = "--fast-math all" if compiler == "neuron-cc" else "--auto-cast none"
+    return resolve(CompilerSetting(flags=flags, sdk=sdk, target=target), profile).profile
+
+
+def _sequence(x: Any) -> Sequence[Any]:
+    return [x] if isinstance(x, str | Path | Policy | Plan) else list(x)
+
+
+def _metrics(
+    metric: Any, dataset: Dataset, criterion: Any, higher_is_better: bool | None
+) -> tuple[MetricSpec, ...]:
+    """The metrics that are asked for, of which the first decides, or the usual one."""
+    if metric is None:
+        usable = dataset.labels is not None and dataset.labels.dtype.kind in "iu"
+        metric = "top1" if usable else "relative_error"
+    names = [metric] if isinstance(metric, str) or callable(metric) else list(metric)
+    better = None if higher_is_better is None else ("higher" if higher_is_better else "lower")
+    specs = []
+    for name in names:
+        known = isinstance(name, str) and ":" not in name
+        specs.append(MetricSpec(name, criterion, None if known else better))
+        specs[-1].metric  # noqa: B018 (raises for a metric that there is not)
+    return tuple(specs)
 
 
 def _check_progress(progress: Any) -> None:

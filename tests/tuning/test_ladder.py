@@ -18,8 +18,11 @@ from neuronsim import api, dtypes, ops
 from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.hlo.parse import from_text
-from neuronsim.tuning.ladder import LADDER, RungResult, TuneResult, recommend
+from neuronsim.tuning.ladder import recommend
+from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.report import print_ladder
+from neuronsim.tuning.results import RungResult, TuneResult
+from neuronsim.tuning.rungs import LADDER
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 MODEL = DIGITS / "model.hlo.pb"
@@ -40,7 +43,7 @@ def result(data: dict[str, np.ndarray]) -> TuneResult:
 
 def without_times(result: TuneResult) -> str:
     body = json.loads(result.to_json())
-    assert sorted(body.pop("seconds")) == sorted(NAMES)
+    assert sorted(body.pop("seconds")) == ["ladder", "search"]
     return json.dumps(body)
 
 
@@ -147,7 +150,7 @@ def test_json_is_strict_and_complete(result: TuneResult) -> None:
         raise AssertionError(f"{name} is not JSON")
 
     body = json.loads(result.to_json(), parse_constant=refuse)
-    assert body["schema"] == "neuronsim.tune/1"
+    assert body["schema"] == "neuronsim.tune/2"
     assert body["flag_line"] == result.flag_line
     fields = {f.name for f in dataclasses.fields(TuneResult)}
     assert set(body) == fields | {"schema", "flag_line"}
@@ -162,11 +165,10 @@ def test_json_is_strict_and_complete(result: TuneResult) -> None:
 def test_progress_rises_to_its_total(data: dict[str, np.ndarray]) -> None:
     calls: list[tuple[str, int, int]] = []
     api.tune(MODEL, data, progress=lambda *call: calls.append(call))
-    assert list(dict.fromkeys(name for name, _, _ in calls)) == NAMES
-    done = [d for _, d, _ in calls]
-    assert done == sorted(done)
-    assert {total for _, _, total in calls} == {7 * 3}
-    assert (done[0], done[-1]) == (0, 21)
+    assert list(dict.fromkeys(name for name, _, _ in calls)) == ["none", "ladder"]
+    of_ladder = [(done, total) for name, done, total in calls if name == "ladder"]
+    assert [done for done, _ in of_ladder] == [0, 6, 12, 18]  # six settings on each of three batches
+    assert {total for _, total in of_ladder} == {6 * 3}
 
 
 # ---- the choice ----------------------------------------------------------------------------------
@@ -184,41 +186,43 @@ def rung(name: str, seconds: float, top1: float | None = None, error: float = 0.
         weight_bytes=0,
         estimated_seconds=seconds,
         estimated_speedup=1.0,
+        loss=error if top1 is None else 0.9 - top1,
     )
 
 
 def test_the_fastest_rung_within_the_tolerance_is_recommended() -> None:
     rungs = [rung("none", 4, 0.90), rung("slow", 3, 0.90), rung("good", 2, 0.89), rung("bad", 1, 0.5)]
-    assert recommend(rungs, "top1", 0.01).name == "good"
-    assert recommend(rungs, "top1", 0.009).name == "slow"
-    assert recommend(rungs, "top1", 0.4).name == "bad"
+    assert recommend(rungs, METRICS["top1"].budget(0.01)).name == "good"
+    assert recommend(rungs, 0.009).name == "slow"
+    assert recommend(rungs, 0.4).name == "bad"
 
 
 def test_a_rung_that_loses_exactly_the_tolerance_is_within_it() -> None:
-    # 0.97 - 0.96 is 0.010000000000000009 in float64.
-    assert recommend([rung("none", 2, 0.97), rung("b", 1, 0.96)], "top1", 0.01).name == "b"
+    # 0.9 - 0.89 is 0.010000000000000009 in float64.
+    budget = METRICS["top1"].budget(0.01)
+    assert recommend([rung("none", 2, 0.9), rung("b", 1, 0.89)], budget).name == "b"
 
 
 def test_a_rung_that_gains_accuracy_fits_any_tolerance() -> None:
-    assert recommend([rung("none", 2, 0.9), rung("b", 1, 0.95)], "top1", 0.0).name == "b"
+    assert recommend([rung("none", 2, 0.9), rung("b", 1, 0.95)], 0.0).name == "b"
 
 
 def test_ties_in_time_take_the_smaller_error_then_the_earlier_rung() -> None:
     rungs = [rung("none", 2, 0.9), rung("b", 1, 0.9, 0.02), rung("c", 1, 0.9, 0.01)]
-    assert recommend(rungs, "top1", 0.0).name == "c"
-    assert recommend([*rungs, rung("d", 1, 0.9, 0.01)], "top1", 0.0).name == "c"
+    assert recommend(rungs, 0.0).name == "c"
+    assert recommend([*rungs, rung("d", 1, 0.9, 0.01)], 0.0).name == "c"
 
 
 def test_the_reference_is_recommended_where_nothing_else_fits() -> None:
     rungs = [rung("none", 9, 0.9), rung("b", 1, 0.1, math.inf)]
-    assert recommend(rungs, "top1", 0.0).name == "none"
-    assert recommend(rungs, "relative_error", 10.0).name == "none"
+    assert recommend(rungs, 0.0).name == "none"
+    assert recommend([rung("none", 9), rung("b", 1, error=math.inf)], 10.0).name == "none"
 
 
 def test_relative_error_is_compared_with_the_tolerance_itself() -> None:
     rungs = [rung("none", 3), rung("b", 2, error=0.01), rung("c", 1, error=0.011)]
-    assert recommend(rungs, "relative_error", 0.01).name == "b"
-    assert recommend(rungs, "relative_error", 0.02).name == "c"
+    assert recommend(rungs, 0.01).name == "b"
+    assert recommend(rungs, 0.02).name == "c"
 
 
 def test_the_tolerance_changes_the_recommendation(data: dict[str, np.ndarray]) -> None:
@@ -244,7 +248,7 @@ def test_tolerances_that_are_no_number_of_at_least_zero_are_refused(
 
 
 def test_metrics_that_do_not_exist_or_lack_labels_are_refused(data: dict[str, np.ndarray]) -> None:
-    with pytest.raises(InvalidArgument, match="top1, relative_error"):
+    with pytest.raises(InvalidArgument, match="top1, top5, .*module:function"):
         api.tune(MODEL, data, metric="f1")
     with pytest.raises(InvalidData, match="labels"):
         api.tune(MODEL, {"x": data["x"]}, metric="top1")

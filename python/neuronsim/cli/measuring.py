@@ -23,7 +23,6 @@ from neuronsim.cli.arguments import (
 from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.setups import DEFAULT_TARGET
-from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
 
 
@@ -31,7 +30,7 @@ def declare_tune(declare: Declare) -> None:
     tune = declare("tune", _tune, "Measure every auto-cast setting on data and recommend one.")
     add_model(tune)
     tune.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
-    tune.add_argument("--metric", choices=METRICS, help="default: top1 with labels")
+    tune.add_argument("--metric", help="default: top1 with labels")
     tune.add_argument(
         "--tolerance", type=float, default=0.01, help="default: 0.01, for top1 one point of accuracy"
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ class Dataset:
     """Samples by input name, and their labels if there are any."""
 
     inputs: Mapping[str, npt.NDArray[Any]]
-    labels: npt.NDArray[np.int64] | None
+    labels: npt.NDArray[Any] | None
     source: str
 
     @property
@@ -76,13 +76,13 @@ def load_dataset(
         _check_values(source, name, array)
     lengths = {k: (len(v) if v.ndim else 0) for k, v in arrays.items()}
     if found is not None:
-        if found.ndim != 1 or found.dtype.kind not in "iu":
+        if not found.ndim or found.dtype.kind not in "iufb":
             raise InvalidData(
-                f"{source}: labels are {found.dtype}{list(found.shape)}; they must be class numbers, "
-                "one a sample"
+                f"{source}: labels are {found.dtype}{list(found.shape)}; they must be numbers, class "
+                "numbers of each sample, token or pixel or what a metric of one's own reads"
             )
         lengths["labels"] = len(found)
-        found = found.astype(np.int64)
+        found = found.astype(np.int64) if found.dtype.kind in "iu" else found
     if len(set(lengths.values())) != 1 or 0 in lengths.values():
         raise InvalidData(f"{source}: the leading axis is samples, but the lengths are {lengths}")
     return Dataset(arrays, found, source)
@@ -159,11 +159,28 @@ def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Array
     return bound
 
 
-def batches(module: Module, dataset: Dataset) -> Iterator[tuple[Arrays, int]]:
-    """The inputs of each batch and how many of its samples count.
-
-    The last batch is filled up with its last sample. Raises InvalidData for shapes that do not fit.
+@dataclass(frozen=True)
+class Batches(Sequence[tuple[Arrays, int]]):
+    """The inputs of each batch and how many of its samples count; the last one is filled up with its
+    last sample.
     """
+
+    inputs: Arrays
+    size: int
+    samples: int
+
+    def __len__(self) -> int:
+        return math.ceil(self.samples / self.size)
+
+    def __getitem__(self, number: Any) -> Any:
+        start = range(0, self.samples, self.size)[number]
+        rows = np.minimum(np.arange(start, start + self.size), self.samples - 1)
+        counted = min(self.size, self.samples - start)
+        return {name: array[rows] for name, array in self.inputs.items()}, counted
+
+
+def batches(module: Module, dataset: Dataset) -> Batches:
+    """The batches of a dataset. Raises InvalidData for shapes that do not fit."""
     inputs = bind_inputs(module, dataset.inputs)
     shapes = {n: p.array.dims for n, p in zip(module.input_names(), module.parameters, strict=True)}
     sizes = {dims[0] if dims else 0 for dims in shapes.values()}
@@ -176,10 +193,7 @@ def batches(module: Module, dataset: Dataset) -> Iterator[tuple[Arrays, int]]:
                 f"samples of {name!r} are {list(array.shape[1:])}, the model takes "
                 f"{list(shapes[name][1:])}"
             )
-    for start in range(0, dataset.count, size):
-        counted = min(size, dataset.count - start)
-        rows = np.minimum(np.arange(start, start + size), dataset.count - 1)
-        yield {name: array[rows] for name, array in inputs.items()}, counted
+    return Batches(inputs, size, dataset.count)
 
 
 def run_batches(
@@ -192,17 +206,16 @@ def run_batches(
 
     Raises InvalidData if an output has no axis of samples: padding could not be told from results.
     """
-    _check_outputs(module)
+    check_outputs(module)
     collected: list[list[npt.NDArray[Any]]] = []
     for done, (inputs, counted) in enumerate(batches(module, dataset), start=1):
-        result = program(**inputs)
-        parts = _flatten(result) if isinstance(result, tuple) else [result]
-        collected.append([np.asarray(p)[:counted] for p in parts])
+        collected.append([np.asarray(p)[:counted] for p in flat_results(program(**inputs))])
         report(done)
     return [np.concatenate(parts) for parts in zip(*collected, strict=True)]
 
 
-def _check_outputs(module: Module) -> None:
+def check_outputs(module: Module) -> None:
+    """Raises InvalidData if an output has no axis of samples."""
     size = module.parameters[0].array.dims[:1] if module.parameters else ()
     root = module.entry_computation.root
     sources = array_sources(module.entry_computation)[root]
@@ -221,8 +234,9 @@ def _check_outputs(module: Module) -> None:
             )
 
 
-def _flatten(value: tuple[Any, ...]) -> list[Any]:
-    return [x for v in value for x in (_flatten(v) if isinstance(v, tuple) else [v])]
+def flat_results(value: Any) -> list[Any]:
+    """The arrays of a program's result: one, or those of a tuple, which may be nested."""
+    return [x for v in value for x in flat_results(v)] if isinstance(value, tuple) else [value]
 
 
 def batch_count(module: Module, dataset: Dataset) -> int:

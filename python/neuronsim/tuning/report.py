@@ -11,7 +11,7 @@ from rich.table import Table
 
 from neuronsim.hlo.trip_counts import LoopTrips
 from neuronsim.targets import TARGETS
-from neuronsim.tuning.ladder import OutputError, RungResult, TuneResult
+from neuronsim.tuning.results import OutputError, RungResult, TuneResult
 
 FULL_WIDTH = 77  # columns that the whole table takes
 DIFFER = 10  # those of the share of integers that differ
