@@ -52,12 +52,14 @@ globals().update({_name: getattr(_types, _name) for _name in _types.TYPE_NAMES})
 
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
+    "CacheEntry": "neuronsim.hlo.cache",
     "calibrate": "neuronsim.api",
     "compile": "neuronsim.api",
     "export_onnx": "neuronsim.api",
     "jit": "neuronsim.just_in_time",
     "float32_rules": "neuronsim.casting.lint",
     "lint": "neuronsim.api",
+    "list_cache": "neuronsim.hlo.cache",
     "load": "neuronsim.api",
     "plan": "neuronsim.api",
     "tune": "neuronsim.api",

@@ -47,7 +47,9 @@ from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
-from neuronsim.hlo import conformance, proto
+from neuronsim.frontends.weights import Weights, with_weights
+from neuronsim.hlo import cache, conformance, proto
+from neuronsim.hlo.asynchronous import with_synchronous_pairs
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import Trips
@@ -90,6 +92,11 @@ def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> M
 
 
 def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
+    module = with_synchronous_pairs(_read_open(model, inputs, data))
+    return module if inputs.weights is None else with_weights(module, inputs.weights)
+
+
+def _read_open(model: Any, inputs: ModelInputs, data: Any) -> Module:
     if isinstance(model, str):
         model = find_function(model) or model
     if is_onnx(model):
@@ -106,7 +113,7 @@ def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
         shapes = {**of_data, **(inputs.input_shapes or {})}
         values, kept = inputs.input_values or {}, inputs.composites == "kept"
         return function_to_module(model, inputs.example_args, shapes, values, keeps_composites=kept)
-    unread = [n for n, v in vars(_CLOSED).items() if getattr(inputs, n) != v]
+    unread = [n for n, v in vars(_CLOSED).items() if n != "weights" and getattr(inputs, n) != v]
     if unread:
         raise InvalidArgument(
             f"{', '.join(unread)}: a model of HLO states its inputs' shapes and takes none"
@@ -132,7 +139,7 @@ def _read_hlo(model: Any) -> Module:
             "a model's text is given as bytes, text.encode(): a str is the name of a file"
         )
     if isinstance(model, str | os.PathLike):
-        return proto.read(os.fspath(model))
+        return cache.read(os.fspath(model))
     raise InvalidModel(f"a model is {_MODELS}, not {_kind_of(model)}")
 
 
@@ -222,8 +229,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     `input_shapes` by the inputs' names, a first one `batch`; `input_values` are inputs whose values are
     known when it is compiled, and are no inputs of the program. Of models that are not HLO softmax,
     norms, mean and var are spelled out in their steps (R7), on all of which casts act;
-    `composites="kept"` keeps each as one instruction. The casts are those of `plan` (a Plan or its
-    file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
+    `composites="kept"` keeps each as one instruction. `weights` (an .npz or .safetensors file, or a
+    mapping of arrays, by the parameters' names or numbers) are constants in the place of these
+    parameters; see `neuronsim.frontends.weights.with_weights`. The casts are those of `plan` (a Plan or
+    its file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
     `calibration` of `calibrate`), which exclude each other and flags that cast; else of `flags`
     (options of `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none",
     "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of
@@ -357,6 +366,7 @@ def calibrate(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    weights: Weights | None = None,
 ) -> Calibration:
     """What the values of every instruction are when the model runs in float32 on data: what rules of a
     policy that compare magnitudes need.
@@ -366,7 +376,9 @@ def calibrate(
     do not fit.
     """
     _check_progress(progress)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    inputs = ModelInputs(
+        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+    )
     module, setup = read_model(model, inputs, data), resolve(CompilerSetting(auto_cast="none"))
     program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
@@ -418,6 +430,7 @@ def tune(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    weights: Weights | None = None,
 ) -> TuneResult:
     """Measure the vendor's ladder of settings on data and recommend a rung.
 
@@ -428,10 +441,13 @@ def tune(
     accuracy lost, for relative_error the relative Frobenius error itself, of each floating output, and
     of each other output the share of elements that differ. Loops whose trips are not known from the
     module are estimated with `trips`, one number for all or by their names ("*" for all others).
+    `weights` are those of `compile`.
     Raises NeuronSimError for a model or data that do not fit.
     """
     _check_progress(progress)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    inputs = ModelInputs(
+        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+    )
     module = read_model(model, inputs, data)
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)

@@ -37,6 +37,7 @@ from neuronsim.executor.replicas import run_replicas
 from neuronsim.executor.run import StepTiming, on_this_processor, run_schedule, step_timings
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
+from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
@@ -239,7 +240,8 @@ class CompiledProgram:
             given[name] = value
         missing = [n for n in names if n not in given]
         if missing:
-            raise InvalidData(f"inputs missing: {', '.join(missing)}")
+            hint = weights_hint(self._model, missing)
+            raise InvalidData(f"inputs missing: {', '.join(missing)}{hint}")
         replicas = self._setup.replicas
         bound: list[dict[str, ops.Bits]] = [{} for _ in range(replicas)]
         pairs = zip(self._schedule.inputs, names, strict=True)

@@ -7,7 +7,7 @@ import os
 import reprlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -27,7 +27,8 @@ from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.casting.policies.policy_file import load_policy
 from neuronsim.errors import InvalidArgument, InvalidFlag
-from neuronsim.hlo.cache import cached_flags
+from neuronsim.frontends.weights import Weights
+from neuronsim.hlo.cache import cached_flags, compiler_of, find_entry
 from neuronsim.ops import check_dims
 from neuronsim.profiles import Profile, default_profile
 from neuronsim.targets import SAME_CORE, TARGETS, Release, Target, find_release, find_target
@@ -60,6 +61,7 @@ class ModelInputs:
     input_values: Mapping[str, Any] | None = None
     batch: int = 1
     composites: _COMPOSITES = "formulas"
+    weights: Weights | None = None
 
     def __post_init__(self) -> None:
         if self.composites not in get_args(_COMPOSITES):
@@ -149,17 +151,34 @@ def find_setup(
     """
     decider, decided_by = _decider(request.policy, request.plan)
     inherited, text = None, os.environ.get(FLAGS_VARIABLE, "").strip()
-    if words := _folder_flags(request.model):
+    folder = _folder(request.model)
+    if folder is not None and (words := cached_flags(folder)):
         inherited = Inherited(words, "the model's folder", "info")
     elif text:
         inherited = Inherited(text, FLAGS_VARIABLE, "warning")
-    return resolve(request, profile, decided_by=decided_by, inherited=inherited), decider
+    setup = resolve(request, profile, decided_by=decided_by, inherited=inherited)
+    if folder is not None:
+        setup = replace(setup, messages=(*setup.messages, *_other_compiler(folder, setup.release)))
+    return setup, decider
 
 
-def _folder_flags(model: Any) -> list[str]:
-    """The flags that lie beside the model in a folder of AWS's compile cache."""
+def _folder(model: Any) -> Path | None:
+    """The folder of AWS's compile cache that a model is."""
     is_folder = isinstance(model, str | Path) and os.path.isdir(model)  # text of any length is none
-    return cached_flags(Path(str(model))) if is_folder else []
+    return find_entry(Path(str(model))) if is_folder else None
+
+
+def _other_compiler(folder: Path, release: Release) -> list[Message]:
+    """What there is to say where the folder's path names another compiler than the release has."""
+    version = compiler_of(folder)
+    try:
+        own = find_release(version) if version else release
+    except InvalidArgument:  # one that neuronsim does not know
+        return []
+    if own == release:
+        return []
+    text = f"the folder is of neuronx-cc {version}: sdk={version!r} takes the defaults of {own}"
+    return [Message("info", text)]
 
 
 def _decider(

@@ -50,6 +50,7 @@ class Target:
     partitions: int = 128
     engine_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
     compiler: Compiler = "neuronx-cc"
+    is_host: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -103,6 +104,7 @@ TARGETS = {
         clocks={},
         memory=16 * 2**30,
         bandwidth=0.0,
+        is_host=True,
     ),
 }
 

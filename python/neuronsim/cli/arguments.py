@@ -143,6 +143,11 @@ def add_model(parser: Parser, text: str = MODELS, **more: Any) -> None:
         metavar="NAME=VALUE",
         help="an input whose value is known: a number, or [..] of them; then it is no input any more",
     )
+    parser.add_argument(
+        "--weights",
+        metavar="FILE",
+        help=".npz or .safetensors: parameters by name or number that are constants",
+    )
     parser.add_argument("--batch", type=int, default=1, help="an open first dimension; default: 1")
 
 
@@ -170,6 +175,7 @@ def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
         "input_shapes": shapes or None,
         "input_values": values or None,
         "batch": options.batch,
+        "weights": options.weights,
     }
 
 

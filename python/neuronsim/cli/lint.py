@@ -1,11 +1,15 @@
-"""`neuronsim lint` and `list-operators`: what AWS documents, and what a model breaks of it."""
+"""`neuronsim lint` and `list-operators`: what AWS documents, and what a model breaks of it; and
+`list-graphs`: what a compile cache holds.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +18,7 @@ from neuronsim import api, ops
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, version
 from neuronsim.cli.output import wide_console
 from neuronsim.errors import InvalidFlag
+from neuronsim.hlo.cache import CacheEntry, list_cache
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.setups import CastRequest
 from neuronsim.targets import find_release, operators
@@ -38,6 +43,14 @@ def declare_commands(declare: Declare) -> None:
     )
     listing.add_argument("--sdk", help="SDK or compiler version, such as 2.26 or 2.3.0.4")
     listing.add_argument("--compiler-version", help="the same")
+    graphs = declare(
+        "list-graphs",
+        _list_graphs,
+        "Print the graphs of AWS's compile cache: what they are, their flags, what became of them.",
+    )
+    graphs.add_argument("folder", help="such as /var/tmp/neuron-compile-cache")
+    graphs.add_argument("--json", action="store_true", help="print them as JSON")
+
     listing.add_argument("--framework", default="XLA", help="XLA, as in neuronx-cc; default: XLA")
 
 
@@ -71,6 +84,37 @@ def _print_findings(title: str, findings: Sequence[Finding]) -> None:
     console.print(table)
     for label, f in {g[0].label: g[0] for g in groups}.items():
         console.print(f'{label}: "{f.quotation}" ({f.source})', markup=False, soft_wrap=True)
+
+
+def _list_graphs(options: argparse.Namespace) -> None:
+    entries = list_cache(options.folder)
+    if options.json:
+        print(json.dumps([_entry(e) for e in entries], indent=1))
+        return
+    console = wide_console(highlight=False)
+    usable = sum(not e.problem for e in entries)
+    text = f"{options.folder}: {len(entries)} graphs, of which neuronsim can read {usable}"
+    console.print(text, markup=False, soft_wrap=True)
+    table = Table("folder", "state", "graph", "instructions", "inputs", "flags")
+    for e in entries:
+        what = (e.graph, str(e.instructions), _types(e.inputs)) if not e.problem else ("", "", "")
+        cells = (str(e.folder.relative_to(options.folder)), e.state, *what, shlex.join(e.flags))
+        table.add_row(*(Text(cell) for cell in cells))
+    if entries:
+        console.print(table)
+    for e in entries:
+        if e.problem:
+            console.print(f"{e.folder}: {e.problem}", markup=False, soft_wrap=True)
+
+
+def _types(types: Sequence[ops.ArrayType], most: int = 4) -> str:
+    more = f" and {len(types) - most} more" if len(types) > most else ""
+    return ", ".join(map(str, types[:most])) + more
+
+
+def _entry(entry: CacheEntry) -> dict[str, Any]:
+    lists = {"inputs": list(map(str, entry.inputs)), "outputs": list(map(str, entry.outputs))}
+    return {**vars(entry), "folder": str(entry.folder), **lists}
 
 
 def _list_operators(options: argparse.Namespace) -> None:

@@ -28,7 +28,7 @@ from neuronsim.cli.arguments import (
 from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
-from neuronsim.setups import CastRequest, CompilerSetting, resolve
+from neuronsim.setups import CastRequest, CompilerSetting, ModelInputs, resolve
 
 
 def declare_commands(declare: Declare) -> None:
@@ -60,6 +60,7 @@ def declare_commands(declare: Declare) -> None:
     diff = declare("diff", _diff, "Print where two plans differ; exit status 1 if they do.")
     diff.add_argument("plans", nargs=2, metavar="PLAN", help="a plan in JSON")
     diff.add_argument("--model", help="the model of both: the table then has opcodes")
+    diff.add_argument("--weights", metavar="FILE", help="of the model, where the plans had them")
 
 
 def _calibrate(options: argparse.Namespace) -> None:
@@ -130,7 +131,8 @@ def _diff(options: argparse.Namespace) -> None:
             f"{options.plans[1]} for {second.module!r} ({second.fingerprint}): plans of one module can "
             "be compared"
         )
-    model = api.read_model(options.model) if options.model else None
+    inputs = ModelInputs(weights=options.weights)
+    model = api.read_model(options.model, inputs) if options.model else None
     if model is not None:
         check_plan(first, model)
     differ = type_difference(first, second) or first.keep_output_type != second.keep_output_type

@@ -93,6 +93,7 @@ SCATTER = {
     5: _ints("input_batching_dims"),
     6: _ints("scatter_indices_batching_dims"),
 }
+TRIANGULAR_SOLVE = _int_fields("left_side", "lower", "unit_diagonal", "transpose_a")
 PADDING = {1: _message("dimensions", _int_fields("low", "high", "interior"), repeated=True)}
 PRECISION = {1: _ints("operand_precision"), 2: Field("algorithm", "int")}
 REPLICA_GROUP = {1: _ints("replica_ids")}
@@ -138,6 +139,8 @@ INSTRUCTION = {
     26: Field("channel_id", "int"),
     28: Field("custom_call_target", "string"),
     30: _message("dot_dimension_numbers", DOT),
+    31: Field("fft_type", "int"),
+    32: _ints("fft_length"),
     33: _message("gather_dimension_numbers", GATHER),
     34: _ints("gather_slice_sizes"),
     35: Field("id", "int"),
@@ -151,7 +154,9 @@ INSTRUCTION = {
     51: _message("precision_config", PRECISION),
     52: _message("source_target_pairs", _int_fields("source", "target"), repeated=True),
     58: Field("batch_group_count", "int"),
+    59: _message("triangular_solve_options", TRIANGULAR_SOLVE),
     60: Field("is_stable", "int"),
+    62: _message("cholesky_options", _int_fields("lower")),
     63: Field("comparison_direction", "string"),
     66: Field("delta", "int"),
     67: Field("indices_are_sorted", "int"),

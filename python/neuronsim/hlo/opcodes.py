@@ -6,6 +6,7 @@ from typing import Any
 
 from neuronsim import ops
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
+from neuronsim.hlo.asynchronous import OWN_HALVES
 from neuronsim.hlo.instruction_settings import read_settings, stated_settings
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
 
@@ -58,6 +59,9 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "sort": ("dimensions", "is_stable", "called"),
     "topk": ("k", "largest"),
     "dot": ("dot_dimensions", "algorithm"),
+    "fft": ("fft_type", "fft_length"),
+    "cholesky": ("lower",),
+    "triangular-solve": ("triangular_solve_options",),
     "convolution": ("window", "dimension_numbers", "feature_group_count", "batch_group_count"),
     "slice": ("slice",),
     "compare": ("comparison_direction", "comparison_type"),
@@ -74,7 +78,9 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "all-to-all": ("dimensions", "replica_groups", "channel_id"),
     "collective-permute": ("source_target_pairs", "channel_id"),
     "collective-broadcast": ("replica_groups", "channel_id"),
+    "async-start": ("called",),
 }
+ATTRIBUTES |= {f"{o}-start": ATTRIBUTES.get(o, ()) for o in OWN_HALVES}
 
 
 def row(instruction: Instruction) -> ops.Op:

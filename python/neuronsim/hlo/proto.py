@@ -19,7 +19,6 @@ from neuronsim import ops
 from neuronsim.errors import InaccessibleFile, InvalidModel, NeuronSimError
 from neuronsim.hlo import element_types, parse
 from neuronsim.hlo.attributes import BY_NAME, FRONTEND
-from neuronsim.hlo.cache import MODULE_FILE
 from neuronsim.hlo.fields import (
     ALIAS_KINDS,
     COMPUTATION_HEAD,
@@ -65,25 +64,17 @@ from neuronsim.whole_files import open_regular, read_rest, replacing
 
 @pinned
 def read(path: str | Path) -> Module:
-    """The module in a file: an `HloModuleProto`, an `HloProto` that wraps one, or HLO text; or in a
-    folder of AWS's compile cache.
+    """The module in a file: an `HloModuleProto`, an `HloProto` that wraps one, or HLO text.
 
     Its constants are copies: what becomes of the file later does not matter. Raises InvalidModel, with
     the file's name, if it is not one, and UnsupportedType for element types that neuronsim does not
     have.
     """
     file = Path(path)
-    if os.path.isdir(file):
-        file /= MODULE_FILE
-        if not file.exists():
-            raise InvalidModel(
-                f"the folder {str(path)!r} holds no {MODULE_FILE}: give a model's file, or a "
-                "folder of AWS's compile cache"
-            )
     if file.suffix == ".neff":
         raise InvalidModel(
             f"{str(file)!r} is a NEFF, which neuronx-cc made of a model: give what it was made of, "
-            f"such as {MODULE_FILE} of the compile cache"
+            "such as model.hlo_module.pb of the compile cache"
         )
     try:
         with open_regular(file) as opened:

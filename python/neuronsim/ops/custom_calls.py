@@ -19,6 +19,7 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType, nearest
 from neuronsim.ops.composites import ArraySteps, evaluate_composite, infer_by_rows, run_formula
+from neuronsim.ops.decompositions import LAPACK, lapack_attributes
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.order import take_along
 from neuronsim.ops.rows import (
@@ -109,6 +110,10 @@ def _resize(config: str, result: Result) -> dict[str, Any]:
     return {"align_corners": config == "10", "half_pixel_centers": config == "01"}
 
 
+def _lapack(target: str) -> Configure:
+    return lambda config, result: lapack_attributes(target, config)
+
+
 _COPIES = (
     *("AwsNeuronTransferWithStaticRing", "AwsNeuronLNCShardingConstraint"),
     *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
@@ -134,6 +139,7 @@ CUSTOM_CALLS: dict[str, CustomCall] = {
     "ResizeBilinear": CustomCall("resize_bilinear", _resize),
     "TopK": CustomCall("neuron_top_k", _largest),
     "mhlo.topk": CustomCall("neuron_top_k", _largest),
+    **{target: CustomCall("lapack", _lapack(target)) for target in LAPACK},
     **{target: CustomCall("copy") for target in _COPIES},
     **{target: CustomCall("pass_through") for target in _MARKERS},
 }

@@ -16,7 +16,7 @@ from neuronsim.errors import InvalidArgument, InvalidData, nearest
 from neuronsim.hlo.module import inline_calls
 from neuronsim.hlo.trip_counts import Trips, loop_trips
 from neuronsim.targets import Target
-from neuronsim.tuning.dataset import check_outputs
+from neuronsim.tuning.dataset import bind_inputs, check_outputs
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.ladder import Meter, always_asked, recommend
 from neuronsim.tuning.metrics import check_metric
@@ -151,6 +151,7 @@ def _check(q: Question, workload: Workload) -> None:
         raise InvalidArgument(f"the tolerance is a number of at least 0, not {q.tolerance!r}")
     for spec in workload.metrics:
         check_metric(spec.metric, workload.dataset.labels, workload.module.root.shape.arrays())
+    bind_inputs(workload.module, workload.dataset.inputs)
     check_outputs(workload.module)
     names = [r.name for r in q.rungs]
     if q.base and q.base not in names:
