@@ -409,7 +409,7 @@ def tune(
     tolerance: float = 0.01,
     criterion: Literal["absolute", "relative"] = "absolute",
     higher_is_better: bool | None = None,
-    strategy: str = "ladder",
+    strategy: str = "pareto",
     rungs: Policy | Plan | str | Path | Sequence[Policy | Plan | str | Path] = (),
     base: str = "",
     fix: bool = False,
@@ -432,17 +432,25 @@ def tune(
     batch: int = 1,
     weights: Weights | None = None,
 ) -> TuneResult:
-    """Measure the vendor's ladder of settings on data and recommend a rung.
+    """Measure the vendor's ladder of settings on data, recommend a rung, and search plans beyond it.
 
     `data` is an `.npz` file or a mapping whose keys are the entry parameters' names (a sole parameter
-    may be `x`), plus optional `labels`; the leading axis is samples. `metric` is "top1" (needs labels)
-    or "relative_error"; the default is the first that the data allow. The recommended rung has the
-    lowest estimated time among those whose metric is within `tolerance` of float32's: for top1 the
-    accuracy lost, for relative_error the relative Frobenius error itself, of each floating output, and
-    of each other output the share of elements that differ. Loops whose trips are not known from the
-    module are estimated with `trips`, one number for all or by their names ("*" for all others).
-    `weights` are those of `compile`.
-    Raises NeuronSimError for a model or data that do not fit.
+    may be `x`), plus optional `labels`; the leading axis is samples. `metric` is a name of
+    `tuning.metrics.METRICS`, a function of outputs and labels (or "module:function"), or several of
+    these: the first decides, by default top1 with class numbers as labels, else relative_error. A
+    setting is within the `tolerance` if its metric is worse than float32's by no more; by the
+    `criterion` "relative" that is over the baseline, unless it is zero. `higher_is_better` is of a
+    function. The recommended rung has the lowest estimated time of those within the tolerance.
+
+    `rungs` are policies and plans that are measured beside the ladder, `low_inputs` measures each rung
+    also with inputs and outputs cast by the framework. Where a faster rung fails, or is the `base`, the
+    `strategy` ("ladder" for none, see `tuning.strategies`) searches what to keep in wider types: for
+    the shortest time, or with `fix` for the fewest instructions. `max_trials` and `timeout` (seconds)
+    end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished, which
+    `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
+    `executor`, of concurrent.futures, runs them elsewhere. `weights` are those of `compile`.
+    Loops whose trips are not known from the module are estimated with `trips`, one number for all or by
+    their names ("*" for all others). Raises NeuronSimError for a model or data that do not fit.
     """
     _check_progress(progress)
     inputs = ModelInputs(

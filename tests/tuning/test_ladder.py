@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from neuronsim.tuning.results import RungResult, TuneResult
 from neuronsim.tuning.rungs import LADDER
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+measured = partial(api.tune, strategy="ladder")
 MODEL = DIGITS / "model.hlo.pb"
 NAMES = ["none", "matmult/tf32", "all/tf32", "matmult/fp16", "all/fp16", "matmult/bf16", "all/bf16"]
 
@@ -38,7 +40,7 @@ def data() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def result(data: dict[str, np.ndarray]) -> TuneResult:
-    return api.tune(MODEL, data)
+    return measured(MODEL, data)
 
 
 def without_times(result: TuneResult) -> str:
@@ -105,7 +107,7 @@ def test_changing_one_weight_changes_the_figures(
     literal = ops.Bits(weights, dtypes.float32)
     edited = largest.replace(attributes={**largest.attributes, "literal": literal})
     body = tuple(edited if i is largest else i for i in entry.instructions)
-    changed = api.tune(module.replace_entry(Computation(entry.name, body, entry.root)), data)
+    changed = measured(module.replace_entry(Computation(entry.name, body, entry.root)), data)
     for before, after in zip(result.rungs[1:], changed.rungs[1:], strict=True):
         assert before.relative_error != after.relative_error
 
@@ -124,7 +126,7 @@ def test_outputs_that_are_not_finite_are_counted_and_lose() -> None:
     x = Instruction("x", "parameter", shape, (), {"number": 0})
     y = Instruction("y", "exponential", shape, ("x",))
     module = Module("exp", "main", (Computation("main", (x, y), "y"),))
-    found = api.tune(module, {"x": [[12.0, 0.0]] * 6}, tolerance=0.5)
+    found = measured(module, {"x": [[12.0, 0.0]] * 6}, tolerance=0.5)
     half = next(r for r in found.rungs if r.name == "all/fp16")
     assert (half.relative_error, half.max_error, half.not_finite) == (math.inf, math.inf, 6)
     assert found.recommended != "all/fp16"
@@ -142,7 +144,7 @@ def test_json_has_the_same_bytes_on_every_isa_and_thread_count_D1(
     expected = without_times(result)
     for where in every_processor((1,)):
         for threads in (1, 2):
-            assert without_times(api.tune(MODEL, data, threads=threads)) == expected, (where, threads)
+            assert without_times(measured(MODEL, data, threads=threads)) == expected, (where, threads)
 
 
 def test_json_is_strict_and_complete(result: TuneResult) -> None:
@@ -164,7 +166,7 @@ def test_json_is_strict_and_complete(result: TuneResult) -> None:
 
 def test_progress_rises_to_its_total(data: dict[str, np.ndarray]) -> None:
     calls: list[tuple[str, int, int]] = []
-    api.tune(MODEL, data, progress=lambda *call: calls.append(call))
+    measured(MODEL, data, progress=lambda *call: calls.append(call))
     assert list(dict.fromkeys(name for name, _, _ in calls)) == ["none", "ladder"]
     of_ladder = [(done, total) for name, done, total in calls if name == "ladder"]
     assert [done for done, _ in of_ladder] == [0, 6, 12, 18]  # six settings on each of three batches
@@ -226,17 +228,17 @@ def test_relative_error_is_compared_with_the_tolerance_itself() -> None:
 
 
 def test_the_tolerance_changes_the_recommendation(data: dict[str, np.ndarray]) -> None:
-    chosen = {t: api.tune(MODEL, {"x": data["x"]}, tolerance=t).recommended for t in (0.0, 1e-3, 0.01)}
+    chosen = {t: measured(MODEL, {"x": data["x"]}, tolerance=t).recommended for t in (0.0, 1e-3, 0.01)}
     assert chosen == {0.0: "none", 1e-3: "all/tf32", 0.01: "all/bf16"}
 
 
 def test_the_metric_follows_from_the_data_unless_it_is_given(data: dict[str, np.ndarray]) -> None:
-    assert api.tune(MODEL, data).metric == "top1"
-    unlabelled = api.tune(MODEL, {"x": data["x"]})
+    assert measured(MODEL, data).metric == "top1"
+    unlabelled = measured(MODEL, {"x": data["x"]})
     assert unlabelled.metric == "relative_error"
     assert {r.top1 for r in unlabelled.rungs} == {None}
-    assert api.tune(MODEL, data, metric="relative_error").metric == "relative_error"
-    assert api.tune(MODEL, {"x": data["x"]}, data["labels"]).metric == "top1"
+    assert measured(MODEL, data, metric="relative_error").metric == "relative_error"
+    assert measured(MODEL, {"x": data["x"]}, data["labels"]).metric == "top1"
 
 
 @pytest.mark.parametrize("tolerance", [-1.0, math.nan, math.inf, "0.1", None])
@@ -244,18 +246,18 @@ def test_tolerances_that_are_no_number_of_at_least_zero_are_refused(
     tolerance: Any, data: dict[str, np.ndarray]
 ) -> None:
     with pytest.raises(InvalidArgument, match="tolerance"):
-        api.tune(MODEL, data, tolerance=tolerance)
+        measured(MODEL, data, tolerance=tolerance)
 
 
 def test_metrics_that_do_not_exist_or_lack_labels_are_refused(data: dict[str, np.ndarray]) -> None:
     with pytest.raises(InvalidArgument, match=r"top1, top5, .*module:function"):
-        api.tune(MODEL, data, metric="f1")
+        measured(MODEL, data, metric="f1")
     with pytest.raises(InvalidData, match="labels"):
-        api.tune(MODEL, {"x": data["x"]}, metric="top1")
+        measured(MODEL, {"x": data["x"]}, metric="top1")
 
 
 def test_the_host_has_no_speed_up_and_takes_the_smallest_error(data: dict[str, np.ndarray]) -> None:
-    found = api.tune(MODEL, data, target="host")
+    found = measured(MODEL, data, target="host")
     assert {r.estimated_speedup for r in found.rungs} == {1.0}
     assert found.recommended == "none"
 
@@ -307,7 +309,7 @@ def tuned(*names: str, **options: Any) -> TuneResult:
     shape = f"({', '.join(SHAPES[n] for n in names)})"
     text = OUTPUTS.format(weights=weights, shape=shape, names=", ".join(names))
     x = rng.standard_normal((200, 64)).astype(np.float32)
-    return api.tune(from_text(text), {"x": x}, **options)
+    return measured(from_text(text), {"x": x}, **options)
 
 
 def last(result: TuneResult) -> RungResult:
@@ -373,7 +375,7 @@ def test_an_output_that_only_float32_has_as_zeros_is_infinitely_wrong() -> None:
     y = Instruction("y", "subtract", shape, ("down", "low"))
     module = Module("zeros", "main", (Computation("main", (x, low, up, down, y), "y"),))
     ones = np.ones((4, 2), np.float32)
-    found = api.tune(module, {"x": ones, "low": ones / 512}, tolerance=1e6)
+    found = measured(module, {"x": ones, "low": ones / 512}, tolerance=1e6)
     assert (last(found).relative_error, last(found).max_error) == (math.inf, 2.0**-9)
     assert found.recommended != "all/bf16"
 
@@ -385,7 +387,7 @@ def test_complex_outputs_have_errors_of_their_own() -> None:
     z = Instruction("z", "complex", Shape(dtypes.complex64, (4, 2)), ("x", "e"))
     module = Module("waves", "main", (Computation("main", (x, e, z), "z"),))
     values = np.random.default_rng(1).standard_normal((8, 2)).astype(np.float32)
-    found = last(api.tune(module, {"x": values}, target="host"))
+    found = last(measured(module, {"x": values}, target="host"))
     program = api.compile(module, auto_cast="all", auto_cast_type="bf16", target="host")
     low = np.concatenate([np.asarray(program(values[n : n + 4])) for n in (0, 4)])
     exact = np.concatenate(
@@ -431,13 +433,13 @@ ENTRY main {
 
 def test_what_is_assumed_of_loops_is_in_the_figures_and_can_be_given() -> None:
     module, x = from_text(SAMPLER), {"x": np.full((4, 2), 0.1, np.float32)}
-    one, ten = (api.tune(module, x, trips=t) for t in (None, {"loop": 10}))
+    one, ten = (measured(module, x, trips=t) for t in (None, {"loop": 10}))
     assert json.loads(one.to_json())["loops"] == [{"evidence": "assumed", "name": "loop", "trips": 1}]
     assert json.loads(ten.to_json())["loops"] == [{"evidence": "given", "name": "loop", "trips": 10}]
     seconds = [r.rungs[0].estimated_seconds for r in (one, ten)]
     assert 4 < seconds[1] / seconds[0] < 10  # its condition runs once more than its body
     with pytest.raises(InvalidArgument, match="no loop 'lop'"):
-        api.tune(module, x, trips={"lop": 3})
+        measured(module, x, trips={"lop": 3})
 
 
 def printed(result: TuneResult) -> str:
@@ -449,7 +451,7 @@ def printed(result: TuneResult) -> str:
 
 def test_the_table_says_what_it_assumes_and_lists_every_output() -> None:
     module, x = from_text(SAMPLER), {"x": np.full((4, 2), 0.1, np.float32)}
-    text = printed(api.tune(module, x))
+    text = printed(measured(module, x))
     assert "Trips of loops in the estimate: loop 1 assumed" in text
     assert "--trips N or NAME=N" in text
     text = printed(tuned("logits", "ids", "nan"))

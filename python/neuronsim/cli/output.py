@@ -11,7 +11,14 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from neuronsim import whole_files
 from neuronsim.errors import InaccessibleFile, InvalidArgument, inaccessible
@@ -109,6 +116,8 @@ def progress_bar(total_unknown: str) -> Iterator[Callable[[str, int, int], None]
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(total_unknown, total=None)

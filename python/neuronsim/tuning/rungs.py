@@ -73,6 +73,13 @@ def rung_name(s: CastSettings) -> str:
     return "none" if s.auto_cast == "none" else f"{s.auto_cast}/{s.auto_cast_type}"
 
 
+def ladder_names(target: Target) -> list[str]:
+    """The names of a target's rungs."""
+    if target.compiler == "neuron-cc":
+        return [FLOAT32, *INF1_LADDER]
+    return ["none", *(f"{a}/{t}" for a, t in LADDER[1:])]
+
+
 def ladder(module: Module, release: Release, target: Target, profile: Profile) -> list[Rung]:
     """The rungs of a target's compiler, the most accurate first, float32 before all."""
     if target.compiler == "neuron-cc":

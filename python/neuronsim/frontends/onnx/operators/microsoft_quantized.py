@@ -24,6 +24,7 @@ from neuronsim.frontends.onnx.operators.quantization import (
 from neuronsim.frontends.onnx.operators.windows import average_pool
 from neuronsim.frontends.onnx.table import Node
 
+
 @fused("QuantizeLinear")
 def _quantize(node: Node, *inputs: Array | None) -> Array:
     return quantize_linear(node, *inputs)  # type: ignore[arg-type]
