@@ -24,7 +24,14 @@ _STEEP = frozenset(
     | {"sqrt", "rsqrt", "tanh", "logistic", "atan2", "remainder", "floor", "ceil", "divide"}
 )
 _CHOOSES = frozenset({"gather", "dynamic-slice", "compare", "select", "convert", "floor", "ceil"})
-_CHOOSES |= {"topk", "round-nearest-even", "round-nearest-afz", "sort", "scatter", "dynamic-update-slice"}
+_CHOOSES |= {
+    "topk",
+    "round-nearest-even",
+    "round-nearest-afz",
+    "sort",
+    "scatter",
+    "dynamic-update-slice",
+}
 _MOVES = frozenset({"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast"})
 
 

@@ -25,8 +25,8 @@ from neuronsim.tuning.blame.causes import (
     losses,
     named_instruction,
     narrow_types,
-    share_of,
     powers,
+    share_of,
 )
 from neuronsim.tuning.blame.flow import (
     Tallies,
