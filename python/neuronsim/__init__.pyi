@@ -6,8 +6,9 @@ from typing import Any
 from neuronsim.dtypes import Casting, DTypeLike
 from neuronsim import bench as bench
 from neuronsim.api import (
-    calibrate as calibrate, compile as compile, export_onnx as export_onnx, lint as lint, load as load,
-    plan as plan, tune as tune,
+    calibrate as calibrate, compile as compile, cost as cost, cost_ladder as cost_ladder,
+    export_onnx as export_onnx, lint as lint, load as load, plan as plan, tune as tune,
+    write_report as write_report,
 )
 from neuronsim.arrays import (
     __array_namespace_info__ as __array_namespace_info__, abs as abs, absolute as absolute,
@@ -138,6 +139,7 @@ from neuronsim.dtypes import (
 )
 from neuronsim.errors import NeuronSimError as NeuronSimError
 from neuronsim.frontends import lax as lax
+from neuronsim.hlo.cache import CacheEntry as CacheEntry, list_cache as list_cache
 from neuronsim.hlo.conformance import Finding as Finding
 from neuronsim.just_in_time import jit as jit
 from neuronsim.ops.rows import WindowDimension as WindowDimension
@@ -151,6 +153,7 @@ from neuronsim.profiles import (
     use_profile as use_profile,
 )
 from neuronsim.program import CompiledProgram as CompiledProgram
+from neuronsim.quantization import quantize as quantize
 from neuronsim.targets import Release as Release, Target as Target
 from neuronsim.tuning.blame.result import BlameResult as BlameResult
 from neuronsim.tuning.ladder import TuneResult as TuneResult

@@ -1,22 +1,25 @@
-"""`neuronsim lint` and `list-operators`: what AWS documents, and what a model breaks of it."""
+"""`neuronsim lint` and `list-operators`: what AWS documents, and what a model breaks of it; and
+`list-graphs`: what a compile cache holds.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
-
-from rich.table import Table
-from rich.text import Text
+from typing import Any
 
 from neuronsim import api, diagnosis, ops
 from neuronsim.casting.policies.policy_file import policy_to_json
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, version
-from neuronsim.cli.output import check_writable, wide_console, write
+from neuronsim.cli.output import check_writable, write
 from neuronsim.errors import InvalidFlag
+from neuronsim.hlo.cache import CacheEntry, list_cache
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.setups import CastRequest
+from neuronsim.tables import output_console, print_table
 from neuronsim.targets import find_release, operators
 from neuronsim.tuning.blame.report import described_figures
 
@@ -36,6 +39,8 @@ def declare_commands(declare: Declare) -> None:
     lint.add_argument("--strict", action="store_true", help="exit status 1 if there is a finding")
     lint.add_argument("--json", action="store_true", help="print all findings as JSON")
 
+    lint.tell("examples", ("neuronsim lint model.onnx --sdk 2.26 --auto-cast all --strict",))
+
     listing = declare(
         "list-operators",
         _list_operators,
@@ -45,6 +50,18 @@ def declare_commands(declare: Declare) -> None:
     listing.add_argument("--sdk", help="SDK or compiler version, such as 2.26 or 2.3.0.4")
     listing.add_argument("--compiler-version", help="the same")
     listing.add_argument("--framework", default="XLA", help="XLA, as in neuronx-cc; default: XLA")
+    listing.tell(
+        "examples",
+        ("neuronsim list-operators", "neuronsim list-operators --sdk 2.3.0.4 | grep -i gather"),
+    )
+    graphs = declare(
+        "list-graphs",
+        _list_graphs,
+        "Print the graphs of AWS's compile cache: what they are, their flags, what became of them.",
+    )
+    graphs.add_argument("folder", help="such as /var/tmp/neuron-compile-cache")
+    graphs.add_argument("--json", action="store_true", help="print them as JSON")
+    graphs.tell("examples", ("neuronsim list-graphs /var/tmp/neuron-compile-cache",))
 
 
 def _lint(options: argparse.Namespace) -> None:
@@ -84,7 +101,7 @@ def _lint(options: argparse.Namespace) -> None:
 
 def _print_repair(repair: diagnosis.Repair, path: str) -> None:
     """What the written policy keeps, what it repairs, measured, and what it cannot."""
-    console = wide_console(highlight=False)
+    console = output_console()
 
     def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
@@ -103,19 +120,46 @@ def _print_repair(repair: diagnosis.Repair, path: str) -> None:
 
 
 def _print_findings(title: str, findings: Sequence[Finding]) -> None:
-    console = wide_console(highlight=False)
+    console = output_console()
     console.print(f"{title}: {summary(findings)}", markup=False, soft_wrap=True)
     groups = group(findings)
     if not groups:
         return
-    table = Table("severity", "instructions", "what", "rule", "what to do")
-    for g in groups:
-        f = g[0]
-        cells = (f.severity, locations(g), f.message, f.label, f.advice)
-        table.add_row(*(Text(cell) for cell in cells))
-    console.print(table)
+    headers = ("instructions", "severity", "what", "rule", "what to do")
+    first = [(locations(g), g[0].severity, g[0].message, g[0].label, g[0].advice) for g in groups]
+    print_table(console, headers, first)
     for label, f in {g[0].label: g[0] for g in groups}.items():
         console.print(f'{label}: "{f.quotation}" ({f.source})', markup=False, soft_wrap=True)
+
+
+def _list_graphs(options: argparse.Namespace) -> None:
+    entries = list_cache(options.folder)
+    if options.json:
+        print(json.dumps([_entry(e) for e in entries], indent=1))
+        return
+    console = output_console()
+    usable = sum(not e.problem for e in entries)
+    text = f"{options.folder}: {len(entries)} graphs, of which neuronsim can read {usable}"
+    console.print(text, markup=False, soft_wrap=True)
+    rows = []
+    for e in entries:
+        what = (e.graph, str(e.instructions), _types(e.inputs)) if not e.problem else ("", "", "")
+        rows.append((str(e.folder.relative_to(options.folder)), e.state, *what, shlex.join(e.flags)))
+    if entries:
+        print_table(console, ("folder", "state", "graph", "instructions", "inputs", "flags"), rows)
+    for e in entries:
+        if e.problem:
+            console.print(f"{e.folder}: {e.problem}", markup=False, soft_wrap=True)
+
+
+def _types(types: Sequence[ops.ArrayType], most: int = 4) -> str:
+    more = f" and {len(types) - most} more" if len(types) > most else ""
+    return ", ".join(map(str, types[:most])) + more
+
+
+def _entry(entry: CacheEntry) -> dict[str, Any]:
+    lists = {"inputs": list(map(str, entry.inputs)), "outputs": list(map(str, entry.outputs))}
+    return {**vars(entry), "folder": str(entry.folder), **lists}
 
 
 def _list_operators(options: argparse.Namespace) -> None:
