@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import threading
@@ -37,6 +38,7 @@ from neuronsim.executor.replicas import run_replicas
 from neuronsim.executor.run import StepTiming, on_this_processor, run_schedule, step_timings
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
+from neuronsim.frontends.calls import Calls
 from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
@@ -58,8 +60,9 @@ MAX_REPLICAS = 256
 class CompiledProgram:
     """A model compiled under one setting. Call it with arrays, by position or by name."""
 
-    def __init__(self, model: Module, plan: Plan, setup: Setup) -> None:
+    def __init__(self, model: Module, plan: Plan, setup: Setup, calls: Calls | None = None) -> None:
         self._model = model
+        self._calls = calls
         self._plan = plan
         self._setup = setup
         verify_replicas(model, setup.replicas)
@@ -124,6 +127,12 @@ class CompiledProgram:
         """The settings, release, target and profile that the program was compiled with."""
         return self._setup
 
+    def of_inputs(self) -> CompiledProgram:
+        """The same program, whose calls take its inputs and give its results one by one."""
+        made = copy.copy(self)
+        made._calls = None
+        return made
+
     @cached_property
     def conformance(self) -> tuple[Finding, ...]:
         """What the model breaks of the constraints that AWS documents for its release and target."""
@@ -181,8 +190,10 @@ class CompiledProgram:
         observe: Observe = "off",
         donate: bool = False,
         **named: Any,
-    ) -> Array | tuple[Any, ...]:
-        """Run the program; returns an Array, or a tuple where the module's root is one.
+    ) -> Any:
+        """Run the program; returns an Array, or a tuple where the module's root is one. A program of a
+        function takes the function's arguments and returns what it returns, with Arrays as leaves; its
+        inputs one by one, by position or by name, do too.
 
         Compiled for N replicas, N above 1, it takes arrays with a leading axis of N, and gives such; an
         input without that axis is the same for every replica. `diagnostics` is then the sum over them.
@@ -220,7 +231,10 @@ class CompiledProgram:
         else:
             value = _stacked(run_replicas(self._schedule, inputs, diagnostics, state, observe))
         self._diagnostics = diagnostics.to_dict(observe)
-        return _wrap(value)
+        result = _wrap(value)
+        if self._calls is None:
+            return result
+        return self._calls.rebuild(result if isinstance(result, tuple) else (result,))
 
     def listen(self, listener: Listener, *arrays: Any, **named: Any) -> Array | tuple[Any, ...]:
         """Run instruction by instruction and tell a listener of each: its name, the trip counts of the
@@ -259,9 +273,12 @@ class CompiledProgram:
     def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[dict[str, ops.Bits]]:
         """The inputs of each replica."""
         names = list(self.inputs)
-        if len(arrays) > len(names):
-            raise InvalidData(f"the model takes {len(names)} inputs, {len(arrays)} were given")
-        given: dict[str, Any] = dict(zip(names, arrays, strict=False))
+        numbered = dict(enumerate(arrays))
+        if self._calls is not None:
+            numbered, named = self._calls.bind(arrays, named)
+        if len(numbered) > len(names):
+            raise InvalidData(f"the model takes {len(names)} inputs, {len(numbered)} were given")
+        given: dict[str, Any] = {names[n]: x for n, x in numbered.items()}
         for name, value in named.items():
             if name not in names:
                 listed = ", ".join(names)
@@ -301,16 +318,20 @@ class CompiledProgram:
 
         Raises InaccessibleFile if the file cannot be written.
         """
+        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            self.write(archive)
+
+    def write(self, archive: zipfile.ZipFile) -> None:
+        """Write the program's members into an archive, beside what else is in it."""
         header = _header(self._setup)
         members = (
             ("program.json", json.dumps(header, indent=1).encode()),
             ("plan.json", self._plan.to_json().encode()),
             ("model.hlo.pb", proto.to_bytes(self._model)),
         )
-        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for name, data in members:
-                # A fixed date: the same program gives the same file.
-                archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+        for name, data in members:
+            # A fixed date: the same program gives the same file.
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
 
 
 def _literals(module: Module) -> Iterator[ops.Bits]:

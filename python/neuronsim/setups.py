@@ -68,11 +68,18 @@ class ModelInputs:
     input_values: Mapping[str, Any] | None = None
     batch: int = 1
     composites: _COMPOSITES = "formulas"
+    constants: tuple[int | str, ...] = ()
     weights: Weights | None = None
 
     def __post_init__(self) -> None:
         if self.composites not in get_args(_COMPOSITES):
             raise InvalidArgument(f"composites are 'formulas' or 'kept', not {self.composites!r}")
+        given = self.constants if isinstance(self.constants, tuple | list) else (None,)
+        if any(isinstance(c, bool) or not isinstance(c, int | str) for c in given):
+            raise InvalidArgument(
+                "constants are the positions or names of arguments, such as constants=(0,), not "
+                f"{self.constants!r}"
+            )
         for name, dims in (self.input_shapes or {}).items():
             numbers = dims if isinstance(dims, Sequence) and not isinstance(dims, str) else (None,)
             if any(type(n) is not int or n < 0 for n in numbers):
