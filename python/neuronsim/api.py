@@ -51,7 +51,7 @@ from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
-from neuronsim.frontends.other_models import FORMS, name_model
+from neuronsim.frontends.other_models import name_model
 from neuronsim.frontends.tensorflow import is_tensorflow
 from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
 from neuronsim.frontends.weights import Weights, with_weights
@@ -59,7 +59,6 @@ from neuronsim.hlo import cache, conformance, proto
 from neuronsim.hlo.asynchronous import with_synchronous_pairs
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module, inline_calls
-from neuronsim.hlo.other_formats import name_folder
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
@@ -207,10 +206,8 @@ def _read_hlo(model: Any) -> Module:
             "a model's text is given as bytes, text.encode(): a str is the name of a file"
         )
     if isinstance(model, str | os.PathLike):
-        if os.path.isdir(model) and (found := name_folder(os.fspath(model))):
-            raise InvalidModel(f"{os.fspath(model)!r} is {found}")
         return cache.read(os.fspath(model))
-    raise InvalidModel(f"a model is {FORMS}, not {_kind_of(model)}")
+    raise InvalidModel(f"not a model but {_kind_of(model)}")
 
 
 def _kind_of(model: Any) -> str:
