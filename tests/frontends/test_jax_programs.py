@@ -1,5 +1,5 @@
-"""Programs of the libraries around JAX (Flax, Equinox, Optax), as `neuronsim.compile(f, ...)` runs them,
-against `jax.jit`: networks, and steps of their training.
+"""Programs of the libraries around JAX (Flax, Equinox, Optax) as `neuronsim.compile(f, ...)` runs
+them, against `jax.jit`: networks, and steps of their training.
 """
 
 from __future__ import annotations
@@ -71,28 +71,32 @@ class Vae(linen.Module):
         return linen.Dense(8)(linen.relu(linen.Dense(16)(z))), mean, log_variance
 
 
+def made(network: Any, *args: Any) -> Any:
+    return jax.jit(network.init)(KEY, *args)
+
+
 def mlp() -> Case:
-    return Mlp().apply, (Mlp().init(KEY, X), X), 1
+    return Mlp().apply, (made(Mlp(), X), X), 1
 
 
 def cnn() -> Case:
-    return Cnn().apply, (Cnn().init(KEY, IMAGES), IMAGES), 1
+    return Cnn().apply, (made(Cnn(), IMAGES), IMAGES), 1
 
 
 def cnn_in_training() -> Case:
     def run(variables: Any, x: Any, key: Any) -> Any:
         return Cnn().apply(variables, x, True, mutable=["batch_stats"], rngs={"dropout": key})
 
-    return run, (Cnn().init(KEY, IMAGES), IMAGES, KEY), 0
+    return run, (made(Cnn(), IMAGES), IMAGES, KEY), 0
 
 
 def transformer() -> Case:
-    return Transformer().apply, (Transformer().init(KEY, TOKENS), TOKENS), 1
+    return Transformer().apply, (made(Transformer(), TOKENS), TOKENS), 1
 
 
 def rnn() -> Case:
     network = linen.Bidirectional(linen.RNN(linen.GRUCell(6)), linen.RNN(linen.LSTMCell(6)))
-    return network.apply, (network.init(KEY, SEQUENCE), SEQUENCE), 1
+    return network.apply, (made(network, SEQUENCE), SEQUENCE), 1
 
 
 def vae() -> Case:
@@ -102,7 +106,7 @@ def vae() -> Case:
         likely = optax.sigmoid_binary_cross_entropy(made, jax.nn.sigmoid(x)).sum(-1)
         return (likely - 0.5 * spread.sum(-1)).mean()
 
-    return jax.value_and_grad(loss), (Vae().init(KEY, X, KEY), X, KEY), 0
+    return jax.value_and_grad(loss), (made(Vae(), X, KEY), X, KEY), 0
 
 
 def gan_step() -> Case:
@@ -124,7 +128,7 @@ def gan_step() -> Case:
 
 def adam_step() -> Case:
     state = TrainState.create(
-        apply_fn=Mlp().apply, params=Mlp().init(KEY, X)["params"], tx=optax.adam(1e-2)
+        apply_fn=Mlp().apply, params=made(Mlp(), X)["params"], tx=optax.adam(1e-2)
     )
 
     def step(state: Any, x: Any, y: Any) -> Any:
@@ -168,7 +172,7 @@ def vmap_of_grad() -> Case:
         scores = Mlp().apply(variables, x)
         return optax.softmax_cross_entropy_with_integer_labels(scores, y)
 
-    return jax.vmap(jax.grad(norm), (None, 0, 0)), (Mlp().init(KEY, X), X, Y), 0
+    return jax.vmap(jax.grad(norm), (None, 0, 0)), (made(Mlp(), X), X, Y), 0
 
 
 def nnx_network() -> Case:

@@ -55,8 +55,10 @@ def trace(jax: Any, jitted: Any, args: Sequence[Any], keywords: Mapping[str, Any
             f"jax.lax.while_loop, or make the argument static; {first}"
         ) from error
     except TypeError as error:
-        if "not a valid JAX type" in str(error) or "Non-hashable static" in str(error):
-            raise InvalidArgument(f"{error}: give arrays, numbers, or pytrees of them") from error
+        said = ("not a valid JAX type", "Error interpreting argument", "Non-hashable static")
+        if any(text in str(error) for text in said):
+            first = str(error).partition("\n")[0]
+            raise InvalidArgument(f"{first}: give arrays, numbers, or pytrees of them") from error
         raise
 
 
