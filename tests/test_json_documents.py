@@ -22,7 +22,7 @@ from neuronsim.casting.policies.calibration import Calibration, load_calibration
 from neuronsim.casting.policies.policy_file import load_policy, policy_to_json
 from neuronsim.errors import InvalidArgument, NeuronSimError
 from neuronsim.hlo import proto
-from neuronsim.hlo.cache import FLAGS_FILE, cached_flags
+from neuronsim.hlo.cache import FLAGS_FILE, MODULE_FILE, cached_flags
 from neuronsim.profiles import Profile
 from neuronsim.program import load as load_program
 from neuronsim.setups import CastRequest, find_setup
@@ -195,6 +195,8 @@ def test_fields_of_an_io_config() -> None:
 
 
 def test_fields_of_the_flags_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / MODULE_FILE).touch()
+
     def read(text: str) -> None:
         (tmp_path / FLAGS_FILE).write_text(text)
         find_setup(CastRequest(tmp_path))

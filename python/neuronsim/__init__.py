@@ -52,6 +52,8 @@ globals().update({_name: getattr(_types, _name) for _name in _types.TYPE_NAMES})
 
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
+    "CacheEntry": "neuronsim.hlo.cache",
+    "blame": "neuronsim.diagnosis",
     "calibrate": "neuronsim.api",
     "compile": "neuronsim.api",
     "export_onnx": "neuronsim.api",
@@ -60,11 +62,13 @@ _LAZY = {
     "cost": "neuronsim.api",
     "cost_ladder": "neuronsim.api",
     "lint": "neuronsim.api",
+    "list_cache": "neuronsim.hlo.cache",
     "load": "neuronsim.api",
     "plan": "neuronsim.api",
     "tune": "neuronsim.api",
     "write_report": "neuronsim.api",
     "CompiledProgram": "neuronsim.program",
+    "BlameResult": "neuronsim.diagnosis",
     "TuneResult": "neuronsim.api",
     "Finding": "neuronsim.hlo.conformance",
     "Calibration": "neuronsim.casting.policies.calibration",

@@ -129,6 +129,7 @@ from neuronsim.casting.lint import float32_rules as float32_rules
 from neuronsim.casting.plans.plan import Plan as Plan
 from neuronsim.casting.policies.calibration import Calibration as Calibration
 from neuronsim.casting.policies.policy import Policy as Policy, Rule as Rule
+from neuronsim.diagnosis import blame as blame
 from neuronsim.dtypes import (
     DType as DType, bfloat16 as bfloat16, complex128 as complex128, complex64 as complex64,
     float16 as float16, float32 as float32, float64 as float64, float8_e3m4 as float8_e3m4,
@@ -138,6 +139,7 @@ from neuronsim.dtypes import (
 )
 from neuronsim.errors import NeuronSimError as NeuronSimError
 from neuronsim.frontends import lax as lax
+from neuronsim.hlo.cache import CacheEntry as CacheEntry, list_cache as list_cache
 from neuronsim.hlo.conformance import Finding as Finding
 from neuronsim.just_in_time import jit as jit
 from neuronsim.ops.rows import WindowDimension as WindowDimension
@@ -152,6 +154,7 @@ from neuronsim.profiles import (
 )
 from neuronsim.program import CompiledProgram as CompiledProgram
 from neuronsim.targets import Release as Release, Target as Target
+from neuronsim.tuning.blame.result import BlameResult as BlameResult
 from neuronsim.tuning.ladder import TuneResult as TuneResult
 
 byte = int8

@@ -40,17 +40,29 @@ from neuronsim.errors import (
     UnsupportedType,
     warn,
 )
+from neuronsim.frontends.calls import ReadModel
 from neuronsim.frontends.functions import find_function, is_function
-from neuronsim.frontends.functions import to_module as function_to_module
+from neuronsim.frontends.functions import to_model as function_to_model
+from neuronsim.frontends.jax.belonging import is_jax, is_stage, raised_in_jax
+from neuronsim.frontends.jax.functions import to_model as jax_to_model
+from neuronsim.frontends.jax.stablehlo import is_export, is_stablehlo, read_export
+from neuronsim.frontends.jax.stablehlo import read as read_stablehlo
 from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
-from neuronsim.hlo import conformance, proto
+from neuronsim.frontends.other_models import FORMS, name_model
+from neuronsim.frontends.pytorch_xla import as_traced
+from neuronsim.frontends.tensorflow import is_tensorflow
+from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
+from neuronsim.frontends.weights import Weights, with_weights
+from neuronsim.hlo import cache, conformance, proto
+from neuronsim.hlo.asynchronous import with_synchronous_pairs
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.other_formats import name_folder
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
@@ -86,41 +98,122 @@ def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> M
     """The verified module of a model in any of the forms that `compile` takes; what it leaves open of
     its inputs may be that of `data`. Raises InvalidModel and others.
     """
-    module = _read(model, inputs, data)
-    verify(module)
-    return module
+    found = _read_verified(model, inputs, data)
+    _warn(found.messages)
+    return found.module
 
 
-def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
+def _is_pytorch(model: Any) -> bool:
+    """Whether a model is PyTorch's own, not a file that PyTorch/XLA has traced."""
+    if isinstance(model, str | os.PathLike):
+        return os.fspath(model).endswith(".pt2")
+    return "torch" in {c.__module__.partition(".")[0] for c in type(model).__mro__}
+
+
+def _read_verified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
+    found = _read(model, inputs, data)
+    verify(found.module)
+    return found
+
+
+def _read(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
+    found = _read_open(model, inputs, data)
+    module, said = as_traced(
+        with_synchronous_pairs(found.module), os.environ, is_pytorch=_is_pytorch(model)
+    )
+    if inputs.weights is None:
+        return replace(found, module=module, messages=said)
+    bound = with_weights(module, inputs.weights)
+    calls = found.calls and found.calls.without(module.parameters, bound.parameters)
+    return ReadModel(bound, calls, said)
+
+
+def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
     if isinstance(model, str):
         model = find_function(model) or model
     if is_onnx(model):
-        return onnx_to_module(
-            model,
-            input_shapes=inputs.input_shapes,
-            input_values=inputs.input_values,
-            batch=inputs.batch,
-            sample_shapes=_sample_shapes(data),
-            composites=inputs.composites,
+        return ReadModel(
+            onnx_to_module(
+                model,
+                input_shapes=inputs.input_shapes,
+                input_values=inputs.input_values,
+                batch=inputs.batch,
+                sample_shapes={n: t.dims for n, t in _sample_types(data).items()},
+                composites=inputs.composites,
+            )
         )
-    if is_function(model) and (inputs.example_args or inputs.input_shapes or data is not None):
-        of_data = {name: (inputs.batch, *dims) for name, dims in _sample_shapes(data).items()}
-        shapes = {**of_data, **(inputs.input_shapes or {})}
-        values, kept = inputs.input_values or {}, inputs.composites == "kept"
-        return function_to_module(model, inputs.example_args, shapes, values, keeps_composites=kept)
-    unread = [n for n, v in vars(_CLOSED).items() if getattr(inputs, n) != v]
+    if is_stablehlo(model):
+        _refuse_inputs(inputs, "StableHLO")
+        return read_stablehlo(model)
+    model = read_export(model) if is_export(model) else model
+    states = inputs.example_args or inputs.input_shapes or data is not None
+    if is_stage(model) or (states and is_jax(model, inputs.example_args)):
+        return _read_jax(model, inputs, data)
+    if inputs.example_args and is_tensorflow(model):
+        return tensorflow_to_model(model, inputs.example_args, inputs.constants)
+    if is_function(model) and states:
+        try:
+            return _read_function(model, inputs, data)
+        except Exception as error:
+            if not raised_in_jax(error):
+                raise
+        return _read_jax(model, inputs, data)
+    _refuse_inputs(inputs, "HLO")
+    return ReadModel(_read_hlo(model))
+
+
+def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
+    """Raises InvalidArgument for what says inputs' shapes or values, which such a model states."""
+    unread = [n for n, v in vars(_CLOSED).items() if n != "weights" and getattr(inputs, n) != v]
     if unread:
         raise InvalidArgument(
-            f"{', '.join(unread)}: a model of HLO states its inputs' shapes and takes none"
+            f"{', '.join(unread)}: a model of {kind} states its inputs' shapes and takes none"
         )
-    return _read_hlo(model)
 
 
-def _sample_shapes(data: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of data without their first axis, which is samples."""
+def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
+    return function_to_model(
+        model,
+        inputs.example_args,
+        _types(inputs, data),
+        inputs.input_values or {},
+        inputs.constants,
+        keeps_composites=inputs.composites == "kept",
+    )
+
+
+def _read_jax(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
+    return jax_to_model(
+        model,
+        inputs.example_args,
+        _types(inputs, data),
+        inputs.input_values or {},
+        inputs.constants,
+        inputs.batch,
+    )
+
+
+def _types(inputs: ModelInputs, data: Any) -> dict[str, ops.ArrayType]:
+    """The types of a function's parameters by name: of the data's samples, and of the shapes that are
+    given, in float32 where the data say nothing else.
+    """
+    found = {n: t._replace(dims=(inputs.batch, *t.dims)) for n, t in _sample_types(data).items()}
+    for name, dims in (inputs.input_shapes or {}).items():
+        dtype = found[name].dtype if name in found else dtypes.float32
+        found[name] = ops.ArrayType(dtype, tuple(dims))
+    return {n: t for n, t in found.items() if n not in (inputs.input_values or {})}
+
+
+def _sample_types(data: Any) -> dict[str, ops.ArrayType]:
+    """The types of data without their first axis, which is samples; float64 stands for float32."""
     if data is None:
         return {}
-    return {name: x.shape[1:] for name, x in load_dataset(data).inputs.items()}
+    found: dict[str, ops.ArrayType] = {}
+    for name, x in load_dataset(data).inputs.items():
+        dtype = dtypes.as_dtype(x.dtype.newbyteorder("="))
+        wide = dtype is dtypes.float64
+        found[name] = ops.ArrayType(dtypes.float32 if wide else dtype, x.shape[1:])
+    return found
 
 
 def _read_hlo(model: Any) -> Module:
@@ -134,51 +227,17 @@ def _read_hlo(model: Any) -> Module:
             "a model's text is given as bytes, text.encode(): a str is the name of a file"
         )
     if isinstance(model, str | os.PathLike):
-        return proto.read(os.fspath(model))
-    raise InvalidModel(f"a model is {_MODELS}, not {_kind_of(model)}")
-
-
-_MODELS = (
-    "a file of HLO or ONNX (its name or its bytes), a folder of AWS's compile cache, an "
-    "onnx.ModelProto, a Module, or a function of arrays with example arguments"
-)
-_LOWER = "compiler_ir('hlo').as_serialized_hlo_module_proto()"
+        if os.path.isdir(model) and (found := name_folder(os.fspath(model))):
+            raise InvalidModel(f"{os.fspath(model)!r} is {found}")
+        return cache.read(os.fspath(model))
+    raise InvalidModel(f"a model is {FORMS}, not {_kind_of(model)}")
 
 
 def _kind_of(model: Any) -> str:
     """What was given in the place of a model, and how it becomes one."""
     if isinstance(model, CompiledProgram):
         return "a program that is compiled already: call it, or give its .model"
-    packages = {c.__module__.partition(".")[0] for c in type(model).__mro__}
-    name = f"{type(model).__module__}.{type(model).__qualname__}"
-    if hasattr(model, "as_serialized_hlo_module_proto"):
-        return f"{name}: give model.as_serialized_hlo_module_proto()"
-    if hasattr(model, "cost_analysis") and not hasattr(model, "lower") and callable(model):
-        return (
-            f"{name}, compiled for another device: give jax.jit(f).lower(*example_arguments).{_LOWER}"
-        )
-    if hasattr(model, "compiler_ir"):
-        return f"{name}, a lowered function of JAX: give model.{_LOWER}"
-    if "torch" in packages:
-        return (
-            f"{name}, a network of PyTorch. PyTorch/XLA traces it:\n"
-            "    y = network.to('xla')(x.to('xla'))\n"
-            "    neuronsim.compile(torch_xla._XLAC._get_xla_tensors_hlo_proto([y]))"
-        )
-    if callable(model):
-        if not hasattr(model, "lower"):
-            return (
-                f"{name}, a function: one of neuronsim's arrays is compiled with example arguments, "
-                "neuronsim.compile(function, *example_arguments). JAX lowers one of its own:\n"
-                f"    module = jax.jit(function).lower(*example_arguments).{_LOWER}\n"
-                "    neuronsim.compile(module)"
-            )
-        return (
-            f"{name}, a function. JAX lowers it for example arguments:\n"
-            f"    module = model.lower(*example_arguments).{_LOWER}\n"
-            "    neuronsim.compile(module)"
-        )
-    return f"{reprlib.repr(model)}, {name}"
+    return name_model(model)
 
 
 _P = ParamSpec("_P")
@@ -224,8 +283,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     `input_shapes` by the inputs' names, a first one `batch`; `input_values` are inputs whose values are
     known when it is compiled, and are no inputs of the program. Of models that are not HLO softmax,
     norms, mean and var are spelled out in their steps (R7), on all of which casts act;
-    `composites="kept"` keeps each as one instruction. The casts are those of `plan` (a Plan or its
-    file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
+    `composites="kept"` keeps each as one instruction. `weights` (an .npz or .safetensors file, or a
+    mapping of arrays, by the parameters' names or numbers) are constants in the place of these
+    parameters; see `neuronsim.frontends.weights.with_weights`. The casts are those of `plan` (a Plan or
+    its file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
     `calibration` of `calibrate`), which exclude each other and flags that cast; else of `flags`
     (options of `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none",
     "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of
@@ -244,7 +305,9 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    module = read_model(request.model, request)
+    read = _read_verified(request.model, request)
+    module = read.module
+    setup = replace(setup, messages=setup.messages + read.messages)
     if request.strict:
         _require_conformance(module, setup)
     settings = setup.settings
@@ -261,7 +324,7 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     found = tuple(Message("warning", text) for text in texts)
     setup = replace(setup, messages=setup.messages + found)
     _warn(setup.messages)
-    return CompiledProgram(module, made, setup)
+    return CompiledProgram(module, made, setup, read.calls)
 
 
 def _warn(messages: Sequence[Message]) -> None:
@@ -300,7 +363,9 @@ def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
     """The same, and the setup under which it was found."""
     setup, decider = find_setup(request)
     _warn(setup.messages)
-    module = _read(request.model, request)
+    read = _read(request.model, request)
+    _warn(read.messages)
+    module = read.module
     found = conformance.check(module, setup.release, setup.target)
     try:
         verify(module)
@@ -322,10 +387,21 @@ def plan(request: CastRequest) -> Plan:
 
 def plan_with_model(request: CastRequest) -> tuple[Module, Plan]:
     """The same, and the model that it is of."""
+    _, module, _, made = planned(request)
+    return module, made
+
+
+def planned(request: CastRequest, data: Any = None) -> tuple[Setup, Module, Policy | None, Plan]:
+    """The setup of a request, its model, what that leaves open being as in `data`, the policy that
+    decides the casts, if it is one, and its plan.
+    """
     setup, decider = find_setup(request)
     _warn(setup.messages)
-    module = read_model(request.model, request)
-    return module, _plan_of(module, decider, setup, request.calibration)
+    traces = is_onnx(request.model) or is_function(request.model)
+    module = read_model(request.model, request, data if traces else None)
+    made = _plan_of(module, decider, setup, request.calibration)
+    policy = None if isinstance(decider, Plan) else decider or _policy_of_flags(setup)
+    return setup, module, policy, made
 
 
 def _plan_of(
@@ -359,6 +435,7 @@ def calibrate(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    weights: Weights | None = None,
 ) -> Calibration:
     """What the values of every instruction are when the model runs in float32 on data: what rules of a
     policy that compare magnitudes need.
@@ -368,7 +445,9 @@ def calibrate(
     do not fit.
     """
     _check_progress(progress)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    inputs = ModelInputs(
+        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+    )
     module, setup = read_model(model, inputs, data), resolve(CompilerSetting(auto_cast="none"))
     program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
@@ -406,6 +485,7 @@ def tune(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    weights: Weights | None = None,
 ) -> TuneResult:
     """Measure the vendor's ladder of settings on data and recommend a rung.
 
@@ -416,10 +496,13 @@ def tune(
     accuracy lost, for relative_error the relative Frobenius error itself, of each floating output, and
     of each other output the share of elements that differ. Loops whose trips are not known from the
     module are estimated with `trips`, one number for all or by their names ("*" for all others).
+    `weights` are those of `compile`.
     Raises NeuronSimError for a model or data that do not fit.
     """
     _check_progress(progress)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    inputs = ModelInputs(
+        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+    )
     module = read_model(model, inputs, data)
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
@@ -435,6 +518,7 @@ def tune(
         setup = resolve(setting, profile)
         return CompiledProgram(module, _plan_of(module, None, setup, None), setup)
 
+    _warn(resolve(CompilerSetting(auto_cast="none", sdk=sdk, target=target), profile).messages)
     before = processor.num_threads()
     try:
         processor.set_num_threads(before if threads is None else threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import threading
@@ -32,11 +33,13 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Observe
+from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Listener, Observe
 from neuronsim.executor.replicas import run_replicas
 from neuronsim.executor.run import StepTiming, on_this_processor, run_schedule, step_timings
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
+from neuronsim.frontends.calls import Calls
+from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
@@ -57,8 +60,9 @@ MAX_REPLICAS = 256
 class CompiledProgram:
     """A model compiled under one setting. Call it with arrays, by position or by name."""
 
-    def __init__(self, model: Module, plan: Plan, setup: Setup) -> None:
+    def __init__(self, model: Module, plan: Plan, setup: Setup, calls: Calls | None = None) -> None:
         self._model = model
+        self._calls = calls
         self._plan = plan
         self._setup = setup
         verify_replicas(model, setup.replicas)
@@ -123,6 +127,12 @@ class CompiledProgram:
         """The settings, release, target and profile that the program was compiled with."""
         return self._setup
 
+    def of_inputs(self) -> CompiledProgram:
+        """The same program, whose calls take its inputs and give its results one by one."""
+        made = copy.copy(self)
+        made._calls = None
+        return made
+
     @cached_property
     def conformance(self) -> tuple[Finding, ...]:
         """What the model breaks of the constraints that AWS documents for its release and target."""
@@ -180,8 +190,10 @@ class CompiledProgram:
         observe: Observe = "off",
         donate: bool = False,
         **named: Any,
-    ) -> Array | tuple[Any, ...]:
-        """Run the program; returns an Array, or a tuple where the module's root is one.
+    ) -> Any:
+        """Run the program; returns an Array, or a tuple where the module's root is one. A program of a
+        function takes the function's arguments and returns what it returns, with Arrays as leaves; its
+        inputs one by one, by position or by name, do too.
 
         Compiled for N replicas, N above 1, it takes arrays with a leading axis of N, and gives such; an
         input without that axis is the same for every replica. `diagnostics` is then the sum over them.
@@ -219,7 +231,23 @@ class CompiledProgram:
         else:
             value = _stacked(run_replicas(self._schedule, inputs, diagnostics, state, observe))
         self._diagnostics = diagnostics.to_dict(observe)
-        return _wrap(value)
+        result = _wrap(value)
+        if self._calls is None:
+            return result
+        return self._calls.rebuild(result if isinstance(result, tuple) else (result,))
+
+    def listen(self, listener: Listener, *arrays: Any, **named: Any) -> Array | tuple[Any, ...]:
+        """Run instruction by instruction and tell a listener of each: its name, the trip counts of the
+        loops around it ("3,0"; "" outside) and its arrays, whose memory is reused afterwards. What is
+        folded at compile time is not run. It counts as no call: random words and `diagnostics` stay.
+
+        Raises InvalidArgument for a program of several replicas, InvalidData for inputs that do not fit.
+        """
+        if self._setup.replicas > 1:
+            raise InvalidArgument("listen is for programs of one replica")
+        (inputs,), state = self._bind(arrays, named), self._rounding
+        told = Diagnostics(listener=listener)
+        return _wrap(run_schedule(self._schedule, inputs, told, seed=state.seed, call=state.calls))
 
     def timings(self, *arrays: Any, repeats: int = 5, **named: Any) -> tuple[StepTiming, ...]:
         """How long each step of the program takes with these inputs, in the order in which they run:
@@ -245,9 +273,12 @@ class CompiledProgram:
     def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[dict[str, ops.Bits]]:
         """The inputs of each replica."""
         names = list(self.inputs)
-        if len(arrays) > len(names):
-            raise InvalidData(f"the model takes {len(names)} inputs, {len(arrays)} were given")
-        given: dict[str, Any] = dict(zip(names, arrays, strict=False))
+        numbered = dict(enumerate(arrays))
+        if self._calls is not None:
+            numbered, named = self._calls.bind(arrays, named)
+        if len(numbered) > len(names):
+            raise InvalidData(f"the model takes {len(names)} inputs, {len(numbered)} were given")
+        given: dict[str, Any] = {names[n]: x for n, x in numbered.items()}
         for name, value in named.items():
             if name not in names:
                 listed = ", ".join(names)
@@ -259,7 +290,8 @@ class CompiledProgram:
             given[name] = value
         missing = [n for n in names if n not in given]
         if missing:
-            raise InvalidData(f"inputs missing: {', '.join(missing)}")
+            hint = weights_hint(self._model, missing)
+            raise InvalidData(f"inputs missing: {', '.join(missing)}{hint}")
         replicas = self._setup.replicas
         bound: list[dict[str, ops.Bits]] = [{} for _ in range(replicas)]
         pairs = zip(self._schedule.inputs, names, strict=True)

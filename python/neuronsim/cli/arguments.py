@@ -190,6 +190,11 @@ def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more
         metavar="NAME=VALUE",
         help="an input whose value is known: a number, or [..] of them; then it is no input any more",
     )
+    group.add_argument(
+        "--weights",
+        metavar="FILE",
+        help=".npz or .safetensors: parameters by name or number that are constants",
+    )
     group.add_argument("--batch", type=int, default=1, help="an open first dimension; default: 1")
 
 
@@ -217,6 +222,7 @@ def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
         "input_shapes": shapes or None,
         "input_values": values or None,
         "batch": options.batch,
+        "weights": options.weights,
     }
 
 

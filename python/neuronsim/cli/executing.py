@@ -179,7 +179,7 @@ def _program(options: argparse.Namespace) -> CompiledProgram:
     if not options.model.endswith(".nsim"):
         return api.compile(options.model, **casts(options), threads=options.threads, strict=strict)
     own = ["flags", "policy", "calibration", "plan", "sdk", "compiler_version", "target"]
-    own += ["input_shape", "input_value"]
+    own += ["input_shape", "input_value", "weights"]
     given = [f"--{name.replace('_', '-')}" for name in own if getattr(options, name)]
     given += ["--strict"] * strict + [option_name(word) for word in options.compiler_options]
     if given:

@@ -27,7 +27,7 @@ from neuronsim.cli.arguments import (
 from neuronsim.cli.output import check_writable, progress_bar, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
-from neuronsim.setups import CastRequest, CompilerSetting, resolve
+from neuronsim.setups import CastRequest, CompilerSetting, ModelInputs, resolve
 from neuronsim.tables import output_console, print_table
 from neuronsim.tuning.tune_difference import compare_runs, print_tune_difference
 
@@ -78,6 +78,7 @@ def declare_commands(declare: Declare) -> None:
     )
     diff.add_argument("plans", nargs=2, metavar="JSON", help="a plan, or what tune wrote with --json")
     diff.add_argument("--model", help="the model of two plans: the table then has opcodes")
+    diff.add_argument("--weights", metavar="FILE", help="of the model, where the plans had them")
     diff.add_argument("--json", action="store_true", help="print what differs of two runs as JSON")
     diff.tell(
         "examples",
@@ -161,7 +162,8 @@ def _diff(options: argparse.Namespace) -> None:
             f"{options.plans[1]} for {second.module!r} ({second.fingerprint}): plans of one module can "
             "be compared"
         )
-    model = api.read_model(options.model) if options.model else None
+    inputs = ModelInputs(weights=options.weights)
+    model = api.read_model(options.model, inputs) if options.model else None
     if model is not None:
         check_plan(first, model)
     differ = type_difference(first, second) or first.keep_output_type != second.keep_output_type

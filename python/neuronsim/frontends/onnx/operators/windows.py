@@ -145,7 +145,7 @@ def _pool(node: Node, x: Array) -> tuple[_Window, _Window]:
 
 
 @operator("AveragePool")
-def _average_pool(node: Node, x: Array) -> Array:
+def average_pool(node: Node, x: Array) -> Array:
     own, reached = _pool(node, x)
     sums = windows_reduced(in_float(x), "add", reached.dimensions)
     counted = own.pads if node.get("count_include_pad", 0) else [(0, 0)] * len(own.pads)
