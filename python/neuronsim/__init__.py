@@ -65,6 +65,7 @@ _LAZY = {
     "list_cache": "neuronsim.hlo.cache",
     "load": "neuronsim.api",
     "plan": "neuronsim.api",
+    "quantize": "neuronsim.quantization",
     "tune": "neuronsim.api",
     "write_report": "neuronsim.api",
     "CompiledProgram": "neuronsim.program",
@@ -115,8 +116,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "bench":
-        return importlib.import_module("neuronsim.bench")
+    if name in ("bench", "torch"):
+        return importlib.import_module(f"neuronsim.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     why = _reason("numpy", name)

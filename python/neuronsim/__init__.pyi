@@ -153,6 +153,7 @@ from neuronsim.profiles import (
     use_profile as use_profile,
 )
 from neuronsim.program import CompiledProgram as CompiledProgram
+from neuronsim.quantization import quantize as quantize
 from neuronsim.targets import Release as Release, Target as Target
 from neuronsim.tuning.blame.result import BlameResult as BlameResult
 from neuronsim.tuning.ladder import TuneResult as TuneResult

@@ -32,42 +32,27 @@ from neuronsim.casting.policies.neuron import policy_of
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import (
-    FlagWarning,
     InvalidArgument,
-    InvalidModel,
     NonconformingModel,
     UnsupportedOperator,
     UnsupportedType,
-    warn,
 )
-from neuronsim.frontends.calls import ReadModel
-from neuronsim.frontends.functions import find_function, is_function
-from neuronsim.frontends.functions import to_model as function_to_model
-from neuronsim.frontends.jax.belonging import is_jax, is_stage, raised_in_jax
-from neuronsim.frontends.jax.functions import to_model as jax_to_model
-from neuronsim.frontends.jax.stablehlo import is_export, is_stablehlo, read_export
-from neuronsim.frontends.jax.stablehlo import read as read_stablehlo
+from neuronsim.frontends.functions import is_function
 from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
-from neuronsim.frontends.onnx.model import to_module as onnx_to_module
-from neuronsim.frontends.other_models import FORMS, name_model
-from neuronsim.frontends.pytorch_xla import as_traced
-from neuronsim.frontends.tensorflow import is_tensorflow
-from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
-from neuronsim.frontends.weights import Weights, with_weights
-from neuronsim.hlo import cache, conformance, proto
-from neuronsim.hlo.asynchronous import with_synchronous_pairs
+from neuronsim.frontends.weights import Weights
+from neuronsim.hlo import conformance
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module, inline_calls
-from neuronsim.hlo.other_formats import name_folder
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.program import CompiledProgram, checked_replicas
 from neuronsim.program import load as load_program
+from neuronsim.reading import kind_of, read_model, read_unverified, read_verified, say
 from neuronsim.report_page.graph import graph_document
 from neuronsim.report_page.page import report_html
 from neuronsim.setups import (
@@ -89,155 +74,7 @@ from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, me
 from neuronsim.tuning.timeline import timeline
 from neuronsim.whole_files import open_regular
 
-_CLOSED = ModelInputs()  # of a model that states all of its inputs
 LISTED = 10  # kinds of findings that an error spells out
-
-
-@processor.pinned
-def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> Module:
-    """The verified module of a model in any of the forms that `compile` takes; what it leaves open of
-    its inputs may be that of `data`. Raises InvalidModel and others.
-    """
-    found = _read_verified(model, inputs, data)
-    _warn(found.messages)
-    return found.module
-
-
-def _is_pytorch(model: Any) -> bool:
-    """Whether a model is PyTorch's own, not a file that PyTorch/XLA has traced."""
-    if isinstance(model, str | os.PathLike):
-        return os.fspath(model).endswith(".pt2")
-    return "torch" in {c.__module__.partition(".")[0] for c in type(model).__mro__}
-
-
-def _read_verified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
-    found = _read(model, inputs, data)
-    verify(found.module)
-    return found
-
-
-def _read(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
-    found = _read_open(model, inputs, data)
-    module, said = as_traced(
-        with_synchronous_pairs(found.module), os.environ, is_pytorch=_is_pytorch(model)
-    )
-    if inputs.weights is None:
-        return replace(found, module=module, messages=said)
-    bound = with_weights(module, inputs.weights)
-    calls = found.calls and found.calls.without(module.parameters, bound.parameters)
-    return ReadModel(bound, calls, said)
-
-
-def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
-    if isinstance(model, str):
-        model = find_function(model) or model
-    if is_onnx(model):
-        return ReadModel(
-            onnx_to_module(
-                model,
-                input_shapes=inputs.input_shapes,
-                input_values=inputs.input_values,
-                batch=inputs.batch,
-                sample_shapes={n: t.dims for n, t in _sample_types(data).items()},
-                composites=inputs.composites,
-            )
-        )
-    if is_stablehlo(model):
-        _refuse_inputs(inputs, "StableHLO")
-        return read_stablehlo(model)
-    model = read_export(model) if is_export(model) else model
-    states = inputs.example_args or inputs.input_shapes or data is not None
-    if is_stage(model) or (states and is_jax(model, inputs.example_args)):
-        return _read_jax(model, inputs, data)
-    if inputs.example_args and is_tensorflow(model):
-        return tensorflow_to_model(model, inputs.example_args, inputs.constants)
-    if is_function(model) and states:
-        try:
-            return _read_function(model, inputs, data)
-        except Exception as error:
-            if not raised_in_jax(error):
-                raise
-        return _read_jax(model, inputs, data)
-    _refuse_inputs(inputs, "HLO")
-    return ReadModel(_read_hlo(model))
-
-
-def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
-    """Raises InvalidArgument for what says inputs' shapes or values, which such a model states."""
-    unread = [n for n, v in vars(_CLOSED).items() if n != "weights" and getattr(inputs, n) != v]
-    if unread:
-        raise InvalidArgument(
-            f"{', '.join(unread)}: a model of {kind} states its inputs' shapes and takes none"
-        )
-
-
-def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
-    return function_to_model(
-        model,
-        inputs.example_args,
-        _types(inputs, data),
-        inputs.input_values or {},
-        inputs.constants,
-        keeps_composites=inputs.composites == "kept",
-    )
-
-
-def _read_jax(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
-    return jax_to_model(
-        model,
-        inputs.example_args,
-        _types(inputs, data),
-        inputs.input_values or {},
-        inputs.constants,
-        inputs.batch,
-    )
-
-
-def _types(inputs: ModelInputs, data: Any) -> dict[str, ops.ArrayType]:
-    """The types of a function's parameters by name: of the data's samples, and of the shapes that are
-    given, in float32 where the data say nothing else.
-    """
-    found = {n: t._replace(dims=(inputs.batch, *t.dims)) for n, t in _sample_types(data).items()}
-    for name, dims in (inputs.input_shapes or {}).items():
-        dtype = found[name].dtype if name in found else dtypes.float32
-        found[name] = ops.ArrayType(dtype, tuple(dims))
-    return {n: t for n, t in found.items() if n not in (inputs.input_values or {})}
-
-
-def _sample_types(data: Any) -> dict[str, ops.ArrayType]:
-    """The types of data without their first axis, which is samples; float64 stands for float32."""
-    if data is None:
-        return {}
-    found: dict[str, ops.ArrayType] = {}
-    for name, x in load_dataset(data).inputs.items():
-        dtype = dtypes.as_dtype(x.dtype.newbyteorder("="))
-        wide = dtype is dtypes.float64
-        found[name] = ops.ArrayType(dtypes.float32 if wide else dtype, x.shape[1:])
-    return found
-
-
-def _read_hlo(model: Any) -> Module:
-    if isinstance(model, Module):
-        return model
-    if isinstance(model, bytes | bytearray | memoryview):
-        return proto.from_bytes(bytes(model) if isinstance(model, bytearray) else model)
-    if isinstance(model, str) and "\n" in model:
-        proto.from_bytes(model.encode(errors="surrogateescape"))  # which says what else it is
-        raise InvalidModel(
-            "a model's text is given as bytes, text.encode(): a str is the name of a file"
-        )
-    if isinstance(model, str | os.PathLike):
-        if os.path.isdir(model) and (found := name_folder(os.fspath(model))):
-            raise InvalidModel(f"{os.fspath(model)!r} is {found}")
-        return cache.read(os.fspath(model))
-    raise InvalidModel(f"a model is {FORMS}, not {_kind_of(model)}")
-
-
-def _kind_of(model: Any) -> str:
-    """What was given in the place of a model, and how it becomes one."""
-    if isinstance(model, CompiledProgram):
-        return "a program that is compiled already: call it, or give its .model"
-    return name_model(model)
 
 
 _P = ParamSpec("_P")
@@ -305,7 +142,7 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    read = _read_verified(request.model, request)
+    read = read_verified(request.model, request)
     module = read.module
     setup = replace(setup, messages=setup.messages + read.messages)
     if request.strict:
@@ -323,14 +160,8 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
         )
     found = tuple(Message("warning", text) for text in texts)
     setup = replace(setup, messages=setup.messages + found)
-    _warn(setup.messages)
+    say(setup.messages)
     return CompiledProgram(module, made, setup, read.calls)
-
-
-def _warn(messages: Sequence[Message]) -> None:
-    for message in messages:
-        if message.level == "warning":
-            warn(message.text, FlagWarning)
 
 
 def _require_conformance(module: Module, setup: Setup) -> None:
@@ -362,9 +193,9 @@ def lint(request: CastRequest) -> tuple[Finding, ...]:
 def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
     """The same, and the setup under which it was found."""
     setup, decider = find_setup(request)
-    _warn(setup.messages)
-    read = _read(request.model, request)
-    _warn(read.messages)
+    say(setup.messages)
+    read = read_unverified(request.model, request)
+    say(read.messages)
     module = read.module
     found = conformance.check(module, setup.release, setup.target)
     try:
@@ -396,7 +227,7 @@ def planned(request: CastRequest, data: Any = None) -> tuple[Setup, Module, Poli
     decides the casts, if it is one, and its plan.
     """
     setup, decider = find_setup(request)
-    _warn(setup.messages)
+    say(setup.messages)
     traces = is_onnx(request.model) or is_function(request.model)
     module = read_model(request.model, request, data if traces else None)
     made = _plan_of(module, decider, setup, request.calibration)
@@ -518,7 +349,7 @@ def tune(
         setup = resolve(setting, profile)
         return CompiledProgram(module, _plan_of(module, None, setup, None), setup)
 
-    _warn(resolve(CompilerSetting(auto_cast="none", sdk=sdk, target=target), profile).messages)
+    say(resolve(CompilerSetting(auto_cast="none", sdk=sdk, target=target), profile).messages)
     before = processor.num_threads()
     try:
         processor.set_num_threads(before if threads is None else threads)
@@ -552,7 +383,7 @@ def cost(model: Any, *, trips: Trips = None, **setting: Any) -> CostReport:
     """
     request = CastRequest(model, **setting)
     setup, decider = find_setup(request)
-    _warn(setup.messages)
+    say(setup.messages)
     module = read_model(model, request)
     made = _plan_of(module, decider, setup, request.calibration)
     return _cost_of(_name_of(model, module), made.policy, made.apply(module), setup.target, trips)
@@ -618,7 +449,7 @@ def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> Non
     """
     if not is_onnx(model):
         raise InvalidArgument(
-            f"export_onnx writes the casts into a model of ONNX, not {_kind_of(model)}"
+            f"export_onnx writes the casts into a model of ONNX, not {kind_of(model)}"
         )
     if not isinstance(program, CompiledProgram):
         raise InvalidArgument(f"export_onnx takes the program of compile, not {reprlib.repr(program)}")
@@ -642,7 +473,7 @@ def load(
     """
     if not (isinstance(file, str | os.PathLike) or hasattr(file, "read")):
         raise InvalidArgument(
-            f"load opens a saved program (.nsim), a .npy or a .npz file, not {_kind_of(file)}"
+            f"load opens a saved program (.nsim), a .npy or a .npz file, not {kind_of(file)}"
         )
     if isinstance(file, str | os.PathLike) and _is_program(Path(file)):
         return load_program(os.fspath(file))
@@ -672,6 +503,7 @@ __all__ = [
     "lint",
     "load",
     "plan",
+    "read_model",
     "tune",
     "write_report",
 ]

@@ -149,6 +149,12 @@ class Profile:
         ("psum128", "sequential", "exact", "product_bf16", "pairs"),
         "Partial sums run down a column of 128 PEs.",
     )
+    requantize: str = _choice(
+        "Q3",
+        "assumed",
+        ("float32",),
+        "Nothing public says how the device rounds the factor of requantized sums.",
+    )
     int_dot: str = _choice(
         "M7",
         "assumed",

@@ -318,16 +318,20 @@ class CompiledProgram:
 
         Raises InaccessibleFile if the file cannot be written.
         """
+        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            self.write(archive)
+
+    def write(self, archive: zipfile.ZipFile) -> None:
+        """Write the program's members into an archive, beside what else is in it."""
         header = _header(self._setup)
         members = (
             ("program.json", json.dumps(header, indent=1).encode()),
             ("plan.json", self._plan.to_json().encode()),
             ("model.hlo.pb", proto.to_bytes(self._model)),
         )
-        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for name, data in members:
-                # A fixed date: the same program gives the same file.
-                archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+        for name, data in members:
+            # A fixed date: the same program gives the same file.
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
 
 
 def _literals(module: Module) -> Iterator[ops.Bits]:

@@ -230,23 +230,27 @@ def run_batches(
     dataset: Dataset,
     report: Callable[[int], None] = lambda done: None,
 ) -> list[npt.NDArray[Any]]:
-    """Run a program on every sample: each of its outputs as an array [samples, ...].
+    """Run a program on every sample: each of its outputs as an array [samples, ...], or [batches,
+    ...] of one without samples (a loss).
 
-    Raises InvalidData if an output has no axis of samples: padding could not be told from results.
+    Raises InvalidData for such an output where the last batch is padded: it could not be told from it.
     """
     bind_inputs(module, dataset.inputs)  # a weight that is missing says nothing of the outputs
-    _check_outputs(module)
+    size = module.parameters[0].array.dims[:1] if module.parameters else ()
+    if not size or dataset.count % size[0]:
+        _check_outputs(module, size)
+    of_samples = [s.dims[:1] == size for s in module.root.shape.arrays()]
     collected: list[list[npt.NDArray[Any]]] = []
     for done, (inputs, counted) in enumerate(batches(module, dataset), start=1):
         result = program(**inputs)
         parts = _flatten(result) if isinstance(result, tuple) else [result]
-        collected.append([np.asarray(p)[:counted] for p in parts])
+        pairs = zip(map(np.asarray, parts), of_samples, strict=True)
+        collected.append([p[:counted] if sampled else p[None] for p, sampled in pairs])
         report(done)
     return [np.concatenate(parts) for parts in zip(*collected, strict=True)]
 
 
-def _check_outputs(module: Module) -> None:
-    size = module.parameters[0].array.dims[:1] if module.parameters else ()
+def _check_outputs(module: Module, size: tuple[int, ...]) -> None:
     root = module.entry_computation.root
     sources = array_sources(module.entry_computation)[root]
     shapes = module.root.shape.arrays()
@@ -260,7 +264,7 @@ def _check_outputs(module: Module) -> None:
             raise InvalidData(
                 f"output {n} of the model, {source.name} ({shape.type}), does not have the samples of "
                 f"its input {list(size)} along its leading axis, so that padding could not be told "
-                f"from results: {advice}"
+                f"from results: give samples for whole batches, or {advice}"
             )
 
 
