@@ -263,7 +263,7 @@ def cumulative_difference(np: Any, x: Any) -> Any:
 
 def polynomial(np: Any, x: Any) -> Any:
     y = 1.0 + 0.01 * np.tanh(x)
-    return (((y - 4.0) * y + 6.0) * y - 4.0) * y * 1e6 + 1e6
+    return (((y - 4.0) * y + 6.0) * y - 4.0) * y + 1.0 + 1e-3 * x * x
 
 
 # ---- steep functions, integers, loops ------------------------------------------------------------
@@ -296,7 +296,7 @@ def softmax_without_maximum(np: Any, x: Any) -> Any:
 
 
 def exp_of_logits(np: Any, x: Any) -> Any:
-    return np.exp(x @ np.asarray(W) * 8.0)
+    return np.exp(x @ np.asarray(W) * 16.0)
 
 
 def large_power(np: Any, x: Any) -> Any:
@@ -331,7 +331,11 @@ def fractional_part(np: Any, x: Any) -> Any:
 
 def _network(low: str, function: Callable[..., Any], data: Any, planted: str, kinds: str) -> Network:
     return Network(
-        f"{function.__name__}-{low}", low, function, data, frozenset(planted.split()),
+        f"{function.__name__}-{low}",
+        low,
+        function,
+        data,
+        frozenset(planted.split()),
         frozenset(kinds.split(",")),
     )
 
@@ -450,7 +454,18 @@ def mixture(np: Any, x: Any) -> Any:
 
 HEALTHY = tuple(
     Network(f"{f.__name__}-{low}", low, f, _normal())
-    for f in (dense, layer_norm, attention, relu_network, residual, gated, rms, rotary, cosine_similarity, mixture)
+    for f in (
+        dense,
+        layer_norm,
+        attention,
+        relu_network,
+        residual,
+        gated,
+        rms,
+        rotary,
+        cosine_similarity,
+        mixture,
+    )
     for low in (BF16, FP16)
 )
 

@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from neuronsim.cli import blaming, executing, lint, measuring, plans
+from neuronsim.cli import blaming, costing, executing, lint, measuring, plans, reporting
 from neuronsim.cli.arguments import parse
 from neuronsim.cli.output import print_error, print_warning, standard_streams
 from neuronsim.errors import FlagWarning, InvalidArgument, NeuronSimError
@@ -22,6 +22,8 @@ COMMANDS = (
     blaming.declare_commands,
     executing.declare_commands,
     plans.declare_commands,
+    costing.declare_cost,
+    reporting.declare_report,
     measuring.declare_bench,
     lint.declare_commands,
 )

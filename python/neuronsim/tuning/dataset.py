@@ -21,6 +21,7 @@ import numpy.typing as npt
 from neuronsim.arrays import files
 from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InaccessibleFile, InvalidData, UnsupportedType, nearest
+from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo.array_sources import array_sources
 from neuronsim.hlo.module import Module
 
@@ -84,7 +85,10 @@ def load_dataset(
         lengths["labels"] = len(found)
         found = found.astype(np.int64)
     if len(set(lengths.values())) != 1 or 0 in lengths.values():
-        raise InvalidData(f"{source}: the leading axis is samples, but the lengths are {lengths}")
+        raise InvalidData(
+            f"{source}: the leading axis is samples, but the lengths are {lengths}: what has no "
+            "samples, such as a weight, is given by weights=, or --weights FILE"
+        )
     return Dataset(arrays, found, source)
 
 
@@ -155,7 +159,9 @@ def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Array
         bound[name] = array
     missing = [n for n in names if n not in bound]
     if missing:
-        raise InvalidData(f"the data lack the model's inputs {', '.join(missing)}")
+        raise InvalidData(
+            f"the data lack the model's inputs {', '.join(missing)}{weights_hint(module, missing)}"
+        )
     return bound
 
 
@@ -229,6 +235,7 @@ def run_batches(
 
     Raises InvalidData for such an output where the last batch is padded: it could not be told from it.
     """
+    bind_inputs(module, dataset.inputs)  # a weight that is missing says nothing of the outputs
     size = module.parameters[0].array.dims[:1] if module.parameters else ()
     if not size or dataset.count % size[0]:
         _check_outputs(module, size)

@@ -20,7 +20,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
         "keep the operands finite: mask with select and a constant inside the type",
     ),
     "underflow": (
-        "values down to {smallest:.3g} become 0 in {type}, whose least normal value is {least:.3g}",
+        "values down to {smallest:.3g} vanish in {type}, whose least normal value is {least:.3g}",
         "use an epsilon that the type holds (1e-4 in float16), or scale the values up before",
     ),
     "integers": (

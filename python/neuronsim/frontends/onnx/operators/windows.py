@@ -97,7 +97,7 @@ def _pool(node: Node, x: Array) -> tuple[Window, Window]:
 
 
 @operator("AveragePool")
-def _average_pool(node: Node, x: Array) -> Array:
+def average_pool(node: Node, x: Array) -> Array:
     own, reached = _pool(node, x)
     return averages(x, own, reached, counts_padding=bool(node.get("count_include_pad", 0)))
 
