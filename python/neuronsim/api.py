@@ -368,7 +368,7 @@ def tune(
 
     found = resolve(CompilerSetting(auto_cast="none", sdk=sdk, target=None), profile)
     device = find_target(target)
-    own = _tuning_profile(profile, sdk, target)
+    own = tuning_profile(profile, sdk, target)
     specs = _metrics(metric, dataset, criterion, higher_is_better)
     workload = Workload(module, dataset, own, device.name, specs, memory)
     measured = ladder(module, found.release, device, own)
@@ -397,7 +397,7 @@ def tune(
             kept.close()
 
 
-def _tuning_profile(profile: Profile | None, sdk: str, target: str) -> Profile:
+def tuning_profile(profile: Profile | None, sdk: str, target: str) -> Profile:
     """The profile by which a target's settings run, all alike."""
     compiler = find_target(target).compiler
     flags = "--fast-math all" if compiler == "neuron-cc" else "--auto-cast none"

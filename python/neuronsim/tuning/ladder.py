@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from neuronsim import dtypes
 from neuronsim.casting.plans.plan import Plan, make_plan
@@ -16,6 +16,7 @@ from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.targets import Target
 from neuronsim.tuning.cost import Estimate, estimate
+from neuronsim.tuning.merging import Merger, may_merge
 from neuronsim.tuning.metrics import find_classes, interval
 from neuronsim.tuning.results import OutputError, RungResult
 from neuronsim.tuning.rungs import Rung
@@ -33,6 +34,8 @@ VERDICTS = (
 )
 # The types whose setting `all` AWS's ratio compares with.
 _TYPES = {dtypes.bfloat16: "bf16", dtypes.float16: "fp16", dtypes.tfloat32: "tf32"}
+
+Objective = Literal["performance", "modelsize", "footprint"]
 
 
 @dataclass
@@ -55,6 +58,25 @@ class Meter:
     def seconds(self, plan: Plan) -> float:
         """The estimated time of a plan."""
         return self.estimate(Trial(plan))[0].seconds
+
+    def cost_of(self, objective: Objective) -> Callable[[Plan], float]:
+        """What a search makes small: the estimated time, the bytes of the weights (modelsize), or of
+        these and the results that live at one time (footprint).
+        """
+        if objective == "performance":
+            return self.seconds
+        return self._weights if objective == "modelsize" else self._footprint
+
+    def _weights(self, plan: Plan) -> float:
+        return float(self.estimate(Trial(plan))[1])
+
+    def _footprint(self, plan: Plan) -> float:
+        module = planned_module(self.runner.workload.module, Trial(plan), clean=True)
+        if not may_merge(module):  # what is not merged has no such sum
+            return self._weights(plan)
+        merger = Merger(module.name)
+        merger.add(module)
+        return self._weights(plan) + merger.peak_bytes()
 
     def figures(self, rung: Rung, s: Statistics) -> RungResult:
         """A rung's, by its statistics on all data."""

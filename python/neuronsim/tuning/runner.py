@@ -48,7 +48,7 @@ class Runner:
         self.journal = journal
         self._known: dict[Key, Statistics] = dict(journal.found) if journal is not None else {}
         self._begun: set[str] = set()
-        self._max_trials = max_trials
+        self.max_trials = max_trials
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._progress = progress
         self._executor = executor
@@ -99,7 +99,7 @@ class Runner:
         if not self.limited:
             return
         self._begun.update(keys)
-        if self._max_trials is not None and len(self._begun) > self._max_trials:
+        if self.max_trials is not None and len(self._begun) > self.max_trials:
             raise Stopped("max-trials")
 
     def _run(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.tuning.runner import Runner
-from neuronsim.tuning.space import Choice, Space, Unit
+from neuronsim.tuning.space import MAX_UNITS, Choice, Space, Unit
 from neuronsim.tuning.statistics import Statistics
 from neuronsim.tuning.trials import Trial, Workload
 
@@ -88,7 +88,11 @@ class Search:
 
     @cached_property
     def units(self) -> list[Unit]:
-        return self.space.units(self.low)
+        """As many as half of the trials that there may be can rank: the rest is for what follows."""
+        most = self.runner.max_trials
+        return self.space.units(
+            self.low, MAX_UNITS if most is None else max(1, min(MAX_UNITS, most // 2))
+        )
 
     def trial(self, choice: Choice) -> Trial:
         return Trial(self.space.plan(choice))

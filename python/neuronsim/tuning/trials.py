@@ -20,6 +20,7 @@ import numpy.typing as npt
 from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.decisions.quantization import Quantization
 from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidData
@@ -69,7 +70,8 @@ class MetricSpec(NamedTuple):
 @dataclass(frozen=True)
 class Workload:
     """What trials run on: a model, data, what decides bits, and the metrics whose statistics are kept.
-    `memory` bounds the bytes of the results of trials that are run as one module.
+    `memory` bounds the bytes of the results of trials that are run as one module, `most_shards` into
+    how many parts the data are cut: 1 for a metric that reads all of them at once.
     """
 
     module: Module
@@ -78,6 +80,7 @@ class Workload:
     target: str
     metrics: tuple[MetricSpec, ...] = ()
     memory: int = MEMORY
+    most_shards: int = MAX_SHARDS
 
     @cached_property
     def key(self) -> str:
@@ -92,9 +95,9 @@ class Workload:
 
     @cached_property
     def shards(self) -> tuple[range, ...]:
-        """The numbers of the batches of each shard: up to MAX_SHARDS shards, the first ones larger."""
+        """The numbers of the batches of each shard: up to `most_shards`, the first ones larger."""
         count = len(self._batches)
-        parts = np.array_split(np.arange(count), min(count, MAX_SHARDS))
+        parts = np.array_split(np.arange(count), min(count, self.most_shards))
         return tuple(range(int(p[0]), int(p[-1]) + 1) for p in parts)
 
     def samples(self, shards: Sequence[int]) -> int:
@@ -115,7 +118,7 @@ class Workload:
         return self.dataset.labels[before : before + self.samples([shard])]
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("module", "dataset", "profile", "target", "metrics", "memory", "key")
+        kept = ("module", "dataset", "profile", "target", "metrics", "memory", "most_shards", "key")
         return {name: getattr(self, name) for name in kept}
 
 
@@ -141,7 +144,12 @@ class Trial:
 def _types(d: Decision) -> tuple[Any, ...]:
     names = (d.operand.name, d.accumulate.name, d.output.name, d.rounding)
     relayout = d.relayout and d.relayout.name
-    return (*names, d.float32_operands, d.float32_results, relayout, d.saturate_infinity)
+    own = (*names, d.float32_operands, d.float32_results, relayout, d.saturate_infinity)
+    return (*own, *map(_scales, (*d.quantized_operands, d.quantized_result)))
+
+
+def _scales(q: Quantization | None) -> tuple[Any, ...] | None:
+    return None if q is None else (q.type.name, q.scale, q.zero_point, q.axis)
 
 
 def planned_module(module: Module, trial: Trial, *, clean: bool = False) -> FlatModule:

@@ -18,7 +18,7 @@ from neuronsim.hlo.trip_counts import Trips, loop_trips
 from neuronsim.targets import Target
 from neuronsim.tuning.dataset import bind_inputs, check_outputs
 from neuronsim.tuning.journal import Journal
-from neuronsim.tuning.ladder import Meter, always_asked, recommend
+from neuronsim.tuning.ladder import Meter, Objective, always_asked, recommend
 from neuronsim.tuning.metrics import check_metric
 from neuronsim.tuning.results import (
     KeptInstruction,
@@ -44,7 +44,7 @@ FRONT = 3  # points of the front beside the chosen plan
 class Question:
     """What is asked of a workload: the rungs to measure, the tolerance of the first metric, how to
     search, from which rung ("" for what the ladder shows), and whether for the fewest float32
-    instructions (`fix`) or the shortest time.
+    instructions (`fix`) or the shortest time, or the fewest bytes of the `objective`.
     """
 
     workload: Workload
@@ -58,6 +58,7 @@ class Question:
     trips: Trips = None
     max_trials: int | None = None
     timeout: float | None = None
+    objective: Objective = "performance"
 
 
 @dataclass
@@ -263,7 +264,7 @@ def _one_search(q: Question, meter: Meter, rung: Rung, budget: float) -> Search:
         space=space,
         label=rung.name,
         budget=budget,
-        seconds=meter.seconds,
+        seconds=meter.cost_of(q.objective),
         by_count=q.fix,
         others=tuple(others),
     )

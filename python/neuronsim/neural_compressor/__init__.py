@@ -1,0 +1,22 @@
+"""Neural Compressor's interface, by its names of 1.14 (`experimental`) and 2.6 (`mix_precision`,
+`quantization`, `config`), on neuronsim's planner, tuner and quantizer (docs/neural_compressor.md).
+"""
+
+from neuronsim.neural_compressor import config, experimental, mix_precision, quantization
+from neuronsim.neural_compressor.config import (
+    AccuracyCriterion,
+    MixedPrecisionConfig,
+    PostTrainingQuantConfig,
+    TuningCriterion,
+)
+
+__all__ = [
+    "AccuracyCriterion",
+    "MixedPrecisionConfig",
+    "PostTrainingQuantConfig",
+    "TuningCriterion",
+    "config",
+    "experimental",
+    "mix_precision",
+    "quantization",
+]

@@ -1,0 +1,87 @@
+"""`MixedPrecision` and `Quantization`: a configuration, attributes that are set, and a call."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from neuronsim.neural_compressor.config import MixedPrecisionConfig, PostTrainingQuantConfig, listed
+from neuronsim.neural_compressor.conversion import Given, convert
+from neuronsim.neural_compressor.optimized import OptimizedModel
+from neuronsim.neural_compressor.quantizing import quantized
+from neuronsim.neural_compressor.yaml_files import (
+    Document,
+    mixed_precision_document,
+    quantization_document,
+)
+
+
+class _Converter:
+    """What both have: `model`, and `eval_func`, or `eval_dataloader` and `metric`, where accuracy
+    decides.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._config: Any = document.config
+        self.model: Any = None
+        self.eval_func: Callable[[Any], Any] | None = None
+        self.eval_dataloader: Any = document.eval_dataloader
+        self.metric: Any = document.metric
+
+    def _given(self) -> Given:
+        return Given(self.eval_func, self.eval_dataloader, self.metric)
+
+
+class MixedPrecision(_Converter):
+    """Converts a model to low precisions: `MixedPrecision()`, of the file of a configuration, of its
+    tables, or of a MixedPrecisionConfig. Without an evaluation everything that can be is lowered.
+    """
+
+    def __init__(
+        self, conf_fname_or_obj: str | Path | Mapping[str, Any] | MixedPrecisionConfig | None = None
+    ) -> None:
+        given = conf_fname_or_obj
+        if given is None or isinstance(given, MixedPrecisionConfig):
+            super().__init__(Document(given or MixedPrecisionConfig()))
+        else:
+            super().__init__(mixed_precision_document(given))
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """The low types, the one to use first."""
+        return tuple(self._config.precisions)
+
+    @precisions.setter
+    def precisions(self, value: str | list[str]) -> None:
+        self._config = dataclasses.replace(self._config, precisions=listed(value))
+
+    def __call__(self) -> OptimizedModel:
+        """The converted model, compiled. Raises NeuronSimError for what is wrong; nothing exits."""
+        return convert(self.model, self._config, self._given())
+
+    fit = __call__
+
+
+class Quantization(_Converter):
+    """Quantizes a model to INT8, with BF16 beside it: of the file of a configuration, of its tables, or
+    of a PostTrainingQuantConfig. `calib_dataloader` gives the data of the calibration.
+    """
+
+    def __init__(
+        self, conf_fname_or_obj: str | Path | Mapping[str, Any] | PostTrainingQuantConfig | None = None
+    ) -> None:
+        given = conf_fname_or_obj
+        if given is None or isinstance(given, PostTrainingQuantConfig):
+            document = Document(given or PostTrainingQuantConfig())
+        else:
+            document = quantization_document(given)
+        super().__init__(document)
+        self.calib_dataloader: Any = document.calib_dataloader
+
+    def __call__(self) -> OptimizedModel:
+        """The quantized model, compiled. Raises NeuronSimError for what is wrong; nothing exits."""
+        return quantized(self.model, self._config, self.calib_dataloader, self._given())
+
+    fit = __call__
