@@ -354,7 +354,8 @@ def tune(
     the shortest time, or with `fix` for the fewest instructions. `max_trials` and `timeout` (seconds)
     end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished, which
     `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
-    `executor`, of concurrent.futures, runs them elsewhere. `weights` are those of `compile`.
+    `executor`, of concurrent.futures, runs them elsewhere, each worker with one thread. `weights` are
+    those of `compile`.
     Loops whose trips are not known from the module are estimated with `trips`, one number for all or by
     their names ("*" for all others). Raises NeuronSimError for a model or data that do not fit.
     """
@@ -389,7 +390,8 @@ def tune(
     kept = None if journal is None else Journal(journal, workload.key, resume=resume)
     before = processor.num_threads()
     try:
-        processor.set_num_threads(before if threads is None else threads)
+        usual = before if executor is None else 1  # one thread a worker
+        processor.set_num_threads(usual if threads is None else threads)
         return tune_workload(question, journal=kept, progress=progress, executor=executor)
     finally:
         processor.set_num_threads(before)

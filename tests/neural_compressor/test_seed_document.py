@@ -114,7 +114,7 @@ def test_users_own_dataloader_and_metric(digits: Any, precision: str) -> None:
         def getitem(self, index: int) -> Any:
             return self.images[index], self.labels[index]
 
-        def __length__(self) -> int:  # noqa: PLW3201 (the document's spelling)
+        def __length__(self) -> int:
             return len(self.labels)
 
     from neuronsim.neural_compressor.experimental import MixedPrecision, common

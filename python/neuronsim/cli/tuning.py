@@ -26,6 +26,7 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
 from neuronsim.setups import DEFAULT_TARGET, ModelInputs
 from neuronsim.targets import Target, find_target
+from neuronsim.tuning.cluster import dask_executor
 from neuronsim.tuning.recipes import policy_text, source_recipe
 from neuronsim.tuning.report import print_ladder
 from neuronsim.tuning.results import PlanResult, TuneResult
@@ -97,6 +98,12 @@ def _add_question(parser: Parser) -> None:
     parser.add_argument(
         "--memory", type=int, default=MEMORY >> 20, help=f"MiB of trials at one time; {MEMORY >> 20}"
     )
+    parser.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="run the trials on the cluster of this scheduler, or on one of processes on this machine: "
+        "local, or local:N",
+    )
     add_trips(parser)
     parser.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
     parser.add_argument(
@@ -118,6 +125,13 @@ def _share(text: str) -> float:
 
 
 def _asked(options: argparse.Namespace, progress: Any, **more: Any) -> TuneResult:
+    if options.dask is not None:
+        with dask_executor(options.dask) as executor:
+            return _tuned(options, progress, executor=executor, **more)
+    return _tuned(options, progress, **more)
+
+
+def _tuned(options: argparse.Namespace, progress: Any, **more: Any) -> TuneResult:
     return api.tune(
         options.model,
         options.data,

@@ -139,8 +139,6 @@ def convert(
     for low in lows:
         target = check_capability(target, LOW[low])
     strategy = strategy_of(config.tuning_criterion)
-    if not lows:
-        warn("no low precision is left: the model stays as it is", FlagWarning)
     policies = policies_of(config, lows)
     loaded = None if given.loader is None or given.function else evaluations.load(given.loader)
     source = read_source(model, loaded, config.example_inputs)

@@ -282,6 +282,8 @@ def _built_in(metric: Any) -> tuple[str | Callable[..., Any], str | None] | None
 
 def scalar(value: Any, what: str) -> float:
     """A user's figure as a number; raises InvalidData for anything else."""
+    if value is None:  # which NumPy takes for NaN
+        raise InvalidData(f"{what} is None, no number")
     try:
         found = np.asarray(value, np.float64)
     except (TypeError, ValueError) as error:

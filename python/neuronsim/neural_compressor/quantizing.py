@@ -98,17 +98,18 @@ def _within(plan: Plan, others: Sequence[Plan], runner: Runner, tolerance: float
                 kept={n: why for n, why in {**rest.kept, **plan.kept}.items() if n not in integers},
             )
             loss(fall_back(tried, rest, tuple(integers), Fit(loss, budget)))
-            if passed:
+            if any(map(_integers, passed)):
                 break
     except Stopped as stopped:
         warn(f"the quantization ended early ({stopped.why}): the best plan so far", FlagWarning)
-    if not passed:
-        warn(
-            f"no INT8 plan was found that loses no more than {tolerance:g}: the model stays float32",
-            FlagWarning,
-        )
-        return others[-1]
-    return max(passed, key=lambda p: (sum(d.quantizes for d in p.decisions.values()), len(p.decisions)))
+    best = max(passed, key=lambda p: (_integers(p), len(p.decisions)), default=others[-1])
+    if not _integers(best):
+        warn(f"no INT8 plan was found that loses no more than {tolerance:g}: none is used", FlagWarning)
+    return best
+
+
+def _integers(plan: Plan) -> int:
+    return sum(d.quantizes for d in plan.decisions.values())
 
 
 def _with_bfloat16(config: PostTrainingQuantConfig, target: Target) -> tuple[Target, Policy | None]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from neuronsim.tuning.journal import Journal, Key
 from neuronsim.tuning.metrics import Metric, interval, value_of
 from neuronsim.tuning.results import Stop
 from neuronsim.tuning.statistics import Statistics, merge_statistics, ratio
+from neuronsim.tuning.tasks import Dispatch, Part
 from neuronsim.tuning.trials import Trial, Workload, group_trials, reference_plan, run_trials
 
 Progress = Callable[[str, int, int], None]
@@ -51,7 +52,7 @@ class Runner:
         self.max_trials = max_trials
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._progress = progress
-        self._executor = executor
+        self._dispatch = None if executor is None else Dispatch(workload, executor)
         self.limited = False  # a search is limited, what it starts from is not
         self.run = 0  # trials on shards that were run, and not known
 
@@ -107,43 +108,21 @@ class Runner:
     ) -> None:
         total = sum(len(group) * len(shards) for group, shards in tasks)
         done = 0
-        parts = [(group, shard) for group, shards in tasks for shard in shards]
+        parts = [Part(group, shard) for group, shards in tasks for shard in shards]
         self._report(stage, 0, total)
-        if self._executor is not None:
-            self._run_elsewhere(parts, stage, total, sketches=sketches)
-            return
-        for group, shard in parts:
-            self._check_time()
-            found = run_trials(self.workload, group, [shard], sketches=sketches)
-            self._finish(group, shard, found)
-            done += len(group)
+
+        def finished(part: Part, found: list[list[Statistics]]) -> None:
+            nonlocal done
+            self._finish(*part, found)
+            done += len(part.trials)
             self._report(stage, done, total)
 
-    def _run_elsewhere(
-        self, parts: Sequence[tuple[list[Trial], int]], stage: str, total: int, *, sketches: bool
-    ) -> None:
-        """The same by the executor, in whatever order the tasks end."""
-        assert self._executor is not None
-        pending: dict[Future[Any], tuple[list[Trial], int]] = {
-            self._executor.submit(run_trials, self.workload, group, [shard], sketches=sketches): (
-                group,
-                shard,
-            )
-            for group, shard in parts
-        }
-        done = 0
-        try:
-            while pending:
-                ended, _ = wait(list(pending), return_when=FIRST_COMPLETED)
-                for future in ended:
-                    group, shard = pending.pop(future)
-                    self._finish(group, shard, future.result())
-                    done += len(group)
-                    self._report(stage, done, total)
-                self._check_time()
-        finally:
-            for future in pending:
-                future.cancel()
+        if self._dispatch is not None:
+            self._dispatch.run(parts, finished, self._check_time, sketches=sketches)
+            return
+        for part in parts:
+            self._check_time()
+            finished(part, run_trials(self.workload, part.trials, [part.shard], sketches=sketches))
 
     def _finish(self, group: Sequence[Trial], shard: int, found: list[list[Statistics]]) -> None:
         own = [((t.key, shard), s) for t, (s,) in zip(group, found, strict=True)]

@@ -8,6 +8,7 @@ trials are one module (`merging`): what they share is computed once.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -86,7 +87,8 @@ class Workload:
     def key(self) -> str:
         """A hash of all that decides statistics: two models, or two data sets, never share it."""
         names = [str(m.name) for m in self.metrics]
-        own = fingerprint(self.module), self.dataset.fingerprint, repr(self.profile), self.target, names
+        model, data = fingerprint(self.module), self.dataset.fingerprint
+        own = model, data, repr(self.profile), self.target, names, self.most_shards
         return hashlib.sha256(repr(own).encode()).hexdigest()[:32]
 
     @cached_property
@@ -208,13 +210,15 @@ def run_trials(
     return found
 
 
+_lock = threading.Lock()  # of what this process keeps: threads may share it
 _programs: OrderedDict[tuple[str, ...], Group] = OrderedDict()
 _references: OrderedDict[tuple[str, int], Outputs] = OrderedDict()
 
 
 def _compiled(workload: Workload, trials: Sequence[Trial]) -> Group:
     key = (workload.key, *(t.key for t in trials))
-    found = _programs.get(key)
+    with _lock:
+        found = _programs.get(key)
     if found is None:
         profile, target = workload.profile, find_target(workload.target)
         if trials[0].accumulate:
@@ -228,25 +232,31 @@ def _compiled(workload: Workload, trials: Sequence[Trial]) -> Group:
             for t in trials:
                 merger.add(planned_module(workload.module, t))
             module, names = merger.finish().module, merger.finish().names
-        found = _programs[key] = Group(compile_module(module, profile, target), names)
-    _programs.move_to_end(key)
-    while len(_programs) > _KEPT:
-        _programs.popitem(last=False)
+        found = Group(compile_module(module, profile, target), names)
+    with _lock:
+        _programs[key] = found
+        _programs.move_to_end(key)
+        while len(_programs) > _KEPT:
+            _programs.popitem(last=False)
     return found
 
 
 def _reference(workload: Workload, shard: int) -> Outputs:
     """Float32's outputs on a shard."""
     key = (workload.key, shard)
-    if key not in _references:
-        trial = Trial(reference_plan(workload.module))
-        ((outputs,), _) = _run(workload, _compiled(workload, [trial]), shard)
-        _references[key] = outputs
+    with _lock:
+        found = _references.get(key)
+    if found is not None:
+        return found
+    trial = Trial(reference_plan(workload.module))
+    ((found,), _) = _run(workload, _compiled(workload, [trial]), shard)
+    with _lock:
+        _references[key] = found
         while sum(a.nbytes for o in _references.values() for a in o) > _KEPT_BYTES:
             if len(_references) == 1:
                 break
             _references.popitem(last=False)
-    return _references[key]
+    return found
 
 
 def reference_plan(module: Module) -> PlanRecord:

@@ -1,0 +1,465 @@
+"""Neural Compressor's interface: configurations, criteria, evaluation, capability, what comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import neuronsim
+from neuronsim import dtypes
+from neuronsim.casting.policies.policy_file import parse_policy
+from neuronsim.errors import FlagWarning, InvalidArgument, InvalidData, UnsupportedType
+from neuronsim.neural_compressor import (
+    AccuracyCriterion,
+    MixedPrecisionConfig,
+    PostTrainingQuantConfig,
+    TuningCriterion,
+    mix_precision,
+    quantization,
+)
+from neuronsim.neural_compressor.conversion import policies_of
+from neuronsim.neural_compressor.experimental import MixedPrecision, Quantization, common
+from neuronsim.neural_compressor.precisions import check_capability
+from neuronsim.targets import find_target
+
+pytestmark = pytest.mark.isa_independent
+MODEL = "examples/digits/model.hlo.pb"
+_rng = np.random.default_rng(5)
+X = _rng.standard_normal((40, 24)).astype(np.float32)
+W = [neuronsim.asarray((_rng.standard_normal((24, 24)) / 5).astype(np.float32)) for _ in range(3)]
+
+
+def unstable_variance(x: Any) -> Any:
+    """Its variance is the difference of two large numbers: bfloat16 loses it."""
+    h = neuronsim.tanh(x @ W[0]) + 20.0
+    variance = (h * h).mean(axis=1, keepdims=True) - neuronsim.square(h.mean(axis=1, keepdims=True))
+    return neuronsim.tanh((h - 20.0) * variance @ W[1])
+
+
+def exact(model: Any = unstable_variance) -> np.ndarray:
+    program = neuronsim.compile(model, auto_cast="none", input_shapes={"x": (8, 24)})
+    return np.concatenate([np.asarray(program(X[n : n + 8])) for n in range(0, 40, 8)])
+
+
+TRUTH = exact()
+
+
+def error_of(program: Any) -> float:
+    found = np.concatenate([np.asarray(program(X[n : n + 8])) for n in range(0, 40, 8)])
+    return float(np.linalg.norm(found - TRUTH) / np.linalg.norm(TRUTH))
+
+
+def closeness(program: Any) -> float:
+    return 1.0 - error_of(program)
+
+
+def config(**fields: Any) -> MixedPrecisionConfig:
+    return MixedPrecisionConfig(**{"example_inputs": X[:8], **fields})
+
+
+def kept(program: Any) -> int:
+    """How many computing instructions are wider than the low type."""
+    result = program.tune_result
+    return len(result.chosen_plan.kept) if result.chosen_plan else 10**6
+
+
+# ---- criteria ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tolerable_loss", [0.5, 0.02, 0.0])
+def test_eval_func_and_absolute_loss(tolerable_loss: float) -> None:
+    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=tolerable_loss)
+    found = mix_precision.fit(
+        unstable_variance, config(accuracy_criterion=criterion), eval_func=closeness
+    )
+    assert error_of(found) <= tolerable_loss + 1e-9
+    assert found.plan.decisions or not tolerable_loss
+
+
+def test_lower_is_better_and_relative_loss() -> None:
+    # The baseline is 2: 0.01 of it is an error of 0.02.
+    criterion = AccuracyCriterion(higher_is_better=False, criterion="relative", tolerable_loss=0.01)
+    asked = config(accuracy_criterion=criterion)
+    found = mix_precision.fit(unstable_variance, asked, eval_func=lambda m: 2 + error_of(m))
+    whole = mix_precision.fit(unstable_variance, config())
+    assert error_of(found) <= 0.02 + 1e-9 < error_of(whole)
+    # With the other direction worse is better, so that nothing has to stay float32.
+    wrong = dataclasses.replace(criterion, higher_is_better=True)
+    asked = config(accuracy_criterion=wrong)
+    found = mix_precision.fit(unstable_variance, asked, eval_func=lambda m: 2 + error_of(m))
+    assert found.plan.decisions == whole.plan.decisions
+
+
+def test_max_trials_and_timeout_give_the_best_so_far() -> None:
+    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=0.02)
+    tuning = TuningCriterion(max_trials=3)
+    asked = config(accuracy_criterion=criterion, tuning_criterion=tuning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlagWarning)
+        found = mix_precision.fit(unstable_variance, asked, eval_func=closeness)
+        assert found.tune_result is not None
+        assert found.tune_result.search is not None
+        assert found.tune_result.search.stopped == "max-trials"
+        assert error_of(found) <= 0.02
+        tuning = TuningCriterion(timeout=1e-4)
+        asked = config(accuracy_criterion=criterion, tuning_criterion=tuning)
+        found = mix_precision.fit(unstable_variance, asked, eval_func=closeness)
+    assert error_of(found) <= 0.02
+
+
+@pytest.mark.parametrize("objective", ["performance", "modelsize", "footprint"])
+def test_every_objective_is_within_the_criterion(objective: str) -> None:
+    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=0.02)
+    tuning = TuningCriterion(objective=objective)
+    asked = config(accuracy_criterion=criterion, tuning_criterion=tuning)
+    found = mix_precision.fit(unstable_variance, asked, eval_func=closeness)
+    assert error_of(found) <= 0.02
+    if objective == "modelsize":  # both weights are bfloat16: no smaller plan could be
+        assert found.weight_bytes == mix_precision.fit(unstable_variance, config()).weight_bytes
+
+
+def test_the_default_search_needs_no_more_float32_than_the_published_procedure() -> None:
+    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=0.02)
+    ours, theirs = (
+        mix_precision.fit(
+            unstable_variance,
+            config(accuracy_criterion=criterion, tuning_criterion=TuningCriterion(strategy=s)),
+            eval_func=closeness,
+        )
+        for s in ("basic", "automixedprecision")
+    )
+    assert kept(ours) <= kept(theirs) < 10**6
+
+
+# ---- evaluation ----------------------------------------------------------------------------------
+
+
+def test_eval_func_is_given_the_values_that_the_program_has() -> None:
+    seen: list[float] = []
+
+    def evaluate(model: Any) -> float:
+        seen.append(closeness(model))
+        return seen[-1]
+
+    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=0.02)
+    found = mix_precision.fit(
+        unstable_variance, config(accuracy_criterion=criterion), eval_func=evaluate
+    )
+    assert closeness(found) in seen  # to the bit
+    assert seen[0] == 1.0
+
+
+def test_eval_func_that_calls_other_data_is_refused() -> None:
+    calls = iter(range(100))
+
+    def evaluate(model: Any) -> float:
+        return float(np.asarray(model(X[:8] * (1 + next(calls)))).mean())
+
+    with pytest.raises(InvalidData, match="other inputs than it did at first"):
+        mix_precision.fit(unstable_variance, config(), eval_func=evaluate)
+    with pytest.raises(InvalidData, match="never called the model"):
+        mix_precision.fit(unstable_variance, config(), eval_func=lambda m: 1.0)
+    with pytest.raises(InvalidData, match="no number"):
+        mix_precision.fit(unstable_variance, config(), eval_func=lambda m: [m(X[:8])].clear())
+
+
+@pytest.mark.parametrize("form", ["tuple", "mapping", "batches"])
+def test_dataloader_forms_give_the_same_plan(form: str) -> None:
+    labels = TRUTH
+    samples: dict[str, Any] = {
+        "tuple": list(zip(X, labels, strict=True)),
+        "mapping": [({"x": a}, b) for a, b in zip(X, labels, strict=True)],
+    }
+    loader: Any = [(X[n : n + 8], labels[n : n + 8]) for n in range(0, 40, 8)]
+    if form != "batches":
+        loader = common.DataLoader(samples[form], batch_size=8)
+    criterion = AccuracyCriterion(higher_is_better=False, criterion="absolute", tolerable_loss=1e-5)
+    asked = config(accuracy_criterion=criterion)
+    found = mix_precision.fit(unstable_variance, asked, eval_dataloader=loader, eval_metric={"MSE": {}})
+    assert np.mean((np.asarray(found(X[:8])) - TRUTH[:8]) ** 2) <= 1e-4
+    assert found.tune_result is not None
+    assert found.tune_result.chosen_plan is not None
+    assert (found.tune_result.chosen_plan.figures.loss or 0) <= 1e-5
+    assert found.plan.decisions
+
+
+def test_metric_of_two_arguments_and_common_metric() -> None:
+    class Error:
+        def __init__(self, scale: float = 1.0) -> None:
+            self.scale = scale
+            self.reset()
+
+        def update(self, predictions: Any, labels: Any) -> None:
+            self.total += self.scale * float(np.abs(predictions - labels).sum())
+
+        def reset(self) -> None:
+            self.total = 0.0
+
+        def result(self) -> float:
+            return self.total
+
+    criterion = AccuracyCriterion(higher_is_better=False, criterion="absolute", tolerable_loss=1.0)
+    converter = MixedPrecision(config(accuracy_criterion=criterion))
+    converter.model = common.Model(unstable_variance)
+    converter.eval_dataloader = common.DataLoader(list(zip(X, TRUTH, strict=True)), batch_size=8)
+    converter.metric = common.Metric(Error, "error", scale=2.0)
+    found = converter.fit()
+    assert found.tune_result is not None
+    figures = found.tune_result.chosen_plan.figures  # type: ignore[union-attr]
+    program = np.concatenate([np.asarray(found(X[n : n + 8])) for n in range(0, 40, 8)])
+    expected = 2.0 * np.abs(program.astype(np.float64) - TRUTH).sum()
+    assert figures.loss == pytest.approx(expected, rel=1e-6)
+    assert figures.loss <= 1.0
+
+
+def test_what_is_missing_or_wrong_is_said() -> None:
+    converter = MixedPrecision()
+    with pytest.raises(InvalidArgument, match="there is no model"):
+        converter()
+    converter.model, converter.metric = MODEL, {"topk": 1}
+    with pytest.raises(InvalidArgument, match="a metric but no eval_dataloader"):
+        converter()
+    converter.eval_dataloader = common.DataLoader([(X[0], 1)])
+    converter.metric = {"mAP": {}}
+    with pytest.raises(InvalidArgument, match="built-in metrics are topk"):
+        converter()
+    converter.metric = object()
+    with pytest.raises(InvalidArgument, match="no update, reset, result"):
+        converter()
+    with pytest.raises(InvalidArgument, match="did you mean 'bf16'"):
+        mix_precision.fit(MODEL, MixedPrecisionConfig(precisions="bf61"))
+    with pytest.raises(InvalidArgument, match="made by quantization"):
+        mix_precision.fit(MODEL, MixedPrecisionConfig(precisions="int8"))
+    with pytest.raises(InvalidArgument, match="criterion is one of"):
+        AccuracyCriterion(criterion="both")
+    with pytest.raises(InvalidArgument, match="strategy is one of"):
+        mix_precision.fit(MODEL, config(tuning_criterion=TuningCriterion(strategy="best")))
+
+
+# ---- capability ----------------------------------------------------------------------------------
+
+
+def test_missing_capability_raises_and_force_bf16_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = MixedPrecisionConfig(device="inf1", precisions="tf32")
+    monkeypatch.delenv("FORCE_BF16", raising=False)
+    with pytest.raises(UnsupportedType, match="FORCE_BF16=1"):
+        mix_precision.fit(MODEL, asked)
+    bare = dataclasses.replace(find_target("inf1"), types=frozenset({dtypes.float32}))
+    with pytest.raises(UnsupportedType, match="no products in bfloat16"):
+        check_capability(bare, dtypes.bfloat16)
+    monkeypatch.setenv("FORCE_BF16", "1")
+    with pytest.warns(FlagWarning, match="emulated as those of trn1"):
+        assert check_capability(bare, dtypes.bfloat16).name == "trn1"
+    with pytest.warns(FlagWarning, match="FORCE_BF16=1"):
+        found = mix_precision.fit(MODEL, asked)
+    assert {d.operand for d in found.plan.decisions.values()} == {dtypes.tfloat32}
+
+
+# ---- policies ------------------------------------------------------------------------------------
+
+
+def test_the_rule_file_and_op_wise_build_the_same_policy() -> None:
+    op_wise = {
+        "dot_general.*": {"activation": {"dtype": ["fp32"]}, "weight": {"dtype": ["fp32"]}},
+        "*/softmax/*": {"activation": {"dtype": "fp16, fp32"}},
+    }
+    (built,) = policies_of(MixedPrecisionConfig(op_name_dict=op_wise, name="mine"), ["bf16"])
+    file = parse_policy(
+        """
+schema = "neuronsim.policy/1"
+name = "mine"
+base = "all/bf16"
+[[rule]]
+reason = "op_wise allows dot_general.* fp32"
+category = "never"
+name = ["dot_general.*"]
+[[rule]]
+reason = "op_wise allows */softmax/* fp16, fp32"
+category = "always"
+low = "float16"
+scope = "*/softmax/*"
+""",
+        "toml",
+    )
+    assert built == file
+
+
+def test_operations_and_default_qconfig() -> None:
+    off = {"activation": {"dtype": ["fp32"]}, "weight": {"dtype": ["fp32"]}}
+    whole = mix_precision.fit(MODEL, MixedPrecisionConfig()).plan
+    found = mix_precision.fit(MODEL, MixedPrecisionConfig(op_type_dict={"MatMul": off})).plan
+    products = {n for n in whole.decisions if n.startswith("dot_general")}
+    assert products
+    assert set(found.decisions) == set(whole.decisions) - products
+    one = min(products)
+    low = {"activation": {"dtype": ["bf16"]}, "weight": {"dtype": ["bf16"]}}
+    only = MixedPrecisionConfig(op_name_dict={"default_qconfig": off, one: low})
+    decided = mix_precision.fit(MODEL, only).plan.decisions
+    assert set(decided) == {one}
+    assert not mix_precision.fit(MODEL, MixedPrecisionConfig(precisions="fp32")).plan.decisions
+
+
+# ---- what comes back -----------------------------------------------------------------------------
+
+
+def test_the_program_saves_the_planned_model(tmp_path: Path) -> None:
+    found = mix_precision.fit(MODEL, MixedPrecisionConfig())
+    with np.load("examples/digits/test.npz") as data:
+        x = data["x"][:64]
+    expected = np.asarray(found(x)).tobytes()
+    for name in ("planned.hlo.pb", "planned.hlo"):
+        found.save(tmp_path / name)
+        again = neuronsim.compile(str(tmp_path / name), auto_cast="none")
+        assert np.asarray(again(x)).tobytes() == expected
+    found.save(tmp_path / "program.nsim")
+    program: Any = neuronsim.load(tmp_path / "program.nsim")
+    assert np.asarray(program(x)).tobytes() == expected
+    found.save(tmp_path / "plan.json")
+    planned = neuronsim.compile(MODEL, plan=str(tmp_path / "plan.json"))
+    assert np.asarray(planned(x)).tobytes() == expected
+    with pytest.raises(InvalidArgument, match="ONNX"):
+        found.save(tmp_path / "planned.onnx")
+
+
+# ---- yaml ----------------------------------------------------------------------------------------
+
+
+def test_yaml_criteria_and_exit_policy(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    conf = tmp_path / "conf.yaml"
+    conf.write_text(
+        "device: trn1\n"
+        "mixed_precision: {precisions: 'fp16, fp32'}\n"
+        "tuning:\n  accuracy_criterion: {absolute: 0.02, higher_is_better: false}\n"
+        "  objective: modelsize\n  exit_policy: {timeout: 60, max_trials: 7}\n"
+    )
+    found = MixedPrecision(conf)._config
+    assert found.precisions == ("fp16", "fp32")
+    assert found.accuracy_criterion == AccuracyCriterion(False, "absolute", 0.02)
+    assert found.tuning_criterion == TuningCriterion("basic", None, 60, 7, "modelsize")
+    for text, message in (
+        ("mixed_precission: {}", "did you mean 'mixed_precision'"),
+        ("tuning: {accuracy_criterion: {absolute: 1, relative: 1}}", "not both"),
+        ("evaluation: {accuracy: {dataloader: {dataset: {ImageFolder: {}}}}}", "in code"),
+        ("[1, 2", "no yaml"),
+        ("[1, 2]", "no table"),
+    ):
+        conf.write_text(text)
+        with pytest.raises(InvalidArgument, match=message):
+            MixedPrecision(conf)
+
+
+# ---- quantization --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def digits() -> dict[str, np.ndarray]:
+    with np.load("examples/digits/test.npz") as data:
+        return {n: data[n][:128] for n in data.files}
+
+
+def accuracy(program: Any, data: dict[str, np.ndarray]) -> float:
+    parts = [np.asarray(program(data["x"][n : n + 64])) for n in (0, 64)]
+    return float((np.concatenate(parts).argmax(-1) == data["labels"]).mean())
+
+
+def counts(plan: Any) -> tuple[int, int]:
+    """How many instructions read INT8, and how many give bfloat16."""
+    decided = plan.decisions.values()
+    return sum(d.quantizes for d in decided), sum(d.output is dtypes.bfloat16 for d in decided)
+
+
+def test_quantization_by_yaml_and_bf16_beside_it(tmp_path: Path, digits: Any) -> None:
+    pytest.importorskip("yaml")
+    data = tmp_path / "data.npz"
+    np.savez(data, **digits)
+    conf = tmp_path / "conf.yaml"
+    text = f"""
+model: {{name: digits}}
+quantization:
+  calibration:
+    sampling_size: 64
+    dataloader: {{batch_size: 64, dataset: {{npz: {{root: {data}}}}}}}
+  model_wise:
+    weight: {{granularity: per_tensor, scheme: sym, dtype: int8, algorithm: minmax}}
+    activation: {{scheme: asym, dtype: [uint8, bf16, fp32], algorithm: [kl, minmax]}}
+  op_wise: {{
+    'dot_general.10': {{activation: {{dtype: [fp32]}}, weight: {{dtype: [fp32]}}}}
+  }}
+evaluation:
+  accuracy:
+    metric: {{topk: 1}}
+    dataloader: {{batch_size: 64, dataset: {{npz: {{root: {data}}}}}}}
+tuning:
+  accuracy_criterion: {{relative: 0.01}}
+  exit_policy: {{timeout: 0, max_trials: 50}}
+"""
+    conf.write_text(text.replace("dtype: int8,", "dtype: [int8, bf16],"))
+    quantizer = Quantization(str(conf))
+    quantizer.model = MODEL
+    q_model = quantizer()
+    integers, low = counts(q_model.plan)
+    assert integers == 9
+    assert low > 20
+    assert "dot_general.10" not in q_model.plan.decisions
+    decided = q_model.plan.decisions["dot_general.11"].quantized_operands
+    assert [d.type for d in decided if d] == [dtypes.uint8, dtypes.int8]
+    assert "entropy" in q_model.plan.policy
+    exact = neuronsim.compile(MODEL, auto_cast="none")
+    assert accuracy(q_model, digits) >= 0.99 * accuracy(exact, digits) - 1e-9
+
+    conf.write_text(text.replace("[uint8, bf16, fp32]", "[uint8, fp32]"))  # BF16 is switched off
+    quantizer = Quantization(str(conf))
+    quantizer.model = MODEL
+    assert counts(quantizer.fit().plan) == (9, 0)
+
+
+def test_quantization_fit_falls_back_until_the_criterion_holds(digits: Any) -> None:
+    loader = common.DataLoader(list(zip(digits["x"], digits["labels"], strict=True)), batch_size=64)
+    whole = quantization.fit(MODEL, PostTrainingQuantConfig(), calib_dataloader=loader)
+    assert counts(whole.plan)[0] == 10
+    reference = neuronsim.compile(MODEL, auto_cast="none")
+
+    def closeness(program: Any) -> float:
+        pairs = [(np.asarray(p(digits["x"][:64])), 0) for p in (program, reference)]
+        (a, _), (b, _) = pairs
+        return 1 - float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+    lost = 1 - closeness(whole)
+    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=lost * 0.8)
+    found = quantization.fit(
+        MODEL,
+        PostTrainingQuantConfig(accuracy_criterion=criterion),
+        calib_dataloader=loader,
+        eval_func=closeness,
+    )
+    assert 1 - closeness(found) <= lost * 0.8
+    assert 0 < counts(found.plan)[0] < 10
+    strict = PostTrainingQuantConfig(
+        accuracy_criterion=dataclasses.replace(criterion, tolerable_loss=0)
+    )
+    with pytest.warns(FlagWarning, match="no INT8 plan"):
+        none = quantization.fit(MODEL, strict, calib_dataloader=loader, eval_func=closeness)
+    assert not none.plan.decisions
+
+
+def test_excluded_precisions_and_frameworks(digits: Any) -> None:
+    loader = [(digits["x"][:64], digits["labels"][:64])]
+    for fields, expected in (
+        ({"excluded_precisions": ["bf16"]}, None),
+        ({"framework": "tensorflow"}, "neural-compressor/bfloat16"),
+        ({"framework": "pytorch_fx"}, "neural-compressor-modules/bfloat16"),
+        ({}, "all/bf16"),
+    ):
+        found = quantization.fit(MODEL, PostTrainingQuantConfig(**fields), calib_dataloader=loader).plan
+        assert found.policy.endswith(f"others {expected or 'none'}")
+        assert (counts(found)[1] > 0) == (expected is not None)
+    with pytest.raises(InvalidArgument, match="calib_dataloader"):
+        quantization.fit(MODEL, PostTrainingQuantConfig())
+    with pytest.raises(InvalidArgument, match="approach"):
+        quantization.fit(MODEL, PostTrainingQuantConfig(approach="dynamic"), calib_dataloader=loader)
