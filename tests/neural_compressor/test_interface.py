@@ -154,6 +154,23 @@ def test_eval_func_is_given_the_values_that_the_program_has() -> None:
     assert seen[0] == 1.0
 
 
+def test_eval_func_that_shuffles_its_batches() -> None:
+    rng = np.random.default_rng(0)
+
+    def evaluate(model: Any) -> float:
+        distance = sum(
+            float(np.square(np.asarray(model(X[n : n + 8])) - TRUTH[n : n + 8]).sum())
+            for n in rng.permutation(5) * 8
+        )
+        return -float(np.sqrt(distance)) / float(np.linalg.norm(TRUTH))
+
+    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=0.02)
+    asked = config(accuracy_criterion=criterion)
+    found = mix_precision.fit(unstable_variance, asked, eval_func=evaluate)
+    ordered = mix_precision.fit(unstable_variance, asked, eval_func=closeness)
+    assert found.plan.decisions == ordered.plan.decisions
+
+
 def test_eval_func_that_calls_other_data_is_refused() -> None:
     calls = iter(range(100))
 
@@ -287,6 +304,13 @@ scope = "*/softmax/*"
         "toml",
     )
     assert built == file
+
+
+def test_a_weight_alone_switches_bfloat16_off() -> None:
+    entry = {"activation": {"dtype": ["bf16", "fp32"]}, "weight": {"dtype": ["fp32"]}}
+    found = mix_precision.fit(MODEL, MixedPrecisionConfig(op_name_dict={"dot_general.10": entry})).plan
+    assert "dot_general.10" not in found.decisions
+    assert "dot_general.11" in found.decisions
 
 
 def test_operations_and_default_qconfig() -> None:

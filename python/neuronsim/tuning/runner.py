@@ -177,6 +177,8 @@ class Runner:
         abandoned after some of them.
         """
         (whole,) = self.measure_reference(shards) if self.metric.function is None else (None,)
+        if self._dispatch is not None:  # workers would wait: the rest is worth beginning
+            self.measure([trial], shards, stage)
         for n in range(1, len(shards) + 1):
             part = shards[:n]
             (s,) = self.measure([trial], part, stage)
