@@ -17,7 +17,6 @@ import numpy as np
 
 from neuronsim import json_documents, ops, records
 from neuronsim.arrays.array_object import Array
-from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.files import DAMAGED
 from neuronsim.casting import fields
 from neuronsim.casting.application.apply import apply_plan
@@ -32,8 +31,9 @@ from neuronsim.errors import (
     NeuronSimError,
     nearest,
 )
+from neuronsim.executor.binding import as_input
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Observe
+from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Listener, Observe
 from neuronsim.executor.replicas import run_replicas
 from neuronsim.executor.run import StepTiming, on_this_processor, run_schedule, step_timings
 from neuronsim.executor.schedule import Schedule
@@ -48,6 +48,7 @@ from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.processor import pinned
 from neuronsim.profiles import Profile, RoundingState, check_seed, default_seed, in_force
 from neuronsim.setups import Setup
+from neuronsim.tables import html_table
 from neuronsim.targets import Release, find_release, find_target
 from neuronsim.whole_files import open_regular, replacing
 
@@ -75,6 +76,25 @@ class CompiledProgram:
         # The program's choices decide the inputs' bits, not those of the eager arrays around a call; to
         # nearest, since no instruction rounds them.
         self._input_profile = setup.profile.replace(rounding="nearest_even")
+
+    def __repr__(self) -> str:
+        about = "; ".join(value for _, value in self._summary())
+        return f"<CompiledProgram {self._model.name!r}: {about}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"CompiledProgram {self._model.name}", self._summary())
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """What goes in and comes out, under which casts, and how large it is."""
+        setup, flat = self._setup, self._module
+        count = sum(len(c.instructions) for c in flat.computations)
+        replicas = f", {setup.replicas} replicas" if setup.replicas > 1 else ""
+        given = ", ".join(f"{name} {t}" for name, t in self.inputs.items())
+        return [
+            ("inputs and results", f"{given} -> {', '.join(map(str, self.outputs))}"),
+            ("casts", f"{setup.casts} ({setup.compiler}, {setup.target.name}{replicas})"),
+            ("size", f"{count} instructions, {self.weight_bytes / 1e6:.3g} MB of weights"),
+        ]
 
     @property
     def inputs(self) -> dict[str, ops.ArrayType]:
@@ -216,6 +236,19 @@ class CompiledProgram:
             return result
         return self._calls.rebuild(result if isinstance(result, tuple) else (result,))
 
+    def listen(self, listener: Listener, *arrays: Any, **named: Any) -> Array | tuple[Any, ...]:
+        """Run instruction by instruction and tell a listener of each: its name, the trip counts of the
+        loops around it ("3,0"; "" outside) and its arrays, whose memory is reused afterwards. What is
+        folded at compile time is not run. It counts as no call: random words and `diagnostics` stay.
+
+        Raises InvalidArgument for a program of several replicas, InvalidData for wrong inputs.
+        """
+        if self._setup.replicas > 1:
+            raise InvalidArgument("listen is for programs of one replica")
+        (inputs,), state = self._bind(arrays, named), self._rounding
+        told = Diagnostics(listener=listener)
+        return _wrap(run_schedule(self._schedule, inputs, told, seed=state.seed, call=state.calls))
+
     def timings(self, *arrays: Any, repeats: int = 5, **named: Any) -> tuple[StepTiming, ...]:
         """How long each step of the program takes with these inputs, in the order in which they run:
         the median of `repeats` runs after one that is not timed. A loop or conditional is one step. The
@@ -264,9 +297,7 @@ class CompiledProgram:
         pairs = zip(self._schedule.inputs, names, strict=True)
         with in_force(self._input_profile):
             for (parameter, expected), name in pairs:
-                array = asarray(given[name])
-                if array.dtype is not expected.dtype:
-                    array = _convert_input(array, expected, name)
+                array = as_input(given[name], expected, name)
                 own = array.shape == (replicas, *expected.dims) and replicas > 1
                 if array.shape != expected.dims and not own:
                     axis = f", or an axis of {replicas} replicas before that" if replicas > 1 else ""
@@ -285,16 +316,20 @@ class CompiledProgram:
 
         Raises InaccessibleFile if the file cannot be written.
         """
+        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            self.write(archive)
+
+    def write(self, archive: zipfile.ZipFile) -> None:
+        """Write the program's members into an archive, beside what else is in it."""
         header = _header(self._setup)
         members = (
             ("program.json", json.dumps(header, indent=1).encode()),
             ("plan.json", self._plan.to_json().encode()),
             ("model.hlo.pb", proto.to_bytes(self._model)),
         )
-        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for name, data in members:
-                # A fixed date: the same program gives the same file.
-                archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+        for name, data in members:
+            # A fixed date: the same program gives the same file.
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
 
 
 def _literals(module: Module) -> Iterator[ops.Bits]:
@@ -334,21 +369,6 @@ def _wrap(value: Value) -> Array | tuple[Any, ...]:
     if isinstance(value, TupleValue):
         return tuple(_wrap(v) for v in value.elements)
     return Array(value)
-
-
-def _convert_input(array: Array, expected: ops.ArrayType, name: str) -> Array:
-    """Data may be integers of any width where the model takes floats, and wider or narrower floats."""
-    kinds = (array.dtype.kind, expected.dtype.kind)
-    integers = ("signed", "unsigned")
-    if kinds[1] == "float" and kinds[0] in ("float", *integers, "bool"):
-        return array.astype(expected.dtype)
-    if kinds[0] in integers and kinds[1] in integers:
-        info = np.iinfo(expected.dtype.numpy)
-        data = np.asarray(array)
-        if data.size == 0 or (int(data.min()) >= info.min and int(data.max()) <= info.max):
-            return array.astype(expected.dtype)
-        raise InvalidData(f"input {name!r} has values outside {expected.dtype.name}")
-    raise InvalidData(f"input {name!r} is {array.dtype.name}, the model takes {expected.dtype.name}")
 
 
 @pinned

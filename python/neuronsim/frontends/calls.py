@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from neuronsim.casting.flags import Message
 from neuronsim.errors import InvalidArgument, InvalidData, nearest
 from neuronsim.hlo.module import Instruction, Module
 
@@ -116,10 +117,11 @@ class Calls:
 
 @dataclass(frozen=True)
 class ReadModel:
-    """A model as a module, and how its function is called, if it is one."""
+    """A model as a module, how its function is called, if it is one, and what there is to say of it."""
 
     module: Module
     calls: Calls | None = None
+    messages: tuple[Message, ...] = ()
 
 
 def constant_positions(constants: Sequence[int | str], names: Sequence[str]) -> set[int]:
