@@ -53,7 +53,7 @@ globals().update({_name: getattr(_types, _name) for _name in _types.TYPE_NAMES})
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
     "CacheEntry": "neuronsim.hlo.cache",
-    "blame": "neuronsim.api",
+    "blame": "neuronsim.diagnosis",
     "calibrate": "neuronsim.api",
     "compile": "neuronsim.api",
     "export_onnx": "neuronsim.api",
@@ -67,8 +67,9 @@ _LAZY = {
     "plan": "neuronsim.api",
     "quantize": "neuronsim.quantization",
     "tune": "neuronsim.api",
+    "write_report": "neuronsim.api",
     "CompiledProgram": "neuronsim.program",
-    "BlameResult": "neuronsim.api",
+    "BlameResult": "neuronsim.diagnosis",
     "TuneResult": "neuronsim.api",
     "Finding": "neuronsim.hlo.conformance",
     "Calibration": "neuronsim.casting.policies.calibration",
@@ -115,8 +116,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "bench":
-        return importlib.import_module("neuronsim.bench")
+    if name in ("bench", "torch"):
+        return importlib.import_module(f"neuronsim.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     why = _reason("numpy", name)

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import os
 import reprlib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar
 
-from neuronsim import dtypes, ops, processor
+from neuronsim import dtypes, ops, processor, whole_files
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
-from neuronsim.casting.decisions.record import Decision
-from neuronsim.casting.flags import CastSettings, Message
+from neuronsim.casting.flags import Message
 from neuronsim.casting.flags.integer_downcast import check_integer_downcasts
 from neuronsim.casting.flags.io_config import check_io_config
 from neuronsim.casting.lint import lint as lint_casts
@@ -32,24 +33,18 @@ from neuronsim.casting.policies.neuron import policy_of
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import (
-    FlagWarning,
     InvalidArgument,
-    InvalidModel,
     NonconformingModel,
     UnsupportedOperator,
     UnsupportedType,
-    warn,
 )
-from neuronsim.frontends.functions import find_function, is_function
-from neuronsim.frontends.functions import to_module as function_to_module
+from neuronsim.frontends.functions import is_function
 from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
-from neuronsim.frontends.onnx.model import to_module as onnx_to_module
-from neuronsim.frontends.weights import Weights, with_weights
-from neuronsim.hlo import cache, conformance, proto
-from neuronsim.hlo.asynchronous import with_synchronous_pairs
+from neuronsim.frontends.weights import Weights
+from neuronsim.hlo import conformance
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module, inline_calls
@@ -58,6 +53,9 @@ from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.program import CompiledProgram, checked_replicas
 from neuronsim.program import load as load_program
+from neuronsim.reading import kind_of, read_model, read_unverified, read_verified, say
+from neuronsim.report_page.graph import graph_document
+from neuronsim.report_page.page import report_html
 from neuronsim.setups import (
     DEFAULT_SDK,
     CastRequest,
@@ -68,132 +66,21 @@ from neuronsim.setups import (
     find_setup,
     resolve,
 )
-from neuronsim.targets import CastType, Target, find_release, find_target
-from neuronsim.tuning.blame.measure import Subject
-from neuronsim.tuning.blame.measure import blame as measure_blame
-from neuronsim.tuning.blame.result import BlameResult, Cause
+from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cost import estimate
 from neuronsim.tuning.cost_order import SETTINGS_BY_SPEED
 from neuronsim.tuning.cost_report import CostReport
-from neuronsim.tuning.dataset import (
-    Dataset,
-    batch_count,
-    batches,
-    load_batches,
-    load_dataset,
-    reject_nan,
-)
-from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
+from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
+from neuronsim.tuning.journal import Journal
+from neuronsim.tuning.results import RungResult, TuneResult
+from neuronsim.tuning.rungs import ladder, own_rung, with_framework_types
+from neuronsim.tuning.runner import Progress
 from neuronsim.tuning.timeline import timeline
+from neuronsim.tuning.trials import MEMORY, MetricSpec, Workload
+from neuronsim.tuning.tuner import Question, tune_workload
 from neuronsim.whole_files import open_regular
 
-_CLOSED = ModelInputs()  # of a model that states all of its inputs
 LISTED = 10  # kinds of findings that an error spells out
-
-
-@processor.pinned
-def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> Module:
-    """The verified module of a model in any of the forms that `compile` takes; what it leaves open of
-    its inputs may be that of `data`. Raises InvalidModel and others.
-    """
-    module = _read(model, inputs, data)
-    verify(module)
-    return module
-
-
-def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
-    module = with_synchronous_pairs(_read_open(model, inputs, data))
-    return module if inputs.weights is None else with_weights(module, inputs.weights)
-
-
-def _read_open(model: Any, inputs: ModelInputs, data: Any) -> Module:
-    if isinstance(model, str):
-        model = find_function(model) or model
-    if is_onnx(model):
-        return onnx_to_module(
-            model,
-            input_shapes=inputs.input_shapes,
-            input_values=inputs.input_values,
-            batch=inputs.batch,
-            sample_shapes=_sample_shapes(data),
-            composites=inputs.composites,
-        )
-    if is_function(model) and (inputs.example_args or inputs.input_shapes or data is not None):
-        of_data = {name: (inputs.batch, *dims) for name, dims in _sample_shapes(data).items()}
-        shapes = {**of_data, **(inputs.input_shapes or {})}
-        values, kept = inputs.input_values or {}, inputs.composites == "kept"
-        return function_to_module(model, inputs.example_args, shapes, values, keeps_composites=kept)
-    unread = [n for n, v in vars(_CLOSED).items() if n != "weights" and getattr(inputs, n) != v]
-    if unread:
-        raise InvalidArgument(
-            f"{', '.join(unread)}: a model of HLO states its inputs' shapes and takes none"
-        )
-    return _read_hlo(model)
-
-
-def _sample_shapes(data: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of data without their first axis, which is samples."""
-    if data is None:
-        return {}
-    return {name: x.shape[1:] for name, x in load_dataset(data).inputs.items()}
-
-
-def _read_hlo(model: Any) -> Module:
-    if isinstance(model, Module):
-        return model
-    if isinstance(model, bytes | bytearray | memoryview):
-        return proto.from_bytes(bytes(model) if isinstance(model, bytearray) else model)
-    if isinstance(model, str) and "\n" in model:
-        proto.from_bytes(model.encode(errors="surrogateescape"))  # which says what else it is
-        raise InvalidModel(
-            "a model's text is given as bytes, text.encode(): a str is the name of a file"
-        )
-    if isinstance(model, str | os.PathLike):
-        return cache.read(os.fspath(model))
-    raise InvalidModel(f"a model is {_MODELS}, not {_kind_of(model)}")
-
-
-_MODELS = (
-    "a file of HLO or ONNX (its name or its bytes), a folder of AWS's compile cache, an "
-    "onnx.ModelProto, a Module, or a function of arrays with example arguments"
-)
-_LOWER = "compiler_ir('hlo').as_serialized_hlo_module_proto()"
-
-
-def _kind_of(model: Any) -> str:
-    """What was given in the place of a model, and how it becomes one."""
-    if isinstance(model, CompiledProgram):
-        return "a program that is compiled already: call it, or give its .model"
-    packages = {c.__module__.partition(".")[0] for c in type(model).__mro__}
-    name = f"{type(model).__module__}.{type(model).__qualname__}"
-    if hasattr(model, "as_serialized_hlo_module_proto"):
-        return f"{name}: give model.as_serialized_hlo_module_proto()"
-    if hasattr(model, "cost_analysis") and not hasattr(model, "lower") and callable(model):
-        return (
-            f"{name}, compiled for another device: give jax.jit(f).lower(*example_arguments).{_LOWER}"
-        )
-    if hasattr(model, "compiler_ir"):
-        return f"{name}, a lowered function of JAX: give model.{_LOWER}"
-    if "torch" in packages:
-        return (
-            f"{name}, a network of PyTorch. PyTorch/XLA traces it:\n"
-            "    y = network.to('xla')(x.to('xla'))\n"
-            "    neuronsim.compile(torch_xla._XLAC._get_xla_tensors_hlo_proto([y]))"
-        )
-    if callable(model):
-        if not hasattr(model, "lower"):
-            return (
-                f"{name}, a function: one of neuronsim's arrays is compiled with example arguments, "
-                "neuronsim.compile(function, *example_arguments). JAX lowers one of its own:\n"
-                f"    module = jax.jit(function).lower(*example_arguments).{_LOWER}\n"
-                "    neuronsim.compile(module)"
-            )
-        return (
-            f"{name}, a function. JAX lowers it for example arguments:\n"
-            f"    module = model.lower(*example_arguments).{_LOWER}\n"
-            "    neuronsim.compile(module)"
-        )
-    return f"{reprlib.repr(model)}, {name}"
 
 
 _P = ParamSpec("_P")
@@ -261,7 +148,9 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    module = read_model(request.model, request)
+    read = read_verified(request.model, request)
+    module = read.module
+    setup = replace(setup, messages=setup.messages + read.messages)
     if request.strict:
         _require_conformance(module, setup)
     settings = setup.settings
@@ -277,14 +166,8 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
         )
     found = tuple(Message("warning", text) for text in texts)
     setup = replace(setup, messages=setup.messages + found)
-    _warn(setup.messages)
-    return CompiledProgram(module, made, setup)
-
-
-def _warn(messages: Sequence[Message]) -> None:
-    for message in messages:
-        if message.level == "warning":
-            warn(message.text, FlagWarning)
+    say(setup.messages)
+    return CompiledProgram(module, made, setup, read.calls)
 
 
 def _require_conformance(module: Module, setup: Setup) -> None:
@@ -316,8 +199,10 @@ def lint(request: CastRequest) -> tuple[Finding, ...]:
 def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
     """The same, and the setup under which it was found."""
     setup, decider = find_setup(request)
-    _warn(setup.messages)
-    module = _read(request.model, request)
+    say(setup.messages)
+    read = read_unverified(request.model, request)
+    say(read.messages)
+    module = read.module
     found = conformance.check(module, setup.release, setup.target)
     try:
         verify(module)
@@ -339,10 +224,21 @@ def plan(request: CastRequest) -> Plan:
 
 def plan_with_model(request: CastRequest) -> tuple[Module, Plan]:
     """The same, and the model that it is of."""
+    _, module, _, made = planned(request)
+    return module, made
+
+
+def planned(request: CastRequest, data: Any = None) -> tuple[Setup, Module, Policy | None, Plan]:
+    """The setup of a request, its model, what that leaves open being as in `data`, the policy that
+    decides the casts, if it is one, and its plan.
+    """
     setup, decider = find_setup(request)
-    _warn(setup.messages)
-    module = read_model(request.model, request)
-    return module, _plan_of(module, decider, setup, request.calibration)
+    say(setup.messages)
+    traces = is_onnx(request.model) or is_function(request.model)
+    module = read_model(request.model, request, data if traces else None)
+    made = _plan_of(module, decider, setup, request.calibration)
+    policy = None if isinstance(decider, Plan) else decider or _policy_of_flags(setup)
+    return setup, module, policy, made
 
 
 def _plan_of(
@@ -415,8 +311,22 @@ def tune(
     data: str | Path | Mapping[str, Any],
     labels: Any = None,
     *,
-    metric: str | None = None,
+    metric: str | Callable[..., Any] | Sequence[str | Callable[..., Any]] | None = None,
     tolerance: float = 0.01,
+    criterion: Literal["absolute", "relative"] = "absolute",
+    higher_is_better: bool | None = None,
+    strategy: str = "pareto",
+    rungs: Policy | Plan | str | Path | Sequence[Policy | Plan | str | Path] = (),
+    base: str = "",
+    fix: bool = False,
+    low_inputs: bool = False,
+    calibration: Calibration | None = None,
+    max_trials: int | None = None,
+    timeout: float | None = None,
+    journal: str | Path | None = None,
+    resume: bool = False,
+    memory: int = MEMORY,
+    executor: Executor | None = None,
     sdk: str = DEFAULT_SDK,
     target: str = "trn1",
     profile: Profile | None = None,
@@ -428,17 +338,25 @@ def tune(
     batch: int = 1,
     weights: Weights | None = None,
 ) -> TuneResult:
-    """Measure the vendor's ladder of settings on data and recommend a rung.
+    """Measure the vendor's ladder of settings on data, recommend a rung, and search plans beyond it.
 
     `data` is an `.npz` file or a mapping whose keys are the entry parameters' names (a sole parameter
-    may be `x`), plus optional `labels`; the leading axis is samples. `metric` is "top1" (needs labels)
-    or "relative_error"; the default is the first that the data allow. The recommended rung has the
-    lowest estimated time among those whose metric is within `tolerance` of float32's: for top1 the
-    accuracy lost, for relative_error the relative Frobenius error itself, of each floating output, and
-    of each other output the share of elements that differ. Loops whose trips are not known from the
-    module are estimated with `trips`, one number for all or by their names ("*" for all others).
-    `weights` are those of `compile`.
-    Raises NeuronSimError for a model or data that do not fit.
+    may be `x`), plus optional `labels`; the leading axis is samples. `metric` is a name of
+    `tuning.metrics.METRICS`, a function of outputs and labels (or "module:function"), or several of
+    these: the first decides, by default top1 with class numbers as labels, else relative_error. A
+    setting is within the `tolerance` if its metric is worse than float32's by no more; by the
+    `criterion` "relative" that is over the baseline, unless it is zero. `higher_is_better` is of a
+    function. The recommended rung has the lowest estimated time of those within the tolerance.
+
+    `rungs` are policies and plans that are measured beside the ladder, `low_inputs` measures each rung
+    also with inputs and outputs cast by the framework. Where a faster rung fails, or is the `base`, the
+    `strategy` ("ladder" for none, see `tuning.strategies`) searches what to keep in wider types: for
+    the shortest time, or with `fix` for the fewest instructions. `max_trials` and `timeout` (seconds)
+    end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished, which
+    `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
+    `executor`, of concurrent.futures, runs them elsewhere. `weights` are those of `compile`.
+    Loops whose trips are not known from the module are estimated with `trips`, one number for all or by
+    their names ("*" for all others). Raises NeuronSimError for a model or data that do not fit.
     """
     _check_progress(progress)
     inputs = ModelInputs(
@@ -448,106 +366,63 @@ def tune(
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
 
-    release = find_release(sdk)
-    accumulates = release.mixed_precision_accumulation
-    settings = [CastSettings(a, cast(CastType, t), accumulates) for a, t in LADDER]
-
-    def build(s: CastSettings) -> CompiledProgram:
-        setting = CompilerSetting(
-            auto_cast=s.auto_cast, auto_cast_type=s.auto_cast_type, sdk=sdk, target=target
-        )
-        setup = resolve(setting, profile)
-        return CompiledProgram(module, _plan_of(module, None, setup, None), setup)
-
+    found = resolve(CompilerSetting(auto_cast="none", sdk=sdk, target=None), profile)
+    device = find_target(target)
+    own = _tuning_profile(profile, sdk, target)
+    specs = _metrics(metric, dataset, criterion, higher_is_better)
+    workload = Workload(module, dataset, own, device.name, specs, memory)
+    measured = ladder(module, found.release, device, own)
+    measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
+    question = Question(
+        workload=workload,
+        rungs=with_framework_types(measured) if low_inputs else measured,
+        target=device,
+        release=str(found.release),
+        tolerance=tolerance,
+        strategy=strategy,
+        base=base,
+        fix=fix,
+        trips=trips,
+        max_trials=max_trials,
+        timeout=timeout,
+    )
+    kept = None if journal is None else Journal(journal, workload.key, resume=resume)
     before = processor.num_threads()
     try:
         processor.set_num_threads(before if threads is None else threads)
-        return measure_rungs(
-            module,
-            dataset,
-            settings,
-            build,
-            metric=metric,
-            tolerance=tolerance,
-            release=str(release),
-            target=find_target(target),
-            trips=trips,
-            progress=progress,
-        )
+        return tune_workload(question, journal=kept, progress=progress, executor=executor)
     finally:
         processor.set_num_threads(before)
+        if kept is not None:
+            kept.close()
 
 
-@processor.pinned
-def blame(
-    model: Any,
-    data: str | Path | Mapping[str, Any],
-    labels: Any = None,
-    *,
-    flags: str | Sequence[str] = "",
-    auto_cast: str | None = None,
-    auto_cast_type: str | None = None,
-    sdk: str = DEFAULT_SDK,
-    target: str | None = None,
-    policy: Policy | str | Path | None = None,
-    plan: Plan | str | Path | None = None,
-    calibration: Calibration | None = None,
-    max_causes: int = 5,
-    rewrite: bool = False,
-    progress: Progress | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    input_values: Mapping[str, Any] | None = None,
-    batch: int = 1,
-) -> BlameResult:
-    """Which instructions move a model's outputs under a setting: by how much, why, and what to do.
+def _tuning_profile(profile: Profile | None, sdk: str, target: str) -> Profile:
+    """The profile by which a target's settings run, all alike."""
+    compiler = find_target(target).compiler
+    flags = "--fast-math all" if compiler == "neuron-cc" else "--auto-cast none"
+    return resolve(CompilerSetting(flags=flags, sdk=sdk, target=target), profile).profile
 
-    `data` is as in `tune`, or one array for each input in its own shape; the arguments that decide the
-    casts are as in `compile`. The model runs in float32 and under the setting side by side, instruction
-    by instruction, and the outputs' error is traced back to where it arises; each cause is measured by
-    runs in which it stays float32 (docs/blame.md). At most `max_causes` are named.
-    Raises NeuronSimError for a model or data that do not fit.
-    """
-    _check_progress(progress)
-    request = CastRequest(
-        model,
-        flags=flags,
-        auto_cast=auto_cast,
-        auto_cast_type=auto_cast_type,
-        sdk=sdk,
-        target=target,
-        policy=policy,
-        plan=plan,
-        calibration=calibration,
-        input_shapes=input_shapes,
-        input_values=input_values,
-        batch=batch,
-    )
-    setup, decider = find_setup(request)
-    _warn(setup.messages)
-    module = read_model(model, request, data if is_onnx(model) or is_function(model) else None)
-    given = load_batches(module, data, labels)
-    made = _plan_of(module, decider, setup, calibration)
-    setup = replace(setup, clean=False)
 
-    def build(decisions: Mapping[str, Decision]) -> CompiledProgram:
-        return CompiledProgram(module, replace(made, decisions=decisions, kept={}), setup)
+def _sequence(x: Any) -> Sequence[Any]:
+    return [x] if isinstance(x, str | Path | Policy | Plan) else list(x)
 
-    subject = Subject(
-        module=module,
-        decisions=made.decisions,
-        build=build,
-        profile=setup.profile.replace(rounding="nearest_even"),
-        batches=given.inputs,
-        labels=given.labels,
-    )
-    return measure_blame(
-        subject,
-        setting=setup.casts or made.policy,
-        data=given.source,
-        samples=given.count,
-        max_causes=max_causes,
-        progress=progress,
-    )
+
+def _metrics(
+    metric: Any, dataset: Dataset, criterion: Any, higher_is_better: bool | None
+) -> tuple[MetricSpec, ...]:
+    """The metrics that are asked for, of which the first decides, or the usual one."""
+    if metric is None:
+        usable = dataset.labels is not None and dataset.labels.dtype.kind in "iu"
+        metric = "top1" if usable else "relative_error"
+    names = [metric] if isinstance(metric, str) or callable(metric) else list(metric)
+    better = None if higher_is_better is None else ("higher" if higher_is_better else "lower")
+    specs = []
+    for name in names:
+        known = isinstance(name, str) and ":" not in name
+        specs.append(MetricSpec(name, criterion, None if known else better))
+        specs[-1].metric  # noqa: B018 (raises for a metric that there is not)
+    return tuple(specs)
 
 
 def _check_progress(progress: Any) -> None:
@@ -564,7 +439,7 @@ def cost(model: Any, *, trips: Trips = None, **setting: Any) -> CostReport:
     """
     request = CastRequest(model, **setting)
     setup, decider = find_setup(request)
-    _warn(setup.messages)
+    say(setup.messages)
     module = read_model(model, request)
     made = _plan_of(module, decider, setup, request.calibration)
     return _cost_of(_name_of(model, module), made.policy, made.apply(module), setup.target, trips)
@@ -592,6 +467,30 @@ def _cost_of(name: str, setting: str, planned: Module, target: Target, trips: Tr
     return CostReport(name, setting, target.name, target.description, found, times)
 
 
+@processor.pinned
+def write_report(
+    path: str | Path,
+    documents: Sequence[Mapping[str, Any]],
+    *,
+    model: Any = None,
+    command: str = "",
+    **setting: Any,
+) -> None:
+    """Write one self-contained HTML page of what `tune`, `blame`, `run --observe` and `cost` found, of
+    their JSON documents (extra `report`). With the `model`, and the setting as in `compile`, it shows
+    each instruction with its neighbours and what is decided of it, and the estimated timeline.
+
+    Raises InvalidData for other documents and InaccessibleFile where the page cannot be written.
+    """
+    whole = list(documents)
+    if model is not None:
+        given = plan_with_model(CastRequest(model, **setting))
+        whole.append(graph_document(*given, name=_name_of(model, given[0])))
+        if not any(str(d.get("schema", "")).startswith("neuronsim.cost/") for d in whole):
+            whole.append(json.loads(cost(model, **setting).to_json()))
+    whole_files.write_text(path, report_html(whole, command=command))
+
+
 def _name_of(model: Any, module: Module) -> str:
     return os.fspath(model) if isinstance(model, str | os.PathLike) else module.name
 
@@ -606,7 +505,7 @@ def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> Non
     """
     if not is_onnx(model):
         raise InvalidArgument(
-            f"export_onnx writes the casts into a model of ONNX, not {_kind_of(model)}"
+            f"export_onnx writes the casts into a model of ONNX, not {kind_of(model)}"
         )
     if not isinstance(program, CompiledProgram):
         raise InvalidArgument(f"export_onnx takes the program of compile, not {reprlib.repr(program)}")
@@ -630,7 +529,7 @@ def load(
     """
     if not (isinstance(file, str | os.PathLike) or hasattr(file, "read")):
         raise InvalidArgument(
-            f"load opens a saved program (.nsim), a .npy or a .npz file, not {_kind_of(file)}"
+            f"load opens a saved program (.nsim), a .npy or a .npz file, not {kind_of(file)}"
         )
     if isinstance(file, str | os.PathLike) and _is_program(Path(file)):
         return load_program(os.fspath(file))
@@ -648,13 +547,10 @@ def _is_program(path: Path) -> bool:
 
 
 __all__ = [
-    "BlameResult",
-    "Cause",
     "CompiledProgram",
     "CostReport",
     "RungResult",
     "TuneResult",
-    "blame",
     "calibrate",
     "compile",
     "cost",
@@ -663,5 +559,7 @@ __all__ = [
     "lint",
     "load",
     "plan",
+    "read_model",
     "tune",
+    "write_report",
 ]

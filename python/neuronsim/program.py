@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import threading
@@ -16,7 +17,6 @@ import numpy as np
 
 from neuronsim import json_documents, ops, records
 from neuronsim.arrays.array_object import Array
-from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.files import DAMAGED
 from neuronsim.casting import fields
 from neuronsim.casting.application.apply import apply_plan
@@ -31,12 +31,14 @@ from neuronsim.errors import (
     NeuronSimError,
     nearest,
 )
+from neuronsim.executor.binding import as_input
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Listener, Observe
 from neuronsim.executor.replicas import run_replicas
 from neuronsim.executor.run import StepTiming, on_this_processor, run_schedule, step_timings
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
+from neuronsim.frontends.calls import Calls
 from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
@@ -58,8 +60,9 @@ MAX_REPLICAS = 256
 class CompiledProgram:
     """A model compiled under one setting. Call it with arrays, by position or by name."""
 
-    def __init__(self, model: Module, plan: Plan, setup: Setup) -> None:
+    def __init__(self, model: Module, plan: Plan, setup: Setup, calls: Calls | None = None) -> None:
         self._model = model
+        self._calls = calls
         self._plan = plan
         self._setup = setup
         verify_replicas(model, setup.replicas)
@@ -124,6 +127,12 @@ class CompiledProgram:
         """The settings, release, target and profile that the program was compiled with."""
         return self._setup
 
+    def of_inputs(self) -> CompiledProgram:
+        """The same program, whose calls take its inputs and give its results one by one."""
+        made = copy.copy(self)
+        made._calls = None
+        return made
+
     @cached_property
     def conformance(self) -> tuple[Finding, ...]:
         """What the model breaks of the constraints that AWS documents for its release and target."""
@@ -181,8 +190,10 @@ class CompiledProgram:
         observe: Observe = "off",
         donate: bool = False,
         **named: Any,
-    ) -> Array | tuple[Any, ...]:
-        """Run the program; returns an Array, or a tuple where the module's root is one.
+    ) -> Any:
+        """Run the program; returns an Array, or a tuple where the module's root is one. A program of a
+        function takes the function's arguments and returns what it returns, with Arrays as leaves; its
+        inputs one by one, by position or by name, do too.
 
         Compiled for N replicas, N above 1, it takes arrays with a leading axis of N, and gives such; an
         input without that axis is the same for every replica. `diagnostics` is then the sum over them.
@@ -220,14 +231,17 @@ class CompiledProgram:
         else:
             value = _stacked(run_replicas(self._schedule, inputs, diagnostics, state, observe))
         self._diagnostics = diagnostics.to_dict(observe)
-        return _wrap(value)
+        result = _wrap(value)
+        if self._calls is None:
+            return result
+        return self._calls.rebuild(result if isinstance(result, tuple) else (result,))
 
     def listen(self, listener: Listener, *arrays: Any, **named: Any) -> Array | tuple[Any, ...]:
         """Run instruction by instruction and tell a listener of each: its name, the trip counts of the
         loops around it ("3,0"; "" outside) and its arrays, whose memory is reused afterwards. What is
         folded at compile time is not run. It counts as no call: random words and `diagnostics` stay.
 
-        Raises InvalidArgument for a program of several replicas, InvalidData for inputs that do not fit.
+        Raises InvalidArgument for a program of several replicas, InvalidData for wrong inputs.
         """
         if self._setup.replicas > 1:
             raise InvalidArgument("listen is for programs of one replica")
@@ -259,9 +273,12 @@ class CompiledProgram:
     def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[dict[str, ops.Bits]]:
         """The inputs of each replica."""
         names = list(self.inputs)
-        if len(arrays) > len(names):
-            raise InvalidData(f"the model takes {len(names)} inputs, {len(arrays)} were given")
-        given: dict[str, Any] = dict(zip(names, arrays, strict=False))
+        numbered = dict(enumerate(arrays))
+        if self._calls is not None:
+            numbered, named = self._calls.bind(arrays, named)
+        if len(numbered) > len(names):
+            raise InvalidData(f"the model takes {len(names)} inputs, {len(numbered)} were given")
+        given: dict[str, Any] = {names[n]: x for n, x in numbered.items()}
         for name, value in named.items():
             if name not in names:
                 listed = ", ".join(names)
@@ -280,9 +297,7 @@ class CompiledProgram:
         pairs = zip(self._schedule.inputs, names, strict=True)
         with in_force(self._input_profile):
             for (parameter, expected), name in pairs:
-                array = asarray(given[name])
-                if array.dtype is not expected.dtype:
-                    array = _convert_input(array, expected, name)
+                array = as_input(given[name], expected, name)
                 own = array.shape == (replicas, *expected.dims) and replicas > 1
                 if array.shape != expected.dims and not own:
                     axis = f", or an axis of {replicas} replicas before that" if replicas > 1 else ""
@@ -301,16 +316,20 @@ class CompiledProgram:
 
         Raises InaccessibleFile if the file cannot be written.
         """
+        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            self.write(archive)
+
+    def write(self, archive: zipfile.ZipFile) -> None:
+        """Write the program's members into an archive, beside what else is in it."""
         header = _header(self._setup)
         members = (
             ("program.json", json.dumps(header, indent=1).encode()),
             ("plan.json", self._plan.to_json().encode()),
             ("model.hlo.pb", proto.to_bytes(self._model)),
         )
-        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for name, data in members:
-                # A fixed date: the same program gives the same file.
-                archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+        for name, data in members:
+            # A fixed date: the same program gives the same file.
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
 
 
 def _literals(module: Module) -> Iterator[ops.Bits]:
@@ -350,21 +369,6 @@ def _wrap(value: Value) -> Array | tuple[Any, ...]:
     if isinstance(value, TupleValue):
         return tuple(_wrap(v) for v in value.elements)
     return Array(value)
-
-
-def _convert_input(array: Array, expected: ops.ArrayType, name: str) -> Array:
-    """Data may be integers of any width where the model takes floats, and wider or narrower floats."""
-    kinds = (array.dtype.kind, expected.dtype.kind)
-    integers = ("signed", "unsigned")
-    if kinds[1] == "float" and kinds[0] in ("float", *integers, "bool"):
-        return array.astype(expected.dtype)
-    if kinds[0] in integers and kinds[1] in integers:
-        info = np.iinfo(expected.dtype.numpy)
-        data = np.asarray(array)
-        if data.size == 0 or (int(data.min()) >= info.min and int(data.max()) <= info.max):
-            return array.astype(expected.dtype)
-        raise InvalidData(f"input {name!r} has values outside {expected.dtype.name}")
-    raise InvalidData(f"input {name!r} is {array.dtype.name}, the model takes {expected.dtype.name}")
 
 
 @pinned

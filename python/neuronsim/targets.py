@@ -52,6 +52,7 @@ class Target:
     engine_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
     compiler: Compiler = "neuronx-cc"
     is_host: bool = False
+    rounds_stochastically: bool = True  # NeuronCore-v2 and later
     rates: Mapping[str, float] = field(default_factory=dict)
     sbuf: int = 0
 
@@ -101,6 +102,7 @@ TARGETS = {
         bandwidth=50 * 2**30 / 4,
         engine_types={"tensor": _INF1_PRODUCTS},
         compiler="neuron-cc",
+        rounds_stochastically=False,
     ),
     "host": Target(
         name="host",

@@ -172,9 +172,9 @@ def _is_file(word: str, option: Option) -> bool:
 MODELS = "an HLO module (.hlo.pb), an ONNX model (.onnx) or a function of arrays (module:function)"
 
 
-def add_model(parser: Parser, text: str = MODELS, **more: Any) -> None:
+def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more: Any) -> None:
     """The model, and what it leaves open of its inputs."""
-    parser.add_argument("model", help=text, **more)
+    parser.add_argument(name, help=text, **more)
     group = parser.group("the model's inputs")
     group.add_argument(
         "--input-shape",

@@ -6,7 +6,7 @@ import argparse
 
 from rich.console import Console
 
-from neuronsim import api
+from neuronsim import diagnosis
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
 from neuronsim.cli.output import check_writable, progress_bar, write
 from neuronsim.tuning.blame.report import print_blame
@@ -31,7 +31,7 @@ def declare_commands(declare: Declare) -> None:
 def _blame(options: argparse.Namespace) -> None:
     check_writable(options.json)
     with progress_bar("reading") as progress:
-        result = api.blame(
+        result = diagnosis.blame(
             options.model,
             options.data,
             max_causes=options.max_causes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,8 @@ from neuronsim.hlo.conformance import summary
 from neuronsim.processor import set_num_threads
 from neuronsim.program import CompiledProgram
 from neuronsim.program import load as load_program
-from neuronsim.tables import output_console
+from neuronsim.report_page.graph import graph_document
+from neuronsim.tables import output_console, print_text
 from neuronsim.tuning.dataset import batch_count, load_dataset, run_batches
 from neuronsim.whole_files import replacing
 
@@ -43,6 +45,7 @@ def declare_commands(declare: Declare) -> None:
     run.add_argument("--output", help=".npz to write; without it the results are not kept")
     run.add_argument("--observe", choices=OBSERVE[1:], help="print which instructions met what")
     run.add_argument("--json", metavar="FILE", help="write what was met; - for standard output")
+    run.add_argument("--report", metavar="FILE", help="write what was met as an HTML page")
     run.add_argument("--timings", action="store_true", help="print which steps take longest")
     add_casts(run)
     add_threads(run)
@@ -97,8 +100,8 @@ def _run(options: argparse.Namespace) -> None:
         )
     counts = total_diagnostics(met, program.constant_diagnostics)
     found = observed(counts, program.module)
-    if options.json is not None:
-        _write_observed(options, program, found)
+    if options.json is not None or options.report is not None:
+        _write_observed(options, program, found, dataset.count)
     where = ""
     arrays = {f"output_{n}": _storable(a) for n, a in enumerate(outputs)}
     if options.output is not None:
@@ -108,15 +111,15 @@ def _run(options: argparse.Namespace) -> None:
         where = f" in {options.output}"
     setup = program.setup
     listed = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in arrays.items())
+    console = output_console()
     if options.json != "-":
-        print(f"{setup.casts} ({setup.compiler}): {listed}{where}")
+        print_text(console, f"{setup.casts} ({setup.compiler}): {listed}{where}")
     for name, count in counts.int64_truncated.items():
         print_warning(f"{name}: {count} 64-bit integers lost their high 32 bits (C7)")
     for name, count in counts.outside_range.items():
         print_warning(ops.outside_range_warning(name, count))
     if options.json == "-":
         return
-    console = output_console()
     title = f"{options.model} under {setup.casts}, {dataset.count} samples of {options.inputs}"
     print_observed(found, observe, console, title)
     for timing in timings:
@@ -127,8 +130,12 @@ def _check_run(options: argparse.Namespace) -> None:
     """Before any work: what is to be written can be, and there is something to do."""
     check_writable(options.output)
     check_writable(options.json)
-    if options.json is not None and options.observe is None:
-        raise InvalidFlag("run --json writes what --observe counts or --observe full finds: give one")
+    check_writable(options.report)
+    if options.observe is None and (options.json is not None or options.report is not None):
+        name = "json" if options.json is not None else "report"
+        raise InvalidFlag(
+            f"run --{name} writes what --observe counts or --observe full finds: give one"
+        )
     if options.output is None and options.observe is None and not options.timings:
         raise InvalidFlag(
             "run needs --output FILE for the results, or --observe or --timings for what it prints"
@@ -136,7 +143,10 @@ def _check_run(options: argparse.Namespace) -> None:
 
 
 def _write_observed(
-    options: argparse.Namespace, program: CompiledProgram, found: Sequence[Mapping[str, Any]]
+    options: argparse.Namespace,
+    program: CompiledProgram,
+    found: Sequence[Mapping[str, Any]],
+    samples: int,
 ) -> None:
     setup = program.setup
     report = {
@@ -146,9 +156,17 @@ def _write_observed(
         "casts": setup.casts,
         "release": setup.compiler,
         "target": setup.target.name,
+        "samples": samples,
         "observe": options.observe,
         "instructions": found,
     }
+    if options.report is not None:
+        options.writing.append(options.report)
+        command = shlex.join(["neuronsim", *sys.argv[1:]])
+        graph = graph_document(program.model, program.plan, options.model)
+        api.write_report(options.report, [report, graph], command=command)
+    if options.json is None:
+        return
     text = json.dumps(report, indent=1, allow_nan=False)
     if options.json == "-":
         print(text)

@@ -11,14 +11,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from neuronsim import api, ops
+from neuronsim import api, diagnosis, ops
+from neuronsim.casting.policies.policy_file import policy_to_json
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, version
+from neuronsim.cli.output import check_writable, write
 from neuronsim.errors import InvalidFlag
 from neuronsim.hlo.cache import CacheEntry, list_cache
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.setups import CastRequest
 from neuronsim.tables import output_console, print_table
 from neuronsim.targets import find_release, operators
+from neuronsim.tuning.blame.report import described_figures
 
 
 def declare_commands(declare: Declare) -> None:
@@ -29,6 +32,10 @@ def declare_commands(declare: Declare) -> None:
     )
     add_model(lint)
     add_casts(lint)
+    lint.add_argument("--fix", metavar="FILE", help="write a policy (.json) that repairs what is found")
+    lint.add_argument(
+        "--data", help=".npz: calibrates lint, and measures the repair, instead of --calibration alone"
+    )
     lint.add_argument("--strict", action="store_true", help="exit status 1 if there is a finding")
     lint.add_argument("--json", action="store_true", help="print all findings as JSON")
 
@@ -58,7 +65,14 @@ def declare_commands(declare: Declare) -> None:
 
 
 def _lint(options: argparse.Namespace) -> None:
-    setup, findings = api.lint_under_setup(CastRequest(options.model, **casts(options)))
+    check_writable(options.fix)
+    request = CastRequest(options.model, **casts(options))
+    repair = None
+    if options.fix is not None or options.data is not None:
+        setup, repair = diagnosis.repair(request, options.data)
+        findings = repair.findings
+    else:
+        setup, findings = api.lint_under_setup(request)
     options.status = 1 if findings and options.strict else 0  # whether or not all of it is read
     if options.json:
         report = {
@@ -68,9 +82,41 @@ def _lint(options: argparse.Namespace) -> None:
             "target": setup.target.name,
             "findings": [asdict(f) for f in findings],
         }
+        if repair is not None:
+            report["repair"] = {
+                "policy_file": options.fix,
+                "keep_float32": repair.kept,
+                "left": [asdict(f) for f in repair.left],
+                "before": asdict(repair.before) if repair.before is not None else None,
+                "after": asdict(repair.after) if repair.after is not None else None,
+            }
         print(json.dumps(report, indent=1))
     else:
         _print_findings(f"{options.model} under {setup.compiler} on {setup.target.name}", findings)
+    if repair is not None and options.fix is not None:
+        write(options, options.fix, policy_to_json(repair.policy) + "\n")
+        if not options.json:
+            _print_repair(repair, options.fix)
+
+
+def _print_repair(repair: diagnosis.Repair, path: str) -> None:
+    """What the written policy keeps, what it repairs, measured, and what it cannot."""
+    console = output_console()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+    say(f"\nwrote {path}: it keeps {len(repair.kept)} instructions in float32")
+    if repair.kept:
+        say(f"  {' '.join(repair.kept)}")
+    if repair.before is not None and repair.after is not None:
+        say(f"measured: {described_figures(repair.before)}; with it {described_figures(repair.after)}")
+    for f in repair.left:
+        say(f"not repaired: {f.instruction}, {f.rule} ({f.severity}): {f.advice}")
+    if repair.unmended:
+        say(f"not repaired: {repair.unmended}")
+    if not repair.left and not repair.unmended:
+        say("lint finds nothing under it. Use it with --policy")
 
 
 def _print_findings(title: str, findings: Sequence[Finding]) -> None:

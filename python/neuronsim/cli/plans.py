@@ -6,8 +6,9 @@ import argparse
 import json
 from dataclasses import asdict
 
-from neuronsim import api
+from neuronsim import api, json_documents
 from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.fields import MAX_BYTES, read_text
 from neuronsim.casting.plans.casts import count_casts
 from neuronsim.casting.plans.explain import describe, lines, type_difference
 from neuronsim.casting.plans.plan import Plan, load_plan
@@ -28,6 +29,7 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.setups import CastRequest, CompilerSetting, ModelInputs, resolve
 from neuronsim.tables import output_console, print_table
+from neuronsim.tuning.tune_difference import compare_runs, print_tune_difference
 
 
 def declare_commands(declare: Declare) -> None:
@@ -68,10 +70,20 @@ def declare_commands(declare: Declare) -> None:
         ),
     )
 
-    diff = declare("diff", _diff, "Print where two plans differ; exit status 1 if they do.")
-    diff.add_argument("plans", nargs=2, metavar="PLAN", help="a plan in JSON")
-    diff.add_argument("--model", help="the model of both: the table then has opcodes")
+    diff = declare(
+        "diff",
+        _diff,
+        "Print where two plans differ, or two runs of tune, and whether that is more than noise; exit "
+        "status 1 if they do.",
+    )
+    diff.add_argument("plans", nargs=2, metavar="JSON", help="a plan, or what tune wrote with --json")
+    diff.add_argument("--model", help="the model of two plans: the table then has opcodes")
     diff.add_argument("--weights", metavar="FILE", help="of the model, where the plans had them")
+    diff.add_argument("--json", action="store_true", help="print what differs of two runs as JSON")
+    diff.tell(
+        "examples",
+        ("neuronsim diff before.json after.json", "neuronsim diff a.json b.json --model model.onnx"),
+    )
 
 
 def _calibrate(options: argparse.Namespace) -> None:
@@ -134,6 +146,15 @@ def _print_profile(options: argparse.Namespace) -> None:
 
 
 def _diff(options: argparse.Namespace) -> None:
+    texts = [read_text(path, "plan", MAX_BYTES) for path in options.plans]
+    if any(_is_run(text) for text in texts):
+        found = compare_runs(*(json_documents.parse(text) for text in texts))
+        options.status = 1 if found.differs else 0
+        if options.json:
+            print(found.to_json())
+        else:
+            print_tune_difference(found, output_console())
+        return
     first, second = (load_plan(path) for path in options.plans)
     if first.fingerprint != second.fingerprint:
         raise InvalidArgument(
@@ -148,3 +169,12 @@ def _diff(options: argparse.Namespace) -> None:
     differ = type_difference(first, second) or first.keep_output_type != second.keep_output_type
     options.status = 1 if differ else 0  # whether or not all of it is read
     print_difference(first, second, output_console(), model)
+
+
+def _is_run(text: str) -> bool:
+    """Whether a document is what tune wrote; one that cannot be read is left to who reads plans."""
+    try:
+        found = json_documents.parse(text)
+    except InvalidArgument:
+        return False
+    return isinstance(found, dict) and str(found.get("schema", "")).startswith("neuronsim.tune/")

@@ -24,7 +24,15 @@ _STEEP = frozenset(
     | {"sqrt", "rsqrt", "tanh", "logistic", "atan2", "remainder", "floor", "ceil", "divide"}
 )
 _CHOOSES = frozenset({"gather", "dynamic-slice", "compare", "select", "convert", "floor", "ceil"})
-_CHOOSES |= {"round-nearest-even", "round-nearest-afz", "sort", "scatter", "dynamic-update-slice"}
+_CHOOSES |= {
+    "topk",
+    "round-nearest-even",
+    "round-nearest-afz",
+    "sort",
+    "scatter",
+    "dynamic-update-slice",
+}
+_COUNTS = frozenset({"convert", "floor", "ceil", "round-nearest-even", "round-nearest-afz"})
 _MOVES = frozenset({"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast"})
 
 
@@ -64,10 +72,14 @@ def losses(
         if given <= 1e-6 * total:
             continue
         rest = max(0.0, given - sum(f.share for f in t.taken.values()))
-        inherited = (sum(f.logarithm for f in t.taken.values()) + rest * least) / given
+        inherited = sum(f.logarithm for f in t.taken.values()) + rest * least
+        share = min(1.0, given / total)  # what passes in each trip of a loop counts as often
+        bits = (t.given.logarithm - inherited) / total / share
         i = flow.instructions[name]
         kind = classify(i, t, decisions.get(name), unit)
-        found.append(Loss(name, min(1.0, given / total), t.given.bits - inherited, t.given.bits, kind))
+        if kind in ("rounding", "integers", "cancellation") and carried_sum(name, flow):
+            kind = "long reduction"
+        found.append(Loss(name, share, bits, t.given.bits, kind))
     return sorted(found, key=lambda x: -x.score)
 
 
@@ -78,7 +90,9 @@ def powers(found: Sequence[Loss], flow: Dataflow) -> list[Loss]:
     lossy = {x.name: x for x in found if x.score >= _LEAST_OF_CHAIN}
     bits: dict[str, float] = {}
     for name in (n for n in flow.instructions if n in lossy):
-        given = {p for k in range(len(flow.instructions[name].operands)) for p in flow.producers(name, k)}
+        given = {
+            p for k in range(len(flow.instructions[name].operands)) for p in flow.producers(name, k)
+        }
         bits[name] = lossy[name].bits + max((bits[p] for p in given if p in bits), default=0.0)
     chains = [replace(lossy[n], bits=b, kind="steep function") for n, b in bits.items()]
     return sorted(chains, key=lambda x: -x.score)
@@ -116,9 +130,14 @@ def carried_sum(name: str, flow: Dataflow) -> bool:
     i = flow.instructions[name]
     if i.opcode not in ("add", "subtract"):
         return False
-    return any(
-        name in (given := flow.producers(name, n)) and bool(given[name]) for n in range(len(i.operands))
-    )
+    for n in range(len(i.operands)):
+        for given, loops in flow.producers(name, n).items():
+            scaled = flow.instructions[given]
+            factors = scaled.opcode in ("multiply", "subtract") and not loops
+            again = [flow.producers(given, k) for k in range(len(scaled.operands))] if factors else []
+            if (given == name and loops) or any(name in a and a[name] for a in again):
+                return True
+    return False
 
 
 def named_instruction(name: str, flow: Dataflow) -> str:
@@ -141,9 +160,9 @@ def integer_source(name: str, tallies: Tallies, flow: Dataflow, unit: float) -> 
     for found in sorted(upstream, key=lambda n: -upstream[n]):
         t = tallies.get(found)
         i = flow.instructions[found]
-        if t is None or found == name or i.opcode in _CHOOSES - {"convert"}:
+        if t is None or found == name or i.opcode in _CHOOSES - _COUNTS:
             continue
-        if i.shape.arrays()[0].dtype.kind != "float":
+        if i.shape.arrays()[0].dtype.kind != "float" and i.opcode != "convert":
             continue
         if t.whole >= 0.5 * t.given.share and t.largest > 1 / (2 * unit) * 0.99:
             return found

@@ -8,7 +8,7 @@ alone changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -102,7 +102,7 @@ class Tally:
     weight: float = -1.0
     overflowed: float = 0.0  # shares of the error: where float32 is finite and lowered is Inf,
     nan: float = 0.0  # NaN,
-    vanished: float = 0.0  # zero although float32's is not,
+    vanished: float = 0.0  # 0 or rounded where float32's is below the type's normal values,
     whole: float = 0.0  # and where float32's value is an integer that is rounded
     largest: float = 0.0  # magnitudes in float32 where the error passes
     smallest: float = np.inf
@@ -220,7 +220,12 @@ class Tracer:
         tally.given.add(shares, squared_difference(b, a), a, self.unit)
         known = [self._operand(i, n, instance.trips) for n in range(len(i.operands))]
         operands = [k for k in known if k is not None]
-        _note(tally, i, shares, a, b, operands, instance.trips, self.least)
+
+        def magnitudes() -> Floats:
+            given = [Bits(np.abs(k.exact.data), k.exact.dtype) for k in operands]
+            return self._evaluate(i, given, instance.number)
+
+        _note(tally, i, shares, a, b, operands, instance.trips, self.least, magnitudes)
         if len(operands) != len(known) or not operands:
             tally.own += float(shares.sum())
             return
@@ -389,9 +394,7 @@ def _of_reduce(
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def _of_dot(
-    i: Instruction, number: int, known: Sequence[Known], part: Floats, error: Floats
-) -> Floats:
+def _of_dot(i: Instruction, number: int, known: Sequence[Known], part: Floats, error: Floats) -> Floats:
     """A product's part: in proportion to the squares of the errors times those of the other operand."""
     d: ops.DotDimensions = i.attributes["dot_dimensions"]
     ranks = [k.exact.data.ndim for k in known]
@@ -426,18 +429,19 @@ def _note(
     operands: Sequence[Known],
     trips: str,
     least: float,
+    magnitudes: Callable[[], Floats],
 ) -> None:
     """What is known of the elements that pass an instruction: what became of them, and the worst."""
     if not shares.size or not shares.any():
         return
     whole, dims = shares, shares.shape
-    size = _terms(i, exact, operands)
+    size = _terms(i, exact, operands, magnitudes)
     counted = shares > _LEAST_SHARE * shares.max()
     shares, exact_, lowered_ = shares[counted], exact[counted], lowered[counted]
     finite, magnitude = np.isfinite(exact_), np.abs(exact_)
     tally.overflowed += float(shares[finite & np.isinf(lowered_)].sum())
     tally.nan += float(shares[finite & np.isnan(lowered_)].sum())
-    small = (exact_ != 0) & (lowered_ == 0) & (magnitude < least)
+    small = (exact_ != 0) & (lowered_ != exact_) & (magnitude < least)
     tally.vanished += float(shares[small].sum())
     integral = finite & (exact_ == np.rint(exact_)) & (exact_ != lowered_)
     integral &= (magnitude > 2) & (magnitude < _COUNTED)  # above it all floats are integers
@@ -465,8 +469,14 @@ def _note(
     tally.worst = Element(index, trips, float(exact[index]), float(lowered[index]), pairs)
 
 
-def _terms(i: Instruction, exact: Floats, operands: Sequence[Known]) -> Floats | None:
-    """The magnitudes of what a sum adds up; None for what is no sum."""
+def _terms(
+    i: Instruction, exact: Floats, operands: Sequence[Known], magnitudes: Callable[[], Floats]
+) -> Floats | None:
+    """The magnitudes of what a sum adds up; None for what is no sum. `magnitudes` gives what a product
+    is of its operands' magnitudes.
+    """
+    if i.opcode in ("dot", "convolution") and len(operands) == 2:
+        return magnitudes()
     if i.opcode in ("add", "subtract"):
         terms = [np.broadcast_to(numbers(k.exact), exact.shape) for k in operands]
         return np.asarray(np.max([np.abs(t) for t in terms], axis=0), np.float64)

@@ -21,7 +21,9 @@ class Dataflow:
     def __init__(self, flat: Module) -> None:
         self.flat = flat
         graphs = graph_computations(flat)
-        self.instructions: Mapping[str, Instruction] = {i.name: i for c in graphs for i in c.instructions}
+        self.instructions: Mapping[str, Instruction] = {
+            i.name: i for c in graphs for i in c.instructions
+        }
         self._owners = {i.name: c.name for c in graphs for i in c.instructions}
         self._sources = {c.name: array_sources(c) for c in graphs}
         self._callers = {
@@ -76,9 +78,7 @@ class Dataflow:
                     found[given][i.name, n] = loops
         return found
 
-    def upstream(
-        self, name: str, share: Callable[[str, int], float], least: float
-    ) -> dict[str, int]:
+    def upstream(self, name: str, share: Callable[[str, int], float], least: float) -> dict[str, int]:
         """What gives an instruction at least a share of what it has, by how many steps away, up to
         products and what the model is given; with the loops between.
         """
@@ -95,13 +95,13 @@ class Dataflow:
                 if part < least:
                     continue
                 for given, loops in self.producers(at, n).items():
+                    for loop in loops:
+                        found.setdefault(loop, distance + 1)
                     if part <= passed.get(given, 0.0) * 1.01:
                         continue
                     passed[given] = part
                     if self.instructions[given].opcode == "parameter":
                         continue
-                    for loop in loops:
-                        found.setdefault(loop, distance + 1)
                     found[given] = min(distance + 1, found.get(given, 1 << 30))
                     pending.append((given, part, distance + 1))
         return found

@@ -25,8 +25,8 @@ from neuronsim.tuning.blame.causes import (
     losses,
     named_instruction,
     narrow_types,
-    share_of,
     powers,
+    share_of,
 )
 from neuronsim.tuning.blame.flow import (
     Tallies,
@@ -38,12 +38,16 @@ from neuronsim.tuning.blame.flow import (
 )
 from neuronsim.tuning.blame.graph import Dataflow
 from neuronsim.tuning.blame.result import BlameResult, Cause, InstructionBlame, OutputFigures
+from neuronsim.tuning.blame.rewrites import rewrites
 from neuronsim.tuning.blame.runs import Instance, Listening, Values, listened
 from neuronsim.tuning.blame.words import KINDS, evidence_of, said_of
-from neuronsim.tuning.metrics import error_metrics, share_differing, top1
+from neuronsim.tuning.metrics import top1
+from neuronsim.tuning.statistics import output_statistics
 
 Decisions = Mapping[str, Decision]
-Batch = tuple[Mapping[str, npt.NDArray[Any]], int]  # inputs in the parameters' order, samples that count
+Batch = tuple[
+    Mapping[str, npt.NDArray[Any]], int
+]  # inputs in the parameters' order, samples that count
 Outputs = list[npt.NDArray[Any]]
 
 MAX_CAUSES = 5
@@ -52,8 +56,7 @@ _ENOUGH = 1 << 24  # elements of instructions' results: from so many on no furth
 _USUAL_ROUNDINGS = 8.0  # of the narrowest type, in the outputs of a network of 50 instructions
 _LATENT_BITS = 5.0  # that are worth a word though the outputs are as usual
 _LEAST_BITS = 1.5  # that a cause loses
-_CERTAIN = ("overflow", "underflow", "nan")  # classes that are so whatever a repair alone changes
-_CERTAIN_BITS = 3.0
+_CERTAIN_BITS = 2.5  # from which on a cause is kept though it is one of several that hide its repair
 _REPAIRED = 0.5  # of the error that a repair must take away at least
 _NEAR = (1, 2, 4, 1 << 30)  # steps upstream of a cause that are kept in float32 with it, tried in turn
 
@@ -88,10 +91,10 @@ class Subject:
         errors, worst, missing, differing = [0.0], [0.0], 0, [0.0]
         for a, b in zip(self._joined(found), self._joined(self.exact), strict=True):
             if as_dtype(a.dtype).kind not in ("float", "complex"):
-                differing.append(share_differing(a, b))
+                differing.append(output_statistics(a, b).share_differing)
                 continue
             x, y = _wide(a), _wide(b)
-            errors.append(error_metrics(x, y)["relative_error"])
+            errors.append(output_statistics(x, y).relative_error)
             missing += int(np.count_nonzero(np.isfinite(y) & ~np.isfinite(x)))
             worst.append(float(np.max(sample_errors(x, y), initial=0.0)))
         accuracy = None
@@ -182,7 +185,9 @@ def _trace(subject: Subject, decisions: Decisions, lowered: Listening, exact: Li
         a = listened(exact, names, inputs, subject.profile)
         b = listened(lowered, names, inputs, subject.profile)
         subject.runs += 2
-        tracer = Tracer(subject.flat, decisions, a, b, subject.profile, narrow_types(decisions), tallies)
+        tracer = Tracer(
+            subject.flat, decisions, a, b, subject.profile, narrow_types(decisions), tallies
+        )
         shares = []
         for k in range(len(subject.flat.root.shape.arrays())):
             instance = tracer.sources.of(subject.flat.root.name, "", k)
@@ -208,7 +213,13 @@ def _output(values: Values, instance: Instance, exact: Bits) -> Bits:
 
 
 def blame(
-    subject: Subject, *, setting: str, data: str, samples: int, max_causes: int = MAX_CAUSES,
+    subject: Subject,
+    *,
+    setting: str,
+    data: str,
+    samples: int,
+    max_causes: int = MAX_CAUSES,
+    replanned: Callable[[Module], Subject | None] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> BlameResult:
     """What is to blame for the outputs' error, the gravest cause first. See `api.blame`."""
@@ -242,6 +253,8 @@ def blame(
         lowered = subject.build(decisions)
     while causes and size_of(figures) > _REPAIRED * size_of(causes[-1].before):
         causes.pop()  # nothing that was kept after it made it a repair
+    if replanned is not None:
+        causes = _rewritten(subject, causes, replanned)
     if not causes:
         notes = [*notes, _NOTHING] if is_usual(begun, usual) else notes
     if top is not None and begun.top1 is not None and begun.top1 >= top and not is_usual(begun, usual):
@@ -274,9 +287,7 @@ def blame(
 
 
 _NOTHING = "nothing is to blame: the outputs are within what roundings of the type explain"
-_SPREAD = (
-    "no single instruction explains what is left of the error: it is spread over many roundings"
-)
+_SPREAD = "no single instruction explains what is left of the error: it is spread over many roundings"
 
 
 def _latent(subject: Subject, trace: _Trace, decisions: Decisions) -> list[str]:
@@ -290,7 +301,9 @@ def _latent(subject: Subject, trace: _Trace, decisions: Decisions) -> list[str]:
     ]
 
 
-def _instructions(subject: Subject, trace: _Trace, decisions: Decisions) -> tuple[InstructionBlame, ...]:
+def _instructions(
+    subject: Subject, trace: _Trace, decisions: Decisions
+) -> tuple[InstructionBlame, ...]:
     total = trace.total or 1.0
     found = []
     for x in losses(trace.tallies, total, decisions, subject.flow):
@@ -312,6 +325,29 @@ def _instructions(subject: Subject, trace: _Trace, decisions: Decisions) -> tupl
     return tuple(found)
 
 
+def _rewritten(
+    subject: Subject, causes: Sequence[Cause], replanned: Callable[[Module], Subject | None]
+) -> list[Cause]:
+    """The causes, with the known rewrite of the source that concerns each, measured."""
+    known = list(rewrites(subject.module)) if causes else []
+    found = []
+    for cause in causes:
+        concerned = {cause.instruction, *cause.keep_float32}
+        best = cause
+        for r in known:
+            if cause.instruction not in r.instructions and len(concerned & r.instructions) < 2:
+                continue
+            again = replanned(r.module)
+            if again is None:
+                continue
+            subject.runs += 1
+            after = subject.figures(again.outputs(again.build(again.decisions)))
+            if best.rewritten is None or size_of(after) < size_of(best.rewritten):
+                best = dataclasses.replace(best, rewrite=r.name, rewritten=after)
+        found.append(best)
+    return found
+
+
 # ---- one cause and its repair ---------------------------------------------------------------------
 
 
@@ -330,7 +366,7 @@ def _gravest(
         left = {n: d for n, d in decisions.items() if n not in keep}
         if size_of(after) <= _REPAIRED * size_of(before):
             return _cause(subject, decisions, trace, loss, keep, before, after), left
-        if certain is None and loss.kind in _CERTAIN and loss.score >= _CERTAIN_BITS:
+        if certain is None and loss.score >= _CERTAIN_BITS:
             certain = _cause(subject, decisions, trace, loss, keep, before, after), left
     return certain
 
@@ -415,7 +451,12 @@ def _cause(
             loss = dataclasses.replace(loss, name=source, kind="integers")
     i, t = flow.instructions[loss.name], tallies[loss.name]
     argument = max(
-        (tallies[p].largest for n in range(len(i.operands)) for p in flow.producers(i.name, n) if p in tallies),
+        (
+            tallies[p].largest
+            for n in range(len(i.operands))
+            for p in flow.producers(i.name, n)
+            if p in tallies
+        ),
         default=0.0,
     )
     if t.worst is not None and t.worst.operands:
@@ -423,7 +464,7 @@ def _cause(
     dtype = _type_of(decisions, loss.name, unit)
     evidence = evidence_of(loss, t, dtype, argument)
     named = flow.instructions[named_instruction(loss.name, flow)]
-    source = next((x for x in (named.metadata, i.metadata) if x.source_file), named.metadata)
+    origin = next((x for x in (named.metadata, i.metadata) if x.source_file), named.metadata)
     return Cause(
         instruction=named.name,
         opcode=named.opcode,
@@ -433,7 +474,7 @@ def _cause(
         said=said_of(loss, i, t, dtype, evidence),
         advice=KINDS[loss.kind][1],
         scope=named.metadata.op_name or i.metadata.op_name,
-        source=f"{source.source_file}:{source.source_line}" if source.source_file else "",
+        source=f"{origin.source_file}:{origin.source_line}" if origin.source_file else "",
         evidence=evidence,
         element=t.worst,
         keep_float32=tuple(n for n in flow.instructions if n in keep),
@@ -448,6 +489,3 @@ def _type_of(decisions: Decisions, name: str, unit: float) -> DType:
     d = decisions.get(name)
     own = narrow_types({name: d}) if d is not None else set()
     return min(own or narrow_types(decisions), key=lambda t: (t.mantissa_bits, t.name))
-
-
-

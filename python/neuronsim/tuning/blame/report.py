@@ -19,14 +19,14 @@ def print_blame(result: BlameResult, console: Console) -> None:
 
     first = result.causes[0] if result.causes else None
     if first is None:
-        say(f"Nothing stands out under {result.setting}: {_figures(result.lowered)}", "green")
+        say(f"Nothing stands out under {result.setting}: {described_figures(result.lowered)}", "green")
     else:
         others = len(result.causes) - 1
         more = f", and {others} more cause{'s' * (others > 1)}" if others else ""
         say(f"{first.instruction} is to blame ({first.kind}){more}: {first.said}", "bold red")
         say(
-            f"Under {result.setting} {_figures(first.before)}; with what is named below in float32 "
-            f"{_figures(result.causes[-1].after)}."
+            f"Under {result.setting} {described_figures(first.before)}; with what is named below in "
+            f"float32 {described_figures(result.causes[-1].after)}."
         )
     for note in result.notes:
         say(note)
@@ -40,8 +40,8 @@ def print_blame(result: BlameResult, console: Console) -> None:
                 say(f"  {share:6.1%}  {scope or '(no scope)'}")
     top = f", float32's top-1 {result.float32_top1:.2%}" if result.float32_top1 is not None else ""
     say(
-        f"\n{result.samples} samples of {result.data}, {result.runs} runs{top}; up to {result.usual:.2g} "
-        "of a sample's norm is usual rounding"
+        f"\n{result.samples} samples of {result.data}, {result.runs} runs{top}; up to "
+        f"{result.usual:.2g} of a sample's norm is usual rounding"
     )
 
 
@@ -55,12 +55,12 @@ def _print_cause(number: int, c: Cause, say: Callable[..., None]) -> None:
     names = " ".join(c.keep_float32[:LISTED])
     rest = f" and {len(c.keep_float32) - LISTED} more" if len(c.keep_float32) > LISTED else ""
     say(f"   or keep {c.computing} computing instructions in float32: {names}{rest}")
-    say(f"   measured: {_figures(c.before)}; after: {_figures(c.after)}")
+    say(f"   measured: {described_figures(c.before)}; after: {described_figures(c.after)}")
     if c.rewritten is not None:
-        say(f"   rewritten ({c.rewrite}): {_figures(c.rewritten)}")
+        say(f"   rewritten ({c.rewrite}): {described_figures(c.rewritten)}")
 
 
-def _figures(f: OutputFigures) -> str:
+def described_figures(f: OutputFigures) -> str:
     """The outputs' figures in a few words."""
     parts = []
     if f.not_finite:
