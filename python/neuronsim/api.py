@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import os
 import reprlib
 import zipfile
@@ -18,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from neuronsim import dtypes, ops, processor
+from neuronsim import dtypes, ops, processor, whole_files
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
@@ -32,31 +33,29 @@ from neuronsim.casting.policies.neuron import policy_of
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import (
-    FlagWarning,
     InvalidArgument,
-    InvalidModel,
     NonconformingModel,
     UnsupportedOperator,
     UnsupportedType,
-    warn,
 )
-from neuronsim.frontends.functions import find_function, is_function
-from neuronsim.frontends.functions import to_module as function_to_module
+from neuronsim.frontends.functions import is_function
 from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
-from neuronsim.frontends.onnx.model import to_module as onnx_to_module
-from neuronsim.frontends.weights import Weights, with_weights
-from neuronsim.hlo import cache, conformance, proto
-from neuronsim.hlo.asynchronous import with_synchronous_pairs
+from neuronsim.frontends.weights import Weights
+from neuronsim.hlo import conformance
 from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.program import CompiledProgram, checked_replicas
 from neuronsim.program import load as load_program
+from neuronsim.reading import kind_of, read_model, read_unverified, read_verified, say
+from neuronsim.report_page.graph import graph_document
+from neuronsim.report_page.page import report_html
 from neuronsim.setups import (
     DEFAULT_SDK,
     CastRequest,
@@ -67,123 +66,21 @@ from neuronsim.setups import (
     find_setup,
     resolve,
 )
-from neuronsim.targets import find_target
+from neuronsim.targets import Target, find_target
+from neuronsim.tuning.cost import estimate
+from neuronsim.tuning.cost_order import SETTINGS_BY_SPEED
+from neuronsim.tuning.cost_report import CostReport
 from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.results import RungResult, TuneResult
 from neuronsim.tuning.rungs import ladder, own_rung, with_framework_types
 from neuronsim.tuning.runner import Progress
+from neuronsim.tuning.timeline import timeline
 from neuronsim.tuning.trials import MEMORY, MetricSpec, Workload
 from neuronsim.tuning.tuner import Question, tune_workload
 from neuronsim.whole_files import open_regular
 
-_CLOSED = ModelInputs()  # of a model that states all of its inputs
 LISTED = 10  # kinds of findings that an error spells out
-
-
-@processor.pinned
-def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> Module:
-    """The verified module of a model in any of the forms that `compile` takes; what it leaves open of
-    its inputs may be that of `data`. Raises InvalidModel and others.
-    """
-    module = _read(model, inputs, data)
-    verify(module)
-    return module
-
-
-def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
-    module = with_synchronous_pairs(_read_open(model, inputs, data))
-    return module if inputs.weights is None else with_weights(module, inputs.weights)
-
-
-def _read_open(model: Any, inputs: ModelInputs, data: Any) -> Module:
-    if isinstance(model, str):
-        model = find_function(model) or model
-    if is_onnx(model):
-        return onnx_to_module(
-            model,
-            input_shapes=inputs.input_shapes,
-            input_values=inputs.input_values,
-            batch=inputs.batch,
-            sample_shapes=_sample_shapes(data),
-            composites=inputs.composites,
-        )
-    if is_function(model) and (inputs.example_args or inputs.input_shapes or data is not None):
-        of_data = {name: (inputs.batch, *dims) for name, dims in _sample_shapes(data).items()}
-        shapes = {**of_data, **(inputs.input_shapes or {})}
-        values, kept = inputs.input_values or {}, inputs.composites == "kept"
-        return function_to_module(model, inputs.example_args, shapes, values, keeps_composites=kept)
-    unread = [n for n, v in vars(_CLOSED).items() if n != "weights" and getattr(inputs, n) != v]
-    if unread:
-        raise InvalidArgument(
-            f"{', '.join(unread)}: a model of HLO states its inputs' shapes and takes none"
-        )
-    return _read_hlo(model)
-
-
-def _sample_shapes(data: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of data without their first axis, which is samples."""
-    if data is None:
-        return {}
-    return {name: x.shape[1:] for name, x in load_dataset(data).inputs.items()}
-
-
-def _read_hlo(model: Any) -> Module:
-    if isinstance(model, Module):
-        return model
-    if isinstance(model, bytes | bytearray | memoryview):
-        return proto.from_bytes(bytes(model) if isinstance(model, bytearray) else model)
-    if isinstance(model, str) and "\n" in model:
-        proto.from_bytes(model.encode(errors="surrogateescape"))  # which says what else it is
-        raise InvalidModel(
-            "a model's text is given as bytes, text.encode(): a str is the name of a file"
-        )
-    if isinstance(model, str | os.PathLike):
-        return cache.read(os.fspath(model))
-    raise InvalidModel(f"a model is {_MODELS}, not {_kind_of(model)}")
-
-
-_MODELS = (
-    "a file of HLO or ONNX (its name or its bytes), a folder of AWS's compile cache, an "
-    "onnx.ModelProto, a Module, or a function of arrays with example arguments"
-)
-_LOWER = "compiler_ir('hlo').as_serialized_hlo_module_proto()"
-
-
-def _kind_of(model: Any) -> str:
-    """What was given in the place of a model, and how it becomes one."""
-    if isinstance(model, CompiledProgram):
-        return "a program that is compiled already: call it, or give its .model"
-    packages = {c.__module__.partition(".")[0] for c in type(model).__mro__}
-    name = f"{type(model).__module__}.{type(model).__qualname__}"
-    if hasattr(model, "as_serialized_hlo_module_proto"):
-        return f"{name}: give model.as_serialized_hlo_module_proto()"
-    if hasattr(model, "cost_analysis") and not hasattr(model, "lower") and callable(model):
-        return (
-            f"{name}, compiled for another device: give jax.jit(f).lower(*example_arguments).{_LOWER}"
-        )
-    if hasattr(model, "compiler_ir"):
-        return f"{name}, a lowered function of JAX: give model.{_LOWER}"
-    if "torch" in packages:
-        return (
-            f"{name}, a network of PyTorch. PyTorch/XLA traces it:\n"
-            "    y = network.to('xla')(x.to('xla'))\n"
-            "    neuronsim.compile(torch_xla._XLAC._get_xla_tensors_hlo_proto([y]))"
-        )
-    if callable(model):
-        if not hasattr(model, "lower"):
-            return (
-                f"{name}, a function: one of neuronsim's arrays is compiled with example arguments, "
-                "neuronsim.compile(function, *example_arguments). JAX lowers one of its own:\n"
-                f"    module = jax.jit(function).lower(*example_arguments).{_LOWER}\n"
-                "    neuronsim.compile(module)"
-            )
-        return (
-            f"{name}, a function. JAX lowers it for example arguments:\n"
-            f"    module = model.lower(*example_arguments).{_LOWER}\n"
-            "    neuronsim.compile(module)"
-        )
-    return f"{reprlib.repr(model)}, {name}"
 
 
 _P = ParamSpec("_P")
@@ -251,7 +148,9 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    module = read_model(request.model, request)
+    read = read_verified(request.model, request)
+    module = read.module
+    setup = replace(setup, messages=setup.messages + read.messages)
     if request.strict:
         _require_conformance(module, setup)
     settings = setup.settings
@@ -267,14 +166,8 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
         )
     found = tuple(Message("warning", text) for text in texts)
     setup = replace(setup, messages=setup.messages + found)
-    _warn(setup.messages)
-    return CompiledProgram(module, made, setup)
-
-
-def _warn(messages: Sequence[Message]) -> None:
-    for message in messages:
-        if message.level == "warning":
-            warn(message.text, FlagWarning)
+    say(setup.messages)
+    return CompiledProgram(module, made, setup, read.calls)
 
 
 def _require_conformance(module: Module, setup: Setup) -> None:
@@ -306,8 +199,10 @@ def lint(request: CastRequest) -> tuple[Finding, ...]:
 def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
     """The same, and the setup under which it was found."""
     setup, decider = find_setup(request)
-    _warn(setup.messages)
-    module = _read(request.model, request)
+    say(setup.messages)
+    read = read_unverified(request.model, request)
+    say(read.messages)
+    module = read.module
     found = conformance.check(module, setup.release, setup.target)
     try:
         verify(module)
@@ -329,10 +224,21 @@ def plan(request: CastRequest) -> Plan:
 
 def plan_with_model(request: CastRequest) -> tuple[Module, Plan]:
     """The same, and the model that it is of."""
+    _, module, _, made = planned(request)
+    return module, made
+
+
+def planned(request: CastRequest, data: Any = None) -> tuple[Setup, Module, Policy | None, Plan]:
+    """The setup of a request, its model, what that leaves open being as in `data`, the policy that
+    decides the casts, if it is one, and its plan.
+    """
     setup, decider = find_setup(request)
-    _warn(setup.messages)
-    module = read_model(request.model, request)
-    return module, _plan_of(module, decider, setup, request.calibration)
+    say(setup.messages)
+    traces = is_onnx(request.model) or is_function(request.model)
+    module = read_model(request.model, request, data if traces else None)
+    made = _plan_of(module, decider, setup, request.calibration)
+    policy = None if isinstance(decider, Plan) else decider or _policy_of_flags(setup)
+    return setup, module, policy, made
 
 
 def _plan_of(
@@ -481,6 +387,7 @@ def tune(
         timeout=timeout,
     )
     kept = None if journal is None else Journal(journal, workload.key, resume=resume)
+    say(resolve(CompilerSetting(sdk=sdk, target=target), profile).messages)
     before = processor.num_threads()
     try:
         processor.set_num_threads(before if threads is None else threads)
@@ -525,6 +432,71 @@ def _check_progress(progress: Any) -> None:
 
 
 @processor.pinned
+def cost(model: Any, *, trips: Trips = None, **setting: Any) -> CostReport:
+    """The estimated time of a model on the device under a setting: see `compile` for the arguments, and
+    docs/cost-model.md for what is assumed. Loops whose trips are not known take `trips`, as in `tune`.
+
+    Raises NeuronSimError as `plan` does.
+    """
+    request = CastRequest(model, **setting)
+    setup, decider = find_setup(request)
+    say(setup.messages)
+    module = read_model(model, request)
+    made = _plan_of(module, decider, setup, request.calibration)
+    return _cost_of(_name_of(model, module), made.policy, made.apply(module), setup.target, trips)
+
+
+@processor.pinned
+def cost_ladder(
+    model: Any, *, sdk: str = DEFAULT_SDK, target: str = "trn1", trips: Trips = None, **inputs: Any
+) -> tuple[CostReport, ...]:
+    """The same for every setting of the vendor's table, in AWS's order of rising speed; `inputs` are
+    `input_shapes`, `input_values` and `batch`, as in `compile`.
+    """
+    module = read_model(model, ModelInputs(**inputs))
+    name, found = _name_of(model, module), []
+    for setting in SETTINGS_BY_SPEED[find_target(target).compiler]:
+        setup = resolve(CompilerSetting(flags=setting, sdk=sdk, target=target))
+        planned = _plan_of(module, None, setup, None).apply(module)
+        found.append(_cost_of(name, setting, planned, setup.target, trips))
+    return tuple(found)
+
+
+def _cost_of(name: str, setting: str, planned: Module, target: Target, trips: Trips) -> CostReport:
+    found = estimate(planned, weight_bytes(planned), target, trips)
+    times = timeline(planned, found)
+    return CostReport(name, setting, target.name, target.description, found, times)
+
+
+@processor.pinned
+def write_report(
+    path: str | Path,
+    documents: Sequence[Mapping[str, Any]],
+    *,
+    model: Any = None,
+    command: str = "",
+    **setting: Any,
+) -> None:
+    """Write one self-contained HTML page of what `tune`, `blame`, `run --observe` and `cost` found, of
+    their JSON documents (extra `report`). With the `model`, and the setting as in `compile`, it shows
+    each instruction with its neighbours and what is decided of it, and the estimated timeline.
+
+    Raises InvalidData for other documents and InaccessibleFile where the page cannot be written.
+    """
+    whole = list(documents)
+    if model is not None:
+        given = plan_with_model(CastRequest(model, **setting))
+        whole.append(graph_document(*given, name=_name_of(model, given[0])))
+        if not any(str(d.get("schema", "")).startswith("neuronsim.cost/") for d in whole):
+            whole.append(json.loads(cost(model, **setting).to_json()))
+    whole_files.write_text(path, report_html(whole, command=command))
+
+
+def _name_of(model: Any, module: Module) -> str:
+    return os.fspath(model) if isinstance(model, str | os.PathLike) else module.name
+
+
+@processor.pinned
 def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> None:
     """Write an ONNX model with the casts of the program that `compile` made of it: Cast nodes to the
     plan's types and back at the borders of its nodes, which any runtime of ONNX runs.
@@ -534,7 +506,7 @@ def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> Non
     """
     if not is_onnx(model):
         raise InvalidArgument(
-            f"export_onnx writes the casts into a model of ONNX, not {_kind_of(model)}"
+            f"export_onnx writes the casts into a model of ONNX, not {kind_of(model)}"
         )
     if not isinstance(program, CompiledProgram):
         raise InvalidArgument(f"export_onnx takes the program of compile, not {reprlib.repr(program)}")
@@ -558,7 +530,7 @@ def load(
     """
     if not (isinstance(file, str | os.PathLike) or hasattr(file, "read")):
         raise InvalidArgument(
-            f"load opens a saved program (.nsim), a .npy or a .npz file, not {_kind_of(file)}"
+            f"load opens a saved program (.nsim), a .npy or a .npz file, not {kind_of(file)}"
         )
     if isinstance(file, str | os.PathLike) and _is_program(Path(file)):
         return load_program(os.fspath(file))
@@ -577,13 +549,18 @@ def _is_program(path: Path) -> bool:
 
 __all__ = [
     "CompiledProgram",
+    "CostReport",
     "RungResult",
     "TuneResult",
     "calibrate",
     "compile",
+    "cost",
+    "cost_ladder",
     "export_onnx",
     "lint",
     "load",
     "plan",
+    "read_model",
     "tune",
+    "write_report",
 ]

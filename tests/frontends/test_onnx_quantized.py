@@ -122,3 +122,131 @@ def test_microsoft_quantized_operators_are_onnxruntimes(name: str) -> None:
     program = neuronsim.compile(model, auto_cast="none")
     (wanted,) = by_onnxruntime(model, inputs)
     compare(program(**inputs), wanted, most=0.005)
+
+
+# ---- models of the quantizer of onnxruntime ----------------------------------------------------------
+
+
+def exported(kind: str, folder: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """A network of torch's as ONNX, and inputs drawn for it."""
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    torch.manual_seed(24)
+
+    class Convolutions(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(32, 32, 3, 2, 1)
+            self.depthwise = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+            self.pointwise, self.head = nn.Conv2d(16, 32, 1), nn.Linear(32, 10)
+
+        def forward(self, x: Any) -> Any:
+            x = torch.relu(self.pointwise(torch.relu(self.depthwise(torch.relu(self.first(x))))))
+            y = nn.functional.leaky_relu(self.last(nn.functional.max_pool2d(x, 2)))
+            y = torch.cat([y, torch.sigmoid(y) * y], 1)[:, :32] + y
+            return self.head(y.mean((2, 3)))
+
+    class Transformer(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True)
+            self.head = nn.Linear(32, 10)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.layer(x).mean(1))
+
+    network = (Convolutions if kind == "cnn" else Transformer)().eval()
+    dims = (1, 3, 16, 16) if kind == "cnn" else (1, 12, 32)
+    inputs = [{"x": RNG.standard_normal(dims).astype(np.float32)} for _ in range(200)]
+    path = folder / f"{kind}.onnx"
+    example = (torch.tensor(inputs[0]["x"]),)
+    torch.onnx.export(
+        network, example, str(path), input_names=["x"], output_names=["y"], dynamo=False,
+        opset_version=17,
+    )  # fmt: skip
+    return path, inputs
+
+
+def with_all_bytes(path: Any) -> Any:
+    """The model with all of its tensors of bytes as results, beside its own."""
+    model = onnx.load(path)
+    stored = {i.name for i in model.graph.initializer}
+    inferred = {v.name: v for v in onnx.shape_inference.infer_shapes(model).graph.value_info}
+    own = {o.name for o in model.graph.output}
+    for node in model.graph.node:
+        quantizes = node.op_type in ("QuantizeLinear", "QGemm") or node.op_type.startswith("QLinear")
+        name = node.output[0]
+        if quantizes and name not in stored | own:
+            model.graph.output.append(inferred.get(name, helper.make_empty_tensor_value_info(name)))
+    return model
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("form", ["QOperator", "QDQ"])
+@pytest.mark.parametrize("kind", ["cnn", "transformer"])
+def test_models_of_onnxruntimes_quantizer(
+    kind: str, form: str, per_channel: bool, tmp_path: Any
+) -> None:
+    """All their 8-bit tensors on 10 inputs, and the class on 200. A QDQ model is compared as it is
+    written: the fusions of onnxruntime's optimiser give other bytes than the model (docs/quantization).
+    """
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    path, inputs = exported(kind, tmp_path)
+
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
+        samples = iter(inputs[:20])
+
+        def get_next(self) -> Any:
+            return next(self.samples, None)
+
+    target = tmp_path / "quantized.onnx"
+    quant_format = getattr(quantization.QuantFormat, form)
+    quantization.quantize_static(
+        path, target, Reader(), quant_format=quant_format, per_channel=per_channel
+    )
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    if form == "QDQ":
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    shapes = {"x": inputs[0]["x"].shape}
+    whole = with_all_bytes(target)
+    program = neuronsim.compile(whole, auto_cast="none", input_shapes=shapes)
+    session = ort.InferenceSession(
+        whole.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    differing = count = 0
+    for x in inputs[:10]:
+        for found, wanted in zip(program(**x), session.run(None, x), strict=True):
+            if wanted.dtype.kind == "f":
+                continue
+            steps = np.abs(np.asarray(found).astype(int) - wanted.astype(int))
+            assert steps.max() <= 1
+            differing, count = differing + int((steps > 0).sum()), count + steps.size
+    assert count > 10_000
+    assert differing <= count / 10_000, (differing, count)
+    program = neuronsim.compile(target, auto_cast="none", input_shapes=shapes)
+    session = ort.InferenceSession(str(target), options, providers=["CPUExecutionProvider"])
+    for x in inputs:
+        assert np.asarray(program(**x)).argmax() == session.run(None, x)[0].argmax()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_magika_quantized_dynamically(tmp_path: Any) -> None:
+    """Onnxruntime's quantize_dynamic of magika: DynamicQuantizeLinear, MatMulInteger, ConvInteger."""
+    magika = pytest.importorskip("magika")
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    from pathlib import Path
+
+    source = Path(magika.__file__).parent / "models" / "standard_v3_3" / "model.onnx"
+    target = tmp_path / "magika.onnx"
+    quantization.quantize_dynamic(source, target)
+    files = RNG.integers(0, 257, (20, 2048)).astype(np.int32)
+    program = neuronsim.compile(target, auto_cast="none", input_shapes={"bytes": (5, 2048)})
+    session = ort.InferenceSession(str(target), providers=["CPUExecutionProvider"])
+    for at in range(0, 20, 5):
+        x = files[at : at + 5]
+        found, (wanted, *_) = np.asarray(program(bytes=x)), session.run(None, {"bytes": x})
+        np.testing.assert_array_equal(found.argmax(-1), wanted.argmax(-1))
+        assert np.abs(found - wanted).max() <= 0.02

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +275,27 @@ def test_list_graphs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report[1]["inputs"] == ["float32[2,3]", "float32[4,2]"]
     assert cli.main(["list-graphs", str(root / "none")]) == 2
     assert "is no folder" in capsys.readouterr().err
+
+
+def test_commands_of_the_page_on_neurons_artefacts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command of docs/neuron_artefacts.md, as it stands there, on a cache of its layout."""
+    page = Path(__file__).parents[2] / "docs" / "neuron_artefacts.md"
+    commands = re.findall(r"^    neuronsim (.*)$", page.read_text(), re.MULTILINE)
+    add_entry(tmp_path / "cache", "MODULE_1+e30acd3a", model__done="")
+    add_entry(tmp_path / "cache", "MODULE_2+e30acd3a", TRAINED)
+    kernel, x = np.ones((2, 3), np.float32), np.ones((8, 2), np.float32)
+    np.savez(tmp_path / "weights.npz", kernel)
+    header = b'{"p0": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}'
+    data = len(header).to_bytes(8, "little") + header + kernel.tobytes()
+    (tmp_path / "weights.safetensors").write_bytes(data)
+    np.savez(tmp_path / "x.npz", p1=x)
+    np.savez(tmp_path / "a.npz", a=np.stack([np.eye(3, dtype=np.float32)] * 2))
+    solve = "HloModule s\nENTRY e { a = f32[2,3,3] parameter(0)\n ROOT y = f32[2,3,3] cholesky(a) }"
+    (tmp_path / "solve.hlo.pb").write_bytes(proto.to_bytes(parse.from_text(solve)))
+    monkeypatch.chdir(tmp_path)
+    assert len(commands) == 6
+    for command in commands:
+        assert cli.main(command.split()) == 0, (command, capsys.readouterr().err)
+    assert np.load("y.npz")["output_0"].shape == (2, 3, 3)

@@ -14,10 +14,12 @@ from neuronsim.hlo.module import Shape
 from neuronsim.tuning.metrics import (
     METRICS,
     call_function,
+    error_metrics,
     find_classes,
     find_metric,
     interval,
     predictions,
+    top1,
 )
 from neuronsim.tuning.statistics import output_statistics, scores
 
@@ -25,15 +27,6 @@ pytestmark = pytest.mark.isa_independent
 
 REFERENCE = np.array([[3.0, 0.0], [0.0, 4.0]])  # its Frobenius norm is 5
 NAN, INF = math.nan, math.inf
-
-
-def error_metrics(outputs: Any, reference: Any) -> dict[str, float]:
-    found = output_statistics(outputs, reference)
-    return {
-        "relative_error": found.relative_error,
-        "max_error": found.largest_error,
-        "not_finite": found.not_finite,
-    }
 
 
 def test_equal_outputs_have_no_error() -> None:
@@ -108,6 +101,7 @@ def test_predictions_of_nan_are_minus_one() -> None:
 
 def test_top1_is_the_share_that_is_right() -> None:
     outputs = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [NAN, 0.0]])
+    assert top1(outputs, np.array([0, 1, 1, -1])) == 0.5
     assert mean("top1", outputs, outputs, np.array([0, 1, 1, 0])) == 0.5
 
 

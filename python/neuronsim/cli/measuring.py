@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 
-from neuronsim.bench import PEERS, measure
+from neuronsim.bench import PEERS, kernel_names, measure
 from neuronsim.bench.report import print_measurements
 from neuronsim.cli.arguments import Declare
-from neuronsim.cli.output import wide_console
 from neuronsim.errors import InvalidArgument
+from neuronsim.tables import output_console
 
 
 def declare_bench(declare: Declare) -> None:
@@ -30,6 +30,15 @@ def declare_bench(declare: Declare) -> None:
     bench.add_argument("--peer", help=", ".join(PEERS))
     bench.add_argument("--touched", action="store_true", help="results to memory written before")
     bench.add_argument("--json", action="store_true", help="print all figures as JSON")
+    bench.tell(
+        "examples",
+        (
+            "neuronsim bench --op add --dtype bfloat16 --peer numpy",
+            "neuronsim bench --op matmul --shape 512x512x512 --threads 2",
+        ),
+    )
+    bench.tell_names("kernels (--op)", kernel_names())
+    bench.tell_names("peers (--peer)", PEERS)
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -50,4 +59,4 @@ def _bench(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(result.to_dict(), indent=1))
     else:
-        print_measurements([result], wide_console())
+        print_measurements([result], output_console())

@@ -311,7 +311,7 @@ def weights_hint(module: Module, missing: Sequence[str]) -> str:
     verb = "looks like a weight" if len(found) == 1 else "look like weights"
     return (
         f". {_listed(found)} {verb}: give weights=, or --weights FILE (.npz or .safetensors), which "
-        "makes constants of them (docs/neuron-artefacts.md)"
+        "makes constants of them (docs/neuron_artefacts.md)"
     )
 
 

@@ -15,10 +15,10 @@ from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, Sha
 
 # Operations that have halves of their own; any other's are async-start, -update and -done, which call.
 OWN_HALVES = frozenset({"all-reduce", "all-gather", "collective-permute", "copy"})
-_STARTS = frozenset({*(f"{o}-start" for o in OWN_HALVES), "async-start"})
+STARTS = frozenset({*(f"{o}-start" for o in OWN_HALVES), "async-start"})
 _ENDS = frozenset({*(f"{o}-done" for o in OWN_HALVES), "async-done", "async-update"})
-# What crosses the program's border has halves too, which neuronsim does not run.
-_OUTWARD = frozenset({"send", "recv", "infeed", "outfeed", "host-send", "host-recv"})
+# What crosses the program's border has halves too, which neuronsim does not run; the rest has none.
+_NO_HALVES = frozenset({"send", "recv", "infeed", "outfeed", "parameter", "constant", "async", ""})
 
 
 def written_half(opcode: str) -> tuple[str, str]:
@@ -29,7 +29,7 @@ def written_half(opcode: str) -> tuple[str, str]:
     (('negate', 'async-start'), ('', ''))
     """
     base, _, half = opcode.rpartition("-")
-    if half not in ("start", "update", "done") or base in OWN_HALVES | _OUTWARD | {"", "async"}:
+    if half not in ("start", "update", "done") or base in OWN_HALVES | _NO_HALVES:
         return "", ""
     return base, f"async-{half}"
 
@@ -64,7 +64,7 @@ def with_synchronous_pairs(module: Module) -> Module:
 
 
 def _synchronous(c: Computation) -> Computation:
-    if not any(i.opcode in _STARTS | _ENDS for i in c.instructions):
+    if not any(i.opcode in STARTS | _ENDS for i in c.instructions):
         return c
     starts: dict[str, str] = {}  # what begins of the start's opcode, by all names of its state
     renamed: dict[str, str] = {}
@@ -82,7 +82,7 @@ def _synchronous(c: Computation) -> Computation:
                 f"{c.name}/{i.name} reads {read}, which only its {starts[read]}-done may"
             )
         operands = tuple(renamed.get(o, o) for o in i.operands)
-        if i.opcode in _STARTS:
+        if i.opcode in STARTS:
             starts[i.name] = i.opcode.removesuffix("-start")
             i = _operation(c, i)
         body.append(i if operands == i.operands else i.replace(operands=operands))

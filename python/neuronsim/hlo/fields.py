@@ -112,6 +112,12 @@ METADATA = {
     2: Field("op_name", "string"),
     3: Field("source_file", "string"),
     4: Field("source_line", "int"),
+    15: Field("stack_frame_id", "int"),
+}
+STACK_FRAMES = {  # counted from 1
+    1: Field("file_names", "string", repeated=True),
+    3: _message("file_locations", {1: Field("file", "int"), 3: Field("line", "int")}, repeated=True),
+    4: _message("stack_frames", {1: Field("location", "int")}, repeated=True),
 }
 FRONTEND_ATTRIBUTES = {
     1: _message("map", {1: Field("key", "bytes"), 2: Field("value", "bytes")}, repeated=True)
@@ -192,6 +198,7 @@ MODULE = {
     5: Field("id", "int"),
     6: Field("entry_computation_id", "int"),
     8: _message("input_output_alias", {1: _message("entries", ALIAS, repeated=True)}),
+    17: _message("stack_frame_index", STACK_FRAMES),
 }
 # For reading: messages are much larger than what they become, so computations and instructions are read
 # one by one.

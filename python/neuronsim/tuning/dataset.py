@@ -166,7 +166,7 @@ def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Array
 
 
 @dataclass(frozen=True)
-class Batches(Sequence[tuple[Arrays, int]]):
+class BatchSequence(Sequence[tuple[Arrays, int]]):
     """The inputs of each batch and how many of its samples count; the last one is filled up with its
     last sample.
     """
@@ -185,7 +185,7 @@ class Batches(Sequence[tuple[Arrays, int]]):
         return {name: array[rows] for name, array in self.inputs.items()}, counted
 
 
-def batches(module: Module, dataset: Dataset) -> Batches:
+def batches(module: Module, dataset: Dataset) -> BatchSequence:
     """The batches of a dataset. Raises InvalidData for shapes that do not fit."""
     inputs = bind_inputs(module, dataset.inputs)
     shapes = {n: p.array.dims for n, p in zip(module.input_names(), module.parameters, strict=True)}
@@ -199,7 +199,43 @@ def batches(module: Module, dataset: Dataset) -> Batches:
                 f"samples of {name!r} are {list(array.shape[1:])}, the model takes "
                 f"{list(shapes[name][1:])}"
             )
-    return Batches(inputs, size, dataset.count)
+    return BatchSequence(inputs, size, dataset.count)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A model's inputs batch by batch, each in the order of its parameters, and how many of the samples
+    count: the last batch is filled up.
+    """
+
+    inputs: tuple[tuple[Arrays, int], ...]
+    labels: npt.NDArray[np.int64] | None
+    source: str
+    count: int
+
+
+def load_batches(module: Module, data: str | Path | Mapping[str, Any], labels: Any = None) -> Batches:
+    """The batches of data as `load_dataset` takes them. Without labels one array for each input in its
+    own shape, with or without an axis of samples, is one batch.
+
+    Raises InvalidData for data that do not fit, and where they are NaN.
+    """
+    names = module.input_names()
+    if labels is None and isinstance(data, Mapping | str | os.PathLike):
+        arrays = _as_arrays(data) if isinstance(data, Mapping) else read_npz(Path(data))
+        if "labels" in names or "labels" not in arrays:
+            bound = bind_inputs(module, arrays)
+            shapes = {n: p.array.dims for n, p in zip(names, module.parameters, strict=True)}
+            if all(bound[n].shape == shapes[n] for n in names):
+                whole = Dataset(bound, None, "memory" if isinstance(data, Mapping) else str(data))
+                reject_nan(whole)
+                count = max((x.shape[0] for x in bound.values() if x.ndim), default=1)
+                part = ({n: bound[n] for n in names}, 1 << 62)  # all of its outputs count
+                return Batches((part,), None, whole.source, count)
+    dataset = load_dataset(data, labels, names)
+    reject_nan(dataset)
+    parts = [({n: inputs[n] for n in names}, k) for inputs, k in batches(module, dataset)]
+    return Batches(tuple(parts), dataset.labels, dataset.source, dataset.count)
 
 
 def run_batches(
@@ -208,22 +244,32 @@ def run_batches(
     dataset: Dataset,
     report: Callable[[int], None] = lambda done: None,
 ) -> list[npt.NDArray[Any]]:
-    """Run a program on every sample: each of its outputs as an array [samples, ...].
+    """Run a program on every sample: each of its outputs as an array [samples, ...], or [batches,
+    ...] of one without samples (a loss).
 
-    Raises InvalidData if an output has no axis of samples: padding could not be told from results.
+    Raises InvalidData for such an output where the last batch is padded: it could not be told from it.
     """
     bind_inputs(module, dataset.inputs)  # a weight that is missing says nothing of the outputs
-    check_outputs(module)
+    of_samples = check_outputs(module, dataset)
     collected: list[list[npt.NDArray[Any]]] = []
     for done, (inputs, counted) in enumerate(batches(module, dataset), start=1):
-        collected.append([np.asarray(p)[:counted] for p in flat_results(program(**inputs))])
+        pairs = zip(map(np.asarray, flat_results(program(**inputs))), of_samples, strict=True)
+        collected.append([p[:counted] if sampled else p[None] for p, sampled in pairs])
         report(done)
     return [np.concatenate(parts) for parts in zip(*collected, strict=True)]
 
 
-def check_outputs(module: Module) -> None:
-    """Raises InvalidData if an output has no axis of samples."""
+def check_outputs(module: Module, dataset: Dataset) -> list[bool]:
+    """Which outputs have an axis of samples. Raises InvalidData for one that has none (a loss) where
+    the last batch is padded: it could not be told from it.
+    """
     size = module.parameters[0].array.dims[:1] if module.parameters else ()
+    if not size or dataset.count % size[0]:
+        _require_samples(module, size)
+    return [s.dims[:1] == size for s in module.root.shape.arrays()]
+
+
+def _require_samples(module: Module, size: tuple[int, ...]) -> None:
     root = module.entry_computation.root
     sources = array_sources(module.entry_computation)[root]
     shapes = module.root.shape.arrays()
@@ -237,7 +283,7 @@ def check_outputs(module: Module) -> None:
             raise InvalidData(
                 f"output {n} of the model, {source.name} ({shape.type}), does not have the samples of "
                 f"its input {list(size)} along its leading axis, so that padding could not be told "
-                f"from results: {advice}"
+                f"from results: give samples for whole batches, or {advice}"
             )
 
 

@@ -26,7 +26,13 @@ import numpy.typing as npt
 
 from neuronsim.errors import InvalidArgument, InvalidData, nearest
 from neuronsim.hlo.module import Shape
-from neuronsim.tuning.statistics import OutputStatistics, Scores, Statistics, ulp_bound
+from neuronsim.tuning.statistics import (
+    OutputStatistics,
+    Scores,
+    Statistics,
+    output_statistics,
+    ulp_bound,
+)
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[Any]
@@ -126,6 +132,32 @@ def interval(metric: Metric, s: Scores) -> tuple[float, float] | None:
     return lost - wide, lost + wide
 
 
+# ---- of outputs that are at hand -----------------------------------------------------------------
+
+
+def error_metrics(outputs: Any, reference: Any) -> dict[str, Any]:
+    """Relative Frobenius and maximum error and the number of values that are not finite, of one output;
+    see `OutputStatistics` for values that are not finite.
+    """
+    own = output_statistics(outputs, reference)
+    return {
+        "relative_error": own.relative_error,
+        "max_error": own.largest_error,
+        "not_finite": own.not_finite,
+    }
+
+
+def share_differing(outputs: npt.NDArray[Any], reference: npt.NDArray[Any]) -> float:
+    """The share of the elements that are not equal, of integers and truth values."""
+    return float(np.count_nonzero(outputs != reference) / reference.size) if reference.size else 0.0
+
+
+def top1(outputs: Floats, labels: Labels) -> float:
+    """The share of samples whose top class is the label; never that of NaN."""
+    found = predictions(outputs.reshape(len(outputs), -1))
+    return float(np.count_nonzero((found == labels) & (found >= 0)) / len(labels))
+
+
 # ---- of class scores -----------------------------------------------------------------------------
 
 
@@ -179,7 +211,8 @@ def top_k_agreement(k: int) -> OfSamples:
 def _log_softmax(x: Floats) -> Floats:
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         shifted = x - np.max(x, axis=-1, keepdims=True)
-        return shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
+        found: Floats = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
+    return found
 
 
 def _cross_entropy(x: Floats, _: Floats, labels: Labels | None) -> tuple[Floats, Floats]:

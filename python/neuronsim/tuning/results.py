@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
-from neuronsim.casting.decisions.record import PlanRecord
+from neuronsim.casting.plans.plan import Plan
 from neuronsim.hlo.trip_counts import LoopTrips
 from neuronsim.processor import pinned
+from neuronsim.tables import html_table
 
 SCHEMA = "neuronsim.tune/2"
 # Why a search ended before its end.
@@ -102,7 +103,7 @@ class PlanResult:
     moved: int
     held_out_loss: float | None
     within: bool
-    plan: PlanRecord
+    plan: Plan
 
     @property
     def name(self) -> str:
@@ -151,6 +152,25 @@ class TuneResult:
     search: SearchRecord | None = None
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        about = "; ".join(f"{name} {value}" for name, value in self._summary()[:3])
+        return f"<TuneResult {self.model}: {about}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"TuneResult {self.model}", self._summary())
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """The recommendation, what it is for, and every rung's and plan's figures."""
+        r = self.recommended_rung
+        accuracy = "" if r.top1 is None else f"accuracy {r.top1:.4g}, "
+        error = f"{accuracy}error {r.worst_error:.3g}, speed-up {r.estimated_speedup:.3g}"
+        data = f"{self.data}, {self.samples} samples, {self.metric} within {self.tolerance:g}"
+        rows = [("recommended", f"{r.name}: {error}"), ("flags", r.flags), ("data", data)]
+        for rung in (*self.rungs, *(p.figures for p in self.plans)):
+            figures = f"error {rung.worst_error:.3g}, speed-up {rung.estimated_speedup:.3g}"
+            rows.append((rung.name, figures))
+        return rows
+
     @property
     def recommended_rung(self) -> RungResult:
         """The rung to use."""
@@ -177,7 +197,7 @@ class TuneResult:
 
 def _plain(x: Any) -> Any:
     """A record as JSON has it; a plan as its own JSON."""
-    if isinstance(x, PlanRecord):
+    if isinstance(x, Plan):
         return json.loads(x.to_json())
     if is_dataclass(x):
         return {f.name: _plain(getattr(x, f.name)) for f in fields(x)}

@@ -33,7 +33,7 @@ from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import FlatModule, Module
 from neuronsim.profiles import Profile, default_seed, in_force
 from neuronsim.targets import find_target
-from neuronsim.tuning.dataset import Batches, Dataset, batches
+from neuronsim.tuning.dataset import BatchSequence, Dataset, batches, check_outputs
 from neuronsim.tuning.framework_casts import with_framework_casts
 from neuronsim.tuning.merging import Merger, may_merge
 from neuronsim.tuning.metrics import Metric, find_classes, find_metric
@@ -81,7 +81,7 @@ class Workload:
         return hashlib.sha256(repr(own).encode()).hexdigest()[:32]
 
     @cached_property
-    def _batches(self) -> Batches:
+    def _batches(self) -> BatchSequence:
         return batches(self.module, self.dataset)
 
     @cached_property
@@ -250,6 +250,7 @@ def _run(workload: Workload, group: Group, shard: int) -> tuple[list[Outputs], l
     met: Counter[str] = Counter(of_constants if shard == 0 else {})
     plain = workload.profile.replace(rounding="nearest_even")
     names = workload.module.input_names()
+    sampled = check_outputs(workload.module, workload.dataset)
     for number, arrays, counted in workload.inputs(shard):
         with in_force(plain):
             bound = {
@@ -261,7 +262,9 @@ def _run(workload: Workload, group: Group, shard: int) -> tuple[list[Outputs], l
         met.update({k: v for k, v in diagnostics.int64_truncated.items() if k not in of_constants})
         parts = (value,) if len(group.names) == 1 else _elements(value)
         for own, part in zip(collected, parts, strict=True):
-            own.append([_wide(np.asarray(Array(x)))[:counted] for x in _arrays(part)])
+            whole = [_wide(np.asarray(Array(x))) for x in _arrays(part)]
+            # One without samples (a loss) is one of each batch.
+            own.append([x[:counted] if s else x[None] for x, s in zip(whole, sampled, strict=True)])
     outputs = [[np.concatenate(p) for p in zip(*own, strict=True)] for own in collected]
     truncated = [
         {name: met[merged] for name, merged in names_.items() if merged in met}
@@ -349,7 +352,7 @@ def _worst_of_outputs(metric: Metric, outputs: Outputs, reference: Outputs) -> S
     """Of each sample the worst value of its floating outputs."""
     assert metric.of_samples is not None
     pairs = [(a, b) for a, b in zip(outputs, reference, strict=True) if b.dtype.kind == "f"]
-    count = len(reference[0])
+    count = len(reference[0]) if reference else 0
     if not pairs:
         whole = np.full(count, metric.ideal or 0.0)
         return scores(whole, whole, np.ones(count))

@@ -5,6 +5,7 @@ definitions in its docs/ContribOperators.md: what is no product is computed on t
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from neuronsim import arrays as np
 from neuronsim import dtypes
@@ -26,13 +27,13 @@ from neuronsim.frontends.onnx.table import Node
 
 
 @fused("QuantizeLinear")
-def _quantize(node: Node, *inputs: Array | None) -> Array:
-    return quantize_linear(node, *inputs)  # type: ignore[arg-type]
+def _quantize(node: Node, x: Array, scale: Array, zero_point: Array | None = None) -> Any:
+    return quantize_linear(node, x, scale, zero_point)
 
 
 @fused("DequantizeLinear")
-def _dequantize(node: Node, *inputs: Array | None) -> Array:
-    return dequantize_linear(node, *inputs)  # type: ignore[arg-type]
+def _dequantize(node: Node, x: Array, scale: Array, zero_point: Array | None = None) -> Any:
+    return dequantize_linear(node, x, scale, zero_point)
 
 
 def _zero(zero_point: Array | None, like: Array) -> Array:

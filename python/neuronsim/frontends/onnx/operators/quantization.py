@@ -16,9 +16,9 @@ from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
 from neuronsim.frontends.onnx.files import dtype_of
 from neuronsim.frontends.onnx.operators.elementwise import cast, clipped, computable
-from neuronsim.frontends.onnx.operators.primitives import padded
 from neuronsim.frontends.onnx.operators.windows import _window
 from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import padded
 from neuronsim.frontends.tracer import is_traced
 
 
