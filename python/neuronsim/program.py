@@ -241,7 +241,7 @@ class CompiledProgram:
         loops around it ("3,0"; "" outside) and its arrays, whose memory is reused afterwards. What is
         folded at compile time is not run. It counts as no call: random words and `diagnostics` stay.
 
-        Raises InvalidArgument for a program of several replicas, InvalidData for inputs that do not fit.
+        Raises InvalidArgument for a program of several replicas, InvalidData for wrong inputs.
         """
         if self._setup.replicas > 1:
             raise InvalidArgument("listen is for programs of one replica")

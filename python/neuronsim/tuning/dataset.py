@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,7 +166,7 @@ def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Array
 
 
 @dataclass(frozen=True)
-class BatchSequence(Sequence[tuple[Arrays, int]]):
+class Batches(Sequence[tuple[Arrays, int]]):
     """The inputs of each batch and how many of its samples count; the last one is filled up with its
     last sample.
     """
@@ -185,7 +185,7 @@ class BatchSequence(Sequence[tuple[Arrays, int]]):
         return {name: array[rows] for name, array in self.inputs.items()}, counted
 
 
-def batches(module: Module, dataset: Dataset) -> BatchSequence:
+def batches(module: Module, dataset: Dataset) -> Batches:
     """The batches of a dataset. Raises InvalidData for shapes that do not fit."""
     inputs = bind_inputs(module, dataset.inputs)
     shapes = {n: p.array.dims for n, p in zip(module.input_names(), module.parameters, strict=True)}
@@ -199,13 +199,13 @@ def batches(module: Module, dataset: Dataset) -> BatchSequence:
                 f"samples of {name!r} are {list(array.shape[1:])}, the model takes "
                 f"{list(shapes[name][1:])}"
             )
-    return BatchSequence(inputs, size, dataset.count)
+    return Batches(inputs, size, dataset.count)
 
 
 @dataclass(frozen=True)
-class Batches:
-    """A model's inputs batch by batch, each in the order of its parameters, and how many of the samples
-    count: the last batch is filled up.
+class BatchedData:
+    """Data of which all batches are there: a model's inputs batch by batch, each in the order of its
+    parameters, and how many of the samples count: the last batch is filled up.
     """
 
     inputs: tuple[tuple[Arrays, int], ...]
@@ -214,7 +214,9 @@ class Batches:
     count: int
 
 
-def load_batches(module: Module, data: str | Path | Mapping[str, Any], labels: Any = None) -> Batches:
+def load_batches(
+    module: Module, data: str | Path | Mapping[str, Any], labels: Any = None
+) -> BatchedData:
     """The batches of data as `load_dataset` takes them. Without labels one array for each input in its
     own shape, with or without an axis of samples, is one batch.
 
@@ -231,11 +233,11 @@ def load_batches(module: Module, data: str | Path | Mapping[str, Any], labels: A
                 reject_nan(whole)
                 count = max((x.shape[0] for x in bound.values() if x.ndim), default=1)
                 part = ({n: bound[n] for n in names}, 1 << 62)  # all of its outputs count
-                return Batches((part,), None, whole.source, count)
+                return BatchedData((part,), None, whole.source, count)
     dataset = load_dataset(data, labels, names)
     reject_nan(dataset)
     parts = [({n: inputs[n] for n in names}, k) for inputs, k in batches(module, dataset)]
-    return Batches(tuple(parts), dataset.labels, dataset.source, dataset.count)
+    return BatchedData(tuple(parts), dataset.labels, dataset.source, dataset.count)
 
 
 def run_batches(
@@ -250,26 +252,39 @@ def run_batches(
     Raises InvalidData for such an output where the last batch is padded: it could not be told from it.
     """
     bind_inputs(module, dataset.inputs)  # a weight that is missing says nothing of the outputs
-    of_samples = check_outputs(module, dataset)
+    check_outputs(module, dataset.count)
+    of_samples = outputs_of_samples(module)
     collected: list[list[npt.NDArray[Any]]] = []
     for done, (inputs, counted) in enumerate(batches(module, dataset), start=1):
-        pairs = zip(map(np.asarray, flat_results(program(**inputs))), of_samples, strict=True)
-        collected.append([p[:counted] if sampled else p[None] for p, sampled in pairs])
+        parts = map(np.asarray, flat_results(program(**inputs)))
+        collected.append(counted_rows(parts, of_samples, counted))
         report(done)
     return [np.concatenate(parts) for parts in zip(*collected, strict=True)]
 
 
-def check_outputs(module: Module, dataset: Dataset) -> list[bool]:
-    """Which outputs have an axis of samples. Raises InvalidData for one that has none (a loss) where
-    the last batch is padded: it could not be told from it.
-    """
-    size = module.parameters[0].array.dims[:1] if module.parameters else ()
-    if not size or dataset.count % size[0]:
-        _require_samples(module, size)
-    return [s.dims[:1] == size for s in module.root.shape.arrays()]
+def outputs_of_samples(module: Module) -> list[bool]:
+    """Of each output whether its leading axis is that of the model's samples."""
+    size = _batch_size(module)
+    return [bool(size) and s.dims[:1] == size for s in module.root.shape.arrays()]
 
 
-def _require_samples(module: Module, size: tuple[int, ...]) -> None:
+def counted_rows(
+    outputs: Iterable[npt.NDArray[Any]], of_samples: Sequence[bool], counted: int
+) -> list[npt.NDArray[Any]]:
+    """The rows of a batch's outputs that count: an output without samples is one row."""
+    pairs = zip(outputs, of_samples, strict=True)
+    return [x[:counted] if sampled else x[None] for x, sampled in pairs]
+
+
+def _batch_size(module: Module) -> tuple[int, ...]:
+    return module.parameters[0].array.dims[:1] if module.parameters else ()
+
+
+def check_outputs(module: Module, samples: int) -> None:
+    """Raises InvalidData if an output has no axis of samples and the last batch of them is padded."""
+    size = _batch_size(module)
+    if size and size[0] and samples % size[0] == 0:
+        return
     root = module.entry_computation.root
     sources = array_sources(module.entry_computation)[root]
     shapes = module.root.shape.arrays()

@@ -26,13 +26,7 @@ import numpy.typing as npt
 
 from neuronsim.errors import InvalidArgument, InvalidData, nearest
 from neuronsim.hlo.module import Shape
-from neuronsim.tuning.statistics import (
-    OutputStatistics,
-    Scores,
-    Statistics,
-    output_statistics,
-    ulp_bound,
-)
+from neuronsim.tuning.statistics import OutputStatistics, Scores, Statistics, ulp_bound
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[Any]
@@ -132,38 +126,18 @@ def interval(metric: Metric, s: Scores) -> tuple[float, float] | None:
     return lost - wide, lost + wide
 
 
-# ---- of outputs that are at hand -----------------------------------------------------------------
-
-
-def error_metrics(outputs: Any, reference: Any) -> dict[str, Any]:
-    """Relative Frobenius and maximum error and the number of values that are not finite, of one output;
-    see `OutputStatistics` for values that are not finite.
-    """
-    own = output_statistics(outputs, reference)
-    return {
-        "relative_error": own.relative_error,
-        "max_error": own.largest_error,
-        "not_finite": own.not_finite,
-    }
-
-
-def share_differing(outputs: npt.NDArray[Any], reference: npt.NDArray[Any]) -> float:
-    """The share of the elements that are not equal, of integers and truth values."""
-    return float(np.count_nonzero(outputs != reference) / reference.size) if reference.size else 0.0
-
-
-def top1(outputs: Floats, labels: Labels) -> float:
-    """The share of samples whose top class is the label; never that of NaN."""
-    found = predictions(outputs.reshape(len(outputs), -1))
-    return float(np.count_nonzero((found == labels) & (found >= 0)) / len(labels))
-
-
 # ---- of class scores -----------------------------------------------------------------------------
 
 
 def predictions(outputs: Floats) -> npt.NDArray[np.int64]:
     """The top class along the last axis, -1 where an output is NaN: that is never right."""
     return np.where(np.isnan(outputs).any(axis=-1), -1, np.argmax(outputs, axis=-1))
+
+
+def top1(outputs: Floats, labels: npt.NDArray[np.int64]) -> float:
+    """The share of samples whose top class is the label."""
+    found = predictions(outputs)
+    return float(np.count_nonzero((found == labels) & (found >= 0)) / len(labels))
 
 
 def _per_sample(counted: npt.NDArray[Any], valid: npt.NDArray[Any]) -> tuple[Floats, Floats]:
@@ -210,9 +184,9 @@ def top_k_agreement(k: int) -> OfSamples:
 
 def _log_softmax(x: Floats) -> Floats:
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        shifted = x - np.max(x, axis=-1, keepdims=True)
-        found: Floats = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
-    return found
+        shifted: Floats = x - np.max(x, axis=-1, keepdims=True)
+        result: Floats = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
+    return result
 
 
 def _cross_entropy(x: Floats, _: Floats, labels: Labels | None) -> tuple[Floats, Floats]:

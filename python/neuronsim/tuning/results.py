@@ -160,7 +160,7 @@ class TuneResult:
         return html_table(f"TuneResult {self.model}", self._summary())
 
     def _summary(self) -> list[tuple[str, str]]:
-        """The recommendation, what it is for, and every rung's and plan's figures."""
+        """The recommendation, what it is for, and every rung's figures."""
         r = self.recommended_rung
         accuracy = "" if r.top1 is None else f"accuracy {r.top1:.4g}, "
         error = f"{accuracy}error {r.worst_error:.3g}, speed-up {r.estimated_speedup:.3g}"

@@ -33,7 +33,13 @@ from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import FlatModule, Module
 from neuronsim.profiles import Profile, default_seed, in_force
 from neuronsim.targets import find_target
-from neuronsim.tuning.dataset import BatchSequence, Dataset, batches, check_outputs
+from neuronsim.tuning.dataset import (
+    Batches,
+    Dataset,
+    batches,
+    counted_rows,
+    outputs_of_samples,
+)
 from neuronsim.tuning.framework_casts import with_framework_casts
 from neuronsim.tuning.merging import Merger, may_merge
 from neuronsim.tuning.metrics import Metric, find_classes, find_metric
@@ -81,7 +87,7 @@ class Workload:
         return hashlib.sha256(repr(own).encode()).hexdigest()[:32]
 
     @cached_property
-    def _batches(self) -> BatchSequence:
+    def _batches(self) -> Batches:
         return batches(self.module, self.dataset)
 
     @cached_property
@@ -249,8 +255,7 @@ def _run(workload: Workload, group: Group, shard: int) -> tuple[list[Outputs], l
     of_constants = schedule.of_constants.int64_truncated
     met: Counter[str] = Counter(of_constants if shard == 0 else {})
     plain = workload.profile.replace(rounding="nearest_even")
-    names = workload.module.input_names()
-    sampled = check_outputs(workload.module, workload.dataset)
+    names, of_samples = workload.module.input_names(), outputs_of_samples(workload.module)
     for number, arrays, counted in workload.inputs(shard):
         with in_force(plain):
             bound = {
@@ -262,9 +267,8 @@ def _run(workload: Workload, group: Group, shard: int) -> tuple[list[Outputs], l
         met.update({k: v for k, v in diagnostics.int64_truncated.items() if k not in of_constants})
         parts = (value,) if len(group.names) == 1 else _elements(value)
         for own, part in zip(collected, parts, strict=True):
-            whole = [_wide(np.asarray(Array(x))) for x in _arrays(part)]
-            # One without samples (a loss) is one of each batch.
-            own.append([x[:counted] if s else x[None] for x, s in zip(whole, sampled, strict=True)])
+            results = (_wide(np.asarray(Array(x))) for x in _arrays(part))
+            own.append(counted_rows(results, of_samples, counted))
     outputs = [[np.concatenate(p) for p in zip(*own, strict=True)] for own in collected]
     truncated = [
         {name: met[merged] for name, merged in names_.items() if merged in met}
@@ -352,11 +356,16 @@ def _worst_of_outputs(metric: Metric, outputs: Outputs, reference: Outputs) -> S
     """Of each sample the worst value of its floating outputs."""
     assert metric.of_samples is not None
     pairs = [(a, b) for a, b in zip(outputs, reference, strict=True) if b.dtype.kind == "f"]
-    count = len(reference[0]) if reference else 0
+    count = max(map(len, reference))
     if not pairs:
         whole = np.full(count, metric.ideal or 0.0)
         return scores(whole, whole, np.ones(count))
-    values = [metric.of_samples(a, b, None)[0] for a, b in pairs]
-    expected = [metric.of_samples(b, b, None)[0] for _, b in pairs]
+    values = [_of_all(metric.of_samples(a, b, None)[0], count) for a, b in pairs]
+    expected = [_of_all(metric.of_samples(b, b, None)[0], count) for _, b in pairs]
     worst = np.minimum if metric.better == "higher" else np.maximum
     return scores(worst.reduce(values), worst.reduce(expected), np.ones(count))
+
+
+def _of_all(values: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """A value for each sample: that of its batch, where an output has one row a batch."""
+    return np.repeat(values, count // len(values))

@@ -152,7 +152,7 @@ def _check(q: Question, workload: Workload) -> None:
     for spec in workload.metrics:
         check_metric(spec.metric, workload.dataset.labels, workload.module.root.shape.arrays())
     bind_inputs(workload.module, workload.dataset.inputs)
-    check_outputs(workload.module, workload.dataset)
+    check_outputs(workload.module, workload.dataset.count)
     names = [r.name for r in q.rungs]
     if q.base and q.base not in names:
         raise InvalidArgument(
