@@ -122,7 +122,7 @@ def test_a_journal_of_other_work_is_refused(data: dict[str, np.ndarray], tmp_pat
     api.tune(MODEL, data, journal=path, strategy="ladder", **OPTIONS)
     with pytest.raises(InvalidArgument, match="there already"):
         api.tune(MODEL, data, journal=path, strategy="ladder", **OPTIONS)
-    other = {"x": data["x"][:100]}
+    other = {"x": data["x"][:40]}
     with pytest.raises(InvalidArgument, match="another model, data set"):
         api.tune(MODEL, other, journal=path, resume=True, strategy="ladder", **OPTIONS)
 
