@@ -1,5 +1,5 @@
-"""magika under the settings that break it. Its labels are its own float32 answers, since no labelled set
-is at hand, on files of Python and of this repository.
+"""magika under the settings that break it. Its labels are its own float32 answers, since no labelled
+set is at hand, on files of Python and of this repository.
 """
 
 from __future__ import annotations
