@@ -35,12 +35,14 @@ from neuronsim.profiles import Profile
 @dataclass(frozen=True)
 class Recording:
     """A schedule as the core runs it. `names` has the instructions of each of its steps, `records`
-    those of each record of what steps meet. `arenas` is memory of earlier runs, for the next ones.
+    those of each record of what steps meet, and `python` the steps, those of regions too, that are
+    calls of Python. `arenas` is memory of earlier runs, for the next ones.
     """
 
     executable: _core.Executable
     names: tuple[tuple[str, ...], ...]
     records: tuple[str, ...]
+    python: tuple[str, ...]
     arena_bytes: int
     constants: tuple[BitsArray, ...]  # kept: the executable has their addresses
     arenas: list[BitsArray] = field(default_factory=list)
@@ -88,6 +90,7 @@ class _Recorder:
         self.profile = profile
         self.observe = observe
         self.records: list[str] = []
+        self.python: list[str] = []
         self.setting = ops.Setting(profile)
         self.places: dict[str, Place] = {}
         self.memories: list[Memory] = []
@@ -154,7 +157,8 @@ class _Recorder:
         ]
         executable = _core.Executable(self.recorded, standins, len(self.records))
         constants = tuple(m.standin for m in self.memories if m.slot == CONSTANTS)
-        return Recording(executable, tuple(self.names), tuple(self.records), size, constants)
+        records, python = tuple(self.records), tuple(self.python)
+        return Recording(executable, tuple(self.names), records, python, size, constants)
 
     # ---- memory --------------------------------------------------------------------------------
 
@@ -366,6 +370,7 @@ class _Recorder:
         inputs = [self.places[o] for o in s.operands]
         types = [self.types[o].dtype for o in s.operands]
         outputs = [self._new(name, t, scope) for name, t in s.results]
+        self.python.append(s.name)
         step = _core.record_python(
             python_function(s, types, self.profile),
             [p.array for p in (*inputs, *self.trips)],
