@@ -358,9 +358,7 @@ def edit_distance() -> Case:
 def game_of_life() -> Case:
     def run(x: Any) -> Any:
         def step(_: Any, x: Any) -> Any:
-            around = sum(
-                jnp.roll(x, (a, b), (0, 1)) for a in (-1, 0, 1) for b in (-1, 0, 1) if a or b
-            )
+            around = sum(jnp.roll(x, (a, b), (0, 1)) for a in (-1, 0, 1) for b in (-1, 0, 1) if a or b)
             return ((around == 3) | ((around == 2) & (x == 1))).astype(jnp.int32)
 
         return lax.fori_loop(0, 16, step, x)

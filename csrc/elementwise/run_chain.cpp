@@ -150,7 +150,7 @@ void Chain::observe_link(const Kernels& k, size_t index, void* out, const void* 
                          Observed& seen) const {
     const Link& link = links_[index];
     if (link.operands.empty() || moves_[inputs_.size() + index]) return;
-    if (!rounds_[index] && !looks_up_[index]) {
+    if (is_device_float(link.result) && !rounds_[index] && !looks_up_[index]) {
         if (!may_leave(k, link.result, out, n, false)) return;
         k.round[static_cast<int>(link.result)](out, n);
     }
@@ -283,10 +283,11 @@ void Chain::run(const std::vector<int64_t>& full_shape, const std::vector<View>&
                 Observed* observed) const {
     if (draws() && ids.size() != links_.size())
         throw std::invalid_argument("stochastic rounding needs an id for each step");
-    std::vector<int64_t> shape = full_shape;
-    std::vector<View> inputs = views;
-    collapse(shape, inputs);
-    run_collapsed(element_count(full_shape), shape, inputs, outputs, seed, ids, observed);
+    const Layout layout(full_shape, views);
+    std::vector<const char*> data;
+    for (const View& v : views) data.push_back(v.data);
+    run_laid_out(layout, data.data(), outputs.data(), seed, ids.empty() ? nullptr : ids.data(),
+                 observed);
 }
 
 static bool lies_dense(const std::vector<int64_t>& shape, const View& view) {
@@ -296,30 +297,31 @@ static bool lies_dense(const std::vector<int64_t>& shape, const View& view) {
     return true;
 }
 
-void Chain::run_collapsed(int64_t count, const std::vector<int64_t>& shape,
-                          const std::vector<View>& inputs, const std::vector<char*>& outputs,
-                          uint64_t seed, const std::vector<uint64_t>& ids, Observed* observed) const {
+Layout::Layout(std::vector<int64_t> full_shape, std::vector<View> inputs)
+    : count(element_count(full_shape)), shape(std::move(full_shape)), views(std::move(inputs)) {
+    collapse(shape, views);
+    for (const View& v : views) is_dense.push_back(lies_dense(shape, v));
+}
+
+void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,
+                         uint64_t seed, const uint64_t* ids, Observed* observed) const {
+    if (inputs_.size() == 1 && layout.is_dense[0] && outputs_.size() == 1 && ids == nullptr)
+        return run_dense(layout.count, inputs, outputs, seed, nullptr, observed);
     const Kernels& k = kernels();
-    const bool is_dense_row = shape.empty() || (shape.size() == 1 && inputs.size() == 1 &&
-                                                inputs[0].strides[0] == storage_bytes(inputs[0].dtype));
-    if (is_dense_row && inputs.size() == 1 && outputs.size() == 1 && ids.empty()) {
-        const char* const data = inputs[0].data;
-        return run_dense(count, &data, outputs.data(), seed, nullptr, observed);
-    }
-    std::vector<char> is_dense;
-    for (const View& v : inputs) is_dense.push_back(lies_dense(shape, v));
     const auto input = [&](size_t i, int64_t at, int n, Tile& tile) -> const void* {
-        const View& view = inputs[i];
-        if (is_dense[i])
-            return dense_input(k, view.dtype, view.data + at * storage_bytes(view.dtype), n, tile);
-        load_run(k, shape, view, at, n, tile);
+        const View& view = layout.views[i];
+        if (layout.is_dense[i])
+            return dense_input(k, view.dtype, inputs[i] + at * storage_bytes(view.dtype), n, tile);
+        load_run(k, layout.shape, view, inputs[i], at, n, tile);
         return &tile;
     };
     const auto body = [&](int64_t begin, int64_t end) {
-        run_blocks(k, begin, end, input, outputs.data(), seed, ids.empty() ? nullptr : ids.data(),
-                   tile_elements, observed);
+        run_blocks(k, begin, end, input, outputs, seed, ids, tile_elements, observed);
     };
-    parallel_for(count, tiles_per_grain * tile_elements, body);
+    constexpr int64_t grain = tiles_per_grain * tile_elements;
+    if (layout.count > grain) return parallel_for(layout.count, grain, body);
+    const PinnedEnvironment pinned;
+    body(0, layout.count);
 }
 
 void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
@@ -359,6 +361,35 @@ void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const v
                                       : &tiles[static_cast<size_t>(registers_[v])];
     run_links(k, place.data(), n, 0, nullptr, 0, observed);
     for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[static_cast<size_t>(outputs_[i])];
+}
+
+std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) const {
+    std::vector<int> input(dtypes_.size());         // that a value is
+    std::vector<uint32_t> bits(dtypes_.size());     // of bools that links give
+    std::vector<const void*> at(elements, elements + inputs_.size());
+    for (size_t i = 0; i < inputs_.size(); ++i) input[i] = static_cast<int>(i);
+    for (const Link& link : links_) {
+        const size_t v = at.size();
+        const void* operands[max_arity] = {};
+        for (size_t i = 0; i < link.operands.size(); ++i)
+            operands[i] = at[static_cast<size_t>(link.operands[i])];
+        const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
+        if (op_rows[link.op].kind == Kind::selection) {
+            uint32_t takes_first;
+            __builtin_memcpy(&takes_first, operands[0], sizeof takes_first);
+            const auto from = static_cast<size_t>(link.operands[takes_first != 0 ? 1 : 2]);
+            input[v] = input[from];
+            at.push_back(at[from]);
+        } else {
+            k.op[link.op][static_cast<int>(domain_of(source))](&bits[v], operands, 1,
+                                                               8 * storage_bytes(source));
+            input[v] = -1;
+            at.push_back(&bits[v]);
+        }
+    }
+    std::vector<int> found;
+    for (const int v : outputs_) found.push_back(input[static_cast<size_t>(v)]);
+    return found;
 }
 
 bool Chain::absorbs_nan(size_t input) const {

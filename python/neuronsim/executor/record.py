@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import _core, dtypes, ops
+from neuronsim.errors import NeuronSimError
 from neuronsim.executor.diagnostics import Observe
 from neuronsim.executor.evaluate import PythonFunction, inspect_call, inspect_product, python_function
 from neuronsim.executor.memory import (
@@ -344,8 +345,68 @@ class _Recorder:
             "dynamic_update_slice": self._record_dynamic_update_slice,
         }
         recorder = recorders.get(action.op.name)
-        if recorder is None or not recorder(s, action, scope):
+        if recorder is not None and recorder(s, action, scope):
+            return
+        if not self._record_bound(s, action, scope):
             self._record_python(s, scope)
+
+    def _record_bound(self, s: Step, action: Call, scope: _Scope) -> bool:
+        """The calls that the operation's row makes of its kernels."""
+        op = action.op
+        counted = self.observe == "counts" and ops.is_judged(op, action.attributes)
+        types = [*(self.types[o] for o in s.operands), *(t for _, t in s.results)]
+        moves = op.cast == "movement"  # what is truncated already (C7)
+        if op.bind is None or counted or not (moves or not any(map(self._truncates, types))):
+            return False
+        # Asked first on arrays that only stand for memory: it may be none of the core's.
+        if not self._is_bound(s, action):
+            return False
+        count = len(s.results) if op.takes_over else 0
+        places = [self.places[o] for o in s.operands]
+        if op.dense:
+            places[count:] = [self._dense(p, t) for p, t in zip(places, types, strict=False)][count:]
+        if count:
+            outputs = [self._taken_over(s, n, places, scope) for n in range(count)]
+        else:
+            outputs = [self._new(name, t, scope) for name, t in s.results]
+        pairs = zip(places, types, strict=False)
+        operands = [Bits(p.array, t.dtype) for p, t in pairs]
+        steps = op.bind(operands, action.attributes, outputs, ops.Setting(action.profile))
+        assert steps is not None
+        touched = [p.memory for p in places[count:]]
+        touched += [self.places[name].memory for name, _ in s.results]
+        for step in steps:
+            self._add(step, s.members, *touched)
+        return True
+
+    def _is_bound(self, s: Step, action: Call) -> bool:
+        """Whether the core computes it."""
+        operands = [Bits(self.places[o].array, self.types[o].dtype) for o in s.operands]
+        if action.op.dense:
+            operands = [Bits(np.empty(x.data.shape, x.data.dtype), x.dtype) for x in operands]
+        outputs = [np.empty(t.dims, t.dtype.storage) for _, t in s.results]
+        assert action.op.bind is not None
+        try:
+            made = action.op.bind(operands, action.attributes, outputs, ops.Setting(action.profile))
+        except NeuronSimError:
+            return False  # its Python step says so when it runs
+        return made is not None
+
+    def _dense(self, place: Place, t: ArrayType) -> Place:
+        """An array in row-major order."""
+        return place if place.array.flags.c_contiguous else self._saved(place, t)
+
+    def _taken_over(self, s: Step, n: int, places: Sequence[Place], scope: _Scope) -> BitsArray:
+        """A result that starts as an operand: in its memory if nothing else reads that."""
+        (name, t), place = s.results[n], places[n]
+        others = [p.memory for m, p in enumerate(places) if m != n]
+        if self._may_overwrite(place, scope) and place.memory not in others:
+            self._set(name, place, t, scope)
+            return place.array
+        output = self._new(name, t, scope)
+        step = _core.record_copy(place.array, output)
+        self._add(step, s.members, place.memory, self.places[name].memory)
+        return output
 
     def _record_view(self, s: Step, action: Call, scope: _Scope) -> bool:
         op = action.op
