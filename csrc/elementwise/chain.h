@@ -117,6 +117,9 @@ private:
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                     char* const* outputs, uint64_t seed, const uint64_t* ids, int64_t block_elements,
                     Observed* observed) const;
+    // At most a tile of elements, without observing: small arrays feel every step around the links.
+    template <class Input>
+    void run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const;
     void run_links(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
                    int64_t first, Observed* observed) const;
     void observe_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,

@@ -230,13 +230,43 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
     if (observed != nullptr) add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);
 }
 
+template <class Input>
+void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const {
+    struct Kept {
+        std::vector<Tile> tiles;
+        std::vector<void*> place;
+    };
+    auto& [tiles, place] = per_thread<Kept>([] {});
+    if (tiles.size() < register_count()) tiles.resize(register_count());
+    place.resize(dtypes_.size());
+    note_work(n * static_cast<int64_t>(1 + links_.size()));
+    for (size_t v = 0; v < place.size(); ++v)
+        place[v] = &tiles[static_cast<size_t>(registers_[v])];
+    for (size_t i = 0; i < inputs_.size(); ++i)
+        place[i] = const_cast<void*>(input(i, 0, n, *static_cast<Tile*>(place[i])));
+    // A link writes an output itself where that is stored as it is computed.
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+        const auto v = static_cast<size_t>(outputs_[o]);
+        const auto size = static_cast<uintptr_t>(computed_bytes(dtypes_[v]));
+        if (v >= inputs_.size() && is_stored_as_computed(dtypes_[v]) &&
+            reinterpret_cast<uintptr_t>(outputs[o]) % size == 0)
+            place[v] = outputs[o];
+    }
+    run_links(k, place.data(), n, 0, nullptr, 0, nullptr);
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+        const auto v = static_cast<size_t>(outputs_[o]);
+        if (place[v] != outputs[o]) store_of(k, v)(place[v], n, outputs[o]);
+    }
+}
+
 // The elements at `data`, side by side in memory: used there if they lie as they are computed with.
 static const void* dense_input(const Kernels& k, DType t, const char* data, int n, Tile& tile) {
     const int size = storage_bytes(t);
     // The processor's own prefetching stops where a block ends: ask for the next one (measured: half
     // the time of an addition from memory).
     constexpr int line = 64;
-    for (int i = 0; i < n * size; i += line) __builtin_prefetch(data + n * size + i);
+    if (n >= tile_elements)
+        for (int i = 0; i < n * size; i += line) __builtin_prefetch(data + n * size + i);
     if (is_stored_as_computed(t) && reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0 &&
         (size == 4 || reinterpret_cast<uintptr_t>(data) % sizeof(double) == 0))
         return data;
@@ -275,6 +305,8 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
     constexpr int64_t grain = tiles_per_grain * tile_elements;
     if (n > grain) return parallel_for(n, grain, body);
     const PinnedEnvironment pinned;
+    if (n <= tile_elements && ids == nullptr && observed == nullptr)
+        return run_few(k, static_cast<int>(n), input, outputs);
     body(0, n);
 }
 
@@ -321,6 +353,8 @@ void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* 
     constexpr int64_t grain = tiles_per_grain * tile_elements;
     if (layout.count > grain) return parallel_for(layout.count, grain, body);
     const PinnedEnvironment pinned;
+    if (layout.count <= tile_elements && ids == nullptr && observed == nullptr)
+        return run_few(k, static_cast<int>(layout.count), input, outputs);
     body(0, layout.count);
 }
 

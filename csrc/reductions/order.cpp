@@ -31,8 +31,8 @@ uint64_t ordered(DType t, Bits bits) {
     constexpr Bits sign = static_cast<Bits>(Bits{1} << top);
     if (is_unsigned_integer(t) || t == DType::boolean) return bits;
     const bool is_float = is_device_float(t) || t == DType::float64;
-    if (is_float && (bits & sign) != 0) return static_cast<Bits>(~bits);
-    return static_cast<Bits>(bits ^ sign);
+    const auto negative = static_cast<Bits>(is_float ? Bits{0} - (bits >> top) : 0);
+    return static_cast<Bits>(bits ^ static_cast<Bits>(negative | sign));
 }
 
 // Calls body with an unsigned number as wide as the elements of a type.
@@ -218,6 +218,10 @@ void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
         const int64_t some = std::min(block, n - at);
         note_work(2 * some);
         make_words(c.input.dtype, line + at * stride, stride, some, c.descends, words);
+        // Few blocks of a long line have any that is among the least.
+        Word least = words[0];
+        for (int64_t i = 1; i < some; ++i) least = words[i] < least ? words[i] : least;
+        if (least > limit) continue;
         for (int64_t i = 0; i < some; ++i) {
             const Word word = words[i] + static_cast<Word>(at);
             if (word <= limit) kept.push_back(word);

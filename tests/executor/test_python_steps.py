@@ -145,7 +145,7 @@ def test_reduce_R2_of_pairs_that_are_chosen_is_the_fold(
     few = random_bits(rng, t, (6,)).data
     x = few[rng.integers(0, 6, (5, 7))].T if seed % 2 else random_bits(rng, t, (7, 5)).data
     i = rng.integers(0, 4, (7, 5)).astype(index.storage)
-    starts = [few[0].reshape(()), i[0, 0].reshape(())]
+    starts = [np.asarray(few[0]), np.asarray(i[0, 0])]
     program = computation_program(applied(body), Profile(int64="keep"))
     moved = [a.T if along else a for a in (x, i)]
     rows = moved[0].shape[0]

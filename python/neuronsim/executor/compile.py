@@ -17,6 +17,7 @@ from neuronsim.errors import OutOfMemory, UnsupportedType
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
 from neuronsim.executor.fusion import fuse_products
+from neuronsim.executor.merging import merge_chains
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import (
     Call,
@@ -188,6 +189,7 @@ class _Compiler:
         steps = self.steps
         if not self.shared.op_by_op:
             steps = fuse_products(steps, results, self.types, self.constants, self.profile)
+            steps = merge_chains(steps, results, self.profile)
         parameters = tuple(n for number in sorted(self.arguments) for n in self.arguments[number])
         return Region(parameters, tuple(steps), results)
 
@@ -298,9 +300,8 @@ class _Compiler:
             numbers[m.name] = ops.lower(*arguments, self.profile, push)
             paths += [m.name] * (len(links) - first)
         root = members[-1]
-        chain = Chain(
-            tuple(links), tuple(paths), tuple(ops.core_code(self._dtype(o), root.name) for o in inputs)
-        )
+        codes = tuple(ops.core_code(self._dtype(o), root.name) for o in inputs)
+        chain = Chain(tuple(links), tuple(paths), codes, (len(codes) + len(links) - 1,))
         (name,) = self.values[root.name]
         return Step(
             root.name,
